@@ -1,7 +1,8 @@
 //! Input files: opened once, read at offsets by any thread.
 //!
 //! Files are read with `pread` into the caller's buffers. They are not mapped: mapped pages would count as memory of the
-//! process, and a file that shrinks under its mapping kills the process.
+//! process, and a file that shrinks under its mapping kills the process. Files that the page cache cannot hold are read
+//! past it ([`read_past_cache_if_large`]).
 
 use std::{
     fs::File,
@@ -9,10 +10,10 @@ use std::{
     num::NonZeroU64,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use grappa_io::{Error, Position, Result, regular, size::ByteSize};
+use grappa_io::{Error, Position, Result, direct::DirectFile, machine, regular, size::ByteSize};
 use rustix::fs::Advice;
 
 /// A regular file, open for reading.
@@ -21,6 +22,21 @@ pub(crate) struct InputFile {
     file: File,
     path: PathBuf,
     bytes: u64,
+    /// Set if the file is read past the page cache.
+    direct: OnceLock<DirectFile>,
+}
+
+/// Files that take more than this share of what the page cache can hold are read past it. Smaller ones are probably still
+/// cached when they are read a second time.
+const CACHED_SHARE: u64 = 2;
+
+/// From now on, reads that name an offset and a length go past the page cache, if these files together are too large for
+/// it. Call it when the files are open and only blocks remain to be read.
+pub(crate) fn read_past_cache_if_large<'a>(files: impl Iterator<Item = &'a InputFile> + Clone) {
+    let bytes: u64 = files.clone().map(InputFile::bytes).sum();
+    if machine::cacheable_bytes().is_some_and(|cacheable| bytes > cacheable / CACHED_SHARE) {
+        files.for_each(InputFile::read_past_cache);
+    }
 }
 
 impl InputFile {
@@ -41,6 +57,7 @@ impl InputFile {
             file,
             path: path.to_owned(),
             bytes: metadata.len(),
+            direct: OnceLock::new(),
         }))
     }
 
@@ -55,23 +72,38 @@ impl InputFile {
 
     /// Fills `into` from `offset`. Fails if the file has become shorter since it was opened.
     pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
-        self.file
-            .read_exact_at(into, offset)
-            .map_err(|source| match source.kind() {
-                io::ErrorKind::UnexpectedEof => Error::input(
-                    &self.path,
-                    Position::Offset(offset),
-                    format!(
-                        "expected {} more here, but the file ends; it had {} when it was opened: something is changing it",
-                        ByteSize(into.len() as u64),
-                        ByteSize(self.bytes)
-                    ),
+        let read = match self.direct.get() {
+            Some(direct) => direct.read_exact_at(into, offset),
+            None => self.file.read_exact_at(into, offset),
+        };
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => Error::input(
+                &self.path,
+                Position::Offset(offset),
+                format!(
+                    "expected {} more here, but the file ends; it had {} when it was opened: something is changing it",
+                    ByteSize(into.len() as u64),
+                    ByteSize(self.bytes)
                 ),
-                _ => Error::io("read", &self.path)(source),
-            })
+            ),
+            _ => Error::io("read", &self.path)(source),
+        })
     }
 
-    /// Reads up to `into.len()` bytes from `offset`.
+    /// Whether reads go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.get().is_some()
+    }
+
+    /// From now on, reads go past the page cache, if the file system allows it.
+    pub fn read_past_cache(&self) {
+        if let Some(direct) = DirectFile::of(&self.file) {
+            // If it was set before, that one is as good.
+            let _ = self.direct.set(direct);
+        }
+    }
+
+    /// Reads up to `into.len()` bytes from `offset`, through the page cache.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(into, offset)
     }
@@ -91,6 +123,9 @@ impl InputFile {
 
     /// Tells the kernel to start reading this range in the background.
     pub fn will_need(&self, offset: u64, bytes: u64) {
+        if self.is_direct() {
+            return;
+        }
         if let Some(bytes) = NonZeroU64::new(bytes.min(self.bytes.saturating_sub(offset))) {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), Advice::WillNeed);
         }

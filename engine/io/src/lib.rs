@@ -5,6 +5,7 @@
 //! Files:
 //! - [`blocks`]: new files whose blocks are computed in parallel;
 //! - [`container`]: a streaming writer and a checking reader of container files;
+//! - [`direct`]: reads past the page cache;
 //! - [`durable`]: files, folders and renames that survive a power failure, and locks;
 //! - `identity`: detects that an open file was replaced or modified;
 //! - [`journal`]: an append-only log from which a killed run is resumed;
@@ -18,11 +19,11 @@
 //! - [`arena`]: large read buffers;
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`machine`]: memory and disk space of the machine;
-//! - [`memory`]: a memory budget that workers share;
+//! - [`memory`]: a memory budget that workers share, and buffers that they reuse;
 //! - [`prefetch`]: processor prefetches;
 //! - [`slots`]: slots for feature rows, shared by threads;
 //! - [`sort`]: sorting of ids in memory;
-//! - [`workers`]: threads that stop when one of them fails.
+//! - [`workers`]: threads that stop when one of them fails, and threads that read ahead.
 //!
 //! Progress and text:
 //! - [`progress`]: the trait through which operations report progress and are asked to stop;
@@ -36,6 +37,7 @@
 pub mod arena;
 pub mod blocks;
 pub mod container;
+pub mod direct;
 pub mod durable;
 mod error;
 pub mod heap;

@@ -51,6 +51,33 @@ pub fn free_memory_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
+/// The most that the page cache can hold for this process: the memory that is available, within the memory limits of its
+/// control groups. `None` if the kernel does not report it.
+pub fn cacheable_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = groups.lines().filter_map(memory_limit_of_group);
+    Some(limits.fold(free_memory_bytes()?, u64::min))
+}
+
+/// The memory limit of a line of `/proc/self/cgroup`, `number:controllers:path`: the least of the group and those around
+/// it. In version 2 of control groups there are no controllers.
+fn memory_limit_of_group(line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (parts.next()?, Path::new(parts.next()?));
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        _ => return None,
+    };
+    let groups = path.ancestors().filter_map(|group| group.strip_prefix("/").ok());
+    // A group without a limit says `max`, or a number beyond any memory.
+    let limit = |group| {
+        let text = fs::read_to_string(Path::new(root).join(group).join(file)).ok()?;
+        text.trim().parse().ok()
+    };
+    groups.filter_map(limit).min()
+}
+
 /// Bytes that this process may still write to the file system of `path`. `None` if that is unknown.
 pub fn free_disk_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;

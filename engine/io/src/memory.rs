@@ -1,6 +1,9 @@
-//! A memory budget shared by workers.
+//! A memory budget shared by workers, and buffers that they reuse.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
 
 /// Hands out a budget of bytes to workers that wait for their turn.
 ///
@@ -44,10 +47,118 @@ impl MemoryGate {
     }
 }
 
+impl Taken<'_> {
+    /// Raises the number of bytes to `bytes` if enough are free now. Returns whether it has as many.
+    fn grow(&mut self, bytes: u64) -> bool {
+        let bytes = bytes.min(self.gate.total);
+        let mut free = self.gate.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = bytes.saturating_sub(self.bytes);
+        if missing <= *free {
+            *free -= missing;
+            self.bytes += missing;
+        }
+        self.bytes >= bytes
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         *self.gate.free.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
         self.gate.returned.notify_all();
+    }
+}
+
+/// Buffers of one kind that workers take in turn, each with its memory of a gate.
+///
+/// A buffer that is given back keeps its memory for the next worker. The kernel zeroes new memory page by page, which can
+/// take as long as the work on it. But nobody waits for memory that only a spare buffer has: it is freed first.
+pub struct SpareBuffers<'g, B> {
+    gate: &'g MemoryGate,
+    spare: Mutex<Spare<'g, B>>,
+}
+
+struct Spare<'g, B> {
+    buffers: Vec<(B, Taken<'g>)>,
+    /// Number of workers that wait for memory.
+    waiting: u32,
+}
+
+/// A buffer of [`SpareBuffers`]; dropping it gives it back. It has the contents that its last user left.
+pub struct Lent<'s, 'g, B> {
+    from: &'s SpareBuffers<'g, B>,
+    held: Option<(B, Taken<'g>)>,
+}
+
+impl<'g, B: Default> SpareBuffers<'g, B> {
+    /// No buffers yet. Their memory will come from `gate`.
+    pub fn new(gate: &'g MemoryGate) -> Self {
+        Self {
+            gate,
+            spare: Mutex::new(Spare {
+                buffers: Vec::new(),
+                waiting: 0,
+            }),
+        }
+    }
+
+    /// The gate.
+    pub fn gate(&self) -> &'g MemoryGate {
+        self.gate
+    }
+
+    /// A buffer that may use `bytes`: a spare one, or a new one once that much memory is free.
+    pub fn take(&self, bytes: u64) -> Lent<'_, 'g, B> {
+        let mut spare = self.lock();
+        let largest = (0..spare.buffers.len()).max_by_key(|&index| spare.buffers[index].1.bytes);
+        let reused = largest.map(|index| spare.buffers.swap_remove(index));
+        if let Some((buffer, mut taken)) = reused
+            && taken.grow(bytes)
+        {
+            return self.lend(buffer, taken);
+        }
+        spare.buffers.clear();
+        spare.waiting += 1;
+        drop(spare);
+        let taken = self.gate.take(bytes);
+        self.lock().waiting -= 1;
+        self.lend(B::default(), taken)
+    }
+
+    fn lend(&self, buffer: B, taken: Taken<'g>) -> Lent<'_, 'g, B> {
+        Lent {
+            from: self,
+            held: Some((buffer, taken)),
+        }
+    }
+}
+
+impl<'g, B> SpareBuffers<'g, B> {
+    fn lock(&self) -> MutexGuard<'_, Spare<'g, B>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B> Deref for Lent<'_, '_, B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.held.as_ref().expect("held until it is dropped").0
+    }
+}
+
+impl<B> DerefMut for Lent<'_, '_, B> {
+    fn deref_mut(&mut self) -> &mut B {
+        &mut self.held.as_mut().expect("held until it is dropped").0
+    }
+}
+
+impl<B> Drop for Lent<'_, '_, B> {
+    fn drop(&mut self) {
+        let held = self.held.take();
+        let mut spare = self.from.lock();
+        if spare.waiting == 0 {
+            spare.buffers.extend(held);
+        }
     }
 }
 
@@ -78,5 +189,38 @@ mod tests {
             }
         });
         assert!(peak.into_inner() <= 100);
+    }
+
+    #[test]
+    fn a_buffer_that_was_given_back_is_taken_again() {
+        let gate = MemoryGate::new(100);
+        let buffers = SpareBuffers::<Vec<u8>>::new(&gate);
+        buffers.take(40).push(7);
+        // The same buffer, with more memory. A second one has the rest.
+        let first = buffers.take(60);
+        let second = buffers.take(40);
+        assert_eq!((&first[..], &second[..]), (&[7][..], &[][..]));
+        drop((first, second));
+        // Neither has so much, so both are freed.
+        assert!(buffers.take(100).is_empty());
+        assert_eq!(*gate.free.lock().unwrap(), 0, "one spare buffer has all memory");
+    }
+
+    #[test]
+    fn nobody_waits_for_the_memory_of_spare_buffers() {
+        let gate = MemoryGate::new(100);
+        let buffers = SpareBuffers::<Vec<u8>>::new(&gate);
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let buffers = &buffers;
+                scope.spawn(move || {
+                    for round in 0..500 {
+                        let mut buffer = buffers.take((worker * 31 + round * 17) % 120);
+                        buffer.resize(10, 0);
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
     }
 }

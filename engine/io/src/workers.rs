@@ -1,10 +1,12 @@
-//! Worker threads that stop when one of them fails.
+//! Worker threads that stop when one of them fails, and threads that read ahead for them.
 
 use std::{
     panic::resume_unwind,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread::{Builder, Scope, ScopedJoinHandle},
 };
+
+use crossbeam::channel::{self, Receiver};
 
 use crate::{Error, Result};
 
@@ -90,6 +92,48 @@ pub fn for_each<T: Copy + Sync>(threads: usize, items: &[T], work: impl Fn(T) ->
     })
 }
 
+/// What threads of [`read_ahead`] have read. Any number of workers share it.
+pub struct ReadAhead<T>(Receiver<Result<T>>);
+
+impl<T> ReadAhead<T> {
+    /// Waits for a piece that nobody has taken. None after the last one.
+    ///
+    /// # Errors
+    /// If the piece cannot be read.
+    pub fn next(&self) -> Result<Option<T>> {
+        self.0.recv().ok().transpose()
+    }
+}
+
+/// Runs `work` while `threads` other threads call `read` again and again, until it returns none. `work` gets the pieces
+/// that they read, in any order if there are several threads. Each thread reads one piece before it waits for a worker.
+pub fn read_ahead<T: Send, R>(
+    threads: usize,
+    read: impl Fn() -> Result<Option<T>> + Sync,
+    work: impl FnOnce(&ReadAhead<T>) -> Result<R>,
+) -> Result<R> {
+    check_threads(threads)?;
+    let read = &read;
+    std::thread::scope(|scope| {
+        let (sender, received) = channel::bounded(0);
+        // Dropped before the scope waits for its threads. A thread ends when nobody can take its piece any more.
+        let received = ReadAhead(received);
+        for _ in 0..threads {
+            let sender = sender.clone();
+            spawn(scope, move || {
+                while let Some(piece) = read().transpose() {
+                    let is_last = piece.is_err();
+                    if sender.send(piece).is_err() || is_last {
+                        break;
+                    }
+                }
+            })?;
+        }
+        drop(sender);
+        work(&received)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -121,5 +165,46 @@ mod tests {
         });
         assert!(matches!(result, Err(Error::Stopped)));
         assert!(done.into_inner() < 1_000_000);
+    }
+
+    #[test]
+    fn every_piece_that_is_read_ahead_is_taken_once() {
+        let (next, seen) = (AtomicU32::new(0), Mutex::new(Vec::new()));
+        let read = || Ok(Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&piece| piece < 1000));
+        read_ahead(3, read, |pieces| {
+            run(2, |_| {
+                while let Some(piece) = pieces.next()? {
+                    seen.lock().unwrap().push(piece);
+                }
+                Ok(())
+            })
+        })
+        .unwrap();
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..1000));
+    }
+
+    #[test]
+    fn reading_ahead_ends_when_either_side_fails() {
+        let failed = || Error::conflict("no", "nothing");
+        // The reader fails: a worker gets the error.
+        let next = AtomicU32::new(0);
+        let read = || match next.fetch_add(1, Ordering::Relaxed) {
+            5 => Err(failed()),
+            piece => Ok(Some(piece)),
+        };
+        let drain = |pieces: &ReadAhead<u32>| {
+            while pieces.next()?.is_some() {}
+            Ok(())
+        };
+        assert!(read_ahead(1, read, drain).is_err());
+        // A worker fails: the readers, which would never end, do.
+        let result = read_ahead(
+            2,
+            || Ok(Some(7)),
+            |pieces| pieces.next()?.map_or(Ok(()), |_| Err(failed())),
+        );
+        assert!(result.is_err());
     }
 }

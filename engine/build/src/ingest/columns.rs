@@ -3,19 +3,28 @@
 //! The input has one row per dense id; the store has one row per node. A row is a feature row or a label, encoded.
 //!
 //! ```text
-//! pass 1, each worker: take the next block of rows; encode them; append (index in shard, row) to the shard's spill file
+//! pass 1, other threads: read the next block of rows, and encode them
+//!         each worker: take a block; append (index in shard, row) to the shard's spill file
 //! pass 2, each worker: take the next chunk; for each of its shards, put the rows in their places and write them
 //! ```
 //!
 //! Cost: rows are read, spilled, read back and written, each time in large pieces. A gather from the input through the
 //! inverse permutation would read it only once, but row by row, and a row is much smaller than the unit that a drive reads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, container::FileKind};
 use grappa_input::BlockId;
 use grappa_io::{
-    Error, Position, Result, container::ContainerWriter, heap, memory::MemoryGate, progress::Progress, workers,
+    Error, Position, Result,
+    container::ContainerWriter,
+    heap,
+    memory::SpareBuffers,
+    progress::Progress,
+    workers::{self, ReadAhead, Worker},
 };
 use grappa_storage::{NodePermutation, writer::StoreFolder};
 
@@ -34,7 +43,7 @@ pub trait ColumnInput: Sync {
     /// Length of an encoded row in bytes.
     fn row_bytes(&self) -> usize;
 
-    /// Whether rows can only be read in order. One worker reads them all then.
+    /// Whether rows can only be read in order. One thread reads them all then.
     fn is_sequential(&self) -> bool;
 
     /// Appends the encoded rows of `count` dense ids, beginning at `first`.
@@ -46,6 +55,16 @@ pub trait ColumnInput: Sync {
 
     /// Fails unless all rows are valid. Called after the last row was read.
     fn finish(&self) -> Result<()>;
+}
+
+/// A block of rows that was read.
+struct ReadRows {
+    id: BlockId,
+    /// The dense id of its first row.
+    first: u64,
+    count: u64,
+    /// The rows, encoded.
+    bytes: Vec<u8>,
 }
 
 /// The file of a column in each chunk.
@@ -113,31 +132,52 @@ impl Column<'_> {
         let rows = self.input.rows();
         let block_rows = (BLOCK_BYTES / self.input.row_bytes()).max(1) as u64;
         let next_block = AtomicU64::new(0);
-        let threads = if self.input.is_sequential() {
-            1
-        } else {
-            self.budget.threads
-        };
-        workers::run(threads, |turn| {
-            let number = first_worker + turn.number;
-            let mut writer = SpillWriter::new(self.spill(), number, shards.chunks(), plan.buffer_bytes)?;
-            let (mut bytes, mut nodes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-            let (mut counts, mut uncommitted) = (Counts::default(), 0);
-            while turn.goes_on() {
+        // Blocks of rows that were spilled, for reuse.
+        let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
+        let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || {
+            loop {
                 let id = BlockId {
                     file: 0,
                     block: next_block.fetch_add(1, Ordering::Relaxed),
                 };
                 let first = id.block * block_rows;
                 if first >= rows {
-                    break;
+                    return Ok(None);
                 }
                 if before.blocks.contains(&id) {
                     continue;
                 }
                 let count = block_rows.min(rows - first);
+                let mut bytes = spare().pop().unwrap_or_default();
                 bytes.clear();
                 self.input.read(first, count as usize, &mut bytes)?;
+                return Ok(Some(ReadRows {
+                    id,
+                    first,
+                    count,
+                    bytes,
+                }));
+            }
+        };
+        let readers = if self.input.is_sequential() {
+            1
+        } else {
+            self.budget.threads
+        };
+        let spill = |turn: Worker<'_>, rows: &ReadAhead<ReadRows>| {
+            let number = first_worker + turn.number;
+            let mut writer = SpillWriter::new(self.spill(), number, shards.chunks(), plan.buffer_bytes)?;
+            let (mut nodes, mut blocks) = (Vec::new(), Vec::new());
+            let (mut counts, mut uncommitted) = (Counts::default(), 0);
+            while turn.goes_on()
+                && let Some(ReadRows {
+                    id,
+                    first,
+                    count,
+                    bytes,
+                }) = rows.next()?
+            {
                 nodes.clear();
                 nodes.extend(first..first + count);
                 self.permutation.nodes(&mut nodes);
@@ -169,11 +209,15 @@ impl Column<'_> {
                         counts,
                     )?;
                 }
+                spare().push(bytes);
             }
             match self.input.is_sound() {
                 true => state.spilled(self.stage, number, blocks, writer.flush_all()?, counts),
                 false => Ok(()),
             }
+        };
+        workers::read_ahead(readers, read, |rows| {
+            workers::run(self.budget.threads, |turn| spill(turn, rows))
         })?;
         // If chunks were written, an earlier run has checked the rows.
         if before.chunks.is_empty() {
@@ -188,7 +232,7 @@ impl Column<'_> {
         chunk: ChunkId,
         plan: &SpillPlan,
         spilled: &StageState,
-        gate: &MemoryGate,
+        buffers: &SpareBuffers<'_, Vec<u8>>,
         progress: &dyn Progress,
     ) -> Result<ChunkFiles> {
         let path = self.store.chunk(chunk)?.join(self.file.name);
@@ -197,8 +241,11 @@ impl Column<'_> {
         let shards = plan.shards(self.chunks);
         for shard in plan.shards_of(chunk) {
             let rows = shards.len(ChunkId(shard)) as usize;
-            let _reserved = gate.take((rows * self.input.row_bytes()) as u64 + 2 * BLOCK_BYTES as u64);
-            let mut places = heap::zeroed(rows * self.input.row_bytes(), "the feature rows or labels of a shard")?;
+            let bytes = rows * self.input.row_bytes();
+            let mut places = buffers.take(bytes as u64 + 2 * BLOCK_BYTES as u64);
+            let missing = bytes.saturating_sub(places.len());
+            heap::reserve(&mut places, missing, "the feature rows or labels of a shard")?;
+            places.resize(bytes, 0);
             let mut placed = 0;
             for (&worker, spilled) in &spilled.workers {
                 let extent = spilled.extents[shard as usize];
@@ -232,8 +279,8 @@ impl Column<'_> {
         let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
         while first < extent.records {
             let count = records_per_read.min(extent.records - first);
-            words.clear();
-            spill.read(worker, shard, first, count, &mut words)?;
+            words.resize(count as usize * self.record_words(), 0);
+            spill.read(worker, shard, first, &mut words)?;
             sum = sum.wrapping_add(spill::sum(&words));
             for record in words.chunks_exact(self.record_words()) {
                 let row: &[u8] = bytemuck::cast_slice(&record[1..]);

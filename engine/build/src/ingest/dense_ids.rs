@@ -43,21 +43,24 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
     let source = open_edges(options, None, block_bytes)?;
     progress.stage("scanning ids", Some(source.total_bytes()));
     let (largest, edges) = (Mutex::new(None::<Largest>), AtomicU64::new(0));
-    workers::run(options.threads, |turn| {
-        let mut batch = EdgeBatch::default();
-        while turn.goes_on()
-            && let Some(block) = source.next_block(&|_| false)?
-        {
-            block.parse(&mut batch)?;
-            if let Some(&id) = batch.sources.iter().chain(&batch.targets).max() {
-                let found = Largest { id, block: block.id() };
-                let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
-                *largest = Some(largest.map_or(found, |largest| largest.of(found)));
+    let threads = options.threads;
+    source.read_ahead(threads, &|_| false, |blocks| {
+        workers::run(threads, |turn| {
+            let mut batch = EdgeBatch::default();
+            while turn.goes_on()
+                && let Some(block) = blocks.next()?
+            {
+                block.parse(&mut batch)?;
+                if let Some(&id) = batch.sources.iter().chain(&batch.targets).max() {
+                    let found = Largest { id, block: block.id() };
+                    let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
+                    *largest = Some(largest.map_or(found, |largest| largest.of(found)));
+                }
+                edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
+                progress.advance(block.input_bytes(), batch.sources.len() as u64);
             }
-            edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
-            progress.advance(block.input_bytes(), batch.sources.len() as u64);
-        }
-        Ok(())
+            Ok(())
+        })
     })?;
     source.check()?;
     let edges = edges.into_inner();

@@ -87,19 +87,21 @@ fn collect_integers(
     progress: &dyn Progress,
 ) -> Result<u64> {
     let edges = AtomicU64::new(0);
-    workers::run(threads, |turn| {
-        let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory)?);
-        while turn.goes_on()
-            && let Some(block) = source.next_block(&|_| false)?
-        {
-            block.parse(&mut batch)?;
-            for &id in batch.sources.iter().chain(&batch.targets) {
-                ids.add(id)?;
+    source.read_ahead(threads, &|_| false, |blocks| {
+        workers::run(threads, |turn| {
+            let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory)?);
+            while turn.goes_on()
+                && let Some(block) = blocks.next()?
+            {
+                block.parse(&mut batch)?;
+                for &id in batch.sources.iter().chain(&batch.targets) {
+                    ids.add(id)?;
+                }
+                edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
+                progress.advance(block.input_bytes(), batch.sources.len() as u64);
             }
-            edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
-            progress.advance(block.input_bytes(), batch.sources.len() as u64);
-        }
-        ids.finish()
+            ids.finish()
+        })
     })?;
     Ok(edges.into_inner())
 }
@@ -112,18 +114,20 @@ fn collect_strings(
     progress: &dyn Progress,
 ) -> Result<u64> {
     let edges = AtomicU64::new(0);
-    workers::run(threads, |turn| {
-        let (mut batch, mut ids) = (TextBatch::default(), StringCollector::new(runs, memory)?);
-        while turn.goes_on()
-            && let Some(block) = source.next_block(&|_| false)?
-        {
-            block.parse_text(&mut batch)?;
-            ids.add_all(batch.sources.iter())?;
-            ids.add_all(batch.targets.iter())?;
-            edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
-            progress.advance(block.input_bytes(), batch.sources.len() as u64);
-        }
-        ids.finish()
+    source.read_ahead(threads, &|_| false, |blocks| {
+        workers::run(threads, |turn| {
+            let (mut batch, mut ids) = (TextBatch::default(), StringCollector::new(runs, memory)?);
+            while turn.goes_on()
+                && let Some(block) = blocks.next()?
+            {
+                block.parse_text(&mut batch)?;
+                ids.add_all(batch.sources.iter())?;
+                ids.add_all(batch.targets.iter())?;
+                edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
+                progress.advance(block.input_bytes(), batch.sources.len() as u64);
+            }
+            ids.finish()
+        })
     })?;
     Ok(edges.into_inner())
 }

@@ -9,7 +9,10 @@ use grappa_formats::{
     manifest::{FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
 };
 use grappa_input::{LabelSource, MatrixSource};
-use grappa_io::{Error, Result, memory::MemoryGate};
+use grappa_io::{
+    Error, Result,
+    memory::{MemoryGate, SpareBuffers},
+};
 
 use crate::{
     ids::IdMap,
@@ -155,8 +158,9 @@ impl Run<'_> {
         self.progress.stage(&format!("reading {name}"), Some(bytes));
         column.spill_rows(&plan, state, self.progress)?;
         let (spilled, gate) = (state.stage(stage), MemoryGate::new(self.budget.memory));
+        let buffers = SpareBuffers::new(&gate);
         self.progress.stage(&format!("writing {name}"), Some(bytes));
-        let write = |chunk| column.write_chunk(chunk, &plan, &spilled, &gate, self.progress);
+        let write = |chunk| column.write_chunk(chunk, &plan, &spilled, &buffers, self.progress);
         self.write_chunks(stage, state, chunks, write, |chunk| {
             column.remove_spill(chunk, &plan, &spilled)
         })

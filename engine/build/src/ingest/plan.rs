@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes of input that are parsed at once. The maximum applies unless the budget is small.
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
 const BLOCK_BYTES_MIN: u64 = 64 << 10;
-/// Bytes of memory per byte of a block while it is parsed, at worst: the block itself and, for text such as `1 2`, four
-/// times as much in ids.
-const BLOCK_COST: u64 = 5;
+/// Bytes of memory per byte of a block while it is parsed, at worst: the block itself, the next one, which another thread
+/// reads, and, for text such as `1 2`, four times as much in ids.
+const BLOCK_COST: u64 = 6;
 /// The smallest useful spill buffer. Smaller writes would spend their time in system calls.
 pub const BUFFER_BYTES_MIN: u64 = 4 << 10;
 /// The largest useful spill buffer. Larger writes are not faster.

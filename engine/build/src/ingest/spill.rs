@@ -66,17 +66,15 @@ impl SpillFolder {
         self.folder.join(format!("{}-{worker}-{shard}", self.name))
     }
 
-    /// Reads `count` records of a file, beginning at record `first`, and appends their words to `words`.
-    pub fn read(&self, worker: u32, shard: u32, first: u64, count: u64, words: &mut Vec<u64>) -> Result<()> {
-        if count == 0 {
+    /// Fills `words` with whole records of a file, beginning at record `first`.
+    pub fn read(&self, worker: u32, shard: u32, first: u64, words: &mut [u64]) -> Result<()> {
+        if words.is_empty() {
             return Ok(());
         }
         let path = self.path(worker, shard);
         let file = regular::open(&path)?;
-        let start = words.len();
-        words.resize(start + count as usize * self.record_words, 0);
         let offset = first * self.record_words as u64 * 8;
-        file.read_exact_at(bytemuck::cast_slice_mut(&mut words[start..]), offset)
+        file.read_exact_at(bytemuck::cast_slice_mut(words), offset)
             .map_err(Error::io("read the spill file", &path))
     }
 
@@ -214,8 +212,9 @@ mod tests {
         }
         let extents = writer.flush_all().unwrap().to_vec();
         for (shard, expected) in expected.iter().enumerate() {
-            let (mut words, extent) = (Vec::new(), extents[shard]);
-            spill.read(3, shard as u32, 0, extent.records, &mut words).unwrap();
+            let extent = extents[shard];
+            let mut words = vec![0; 2 * extent.records as usize];
+            spill.read(3, shard as u32, 0, &mut words).unwrap();
             assert_eq!(&words, expected);
             spill.check(3, shard as u32, extent, sum(&words)).unwrap();
             if let Some(word) = words.last_mut() {

@@ -29,7 +29,10 @@ use std::{
     },
 };
 
-use grappa_io::{Error, Position, Result};
+use grappa_io::{
+    Error, Position, Result,
+    workers::{self, ReadAhead},
+};
 
 pub use self::{
     bad_edge::{BadEdge, IdLimit},
@@ -41,13 +44,12 @@ use self::{
     block::Payload, content::Content, edge_weights::EdgeWeights, packed_text::TextStream, table::Table, text::TextFile,
 };
 pub(crate) use self::{fields::integer, fields::is_comment, fields::trim};
-use crate::file::InputFile;
+use crate::file::{InputFile, read_past_cache_if_large};
 
 /// The edges of a list of files.
 ///
-/// All workers call [`next_block`](Self::next_block) and parse the blocks that they get, concurrently. Each worker reads
-/// its own blocks of plain files. One worker at a time unpacks a compressed file while the others parse; several
-/// compressed files are unpacked side by side.
+/// Some threads read blocks ([`read_ahead`](Self::read_ahead)), others parse them, concurrently. Blocks of plain files are
+/// read by any of them. One thread at a time unpacks a compressed file; several compressed files are unpacked side by side.
 pub struct EdgeSource {
     files: Vec<EdgeFile>,
     options: EdgeSourceOptions,
@@ -108,6 +110,7 @@ impl EdgeSource {
             }
             first_row += rows;
         }
+        read_past_cache_if_large(files.iter().map(|file| &*file.file));
         Ok(Self {
             files,
             options,
@@ -153,6 +156,20 @@ impl EdgeSource {
         self.files[file as usize].file.path()
     }
 
+    /// Runs `work` while `threads` other threads read the blocks that `skip` does not reject. `work` gets them, in no particular
+    /// order, and parses them. There are at most twice as many blocks in memory as threads, if as many threads parse.
+    ///
+    /// # Errors
+    /// Those of `work`, or if a thread cannot be started.
+    pub fn read_ahead<'a, R>(
+        &'a self,
+        threads: usize,
+        skip: &(dyn Fn(BlockId) -> bool + Sync),
+        work: impl FnOnce(&ReadAhead<RawBlock<'a>>) -> Result<R>,
+    ) -> Result<R> {
+        workers::read_ahead(threads, || self.next_block(skip), work)
+    }
+
     /// Reads the next block that no worker has taken and `skip` does not reject. Returns none when all are taken. Blocks
     /// come in no particular order.
     pub fn next_block(&self, skip: &dyn Fn(BlockId) -> bool) -> Result<Option<RawBlock<'_>>> {
@@ -179,6 +196,13 @@ impl EdgeSource {
                 return Ok(Some(block));
             }
         }
+    }
+
+    /// Lets reads go past the page cache. Returns whether the file system allows it.
+    #[cfg(test)]
+    pub(crate) fn read_past_cache(&self) -> bool {
+        self.files.iter().for_each(|file| file.file.read_past_cache());
+        self.files.iter().all(|file| file.file.is_direct())
     }
 
     /// Fails unless the members of all archives have their CRC-32. It reads the bytes that were not read yet, such as those

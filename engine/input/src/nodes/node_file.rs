@@ -7,7 +7,7 @@ use grappa_io::{Error, Position, Result};
 use super::{sparse::Sparse, text_rows::TextRows};
 use crate::{
     extent::ExtentReader,
-    file::InputFile,
+    file::{InputFile, read_past_cache_if_large},
     messages::wrong_rows,
     npy::{self, NpyArray},
     zip::{self, Npz},
@@ -65,6 +65,7 @@ impl NodeFile {
             let text = TextRows::open(&file, forms.blank_lines)?;
             (None, text.columns() as u64, Content::Text(text))
         };
+        read_past_cache_if_large([&*file].into_iter());
         if rows == Some(0) || !(1..=forms.columns_max).contains(&columns) {
             return Err(Error::input(
                 path,

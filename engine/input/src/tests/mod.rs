@@ -14,7 +14,10 @@ use std::{
     sync::Mutex,
 };
 
-use grappa_io::Result;
+use grappa_io::{
+    Result,
+    workers::{self, ReadAhead},
+};
 
 use super::*;
 
@@ -164,13 +167,13 @@ struct Read {
     rejected: Vec<Reject>,
 }
 
-/// Reads a source to its end with `threads` threads, and sorts the blocks.
+/// Reads a source to its end with `threads` threads, parses it with as many, and sorts the blocks.
 fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
     let blocks = Mutex::new(Vec::new());
     let input_bytes = Mutex::new(0);
-    let work = || -> Result<()> {
+    let work = |read: &ReadAhead<RawBlock<'_>>| -> Result<()> {
         let mut batch = EdgeBatch::default();
-        while let Some(block) = source.next_block(&|_| false)? {
+        while let Some(block) = read.next()? {
             block.parse(&mut batch)?;
             assert_eq!(batch.sources.len(), batch.targets.len());
             assert_eq!(
@@ -182,10 +185,7 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap())
-    })?;
+    source.read_ahead(threads, &|_| false, |read| workers::run(threads, |_| work(read)))?;
     assert!(*input_bytes.lock().unwrap() <= source.total_bytes());
     let mut blocks = blocks.into_inner().unwrap();
     blocks.sort_by_key(|&(id, _)| id);

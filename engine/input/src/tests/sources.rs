@@ -43,6 +43,27 @@ fn skipped_blocks_are_left_out_and_the_others_keep_their_numbers() {
 }
 
 #[test]
+fn reads_past_the_page_cache_give_the_same_edges() {
+    let folder = Folder::new();
+    let numbers: Vec<u64> = (0..4000).map(|n| n * n % 1009).collect();
+    let text: String = numbers.iter().map(|n| format!("{n} {}\n", n * 7)).collect();
+    let paths = [
+        folder.file("a.tsv", &text),
+        folder.file("b.tsv.gz", gzip(text.as_bytes())),
+        folder.file("c.u64", le(&numbers, u64::to_le_bytes)),
+        folder.file("d.npy", npy("<u8", "(2, 2000)", &le(&numbers, u64::to_le_bytes))),
+    ];
+    for block_bytes in [1000, 10_000, 1 << 20] {
+        let open = || EdgeSource::open(&paths, skipping(block_bytes)).unwrap();
+        let (cached, direct) = (open(), open());
+        if !direct.read_past_cache() {
+            grappa_skip::skip!("the file system of temporary files refuses O_DIRECT");
+        }
+        assert_eq!(read(&cached, 1).unwrap(), read(&direct, 2).unwrap());
+    }
+}
+
+#[test]
 fn weights_of_their_own_go_with_the_rows_of_all_files() {
     let folder = Folder::new();
     let a = folder.file("a.u64", le(&[1_u64, 2, 3, 4], u64::to_le_bytes));

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use grappa_input::{BlockId, EdgeBatch, EdgeSource, TextBatch};
-use grappa_io::Result;
+use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, TextBatch};
+use grappa_io::{Result, workers::ReadAhead};
 
 use crate::ids::IdMap;
 
@@ -15,9 +15,9 @@ pub trait EdgeBlocks: Sync {
     /// The sum of [`ReadBlock::bytes`] over all blocks, for progress.
     fn total_bytes(&self) -> u64;
 
-    /// Reads the next block that no worker has read and that `skip` does not reject, into `buffers.batch`. Returns none
-    /// when all blocks were read. Blocks come in no particular order.
-    fn next(&self, skip: &dyn Fn(BlockId) -> bool, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>>;
+    /// Puts the edges of the next block that no worker has taken into `buffers.batch`. Returns none when all blocks were
+    /// taken. Blocks come in no particular order.
+    fn next(&self, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>>;
 
     /// The input file of a block, for messages about its edges.
     fn path(&self, id: BlockId) -> &Path;
@@ -43,9 +43,11 @@ pub struct BlockBuffers {
 }
 
 /// The blocks of the user's files, parsed and with their external ids replaced.
-pub struct InputBlocks<'a> {
+pub struct InputBlocks<'a, 's> {
     /// The files.
-    pub source: &'a EdgeSource,
+    pub source: &'s EdgeSource,
+    /// Their blocks, as other threads read them.
+    pub blocks: &'a ReadAhead<RawBlock<'s>>,
     /// Maps external ids to nodes.
     pub ids: &'a IdMap,
     /// The replacement of external ids.
@@ -61,13 +63,13 @@ pub enum Replace {
     Keys,
 }
 
-impl EdgeBlocks for InputBlocks<'_> {
+impl EdgeBlocks for InputBlocks<'_, '_> {
     fn total_bytes(&self) -> u64 {
         self.source.total_bytes()
     }
 
-    fn next(&self, skip: &dyn Fn(BlockId) -> bool, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
-        let Some(block) = self.source.next_block(skip)? else {
+    fn next(&self, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
+        let Some(block) = self.blocks.next()? else {
             return Ok(None);
         };
         match self.replace {

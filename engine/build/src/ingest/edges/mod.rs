@@ -1,7 +1,7 @@
 //! Edges, from the input to the adjacency lists of chunks: the two passes of ingest.
 //!
 //! ```text
-//!  EdgeSource                     the user's files
+//!  EdgeSource                     the user's files, read ahead on threads of their own
 //!      | blocks                   InputBlocks: parses a block, maps ids to nodes
 //!      v
 //!  SpillPass  (pass 1)            Route::Shard: the spill file of each edge's destination
@@ -29,10 +29,14 @@ mod sort_pass;
 mod spill_pass;
 
 use grappa_formats::chunks::ChunkMap;
-use grappa_io::{Result, memory::MemoryGate, sort::bits_for};
+use grappa_io::{
+    Result,
+    memory::{MemoryGate, SpareBuffers},
+    sort::bits_for,
+};
 
 use self::{
-    blocks::{InputBlocks, Replace},
+    blocks::Replace,
     join::JoinPlan,
     route::{EdgeKeys, Route},
     sort_pass::SortPass,
@@ -79,8 +83,7 @@ impl Run<'_> {
         match &join {
             None => {
                 ids.load()?;
-                let (source, replace) = (&self.source, Replace::Nodes);
-                pass.run(&InputBlocks { source, ids, replace }, state, self.progress)?;
+                pass.run_input(&self.source, ids, Replace::Nodes, state, self.progress)?;
                 ids.unload();
             }
             Some(join) => {
@@ -97,6 +100,7 @@ impl Run<'_> {
         }
         let bytes = spilled.records() * spill.record_words() as u64 * 8;
         self.progress.stage("sorting and writing adjacency lists", Some(bytes));
+        let gate = MemoryGate::new(self.budget.memory);
         let pass = SortPass {
             chunks,
             plan: &plan,
@@ -107,7 +111,7 @@ impl Run<'_> {
             weighted: self.source.weighted(),
             store: &self.folder,
             ids,
-            gate: &MemoryGate::new(self.budget.memory),
+            buffers: SpareBuffers::new(&gate),
             share: self.budget.share,
         };
         let write = |chunk| pass.chunk(chunk, self.progress);

@@ -14,6 +14,7 @@
 
 use std::ops::Range;
 
+use bytemuck::Zeroable;
 use grappa_formats::{
     ChunkId, NodeId,
     chunks::ChunkMap,
@@ -21,7 +22,7 @@ use grappa_formats::{
 };
 use grappa_io::{
     Error, Result, durable, heap,
-    memory::MemoryGate,
+    memory::{MemoryGate, SpareBuffers},
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
 };
@@ -68,9 +69,9 @@ pub struct SortPass<'a> {
     pub store: &'a StoreFolder,
     /// Names nodes in errors.
     pub ids: &'a IdMap,
-    /// The memory that shards may use together.
-    pub gate: &'a MemoryGate,
-    /// The user's memory budget is `gate.total()` times this.
+    /// Buffers for the records of a shard. Shards share the memory of their gate.
+    pub buffers: SpareBuffers<'a, SortBuffers>,
+    /// The user's memory budget is the gate's total times this.
     pub share: u64,
 }
 
@@ -88,7 +89,7 @@ struct ShardPart {
 
 /// The records of a part, sorted, and the buffers for one adjacency list.
 #[derive(Default)]
-struct SortBuffers {
+pub struct SortBuffers {
     words: Vec<u64>,
     scratch: Vec<u64>,
     weights: Vec<u32>,
@@ -97,7 +98,7 @@ struct SortBuffers {
     list_weights: Vec<f32>,
 }
 
-impl SortPass<'_> {
+impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId, progress: &dyn Progress) -> Result<ChunkFiles> {
         let mut writer = AdjacencyWriter::create(self.store, self.chunks, chunk, self.weighted)?;
@@ -132,26 +133,28 @@ impl SortPass<'_> {
     fn sort_part(&self, part: &ShardPart, writer: &mut AdjacencyWriter, progress: &dyn Progress) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
         let bytes = records * self.spill.record_words() as u64 * SORT_COST;
-        if bytes > self.gate.total() {
+        if bytes > self.gate().total() {
             return self.divide(part, records, writer, progress);
         }
-        let reserved = self.gate.take(bytes);
-        let mut buffers = SortBuffers::default();
-        let words = records as usize * self.spill.record_words();
-        heap::reserve(&mut buffers.words, words, SORTING)?;
+        let buffers = &mut *self.buffers.take(bytes);
+        let (records, words) = (records as usize, records as usize * self.spill.record_words());
+        resize(&mut buffers.words, words)?;
+        let mut start = 0;
         for &(worker, shard, extent) in &part.files {
-            let start = buffers.words.len();
-            part.spill.read(worker, shard, 0, extent.records, &mut buffers.words)?;
-            part.spill
-                .check(worker, shard, extent, spill::sum(&buffers.words[start..]))?;
+            let end = start + extent.records as usize * self.spill.record_words();
+            let read = &mut buffers.words[start..end];
+            part.spill.read(worker, shard, 0, read)?;
+            part.spill.check(worker, shard, extent, spill::sum(read))?;
             progress.advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
+            start = end;
         }
         let key_bits = self.keys.source_bits + bits_for(part.targets.end);
-        heap::reserve(&mut buffers.scratch, records as usize, SORTING)?;
+        resize(&mut buffers.scratch, records)?;
         if self.weighted {
             // Records are (key, weight). The sort wants keys and weights apart.
-            heap::reserve(&mut buffers.weights, records as usize, SORTING)?;
-            heap::reserve(&mut buffers.weight_scratch, records as usize, SORTING)?;
+            buffers.weights.clear();
+            heap::reserve(&mut buffers.weights, records, SORTING)?;
+            resize(&mut buffers.weight_scratch, records)?;
             buffers
                 .weights
                 .extend(buffers.words.chunks_exact(2).map(|record| record[1] as u32));
@@ -170,11 +173,12 @@ impl SortPass<'_> {
         } else {
             sort_keys(&mut buffers.words, &mut buffers.scratch, key_bits);
         }
-        // The encoder needs this memory now: `SORT_COST` counts one copy of the words, not both.
-        buffers.scratch = Vec::new();
-        self.push_lists(part, &mut buffers, writer)?;
-        drop(reserved);
-        Ok(())
+        self.push_lists(part, buffers, writer)
+    }
+
+    /// The memory that shards may use together.
+    fn gate(&self) -> &'a MemoryGate {
+        self.buffers.gate()
     }
 
     /// Pushes the adjacency lists of sorted records to the writer.
@@ -241,7 +245,7 @@ impl SortPass<'_> {
                     "sorting the adjacency list of node {}, which has {records} in-edges",
                     self.ids.external(NodeId(part.first_node + part.targets.start))?
                 ),
-                given: self.gate.total() * self.share,
+                given: self.gate().total() * self.share,
                 least: bytes * self.share,
                 remedy: "raise --memory",
             });
@@ -254,7 +258,7 @@ impl SortPass<'_> {
             Ok(())
         })?;
         // A part is filled with whole groups up to an even share. A group with more than that becomes a part of its own.
-        let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.gate.total() / 2);
+        let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.gate().total() / 2);
         let target = records.div_ceil(parts_wanted.clamp(2, DIVIDE_PARTS_MAX));
         let (mut part_of, mut ends, mut filled) = (Vec::with_capacity(counts.len()), Vec::new(), 0);
         for (group, &count) in (0u64..).zip(&counts) {
@@ -269,13 +273,13 @@ impl SortPass<'_> {
         }
         ends.push(groups);
 
-        let reserved = self.gate.take(self.gate.total() / 2);
+        let reserved = self.gate().take(self.gate().total() / 2);
         let folder = self.store.scratch(&format!(
             "divide-{}-{}-{}",
             part.first_node, part.targets.start, part.targets.end
         ))?;
         let spill = SpillFolder::new(&folder, "part", record_words);
-        let buffer_bytes = (self.gate.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
+        let buffer_bytes = (self.gate().total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
         let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes)?;
         self.for_each_record(part, |record| {
             split.push(part_of[group_of(record[0])])?.copy_from_slice(record);
@@ -309,8 +313,8 @@ impl SortPass<'_> {
             let (mut first, mut sum) = (0, 0u64);
             while first < extent.records {
                 let count = DIVIDE_RECORDS.min(extent.records - first);
-                words.clear();
-                part.spill.read(worker, shard, first, count, &mut words)?;
+                words.resize(count as usize * part.spill.record_words(), 0);
+                part.spill.read(worker, shard, first, &mut words)?;
                 sum = sum.wrapping_add(spill::sum(&words));
                 for record in words.chunks_exact(part.spill.record_words()) {
                     each(record)?;
@@ -321,6 +325,13 @@ impl SortPass<'_> {
         }
         Ok(())
     }
+}
+
+/// Sets the length of a buffer. Values that it had before may stay.
+fn resize<T: Zeroable>(values: &mut Vec<T>, length: usize) -> Result<()> {
+    heap::reserve(values, length.saturating_sub(values.len()), SORTING)?;
+    values.resize_with(length, T::zeroed);
+    Ok(())
 }
 
 /// Merges parallel edges of an adjacency list. Their weights, if any, are added.

@@ -1,8 +1,9 @@
 //! One pass over blocks of edges that appends each edge to a spill file.
 //!
 //! ```text
+//! other threads: read blocks, and parse none
 //! each worker: loop
-//!     read the next block that no worker has read
+//!     take the next block that no worker has taken, and parse it
 //!     append each of its edges to the buffer of a spill file         route
 //!     every 256 MiB: write out all buffers, and record in the journal which blocks are done
 //! ```
@@ -11,17 +12,20 @@
 //!
 //! Cost on two cores: about 40 ns per edge and thread for pass 1. Pass 1 writes 8 bytes per edge, or 16 with weights.
 
-use grappa_input::{BlockId, EdgeBatch};
+use grappa_input::{BlockId, EdgeBatch, EdgeSource};
 use grappa_io::{Result, progress::Progress, workers};
 
 use super::{
-    blocks::{BlockBuffers, EdgeBlocks, ReadBlock},
+    blocks::{BlockBuffers, EdgeBlocks, InputBlocks, ReadBlock, Replace},
     route::Route,
 };
-use crate::ingest::{
-    rejects::{RejectsFolder, RejectsWriter},
-    spill::{Extent, SpillFolder, SpillWriter},
-    state::{Counts, Stage, State},
+use crate::{
+    ids::IdMap,
+    ingest::{
+        rejects::{RejectsFolder, RejectsWriter},
+        spill::{Extent, SpillFolder, SpillWriter},
+        state::{Counts, Stage, State},
+    },
 };
 
 /// Input bytes between two entries in the journal. A killed run repeats at most this much per worker.
@@ -49,17 +53,37 @@ pub struct SpillPass<'a> {
 }
 
 impl SpillPass<'_> {
-    /// Spills every block of `blocks` that the journal does not list as spilled.
+    /// Spills every block of the user's files that the journal does not list as spilled.
+    pub fn run_input(
+        &self,
+        source: &EdgeSource,
+        ids: &IdMap,
+        replace: Replace,
+        state: &State,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let spilled = state.stage(self.stage).blocks;
+        source.read_ahead(self.threads, &|id| spilled.contains(&id), |blocks| {
+            let blocks = InputBlocks {
+                source,
+                blocks,
+                ids,
+                replace,
+            };
+            self.run(&blocks, state, progress)
+        })
+    }
+
+    /// Spills every block of `blocks`.
     pub fn run(&self, blocks: &dyn EdgeBlocks, state: &State, progress: &dyn Progress) -> Result<()> {
         progress.stage(self.title, Some(blocks.total_bytes()));
         let commit_bytes = COMMIT_BYTES.max(blocks.total_bytes() / COMMITS_MAX);
-        let before = state.stage(self.stage);
-        let (first_worker, skip) = (before.next_worker(), |id: BlockId| before.blocks.contains(&id));
+        let first_worker = state.stage(self.stage).next_worker();
         workers::run(self.threads, |turn| {
             let mut buffers = BlockBuffers::default();
             let mut worker = Worker::new(self, first_worker + turn.number)?;
             while turn.goes_on()
-                && let Some(block) = blocks.next(&skip, &mut buffers)?
+                && let Some(block) = blocks.next(&mut buffers)?
             {
                 progress.advance(block.bytes, buffers.batch.sources.len() as u64);
                 worker.spill(blocks, block, &buffers.batch)?;

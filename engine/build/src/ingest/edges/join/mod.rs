@@ -25,7 +25,7 @@ pub use self::{
     spilled::SpilledBlocks,
 };
 use super::{
-    blocks::{InputBlocks, Replace},
+    blocks::Replace,
     route::{EdgeEnd, Route},
     spill_pass::SpillPass,
 };
@@ -86,11 +86,6 @@ impl Run<'_> {
         let by_target = SpillFolder::new(scratch, "by-target", record_words);
         let segments = plan.segments();
 
-        let input = InputBlocks {
-            source: &self.source,
-            ids,
-            replace: Replace::Keys,
-        };
         let pass = SpillPass {
             stage: Stage::BySource,
             title: "reading edges",
@@ -103,10 +98,11 @@ impl Run<'_> {
             buffer_bytes: buffer_bytes(&self.budget, segments),
             threads: self.budget.threads,
         };
-        pass.run(&input, state, self.progress)?;
+        pass.run_input(&self.source, ids, Replace::Keys, state, self.progress)?;
 
         let spilled = state.stage(Stage::BySource);
-        let by_source = SpilledBlocks::new(plan, scratch, plan.table()?, by_source, spilled, EdgeEnd::Source);
+        let done = state.stage(Stage::ByTarget).blocks;
+        let by_source = SpilledBlocks::new(plan, scratch, plan.table()?, by_source, spilled, EdgeEnd::Source, done);
         let budget = IngestBudget {
             reserved: plan.table_memory(),
             ..self.budget
@@ -133,6 +129,7 @@ impl Run<'_> {
             by_target,
             spilled,
             EdgeEnd::Target,
+            state.stage(Stage::Edges).blocks,
         ))
     }
 

@@ -138,8 +138,8 @@ pub(in crate::ingest) fn load(
     let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
     while first < extent.records {
         let count = READ_RECORDS.min(extent.records - first);
-        words.clear();
-        files.read(0, segment, first, count, &mut words)?;
+        words.resize(count as usize * files.record_words(), 0);
+        files.read(0, segment, first, &mut words)?;
         sum = sum.wrapping_add(spill::sum(&words));
         for &[key, node] in words.as_chunks().0 {
             let node = NodeId(node);

@@ -29,7 +29,7 @@ use crate::{
             route::EdgeEnd,
         },
         spill::{self, Extent, SpillFolder},
-        state::StageState,
+        state::{BlockSet, StageState},
     },
 };
 
@@ -40,6 +40,8 @@ pub struct SpilledBlocks<'a> {
     edges: SpillFolder,
     spilled: StageState,
     end: EdgeEnd,
+    /// Blocks that an earlier run has passed on.
+    done: BlockSet,
     current: RwLock<Current>,
 }
 
@@ -69,7 +71,7 @@ struct SegmentFile {
 }
 
 impl<'a> SpilledBlocks<'a> {
-    /// The edges in the files `edges`, which a pass spilled as `spilled` says.
+    /// The edges in the files `edges`, which a pass spilled as `spilled` says. Blocks in `done` are left out.
     pub fn new(
         plan: &'a JoinPlan,
         scratch: &Path,
@@ -77,6 +79,7 @@ impl<'a> SpilledBlocks<'a> {
         edges: SpillFolder,
         spilled: StageState,
         end: EdgeEnd,
+        done: BlockSet,
     ) -> Self {
         Self {
             plan,
@@ -84,6 +87,7 @@ impl<'a> SpilledBlocks<'a> {
             edges,
             spilled,
             end,
+            done,
             current: RwLock::new(Current {
                 upcoming: 0,
                 open: None,
@@ -109,8 +113,8 @@ impl<'a> SpilledBlocks<'a> {
         key_files(&self.scratch).remove_all(0..self.plan.segments(), std::iter::once(0))
     }
 
-    /// Closes the open segment and opens the next one with a block that `skip` does not reject.
-    fn advance(&self, current: &mut Current, skip: &dyn Fn(BlockId) -> bool) -> Result<()> {
+    /// Closes the open segment and opens the next one with a block that is not done.
+    fn advance(&self, current: &mut Current) -> Result<()> {
         if let Some(open) = current.open.take() {
             self.check(&open)?;
             current.table = Some(open.table);
@@ -131,7 +135,7 @@ impl<'a> SpilledBlocks<'a> {
                 blocks += extent.records.div_ceil(READ_RECORDS);
             }
             let id = |block| BlockId { file: segment, block };
-            if (0..blocks).any(|block| !skip(id(block))) {
+            if (0..blocks).any(|block| !self.done.contains(&id(block))) {
                 // The table is gone if a worker failed to open the last segment. That worker's error ends the run; this
                 // one must not panic before.
                 let mut table = match current.table.take() {
@@ -170,9 +174,8 @@ impl<'a> SpilledBlocks<'a> {
         let file = &open.files[file];
         let first = (block - file.first_block) * READ_RECORDS;
         let count = READ_RECORDS.min(file.extent.records - first);
-        buffers.words.clear();
-        self.edges
-            .read(file.worker, open.segment, first, count, &mut buffers.words)?;
+        buffers.words.resize(count as usize * self.edges.record_words(), 0);
+        self.edges.read(file.worker, open.segment, first, &mut buffers.words)?;
         // The sum does not depend on the order of blocks, so workers add to it as they read.
         file.sum.fetch_add(spill::sum(&buffers.words), Ordering::AcqRel);
         file.records.fetch_add(count, Ordering::AcqRel);
@@ -211,8 +214,8 @@ impl<'a> SpilledBlocks<'a> {
 }
 
 impl OpenSegment {
-    /// The number of the next block that `skip` does not reject.
-    fn take(&self, skip: &dyn Fn(BlockId) -> bool) -> Option<u64> {
+    /// The number of the next block that is not in `done`.
+    fn take(&self, done: &BlockSet) -> Option<u64> {
         let last = self.files.last()?;
         let blocks = last.first_block + last.extent.records.div_ceil(READ_RECORDS);
         loop {
@@ -221,7 +224,7 @@ impl OpenSegment {
                 return None;
             }
             let file = self.segment;
-            if !skip(BlockId { file, block }) {
+            if !done.contains(&BlockId { file, block }) {
                 return Some(block);
             }
         }
@@ -233,13 +236,13 @@ impl EdgeBlocks for SpilledBlocks<'_> {
         self.spilled.records() * self.edges.record_words() as u64 * 8
     }
 
-    fn next(&self, skip: &dyn Fn(BlockId) -> bool, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
+    fn next(&self, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
         loop {
             let seen = {
                 let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
                 match &current.open {
                     Some(open) => {
-                        if let Some(block) = open.take(skip) {
+                        if let Some(block) = open.take(&self.done) {
                             return self.read(open, block, buffers).map(Some);
                         }
                     }
@@ -252,7 +255,7 @@ impl EdgeBlocks for SpilledBlocks<'_> {
             // that `upcoming` has changed.
             let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
             if current.upcoming == seen {
-                self.advance(&mut current, skip)?;
+                self.advance(&mut current)?;
             }
         }
     }
