@@ -121,6 +121,17 @@ impl<'a> CheckedAdjacency<'a> {
             .check(exceptions(first)..exceptions(last) + EXCEPTIONS_BYTES)
     }
 
+    /// Asks the system to read the directory's entry of a row into its cache.
+    pub fn read_ahead_directory(&self, row: u64) {
+        let line = self.rows.directory_line(row);
+        self.degrees.read_ahead_part(line.start as u64..line.end as u64);
+    }
+
+    /// Asks the system to read an adjacency list into its cache.
+    pub fn read_ahead_row(&self, place: &RowPlace) {
+        self.edges.read_ahead_part(place.extent());
+    }
+
     fn locate(&self, row: u64) -> Result<RowPlace> {
         assert!(row < self.rows(), "row {row} of {}", self.rows());
         self.check_lines(row, row)?;
@@ -198,6 +209,11 @@ impl<'a> CheckedWeights<'a> {
         self.weights
             .range(row, |row| rows.unchecked().degree(row))
             .map_err(Error::format(self.path()))
+    }
+
+    /// Asks the system to read the weights of `edges` into its cache.
+    pub fn read_ahead(&self, edges: Range<u64>) {
+        self.file.read_ahead_part(self.meta().place_of(edges));
     }
 
     /// Copies the weights of `edges` to `out`.

@@ -30,7 +30,12 @@ pub struct ResidentLimit {
 
 /// Counts page faults of a thread. Use it only in the thread that made it.
 #[derive(Debug)]
-pub struct FaultMeter(Cell<u64>);
+pub struct FaultMeter {
+    /// All faults up to the last call of [`FaultMeter::has_faulted`].
+    all: Cell<u64>,
+    /// Faults that read a disk, up to the last call of [`FaultMeter::disk_reads`].
+    disk_reads: Cell<u64>,
+}
 
 impl ResidentLimit {
     /// Adds a mapping of `bytes` without resident pages, and raises the limit by `limit` bytes.
@@ -70,24 +75,45 @@ impl ResidentLimit {
 impl FaultMeter {
     /// Starts to count.
     pub fn start() -> Self {
-        Self(Cell::new(faults_of_thread()))
+        let Faults { all, disk_reads } = Faults::of_thread();
+        Self {
+            all: Cell::new(all),
+            disk_reads: Cell::new(disk_reads),
+        }
     }
 
     /// Whether there were page faults since the last call.
     fn has_faulted(&self) -> bool {
-        let now = faults_of_thread();
-        now != self.0.replace(now)
+        let now = Faults::of_thread().all;
+        now != self.all.replace(now)
+    }
+
+    /// The number of page faults since the last call for which the thread waited for a disk.
+    pub fn disk_reads(&self) -> u64 {
+        let now = Faults::of_thread().disk_reads;
+        now - self.disk_reads.replace(now)
     }
 }
 
-fn faults_of_thread() -> u64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: it points to a rusage; all zeros are a valid one if the call fails.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    (usage.ru_minflt + usage.ru_majflt) as u64
+/// The page faults of a thread since it started.
+struct Faults {
+    all: u64,
+    disk_reads: u64,
+}
+
+impl Faults {
+    fn of_thread() -> Self {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: it points to a rusage; all zeros are a valid one if the call fails.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        Self {
+            all: (usage.ru_minflt + usage.ru_majflt) as u64,
+            disk_reads: usage.ru_majflt as u64,
+        }
+    }
 }
 
 /// Resident bytes of files that the process has mapped. None if the system does not report it.

@@ -63,19 +63,26 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
 
     /// Begins a group and locates the lists of `nodes`. Fails if a list is damaged.
     #[inline(always)]
-    pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId>) -> Result<()> {
+    pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) -> Result<()> {
         let lists = self.lists;
         lists.keep_memory();
+        let on_disk = lists.are_on_disk();
         A::clear(&mut self.state);
         self.scratch.drawn.clear();
         self.scratch.positions.clear();
         self.scratch.sources.clear();
         // One pass per stage, not one per list: each pass prefetches for all lists before the next pass reads.
+        if on_disk {
+            nodes.clone().for_each(|node| lists.read_ahead_head(node));
+        }
         self.heads.clear();
         self.heads.extend(nodes.map(|node| lists.head(node)));
         self.heads.iter().for_each(|&head| lists.prefetch_head(head));
         self.places.clear();
         self.places.extend(self.heads.iter().map(|&head| lists.locate(head)));
+        if on_disk {
+            self.places.iter().for_each(|place| lists.read_ahead_list(place));
+        }
         self.places.iter().for_each(|place| lists.prefetch_list(place));
         lists.take_damage()
     }

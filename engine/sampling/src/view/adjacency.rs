@@ -13,9 +13,11 @@ use super::{
 /// of destinations, so that many cache misses are in flight at once.
 ///
 /// ```text
+/// for each of the group: read_ahead_head, if the lists are on disk
 /// for each of the group: head
 /// for each of the group: prefetch_head
 /// for each of the group: locate
+/// for each of the group: read_ahead_list, if the lists are on disk
 /// for each of the group: prefetch_list
 /// take_damage
 /// for each of the group: degrees; choose positions
@@ -39,6 +41,18 @@ pub(crate) trait AdjacencyLists {
     /// Releases mapped pages if they take more memory than allowed. To be called between groups.
     #[inline(always)]
     fn keep_memory(&self) {}
+    /// Whether the lists of the next group are probably on disk. Then reads are started for all of them before the first is
+    /// touched. To be called once per group.
+    #[inline(always)]
+    fn are_on_disk(&self) -> bool {
+        false
+    }
+    /// Starts reading from disk what says where the list of a node is.
+    #[inline(always)]
+    fn read_ahead_head(&self, _: NodeId) {}
+    /// Starts reading a list from disk.
+    #[inline(always)]
+    fn read_ahead_list(&self, _: &Self::Place) {}
     /// Empties the state of a group.
     fn clear(state: &mut Self::GroupState);
     /// The head of a node's list. Prefetches it.

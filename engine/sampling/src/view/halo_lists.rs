@@ -197,6 +197,23 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
     }
 
     #[inline(always)]
+    fn are_on_disk(&self) -> bool {
+        self.lists.are_on_disk()
+    }
+
+    fn read_ahead_head(&self, node: NodeId) {
+        if self.owned.contains(node) {
+            self.lists.read_ahead_head(node);
+        }
+    }
+
+    fn read_ahead_list(&self, place: &Self::Place) {
+        if let PlaceOf::Owned(place) = place {
+            self.lists.read_ahead_list(place);
+        }
+    }
+
+    #[inline(always)]
     fn clear(state: &mut A::GroupState) {
         A::clear(state);
     }

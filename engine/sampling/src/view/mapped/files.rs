@@ -10,7 +10,7 @@ use grappa_formats::{
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
 use grappa_storage::{CheckedAdjacency, CheckedWeights, Chunk};
 
-use super::Mapped;
+use super::{Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
 
 /// Lists of at most this many bytes are prefetched completely as soon as they are located.
@@ -26,6 +26,7 @@ pub(super) struct MappedFiles<'a> {
     mapped: &'a Mapped,
     map: &'a ChunkMap,
     faults: FaultMeter,
+    seen: GroupsSeen,
     /// The first damage that was found since the last call of [`MappedFiles::take_damage`].
     damage: RefCell<Option<Error>>,
     chunks: Vec<Option<ChunkFiles<'a>>>,
@@ -62,6 +63,7 @@ impl<'a> MappedFiles<'a> {
             mapped,
             map: owned.chunk_map(),
             faults: FaultMeter::start(),
+            seen: GroupsSeen::start(),
             damage: RefCell::new(None),
             chunks: mapped.chunks.iter().map(|chunk| chunk.as_ref().map(of_chunk)).collect(),
         }
@@ -69,6 +71,30 @@ impl<'a> MappedFiles<'a> {
 
     pub(super) fn keep_memory(&self) {
         self.mapped.memory.keep(&self.faults);
+    }
+
+    #[inline(always)]
+    pub(super) fn are_on_disk(&self) -> bool {
+        self.mapped.memory.disk.are_next(&self.seen)
+    }
+
+    pub(super) fn read_ahead_head(&self, node: NodeId) {
+        let chunk = self.map.chunk_of(node);
+        if let Some(files) = &self.chunks[chunk.0 as usize] {
+            files.lists.read_ahead_directory(node.0 - files.first_node.0);
+        }
+    }
+
+    pub(super) fn read_ahead_list(&self, place: &FilePlace) {
+        let Some((chunk, found)) = &place.0 else { return };
+        let files = self.of(*chunk);
+        files.lists.read_ahead_row(found);
+        // Damage is an error when the weights are read.
+        if let Some(weights) = &files.edge_weights
+            && let Ok(edges) = weights.range(found.row(), &files.lists)
+        {
+            weights.read_ahead(edges);
+        }
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@
 //! still has. If the budget is much smaller than the files, most cache lines then cost a page fault.
 //!
 //! - [`files`] locates lists, prefetches them and checks their blocks;
+//! - [`disk_reads`] tells when reads should be started for a group of lists before the first is touched;
 //! - [`whole`] samples from the whole graph, where positions in a file are positions in the list;
 //! - [`partition`] puts owned sources first.
 //!
@@ -31,6 +32,7 @@
 //! speed, 80 % of all lists would have to be cached. With that much memory,
 //! [`ViewKind::Memory`](super::ViewKind::Memory) is possible.
 
+mod disk_reads;
 mod files;
 mod partition;
 mod whole;
@@ -44,7 +46,7 @@ use grappa_io::{
 };
 use grappa_storage::Chunk;
 
-use self::files::MappedFiles;
+use self::{disk_reads::DiskReads, files::MappedFiles};
 pub(super) use self::{partition::MappedPartition, whole::MappedWhole};
 use super::edge_filter::EdgeFilter;
 use crate::partition::Owned;
@@ -64,6 +66,7 @@ type Chunks = Vec<Option<Chunk>>;
 #[derive(Debug, Default)]
 pub(super) struct MappedMemory {
     limit: ResidentLimit,
+    disk: DiskReads,
     views: Mutex<Vec<Weak<Chunks>>>,
 }
 

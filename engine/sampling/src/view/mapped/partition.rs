@@ -124,6 +124,19 @@ impl AdjacencyLists for MappedPartition<'_> {
         self.files.keep_memory();
     }
 
+    #[inline(always)]
+    fn are_on_disk(&self) -> bool {
+        self.files.are_on_disk()
+    }
+
+    fn read_ahead_head(&self, node: NodeId) {
+        self.files.read_ahead_head(node);
+    }
+
+    fn read_ahead_list(&self, place: &SplitPlace) {
+        self.files.read_ahead_list(&place.file);
+    }
+
     fn clear(split: &mut SplitLists) {
         split.segments.clear();
         split.decoded.clear();

@@ -29,6 +29,19 @@ impl AdjacencyLists for MappedWhole<'_> {
     }
 
     #[inline(always)]
+    fn are_on_disk(&self) -> bool {
+        self.0.are_on_disk()
+    }
+
+    fn read_ahead_head(&self, node: NodeId) {
+        self.0.read_ahead_head(node);
+    }
+
+    fn read_ahead_list(&self, place: &FilePlace) {
+        self.0.read_ahead_list(place);
+    }
+
+    #[inline(always)]
     fn clear(_: &mut Vec<u64>) {}
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! Tests of views.
 
+mod disk;
 pub mod graph;
 mod loading;
 
