@@ -69,6 +69,7 @@ const LAYERS: [Layer; 10] = [
             "identity",
             "map",
             "arena",
+            "direct",
             "slots",
             "npy",
             "container",
