@@ -1,10 +1,13 @@
 //! The layout of a tile's values for products: single f32, or pairs of bf16.
 
-use std::borrow::Cow;
+use std::ops::Deref;
 
 use half::bf16;
 
-use super::multiply::{Factors, Instructions, multiply, multiply_pairs, padded};
+use super::{
+    aligned::Aligned,
+    multiply::{Factors, Instructions, multiply, multiply_pairs, padded},
+};
 use crate::shim::Element;
 
 /// Rows of `width` values, `stride` values apart.
@@ -34,6 +37,34 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
+/// A factor of a product: the values themselves, or a copy in another layout.
+#[derive(Debug)]
+pub(crate) enum Items<'a, T> {
+    Borrowed(&'a [T]),
+    Owned(Aligned<T>),
+}
+
+impl<T> Deref for Items<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Borrowed(items) => items,
+            Self::Owned(items) => items,
+        }
+    }
+}
+
+impl<T: Copy + Default> Items<'_, T> {
+    /// A copy, unless it is one.
+    pub(crate) fn into_owned(self) -> Aligned<T> {
+        match self {
+            Self::Borrowed(items) => Aligned::of(items),
+            Self::Owned(items) => items,
+        }
+    }
+}
+
 /// A layout of the factors of products.
 pub(crate) trait Numbers<T: Element> {
     /// One or two values.
@@ -42,11 +73,11 @@ pub(crate) trait Numbers<T: Element> {
     const VALUES: usize;
 
     /// The values with adjacent columns in one item, and the number of items per row: a first factor whose depth is the width.
-    fn by_columns(rows: Rows<'_, T>) -> (Cow<'_, [Self::Item]>, usize);
+    fn by_columns(rows: Rows<'_, T>) -> (Items<'_, Self::Item>, usize);
 
     /// The values with adjacent rows in one item, and the padded number of items per row: a second factor whose depth is the number of
     /// rows. With rows and columns exchanged, it is a first factor.
-    fn by_rows(rows: Rows<'_, T>) -> (Cow<'_, [Self::Item]>, usize);
+    fn by_rows(rows: Rows<'_, T>) -> (Items<'_, Self::Item>, usize);
 
     /// `c += a b`.
     fn multiply(
@@ -71,16 +102,16 @@ impl Numbers<f32> for Single {
     type Item = f32;
     const VALUES: usize = 1;
 
-    fn by_columns(rows: Rows<'_, f32>) -> (Cow<'_, [f32]>, usize) {
-        (Cow::Borrowed(rows.values), rows.stride)
+    fn by_columns(rows: Rows<'_, f32>) -> (Items<'_, f32>, usize) {
+        (Items::Borrowed(rows.values), rows.stride)
     }
 
-    fn by_rows(rows: Rows<'_, f32>) -> (Cow<'_, [f32]>, usize) {
+    fn by_rows(rows: Rows<'_, f32>) -> (Items<'_, f32>, usize) {
         let stride = padded(rows.width);
         if rows.stride == stride {
-            return (Cow::Borrowed(rows.values), stride);
+            return (Items::Borrowed(rows.values), stride);
         }
-        (Cow::Owned(widen(rows, stride)), stride)
+        (Items::Owned(widen(rows, stride)), stride)
     }
 
     fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
@@ -93,13 +124,13 @@ impl Numbers<bf16> for Single {
     type Item = f32;
     const VALUES: usize = 1;
 
-    fn by_columns(rows: Rows<'_, bf16>) -> (Cow<'_, [f32]>, usize) {
-        (Cow::Owned(widen(rows, rows.width)), rows.width)
+    fn by_columns(rows: Rows<'_, bf16>) -> (Items<'_, f32>, usize) {
+        (Items::Owned(widen(rows, rows.width)), rows.width)
     }
 
-    fn by_rows(rows: Rows<'_, bf16>) -> (Cow<'_, [f32]>, usize) {
+    fn by_rows(rows: Rows<'_, bf16>) -> (Items<'_, f32>, usize) {
         let stride = padded(rows.width);
-        (Cow::Owned(widen(rows, stride)), stride)
+        (Items::Owned(widen(rows, stride)), stride)
     }
 
     fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
@@ -107,8 +138,8 @@ impl Numbers<bf16> for Single {
     }
 }
 
-fn widen<T: Element>(rows: Rows<'_, T>, stride: usize) -> Vec<f32> {
-    let mut values = vec![0.0; rows.count() * stride];
+fn widen<T: Element>(rows: Rows<'_, T>, stride: usize) -> Aligned<f32> {
+    let mut values = Aligned::zeros(rows.count() * stride);
     for (row, wide) in rows.iter().zip(values.chunks_mut(stride)) {
         for (value, wide) in row.iter().zip(wide) {
             *wide = value.to_f32();
@@ -129,9 +160,9 @@ impl Numbers<bf16> for Pairs {
     type Item = u32;
     const VALUES: usize = 2;
 
-    fn by_columns(rows: Rows<'_, bf16>) -> (Cow<'_, [u32]>, usize) {
+    fn by_columns(rows: Rows<'_, bf16>) -> (Items<'_, u32>, usize) {
         let stride = rows.width.div_ceil(2);
-        let mut items = vec![0; rows.count() * stride];
+        let mut items = Aligned::zeros(rows.count() * stride);
         for (row, items) in rows.iter().zip(items.chunks_mut(stride)) {
             let (pairs, last) = row.as_chunks();
             for ([low, high], item) in pairs.iter().zip(&mut *items) {
@@ -141,12 +172,12 @@ impl Numbers<bf16> for Pairs {
                 items[stride - 1] = pair(*last, bf16::ZERO);
             }
         }
-        (Cow::Owned(items), stride)
+        (Items::Owned(items), stride)
     }
 
-    fn by_rows(rows: Rows<'_, bf16>) -> (Cow<'_, [u32]>, usize) {
+    fn by_rows(rows: Rows<'_, bf16>) -> (Items<'_, u32>, usize) {
         let stride = padded(rows.width);
-        let mut items = vec![0; rows.count().div_ceil(2) * stride];
+        let mut items = Aligned::zeros(rows.count().div_ceil(2) * stride);
         for (two, items) in rows.values.chunks(2 * rows.stride).zip(items.chunks_mut(stride)) {
             let (low, high) = two.split_at(rows.stride);
             if high.is_empty() {
@@ -159,7 +190,7 @@ impl Numbers<bf16> for Pairs {
                 }
             }
         }
-        (Cow::Owned(items), stride)
+        (Items::Owned(items), stride)
     }
 
     fn multiply(instructions: Instructions, factors: Factors<'_, u32>, c: &mut [f32], rows: usize, columns: usize) {

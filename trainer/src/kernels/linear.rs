@@ -18,6 +18,7 @@
 use half::bf16;
 
 use super::{
+    aligned::Aligned,
     epilogue::Epilogue,
     for_each,
     layout::{Numbers, Pairs, Rows, Single},
@@ -152,7 +153,7 @@ fn forward<T: Element, N: Numbers<T>>(
     result: &mut [T],
 ) {
     let columns = padded(outputs);
-    let transposed: Vec<Vec<T>> = terms.iter().map(|term| transpose(term.weight, term.inputs)).collect();
+    let transposed: Vec<Aligned<T>> = terms.iter().map(|term| transpose(term.weight, term.inputs)).collect();
     let weights: Vec<_> = transposed
         .iter()
         .map(|weight| N::by_rows(Rows::dense(weight, outputs)).0)
@@ -161,7 +162,7 @@ fn forward<T: Element, N: Numbers<T>>(
     for_each(parts, |(tile, result): (usize, &mut [T])| {
         let first = tile * TILE;
         let rows = result.len() / outputs;
-        let mut sums = vec![0.0; rows * columns];
+        let mut sums = Aligned::zeros(rows * columns);
         if let Some(bias) = bias {
             sums.chunks_mut(columns)
                 .for_each(|sums| sums[..outputs].copy_from_slice(bias));
@@ -240,11 +241,12 @@ fn backward<T: Element, N: Numbers<T>>(
     for part in parts.iter().rev() {
         total.add(&part.sums);
     }
-    for (weight, term) in total.weights.iter_mut().zip(terms) {
-        *weight = unpad(std::mem::take(weight), term.inputs);
-    }
     total.bias.truncate(outputs);
-    total
+    let weights = total.weights.iter().zip(terms);
+    Gradients {
+        weights: weights.map(|(weight, term)| unpad(weight, term.inputs)).collect(),
+        bias: total.bias,
+    }
 }
 
 struct Backward<'a, T: Element, N: Numbers<T>> {
@@ -252,7 +254,7 @@ struct Backward<'a, T: Element, N: Numbers<T>> {
     gradient: &'a [T],
     result: &'a [T],
     terms: &'a [Term<'a, T>],
-    weights: Vec<Vec<N::Item>>,
+    weights: Vec<Aligned<N::Item>>,
     outputs: usize,
     epilogue: &'a Epilogue,
     wants_weight: &'a [bool],
@@ -264,16 +266,21 @@ struct RowRange<'a, T> {
     rows: usize,
     /// The destinations of the gradients of rows, where wanted.
     x: Vec<Option<&'a mut [T]>>,
-    sums: Gradients,
+    sums: Sums,
+}
+
+/// Gradients of parameters, with padded rows.
+struct Sums {
+    weights: Vec<Aligned<f32>>,
+    bias: Vec<f32>,
 }
 
 impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
-    /// Zero gradients of parameters, with padded rows.
-    fn zeros(&self) -> Gradients {
+    fn zeros(&self) -> Sums {
         let weights = self.terms.iter().zip(self.wants_weight);
-        Gradients {
+        Sums {
             weights: weights
-                .map(|(term, &wanted)| vec![0.0; if wanted { self.outputs * padded(term.inputs) } else { 0 }])
+                .map(|(term, &wanted)| Aligned::zeros(if wanted { self.outputs * padded(term.inputs) } else { 0 }))
                 .collect(),
             bias: vec![0.0; padded(self.outputs)],
         }
@@ -283,7 +290,8 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         let columns = padded(self.outputs);
         let mut inner = vec![0.0f32; TILE * columns];
         let mut narrowed = vec![T::default(); TILE * columns];
-        let mut product = Vec::new();
+        let widest = self.terms.iter().map(|term| padded(term.inputs)).max().unwrap_or(0);
+        let mut product = Aligned::zeros(TILE * widest);
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
             self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
@@ -316,8 +324,8 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                 }
                 if let Some(x) = &mut part.x[index] {
                     let (gradient, stride) = N::by_columns(gradient);
-                    product.clear();
-                    product.resize(rows * width, 0.0);
+                    let product = &mut product[..rows * width];
+                    product.fill(0.0);
                     let factors = Factors {
                         a: &gradient,
                         a_row: stride,
@@ -326,7 +334,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                         b_step: width,
                         depth: N::items(self.outputs),
                     };
-                    N::multiply(self.instructions, factors, &mut product, rows, width);
+                    N::multiply(self.instructions, factors, product, rows, width);
                     let x = &mut x[first * term.inputs..][..rows * term.inputs];
                     for (product, x) in product.chunks(width).zip(x.chunks_mut(term.inputs)) {
                         narrow(&product[..term.inputs], x);
@@ -364,11 +372,11 @@ impl<T> Term<'_, T> {
     }
 }
 
-impl Gradients {
+impl Sums {
     fn add(&mut self, other: &Self) {
-        let ours = self.weights.iter_mut().chain([&mut self.bias]);
-        let others = other.weights.iter().chain([&other.bias]);
-        for (ours, others) in ours.zip(others) {
+        let ours = self.weights.iter_mut().map(|weight| &mut **weight);
+        let others = other.weights.iter().map(|weight| &**weight);
+        for (ours, others) in ours.chain([&mut *self.bias]).zip(others.chain([&*other.bias])) {
             ours.iter_mut().zip(others).for_each(|(sum, value)| *sum += value);
         }
     }
@@ -381,9 +389,9 @@ fn narrow<T: Element>(values: &[f32], narrowed: &mut [T]) {
 }
 
 /// `[outputs, inputs]` as `[inputs, outputs]`.
-fn transpose<T: Element>(weight: &[f32], inputs: usize) -> Vec<T> {
+fn transpose<T: Element>(weight: &[f32], inputs: usize) -> Aligned<T> {
     let outputs = weight.len() / inputs;
-    let mut transposed = vec![T::default(); weight.len()];
+    let mut transposed = Aligned::<T>::zeros(weight.len());
     for (output, row) in weight.chunks(inputs).enumerate() {
         for (input, value) in row.iter().enumerate() {
             transposed[input * outputs + output] = T::from_f32(*value);
@@ -393,9 +401,9 @@ fn transpose<T: Element>(weight: &[f32], inputs: usize) -> Vec<T> {
 }
 
 /// Rows of `width` values, without the padding of [`padded`].
-fn unpad(values: Vec<f32>, width: usize) -> Vec<f32> {
-    if padded(width) == width {
-        return values;
+fn unpad(values: &[f32], width: usize) -> Vec<f32> {
+    if values.is_empty() {
+        return Vec::new();
     }
     values
         .chunks(padded(width))

@@ -4,6 +4,7 @@
 //! number of threads. Each kernel says what it was measured against. `nn` has the same operations as libtorch operators, for other
 //! devices and as the oracle of the tests.
 
+mod aligned;
 pub(crate) mod attention;
 pub(crate) mod epilogue;
 pub(crate) mod gather;
