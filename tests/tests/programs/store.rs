@@ -349,5 +349,5 @@ fn training_is_planned_from_a_store_or_from_numbers() {
     let fanouts = ["--train", "--fanouts", "5,5,5"];
     run(plan().arg(&store).args(fanouts)).failure(&["3 number(s) for 2 layers"]);
     let little = run(plan().arg(&store).args(["--train", "--memory", "20kB"])).success();
-    assert!(little.stdout.contains("by page faults"), "{}", little.stdout);
+    assert!(little.stdout.contains("in mapped files"), "{}", little.stdout);
 }

@@ -249,7 +249,10 @@ impl Trained {
         }
         let is_exact = is_scored_at_end || self.epochs.iter().any(|epoch| epoch["evaluated"] == "exact");
         let planned = Numbers {
-            memory: Some(plan.number("/train/memory/total")?),
+            memory: Some(plan.number(match is_exact {
+                true => "/train/memory/total",
+                false => "/train/memory/training",
+            })?),
             scratch: is_exact.then(|| plan.number("/train/disk/scratch")).transpose()?,
             ..stages.iter().fold(Numbers::default(), |sum, stage| sum + stage.planned)
         };

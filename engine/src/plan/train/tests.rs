@@ -270,8 +270,8 @@ fn less_memory_means_more_partitions_and_more_reading() {
     assert_eq!((little.partitions, little.lists), (1, PlannedLists::Mapped));
 }
 
-/// A block model of 2^28 nodes in 16 partitions: 33.0 s in turn with 27 GiB from the disk, and 98.3 s by page faults, measured on 2000
-/// minibatches. The rates of loading and of page faults are from there.
+/// A block model of 2^28 nodes in 16 partitions, 2000 minibatches: 33.0 s in turn with 27 GiB from the disk, and 106.6 s from mapped files.
+/// The rates of loading and of reading lists are from there.
 #[test]
 fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
     let block_model = |options: &mut TrainOptions| {
@@ -300,7 +300,8 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.batch = Some(1024);
     });
     assert_eq!(mapped.lists, PlannedLists::Mapped);
-    assert_near(mapped.epoch.seconds, 98.3, 0.25);
+    assert_near(mapped.epoch.seconds, 106.6, 0.25);
+    assert!(mapped.memory.training <= mapped.memory.total);
 }
 
 #[test]

@@ -168,7 +168,7 @@ pub fn text(plan: &TrainPlan) -> String {
     let places = match plan.lists {
         PlannedLists::Memory => "all adjacency lists in memory",
         PlannedLists::InTurn => "adjacency lists in memory in turn",
-        PlannedLists::Mapped => "adjacency lists in mapped files, by page faults",
+        PlannedLists::Mapped => "adjacency lists in mapped files",
     };
     let halo = match plan.expands_halo {
         true => "",
@@ -215,13 +215,13 @@ pub fn text(plan: &TrainPlan) -> String {
     table.row(
         "memory",
         format!(
-            "{}: adjacency lists {}, features {}, a step {}, an exact evaluation {}, sets of nodes {}",
-            bytes(plan.memory.total),
+            "{}: adjacency lists {}, features {}, a step {}, sets of nodes {}; {} with an exact evaluation",
+            bytes(plan.memory.training),
             bytes(plan.memory.adjacency),
             bytes(plan.memory.features),
             bytes(plan.memory.step),
-            bytes(plan.memory.evaluation),
-            bytes(plan.memory.nodes)
+            bytes(plan.memory.nodes),
+            bytes(plan.memory.total)
         ),
     );
     table.text()
