@@ -3,12 +3,14 @@
 //! Huge pages help read buffers and memory with random access: they cause fewer TLB misses, and direct reads pin fewer
 //! pages. The memory is zeroed, and takes no physical memory until it is touched.
 
+#![expect(unsafe_code, reason = "a thread that adds memory gets its address")]
+
 use std::ops::{Deref, DerefMut, Range};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::{Advice, MmapMut, MmapRaw};
 
-use crate::{Error, Result};
+use crate::{Error, Result, populate::Populate};
 
 /// Bytes of a huge page on x86-64, and on most other machines. If huge pages are larger, the first one starts further
 /// into the arena.
@@ -18,6 +20,8 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// multiple of 4096. Arenas of 2 MiB or more start at a multiple of 2 MiB.
 #[derive(Debug)]
 pub struct Arena {
+    /// Before the mapping, because it must be dropped first.
+    populate: Option<Populate>,
     map: MmapMut,
     bytes: Range<usize>,
 }
@@ -41,7 +45,11 @@ impl Arena {
             .ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
         let map = MmapMut::map_anon(total).map_err(refused)?;
         if slack == 0 {
-            return Ok(Self { map, bytes: 0..bytes });
+            return Ok(Self {
+                populate: None,
+                map,
+                bytes: 0..bytes,
+            });
         }
         let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(start <= slack, "an address can be rounded up");
@@ -51,9 +59,30 @@ impl Arena {
             tracing::debug!("no huge pages: {error}");
         }
         Ok(Self {
+            populate: None,
             map,
             bytes: start..start + bytes,
         })
+    }
+
+    /// As [`Arena::new`], for bytes that one thread fills from front to back: if they are many, another thread adds memory ahead of it.
+    /// Report progress with [`Arena::filled`].
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    pub fn to_fill(bytes: usize) -> Result<Self> {
+        let mut arena = Self::new(bytes)?;
+        // SAFETY: the bytes belong to the mapping, which is dropped after the thread.
+        arena.populate = unsafe { Populate::start(arena.as_mut_ptr(), bytes) };
+        Ok(arena)
+    }
+
+    /// Says that the bytes before `end` are filled.
+    #[inline]
+    pub fn filled(&self, end: usize) {
+        if let Some(populate) = &self.populate {
+            populate.filled(end);
+        }
     }
 
     /// Changes the number of bytes, within the address space of the arena. Bytes that are added may have any value. Returns
@@ -69,7 +98,9 @@ impl Arena {
 
     /// The mapping and the range of the bytes in it, for memory that the kernel writes.
     pub(super) fn into_raw(self) -> (MmapRaw, Range<usize>) {
-        (self.map.into(), self.bytes)
+        let Self { populate, map, bytes } = self;
+        drop(populate);
+        (map.into(), bytes)
     }
 
     /// The bytes as values. Bytes after the last whole value are left out.
@@ -144,6 +175,26 @@ mod tests {
             assert!(arena.iter().all(|&byte| byte == 0));
             arena.fill(7);
             assert!(arena.iter().all(|&byte| byte == 7));
+        }
+    }
+
+    #[test]
+    fn an_arena_that_is_filled_keeps_what_it_was_given() {
+        for steps in [1, 7, 200] {
+            let bytes = (160 << 20) + 3;
+            let mut arena = Arena::to_fill(bytes).unwrap();
+            for piece in 0..steps {
+                let range = bytes * piece / steps..bytes * (piece + 1) / steps;
+                arena[range.clone()].fill(piece as u8 + 1);
+                arena.filled(range.end);
+            }
+            for piece in 0..steps {
+                let range = bytes * piece / steps..bytes * (piece + 1) / steps;
+                assert!(
+                    arena[range].iter().all(|&byte| byte == piece as u8 + 1),
+                    "piece {piece} of {steps}"
+                );
+            }
         }
     }
 

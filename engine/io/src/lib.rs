@@ -20,6 +20,7 @@
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`machine`]: memory and disk space of the machine;
 //! - [`memory`]: a memory budget that workers share, and buffers that they reuse;
+//! - `populate`: a thread that adds memory to a buffer that another one fills;
 //! - [`prefetch`]: processor prefetches;
 //! - [`slots`]: slots for feature rows, shared by threads;
 //! - [`sort`]: sorting of ids in memory;
@@ -47,6 +48,7 @@ pub mod machine;
 pub mod map;
 pub mod memory;
 pub mod npy;
+mod populate;
 pub mod prefetch;
 pub mod progress;
 pub mod read;

@@ -68,6 +68,7 @@ const LAYERS: [Layer; 10] = [
             "journal",
             "identity",
             "map",
+            "populate",
             "arena",
             "direct",
             "slots",

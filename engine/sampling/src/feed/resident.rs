@@ -37,7 +37,7 @@ impl Resident {
 
     /// Reads the rows of `chunks`. Each chunk must be present and listed once.
     pub fn load(files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Self> {
-        let mut rows = Arena::new(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
+        let mut rows = Arena::to_fill(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
         let mut payloads = Vec::with_capacity(chunks.len() * files.layouts().len());
         let mut at = 0u64;
         let mut add_column = |(column, layout): (usize, FeatureLayout)| {

@@ -2,6 +2,7 @@
 
 use grappa_io::{
     Result,
+    arena::Arena,
     read::{FileIndex, Read, ReadEngine},
 };
 
@@ -22,7 +23,7 @@ pub(in crate::feed) fn read_whole(
     payloads: &[PayloadRead],
     files: &RowFiles,
     engine: &mut dyn ReadEngine,
-    memory: &mut [u8],
+    memory: &mut Arena,
 ) -> Result<()> {
     let length_max = u64::from(engine.read_bytes_max());
     let mut reads = payloads
@@ -58,7 +59,9 @@ pub(in crate::feed) fn read_whole(
         }
         let mut checked = Ok(());
         let completed = engine.complete(&mut |read, bytes| {
-            memory[read.tag as usize..][..bytes.len()].copy_from_slice(bytes);
+            let place = read.tag as usize..read.tag as usize + bytes.len();
+            memory[place.clone()].copy_from_slice(bytes);
+            memory.filled(place.end);
             let checksums = files.checksums(read.file);
             // Blocks that are longer than a read are verified at the end.
             if checked.is_ok() && u64::from(checksums.header().block_bytes) <= length_max {
