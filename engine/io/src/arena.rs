@@ -21,7 +21,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub struct Arena {
     /// Before the mapping, because it must be dropped first.
-    populate: Option<Populate>,
+    populate: Option<Box<Populate>>,
     map: MmapMut,
     bytes: Range<usize>,
 }
@@ -73,7 +73,7 @@ impl Arena {
     pub fn to_fill(bytes: usize) -> Result<Self> {
         let mut arena = Self::new(bytes)?;
         // SAFETY: the bytes belong to the mapping, which is dropped after the thread.
-        arena.populate = unsafe { Populate::start(arena.as_mut_ptr(), bytes) };
+        arena.populate = unsafe { Populate::start(arena.as_mut_ptr(), bytes) }.map(Box::new);
         Ok(arena)
     }
 

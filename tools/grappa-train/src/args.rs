@@ -1,7 +1,7 @@
 //! The options of training: each flag is a key of the configuration file. Their texts are the only description for users.
 
 use std::{
-    num::{NonZero, NonZeroUsize},
+    num::{NonZero, NonZeroU32, NonZeroUsize},
     path::PathBuf,
 };
 
@@ -295,9 +295,10 @@ struct Options {
         value_parser = possible(named(HaloMode::ALL, HaloMode::name, halo_help))
     )]
     halo: Option<String>,
-    /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning
-    #[arg(long, help_heading = PARTITIONS, value_name = "NUMBER")]
-    halo_neighbors: Option<u32>,
+    /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: 25 for sage-max, 10 for
+    /// the others
+    #[arg(long, help_heading = PARTITIONS, value_name = "N", value_parser = checked::<Auto<NonZeroU32>>)]
+    halo_neighbors: Option<String>,
     /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition
     #[arg(
         long,

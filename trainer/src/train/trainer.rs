@@ -244,7 +244,7 @@ pub(super) fn loader_options(
             HaloMode::Neighbors => Halo::Neighbors,
             HaloMode::None => Halo::None,
         },
-        halo_neighbors: config.halo_neighbors,
+        halo_neighbors: config.halo_neighbors(),
         memory: config.memory.0,
         threads: config.threads(),
         aggregates,

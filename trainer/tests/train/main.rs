@@ -3,7 +3,7 @@
 mod refused;
 
 use std::{
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -231,7 +231,7 @@ fn partitions_with_all_neighbors_of_halo_nodes_learn_what_the_whole_graph_does()
                 partitions: Auto::Value(partitions),
                 first_hop: FirstHop::Sampled,
                 halo: HaloMode::Neighbors,
-                halo_neighbors: 1000,
+                halo_neighbors: Auto::Value(NonZeroU32::new(1000).unwrap()),
                 fanouts: Auto::Value("-1,-1,-1".parse().unwrap()),
                 layers: 3,
                 batch: Auto::Value(NonZeroUsize::new(3000).unwrap()),

@@ -28,7 +28,6 @@ impl TrainConfig {
             ("partitions", u64::from(self.partitions())),
             ("concurrent", u64::from(self.concurrent())),
             ("repartition-every", self.repartition_every),
-            ("halo-neighbors", u64::from(self.halo_neighbors)),
             ("eval-every", self.eval_every),
             ("keep", self.keep as u64),
             ("memory", self.memory.0),

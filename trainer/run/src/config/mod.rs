@@ -19,7 +19,10 @@ mod preset;
 #[cfg(test)]
 mod tests;
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+};
 
 use grappa_io::size::ByteSize;
 use grappa_sampling::{
@@ -139,8 +142,9 @@ pub struct TrainConfig {
     pub repartition_every: u64,
     /// Treatment of halo nodes.
     pub halo: HaloMode,
-    /// In-neighbors that each halo node has at most, with [`HaloMode::Neighbors`].
-    pub halo_neighbors: u32,
+    /// In-neighbors that each halo node has at most, with [`HaloMode::Neighbors`]. See [`TrainConfig::halo_neighbors`].
+    #[serde(with = "serde_text")]
+    pub halo_neighbors: Auto<NonZeroU32>,
     /// Loss weights by coverage.
     pub correction: Correction,
     /// Strength λ of the correction, in [0, 1]: a loss weight w becomes (1 - λ) + λ w.
@@ -243,7 +247,7 @@ impl Default for TrainConfig {
             schedule: Schedule::Sweep,
             repartition_every: 5,
             halo: HaloMode::default(),
-            halo_neighbors: 10,
+            halo_neighbors: Auto::Auto,
             correction: Correction::default(),
             shrinkage: 1.0,
             first_hop: FirstHop::default(),
@@ -400,6 +404,16 @@ impl TrainConfig {
     /// The number of partitions that are computed together in one step. `auto` is all partitions, unless the trainer chose fewer.
     pub fn concurrent(&self) -> u32 {
         self.concurrent.value().unwrap_or(self.partitions())
+    }
+
+    /// In-neighbors that each halo node has at most. `auto` is 25 for SAGE-max and 10 for the others: the maximum over a few neighbors is
+    /// smaller than over all, and the few stay the same for a super-epoch.
+    pub fn halo_neighbors(&self) -> u32 {
+        let auto = match self.model {
+            LayerKind::SageMax => 25,
+            _ => 10,
+        };
+        self.halo_neighbors.value().map_or(auto, NonZeroU32::get)
     }
 
     /// Seeds per minibatch and partition. `auto` is 1024 divided by the number of partitions of a step. With `full_graph` it is

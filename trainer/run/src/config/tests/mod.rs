@@ -74,7 +74,7 @@ fn everything() -> TrainConfig {
         schedule: Schedule::Shuffle,
         repartition_every: 1,
         halo: HaloMode::Stop,
-        halo_neighbors: 7,
+        halo_neighbors: Auto::Value(NonZeroU32::new(7).unwrap()),
         correction: Correction::Node,
         shrinkage: 0.3,
         first_hop: FirstHop::Sampled,
@@ -143,6 +143,8 @@ fn unset_options_follow_from_the_others() {
     };
     assert_eq!(of(LayerKind::Sage).norm(), NormKind::None);
     assert_eq!(of(LayerKind::Gin).norm(), NormKind::Batch);
+    assert_eq!(of(LayerKind::Gat).halo_neighbors(), 10);
+    assert_eq!(of(LayerKind::SageMax).halo_neighbors(), 25);
 }
 
 #[test]
