@@ -346,7 +346,7 @@ pub(crate) fn values<T: Element>(tensor: &Tensor) -> &[T] {
     unsafe { slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) }
 }
 
-/// The values of a new tensor that nothing else refers to, for writing.
+/// The values of a tensor, for writing. It is new, so that nothing else refers to it, or nothing uses its values meanwhile.
 ///
 /// # Panics
 /// As [`values`] does.
@@ -355,7 +355,7 @@ pub(crate) fn values_mut<T: Element>(tensor: &mut Tensor) -> &mut [T] {
     if tensor.numel() == 0 {
         return &mut [];
     }
-    // SAFETY: as above; the caller has the only handle. Memory from libtorch's allocator, in another language, is
+    // SAFETY: as above; the caller has the only handle, or works on parameters and gradients at the end of a step. Memory from libtorch's allocator, in another language, is
     // initialized as far as Rust can know, and any bits are a value.
     unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) }
 }

@@ -14,5 +14,6 @@ pub(crate) mod max;
 mod multiply;
 mod parallel;
 pub(crate) mod transpose;
+pub(crate) mod update;
 
 pub(crate) use self::{multiply::Instructions, parallel::for_each};

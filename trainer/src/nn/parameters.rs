@@ -9,7 +9,7 @@
 use grappa_formats::random::SplitMix64;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use crate::shim;
+use crate::{kernels::update, shim};
 
 /// All parameters and buffers of a model. A buffer is state that is not trained: running means of batch norms.
 #[derive(Debug)]
@@ -65,9 +65,22 @@ impl Parameters {
         no_grad(|| self.flat_gradient().copy_(&gradient.view([-1])));
     }
 
+    /// Multiplies the gradients by a factor.
+    pub fn scale_gradient(&self, factor: f64) {
+        let mut gradient = self.flat_gradient();
+        match gradient.device() {
+            Device::Cpu => update::scale(shim::values_mut(&mut gradient), factor as f32),
+            _ => gradient *= factor,
+        }
+    }
+
     /// Sets the gradients to zero.
     pub fn zero_gradient(&self) {
-        let _ = self.flat_gradient().zero_();
+        let mut gradient = self.flat_gradient();
+        match gradient.device() {
+            Device::Cpu => update::clear(shim::values_mut(&mut gradient)),
+            _ => _ = gradient.zero_(),
+        }
     }
 }
 

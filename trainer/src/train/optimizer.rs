@@ -1,9 +1,15 @@
 //! Optimizers. They work on the flat vector of all parameters, so a step is a few operators for any model.
+//!
+//! On a processor Adam is one loop ([`adam`]), because each of its ten operators would wake threads.
 
 use grappa_run::config::{Optimizer as Kind, TrainConfig};
-use tch::{Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
-use crate::nn::Parameters;
+use crate::{
+    kernels::update::{Moments, Rates, adam},
+    nn::Parameters,
+    shim,
+};
 
 /// The defaults of PyTorch (Kingma and Ba: "Adam", arXiv 1412.6980).
 const BETAS: (f64, f64) = (0.9, 0.999);
@@ -80,15 +86,35 @@ impl Optimizer {
                 _ => gradient += decayed,
             }
         }
-        let (beta1, beta2) = BETAS;
-        let _ = self.first.lerp_(&gradient, 1.0 - beta1);
+        let correct = |beta: f64| 1.0 - beta.powf(self.steps as f64);
+        let rates = Rates {
+            betas: BETAS,
+            step: rate / correct(BETAS.0),
+            deviation: correct(BETAS.1).sqrt(),
+            epsilon: EPSILON,
+        };
+        match values.device() {
+            Device::Cpu => {
+                let moments = Moments {
+                    first: shim::values_mut(&mut self.first),
+                    second: shim::values_mut(&mut self.second),
+                };
+                adam(rates, shim::values(&gradient), moments, shim::values_mut(&mut values));
+            }
+            _ => self.adam_by_operators(rates, &mut values, &gradient),
+        }
+    }
+
+    /// As the kernel, on any device.
+    fn adam_by_operators(&mut self, rates: Rates, values: &mut Tensor, gradient: &Tensor) {
+        let (beta1, beta2) = rates.betas;
+        let _ = self.first.lerp_(gradient, 1.0 - beta1);
         self.second *= beta2;
         let _ = self
             .second
-            .addcmul_(&gradient, &(gradient.shallow_clone() * (1.0 - beta2)));
-        let correct = |beta: f64| 1.0 - beta.powf(self.steps as f64);
-        let deviation = self.second.sqrt() / correct(beta2).sqrt() + EPSILON;
-        let _ = values.addcdiv_(&(self.first.shallow_clone() * (-rate / correct(beta1))), &deviation);
+            .addcmul_(gradient, &(gradient.shallow_clone() * (1.0 - beta2)));
+        let deviation = self.second.sqrt() / rates.deviation + rates.epsilon;
+        let _ = values.addcdiv_(&(self.first.shallow_clone() * -rates.step), &deviation);
     }
 }
 
@@ -132,4 +158,45 @@ impl Decay {
 fn layer_of(name: &str, layers: usize) -> usize {
     let number = name.split('.').nth(1).and_then(|part| part.parse().ok());
     number.unwrap_or(layers - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Kind as Type;
+
+    use super::*;
+
+    #[test]
+    fn adam_in_one_loop_equals_the_operators() {
+        let zeros = || Tensor::zeros([1000], (Type::Float, Device::Cpu));
+        let optimizer = || Optimizer {
+            kind: Kind::Adam,
+            decay: Decay::None,
+            momentum: 0.0,
+            steps: 0,
+            first: zeros(),
+            second: zeros(),
+        };
+        let (mut ours, mut theirs) = (optimizer(), optimizer());
+        let (our_values, mut their_values) = (zeros(), zeros());
+        for step in 1..=50i32 {
+            let gradient = (Tensor::arange(1000, (Type::Float, Device::Cpu)) * 0.7 + f64::from(step)).sin();
+            ours.step(&our_values, &gradient, 0.01);
+            let rates = Rates {
+                betas: BETAS,
+                step: 0.01 / (1.0 - BETAS.0.powi(step)),
+                deviation: (1.0 - BETAS.1.powi(step)).sqrt(),
+                epsilon: EPSILON,
+            };
+            theirs.adam_by_operators(rates, &mut their_values, &gradient);
+        }
+        assert!(our_values.abs().max().double_value(&[]) > 0.01, "values changed");
+        for (ours, theirs) in [
+            (&our_values, &their_values),
+            (&ours.first, &theirs.first),
+            (&ours.second, &theirs.second),
+        ] {
+            assert!(ours.allclose(theirs, 1e-5, 1e-7, false), "{ours:?} {theirs:?}");
+        }
+    }
 }

@@ -110,15 +110,15 @@ impl Trainer {
         let Summed { weights, sent_bytes } = self
             .exchange
             .sum(&parameters.flat_gradient_with_room(), weights, done)?;
-        let mut gradient = parameters.flat_gradient();
-        gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights, seeds);
+        parameters.scale_gradient(1.0 / self.denominator.of_step(self.config.correction, weights, seeds));
         if self.config.clip > 0.0 {
-            let norm = gradient.norm().double_value(&[]);
+            let norm = parameters.flat_gradient().norm().double_value(&[]);
             if norm > self.config.clip {
-                gradient *= self.config.clip / norm;
+                parameters.scale_gradient(self.config.clip / norm);
             }
         }
-        self.optimizer.step(&parameters.flat_values(), &gradient, rate);
+        self.optimizer
+            .step(&parameters.flat_values(), &parameters.flat_gradient(), rate);
         parameters.zero_gradient();
         self.step += 1;
         Ok(sent_bytes)
