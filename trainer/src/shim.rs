@@ -355,8 +355,8 @@ pub(crate) fn values_mut<T: Element>(tensor: &mut Tensor) -> &mut [T] {
     if tensor.numel() == 0 {
         return &mut [];
     }
-    // SAFETY: as above; the caller has the only handle, or works on parameters and gradients at the end of a step. Memory from libtorch's allocator, in another language, is
-    // initialized as far as Rust can know, and any bits are a value.
+    // SAFETY: as above; the caller has the only handle, or works on parameters and gradients at the end of a step. Memory from
+    // libtorch's allocator, in another language, is initialized as far as Rust can know, and any bits are a value.
     unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) }
 }
 

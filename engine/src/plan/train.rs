@@ -33,8 +33,8 @@ use super::{
 
 /// Seeds of a step, over all its partitions.
 const SEEDS_OF_A_STEP: u64 = 1024;
-/// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists (2026-11-23, partitions
-/// in turn).
+/// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists (2026-11-23, mapped
+/// lists).
 const LIST_SECONDS: f64 = 22e-6;
 /// The work of an inference for each state, in aggregated edges.
 const STATE_WORK: f64 = 16.0;

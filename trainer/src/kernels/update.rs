@@ -2,7 +2,7 @@
 //!
 //! A libtorch operator with more than 32 K values wakes libtorch's threads and waits for them. While other threads sample and gather, that
 //! takes 0.1 to 0.2 ms, and a step of Adam has ten operators. On two cores the end of a step with 46 K parameters took 1.3 ms, and takes
-//! 0.3 ms with these.
+//! 0.05 ms with these.
 
 use super::for_each;
 
