@@ -150,11 +150,11 @@ fn wrong_values_say_what_would_be_right() {
         ),
         (["--fanouts", "15,x"], "fanout 2 of the list"),
         (["--memory", "2 apples"], "unknown unit `apples`"),
-        (["--batch", "0"], "neither `auto` nor a value"),
+        (["--batch", "0"], "it must be at least 1"),
         (["--device", "tpu"], "use auto, cpu, cuda or cuda:N"),
         (["--dropout", "1"], "dropout is 1; it must be from 0 to below 1"),
         (["--weight-decay", "0.1,x"], "value 2 of the list is `x`"),
-        (["--last-heads", "0"], "neither `auto` nor a value"),
+        (["--last-heads", "0"], "it must be at least 1"),
         (["--layers", "0"], "layers is 0"),
         (["--epochs", "18446744073709551615"], "impossible value"),
     ] {

@@ -236,9 +236,15 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Auto<T> {
             "auto" => Ok(Self::Auto),
             other => match other.parse() {
                 Ok(value) => Ok(Self::Value(value)),
-                Err(error) => Err(Error::Options(format!(
-                    "`{other}` is neither `auto` nor a value: {error}"
-                ))),
+                Err(error) => {
+                    let why = match other {
+                        "0" => "it must be at least 1".to_owned(),
+                        _ => error.to_string(),
+                    };
+                    Err(Error::Options(format!(
+                        "`{other}` is neither `auto` nor a value: {why}"
+                    )))
+                }
             },
         }
     }
