@@ -1,16 +1,17 @@
 //! What the compression of gradients saves and costs: runs of `grappa-train` with several processes, each on a host of its own.
 //!
-//! Hosts are network namespaces whose links have the bandwidth of a real network. They have no latency, so the time of small messages is
-//! too short. Where the system does not permit namespaces, processes talk over the loopback interface, and the time for the bytes of a
+//! Hosts are network namespaces whose links have the bandwidth, and the delay, of a real network. Where the system does not permit namespaces, processes talk over the loopback interface, and the time for the bytes of a
 //! step is computed and added.
 
 mod network;
+mod relay;
 
 use std::{
     fmt, fs,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -24,7 +25,10 @@ use grappa_benches::{
 };
 use serde_json::Value;
 
-use self::network::{INTERFACE, Network, address};
+use self::{
+    network::{INTERFACE, Network, address},
+    relay::Links,
+};
 
 /// Measure compressed gradients
 #[derive(Debug, Parser)]
@@ -48,6 +52,9 @@ struct Args {
     /// Bandwidths of the hosts' links in Mbit/s; 0: no limit
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1000, 100])]
     megabits: Vec<u32>,
+    /// Milliseconds that packets take from host to host
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    delay_ms: u32,
     /// Hidden dimension of the model
     #[arg(long, value_name = "N", default_value_t = 256)]
     hidden: usize,
@@ -70,16 +77,19 @@ fn main() -> ExitCode {
 struct Contender<'a> {
     method: &'a str,
     ranks: u32,
-    /// None: without a limit.
-    megabits: Option<u32>,
+    links: Links,
 }
 
 impl fmt::Display for Contender<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, ranks, .. } = self;
-        match self.megabits {
-            None => write!(f, "{method}, {ranks} processes, no limit"),
-            Some(megabits) => write!(f, "{method}, {ranks} processes, {megabits} Mbit/s"),
+        let Self { method, ranks, links } = self;
+        match links.megabits {
+            None => write!(f, "{method}, {ranks} processes, no limit")?,
+            Some(megabits) => write!(f, "{method}, {ranks} processes, {megabits} Mbit/s")?,
+        }
+        match links.delay.as_millis() {
+            0 => Ok(()),
+            delay => write!(f, ", {delay} ms"),
         }
     }
 }
@@ -98,7 +108,7 @@ impl Args {
         let out = self.files.work.join("compression.run");
         remove(&out)?;
         let network = match has_hosts {
-            true => Some(Network::new(contender.ranks, contender.megabits).map_err(anyhow::Error::msg)?),
+            true => Some(Network::new(contender.ranks, contender.links).map_err(anyhow::Error::msg)?),
             false => None,
         };
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -132,7 +142,7 @@ impl Args {
         }
         let mut figures = figures(&out)?;
         remove(&out)?;
-        if let Some(megabits) = contender.megabits.filter(|_| !has_hosts) {
+        if let Some(megabits) = contender.links.megabits.filter(|_| !has_hosts) {
             let link_ms = figures.bytes_per_step * 8.0 / (f64::from(megabits) * 1e3);
             figures.exchange_ms += link_ms;
             figures.step_ms += link_ms;
@@ -211,16 +221,23 @@ impl Bench for Args {
     }
 
     fn measure(&self, record: &mut Record) -> Result<()> {
-        let refused = Network::new(2, Some(1000)).err();
+        let delay = Duration::from_millis(self.delay_ms.into());
+        let links = Links {
+            megabits: Some(1000),
+            delay,
+        };
+        let refused = Network::new(2, links).err();
+        ensure!(
+            delay.is_zero() || refused.is_none(),
+            "this machine does not permit links with a delay: {}",
+            refused.unwrap_or_default()
+        );
         let mut contenders = Vec::new();
         for &megabits in &self.megabits {
             let megabits = (megabits > 0).then_some(megabits);
+            let links = Links { megabits, delay };
             for &ranks in &self.ranks {
-                let of_method = |method| Contender {
-                    method,
-                    ranks,
-                    megabits,
-                };
+                let of_method = |method| Contender { method, ranks, links };
                 contenders.extend(self.methods.iter().map(|method| of_method(method.as_str())));
             }
         }
@@ -248,7 +265,8 @@ impl Bench for Args {
         }
         record.add(table);
         record.add(match refused {
-            None => "Hosts are network namespaces, and tc limits their links.".to_owned(),
+            None if delay.is_zero() => "Hosts are network namespaces, and tc limits their links.".to_owned(),
+            None => "Hosts are network namespaces. A program passes packets on over links of the given bandwidth and delay.".to_owned(),
             Some(reason) => format!(
                 "No network namespaces with limits here ({reason}): processes talked over the loopback interface, and the time of a \
                  step's bytes on the link was added."

@@ -1,9 +1,17 @@
-//! Hosts with links of a given bandwidth: network namespaces around a bridge, with token buckets (`tc tbf`) at both ends of each link.
+//! Hosts with links of a given bandwidth: network namespaces around a bridge, with token buckets (`tc tbf`) at both ends of each link, or
+//! with a [relay](super::relay) between them if links have a delay.
 
-use std::process::{Command, Stdio};
+use std::{
+    fs::File,
+    process::{Command, Stdio},
+};
+
+use super::relay::{self, Links, Relay};
 
 /// The interface of a host.
 pub const INTERFACE: &str = "eth0";
+/// The last byte of the first host's address.
+const FIRST: u8 = 1;
 /// A token bucket lets so many bytes pass at once.
 const BURST_BYTES: u32 = 32 << 10;
 /// Packets wait so long in a token bucket before they are dropped.
@@ -12,43 +20,74 @@ const QUEUE_MS: u32 = 400;
 /// Several hosts, removed when they are dropped.
 #[derive(Debug)]
 pub struct Network {
-    switch: String,
+    /// Namespaces: those of the hosts, and that of the bridge.
     hosts: Vec<String>,
+    switch: Option<String>,
+    relay: Option<Relay>,
 }
 
 impl Network {
-    /// Creates so many hosts. `megabits` per second pass over each link, in each direction; without them, links have no limit.
+    /// Creates so many hosts.
     ///
     /// # Errors
     /// The reason why this machine does not permit it.
-    pub fn new(hosts: u32, megabits: Option<u32>) -> Result<Self, String> {
-        let name = |host: String| format!("grappa-bench-{}-{host}", std::process::id());
+    pub fn new(hosts: u32, links: Links) -> Result<Self, String> {
         let mut network = Self {
-            switch: name("switch".to_owned()),
             hosts: Vec::new(),
+            switch: None,
+            relay: None,
         };
-        let switch = network.switch.clone();
+        match links.delay.is_zero() {
+            true => network.add_bridged(hosts, links.megabits)?,
+            false => network.add_relayed(hosts, links)?,
+        }
+        Ok(network)
+    }
+
+    /// Adds hosts whose packets go through a TUN device to the relay.
+    fn add_relayed(&mut self, hosts: u32, links: Links) -> Result<(), String> {
+        let mut devices: Vec<File> = Vec::new();
+        for number in 0..hosts {
+            let host = self.add_host(number)?;
+            let device = relay::device(&host, INTERFACE);
+            devices.push(device.map_err(|error| format!("a TUN device cannot be created: {error}"))?);
+            let mtu = relay::MTU.to_string();
+            run("ip", &["-n", &host, "link", "set", INTERFACE, "mtu", &mtu])?;
+            start(&host, number)?;
+        }
+        let relay = Relay::new(devices, FIRST, links).map_err(|error| error.to_string())?;
+        self.relay = Some(relay);
+        Ok(())
+    }
+
+    /// Adds hosts around a bridge.
+    fn add_bridged(&mut self, hosts: u32, megabits: Option<u32>) -> Result<(), String> {
+        let switch = namespace("switch");
         run("ip", &["netns", "add", &switch])?;
+        self.switch = Some(switch.clone());
         run("ip", &["-n", &switch, "link", "add", "bridge", "type", "bridge"])?;
         run("ip", &["-n", &switch, "link", "set", "bridge", "up"])?;
         for number in 0..hosts {
-            let (host, port) = (name(number.to_string()), format!("port{number}"));
-            run("ip", &["netns", "add", &host])?;
-            network.hosts.push(host.clone());
+            let (host, port) = (self.add_host(number)?, format!("port{number}"));
             let add = ["-n", &host, "link", "add", INTERFACE, "type", "veth"];
             run("ip", &[&add[..], &["peer", "name", &port, "netns", &switch]].concat())?;
             run("ip", &["-n", &switch, "link", "set", &port, "master", "bridge"])?;
-            let address = format!("{}/24", address(number));
-            run("ip", &["-n", &host, "address", "add", &address, "dev", INTERFACE])?;
-            for (namespace, interface) in [(&host, "lo"), (&host, INTERFACE), (&switch, port.as_str())] {
-                run("ip", &["-n", namespace, "link", "set", interface, "up"])?;
-            }
+            start(&host, number)?;
+            run("ip", &["-n", &switch, "link", "set", &port, "up"])?;
             if let Some(megabits) = megabits {
                 limit(&host, INTERFACE, megabits)?;
                 limit(&switch, &port, megabits)?;
             }
         }
-        Ok(network)
+        Ok(())
+    }
+
+    /// Adds the namespace of a host, and returns its name.
+    fn add_host(&mut self, number: u32) -> Result<String, String> {
+        let host = namespace(&number.to_string());
+        run("ip", &["netns", "add", &host])?;
+        self.hosts.push(host.clone());
+        Ok(host)
     }
 
     /// A command on a host.
@@ -61,7 +100,9 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for name in self.hosts.iter().chain([&self.switch]) {
+        // Before its devices go.
+        self.relay = None;
+        for name in self.hosts.iter().chain(&self.switch) {
             // A bench that failed has its own message.
             let _ = run("ip", &["netns", "delete", name]);
         }
@@ -70,7 +111,22 @@ impl Drop for Network {
 
 /// The address of a host.
 pub fn address(host: u32) -> String {
-    format!("10.137.92.{}", host + 1)
+    format!("10.137.92.{}", host + u32::from(FIRST))
+}
+
+/// The name of the namespace of a host.
+fn namespace(host: &str) -> String {
+    format!("grappa-bench-{}-{host}", std::process::id())
+}
+
+/// Gives a host its address.
+fn start(host: &str, number: u32) -> Result<(), String> {
+    let address = format!("{}/24", address(number));
+    run("ip", &["-n", host, "address", "add", &address, "dev", INTERFACE])?;
+    for interface in ["lo", INTERFACE] {
+        run("ip", &["-n", host, "link", "set", interface, "up"])?;
+    }
+    Ok(())
 }
 
 fn limit(namespace: &str, interface: &str, megabits: u32) -> Result<(), String> {
