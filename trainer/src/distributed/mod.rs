@@ -4,8 +4,7 @@
 //! key-value store of PyTorch's distributed engine (TCPStore), which rank 0 or the launcher serves, and form a [`ProcessGroup`].
 //!
 //! ```text
-//! each step            all-reduce of the gradient, or messages with parts of it, over     Gloo
-//!                      connections between the ranks
+//! each step            parts of the gradient, and their sums (`sum`)                      Gloo
 //! each evaluation      counts of right and wrong predictions to rank 0 (`collect`)         Gloo
 //! each repartition     which halo nodes are in reach, and the work that depends on them    Gloo
 //! each epoch           metrics to rank 0, the score of the evaluation from it             store
@@ -22,12 +21,13 @@ mod collect;
 mod join;
 mod place;
 mod server;
+mod sum;
 mod watch;
 
 use std::{
     mem,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
@@ -38,6 +38,7 @@ use grappa_io::progress::{Progress, Silent, check_stopped};
 use serde::{Serialize, de::DeserializeOwned};
 use tch::{Device, Kind, Tensor};
 
+pub(crate) use self::sum::slices;
 use self::watch::{Departure, Watch};
 pub use self::{
     join::{Hello, join},
@@ -46,7 +47,7 @@ pub use self::{
 };
 use crate::{
     Error, Result,
-    shim::c10d::{self, Reduction},
+    shim::c10d::{self, Receives, Reduction},
 };
 
 /// An operation is awaited for so long before the watch is asked for the cause of its delay.
@@ -60,6 +61,9 @@ const LINGER: Duration = Duration::from_secs(5);
 pub const LENGTH_BYTES: usize = size_of::<i64>();
 /// Bytes that a rank leaves behind under one key. TCPStore takes 8 MiB at most.
 const PIECE_BYTES: usize = 4 << 20;
+
+/// Why there is a group of Gloo.
+const CONNECTED: &str = "the group is connected until it is left";
 
 /// The processes that train together, as one of them sees it.
 #[derive(Debug)]
@@ -97,14 +101,6 @@ impl ProcessGroup {
     pub fn stopped_by(&self) -> Option<u32> {
         let departure = self.watch.departure().filter(|departure| departure.is_stop)?;
         (departure.rank != self.place.rank).then_some(departure.rank)
-    }
-
-    /// Replaces a tensor in the processor's memory by its sum over all ranks. All must call it with a tensor of the same size.
-    ///
-    /// # Errors
-    /// If a rank has left or cannot be reached. The tensor is then undefined.
-    pub fn all_reduce(&self, tensor: &Tensor) -> Result<()> {
-        self.reduce(tensor, Reduction::Sum, &Silent)
     }
 
     /// Replaces a tensor by what `reduction` makes of those of all ranks. Gives up if progress says to stop; this rank has to leave then.
@@ -146,10 +142,32 @@ impl ProcessGroup {
     fn pass(&self, bytes: &[u8], sent: &[i64], received: &[i64]) -> Result<Vec<u8>> {
         let input = Tensor::from_slice(bytes);
         let output = Tensor::zeros([received.iter().sum::<i64>()], (Kind::Uint8, Device::Cpu));
-        self.finished(|gloo| gloo.all_to_all(&output, received, &input, sent), &Silent)?;
+        let receives = self.receive(&output, received, 0)?;
+        self.send(receives, &input, Some(sent))?;
+        let own = self.place.rank as usize;
+        let begin = |lengths: &[i64]| lengths[..own].iter().sum::<i64>() as usize;
+        let (from, to) = (begin(sent), begin(received));
         let mut taken = vec![0; output.numel()];
         output.copy_data(&mut taken, output.numel());
+        taken[to..to + received[own] as usize].copy_from_slice(&bytes[from..from + sent[own] as usize]);
         Ok(taken)
+    }
+
+    /// Gets ready to receive parts of `output` from the other ranks.
+    fn receive(&self, output: &Tensor, lengths: &[i64], tag: u8) -> Result<Receives> {
+        let gloo = self.gloo();
+        let gloo = gloo.as_ref().expect(CONNECTED);
+        gloo.receive(output, lengths, tag).map_err(|text| self.explain(&text))
+    }
+
+    /// Sends a part of `input` to each other rank, or all of it without lengths. Waits until they are sent, and for the parts that
+    /// `receives` is for.
+    fn send(&self, receives: Receives, input: &Tensor, lengths: Option<&[i64]>) -> Result<()> {
+        self.finished(|gloo| gloo.send(receives, input, lengths), &Silent)
+    }
+
+    fn gloo(&self) -> MutexGuard<'_, Option<c10d::Group>> {
+        self.gloo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts an operation in which all ranks take part, and waits for its end. Gives up if progress says to stop.
@@ -158,8 +176,8 @@ impl ProcessGroup {
         start: impl FnOnce(&c10d::Group) -> c10d::Result<c10d::Work>,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let gloo = self.gloo.lock().unwrap_or_else(PoisonError::into_inner);
-        let gloo = gloo.as_ref().expect("the group is connected until it is left");
+        let gloo = self.gloo();
+        let gloo = gloo.as_ref().expect(CONNECTED);
         let work = start(gloo).map_err(|text| self.explain(&text))?;
         let mut left_at = None;
         loop {
@@ -277,7 +295,7 @@ impl ProcessGroup {
         self.put(&watch::bye(self.place.rank), &())?;
         self.linger();
         self.watch.end();
-        drop(self.gloo.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.gloo().take());
         Ok(())
     }
 
@@ -298,7 +316,7 @@ impl ProcessGroup {
         let _ = self.watch.set(&watch::bye(self.place.rank), &json(&()));
         self.linger();
         // Its destructor would wait for operations that never end.
-        mem::forget(self.gloo.lock().unwrap_or_else(PoisonError::into_inner).take());
+        mem::forget(self.gloo().take());
     }
 
     /// The server of the store stays until the others are gone.

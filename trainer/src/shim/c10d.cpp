@@ -5,8 +5,12 @@
 
 #include <chrono>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <c10/util/Exception.h>
@@ -31,8 +35,17 @@ struct GroupHandle {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
 };
 
+using Work = c10::intrusive_ptr<c10d::Work>;
+
 struct WorkHandle {
-  c10::intrusive_ptr<c10d::Work> work;
+  // An operation of c10d, or else messages that a thread waits for.
+  Work work;
+  std::future<void> messages;
+};
+
+// Posted receives.
+struct ReceivesHandle {
+  std::vector<Work> works;
 };
 
 // Results of functions.
@@ -61,13 +74,36 @@ Result guarded(char** error, Result failed, Run run) {
   return failed;
 }
 
+// A century: c10d adds it to its clock.
+constexpr milliseconds NEVER(100LL * 365 * 24 * 3600 * 1000);
+
 // Starts an operation. One thread at a time does: c10d's flight recorder keeps the groups of a process in a map and adds to it without
 // a lock, so two groups that start their first operation together would break it.
 template <typename Start>
-WorkHandle* started(Start start) {
+Work started(Start start) {
   static std::mutex starting;
   const std::lock_guard<std::mutex> lock(starting);
-  return new WorkHandle{start()};
+  return start();
+}
+
+// A part of a tensor that another rank sends or gets.
+struct Part {
+  int rank;
+  at::Tensor tensor;
+};
+
+// The parts of all other ranks, unless they are empty. The first is that of the next rank, so that not all ranks send to the same one
+// first. Without numbers of values, each part is the whole tensor.
+std::vector<Part> parts_of_others(GroupHandle& group, const at::Tensor& tensor, const int64_t* values) {
+  const int own = group.group->getRank(), ranks = group.group->getSize();
+  std::vector<Part> parts;
+  for (int i = 1; i < ranks; ++i) {
+    const int rank = (own + i) % ranks;
+    const int64_t begin = values == nullptr ? 0 : std::accumulate(values, values + rank, int64_t{0});
+    const int64_t length = values == nullptr ? tensor.numel() : values[rank];
+    if (length > 0) parts.push_back({rank, tensor.narrow(0, begin, length)});
+  }
+  return parts;
 }
 
 }  // namespace
@@ -159,31 +195,61 @@ WorkHandle* grappa_all_reduce(GroupHandle* group, const at::Tensor* tensor, bool
     std::vector<at::Tensor> tensors{*tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = unites ? c10d::ReduceOp::BOR : c10d::ReduceOp::SUM;
-    return started([&] { return group->group->allreduce(tensors, options); });
+    return new WorkHandle{started([&] { return group->group->allreduce(tensors, options); }), {}};
   });
 }
 
-// Starts to send a part of `input` to each rank, and to receive a part of `output` from each. Parts follow each other by rank, with these
-// numbers of bytes.
-WorkHandle* grappa_all_to_all(
+// Gets ready to receive a part of `output` from each other rank. Parts follow each other by rank, with these numbers of values. A rank
+// must be ready before it sends. If not, what it sends would be in the way of the word that it is ready: between two ranks there is one
+// connection.
+ReceivesHandle* grappa_receive(
+    GroupHandle* group, const at::Tensor* output, const int64_t* values, int tag, char** error) {
+  return guarded(error, static_cast<ReceivesHandle*>(nullptr), [&] {
+    auto receives = std::make_unique<ReceivesHandle>();
+    for (Part& part : parts_of_others(*group, *output, values)) {
+      std::vector<at::Tensor> tensors{part.tensor};
+      receives->works.push_back(started([&] { return group->group->recv(tensors, part.rank, tag); }));
+    }
+    return receives.release();
+  });
+}
+
+// Starts to send a part of `input` to each other rank, or all of it if there are no numbers of values. The work ends when they are sent,
+// and what `receives` wait for has come. Takes `receives`, even if it fails.
+WorkHandle* grappa_send(
     GroupHandle* group,
-    const at::Tensor* output,
-    const int64_t* output_bytes,
+    ReceivesHandle* receives,
     const at::Tensor* input,
-    const int64_t* input_bytes,
+    const int64_t* values,
+    int tag,
     char** error) {
+  std::vector<Work> works = std::move(receives->works);
+  delete receives;
   return guarded(error, static_cast<WorkHandle*>(nullptr), [&] {
-    at::Tensor received = *output, sent = *input;
-    const int ranks = group->group->getSize();
-    std::vector<int64_t> received_bytes(output_bytes, output_bytes + ranks);
-    std::vector<int64_t> sent_bytes(input_bytes, input_bytes + ranks);
-    return started([&] { return group->group->alltoall_base(received, sent, received_bytes, sent_bytes); });
+    for (Part& part : parts_of_others(*group, *input, values)) {
+      std::vector<at::Tensor> tensors{part.tensor};
+      works.push_back(started([&] { return group->group->send(tensors, part.rank, tag); }));
+    }
+    // A wait of c10d that ends by its timeout closes the connections. So a thread waits, and others look at it.
+    std::packaged_task<void()> wait([works = std::move(works)] {
+      for (const Work& work : works) work->wait(NEVER);
+    });
+    auto handle = std::make_unique<WorkHandle>(WorkHandle{nullptr, wait.get_future()});
+    std::thread(std::move(wait)).detach();
+    return handle.release();
   });
 }
 
 void grappa_work_free(WorkHandle* work) { delete work; }
 
 int grappa_work_wait(WorkHandle* work, int64_t timeout_ms, char** error) {
+  if (!work->work) {
+    if (work->messages.wait_for(milliseconds(timeout_ms)) == std::future_status::timeout) return NOT_YET;
+    return guarded(error, FAILED, [&] {
+      work->messages.get();
+      return DONE;
+    });
+  }
   try {
     work->work->wait(milliseconds(timeout_ms));
     return DONE;

@@ -74,12 +74,19 @@ unsafe extern "C" {
         unites: bool,
         error: *mut *mut c_char,
     ) -> *mut c_void;
-    fn grappa_all_to_all(
+    fn grappa_receive(
         group: *mut c_void,
         output: *const c_void,
-        output_bytes: *const i64,
+        values: *const i64,
+        tag: c_int,
+        error: *mut *mut c_char,
+    ) -> *mut c_void;
+    fn grappa_send(
+        group: *mut c_void,
+        receives: *mut c_void,
         input: *const c_void,
-        input_bytes: *const i64,
+        values: *const i64,
+        tag: c_int,
         error: *mut *mut c_char,
     ) -> *mut c_void;
     fn grappa_work_free(work: *mut c_void);
@@ -230,38 +237,61 @@ impl Group {
         NonNull::new(work).map(Work).ok_or_else(|| taken(error))
     }
 
-    /// Starts to send a part of `input` to each rank, and to fill a part of `output` from each. Both are bytes, and their parts follow
-    /// each other by rank, with these lengths. The work keeps the memory of the tensors.
+    /// Gets ready to receive a part of `output` from each other rank. Parts follow each other by rank, with these numbers of values. They
+    /// come by [`Group::send`] with the same `tag` on the other ranks. The part of this rank is not touched.
     ///
     /// # Panics
-    /// If there is not one length per rank.
-    pub(crate) fn all_to_all(
-        &self,
-        output: &Tensor,
-        output_bytes: &[i64],
-        input: &Tensor,
-        input_bytes: &[i64],
-    ) -> Result<Work> {
-        assert_eq!(
-            [output_bytes.len(), input_bytes.len()],
-            [self.ranks; 2],
-            "a length per rank"
-        );
+    /// If there is not one length per rank, or they do not add up to that of `output`.
+    pub(crate) fn receive(&self, output: &Tensor, values: &[i64], tag: u8) -> Result<Receives> {
+        self.check(output, values);
         let mut error = ptr::null_mut();
-        // SAFETY: all live during the call, and there are as many lengths as ranks. c10d compares their sums with the tensors.
-        let work = unsafe {
-            grappa_all_to_all(
+        // SAFETY: both live during the call, and there are as many lengths as ranks.
+        let receives = unsafe {
+            grappa_receive(
                 self.group.as_ptr(),
                 output.as_ptr().cast(),
-                output_bytes.as_ptr(),
+                values.as_ptr(),
+                tag.into(),
+                &mut error,
+            )
+        };
+        let receives = NonNull::new(receives).ok_or_else(|| taken(error))?;
+        Ok(Receives(receives, tag))
+    }
+
+    /// Starts to send a part of `input` to each other rank, or all of it without numbers of values. The work ends when all parts are sent,
+    /// and those that `receives` is for have come. It keeps the memory of the tensors.
+    ///
+    /// # Panics
+    /// As [`Group::receive`].
+    pub(crate) fn send(&self, receives: Receives, input: &Tensor, values: Option<&[i64]>) -> Result<Work> {
+        if let Some(values) = values {
+            self.check(input, values);
+        }
+        let mut error = ptr::null_mut();
+        // SAFETY: all live during the call, there are as many lengths as ranks or none, and C++ takes the receives.
+        let work = unsafe {
+            grappa_send(
+                self.group.as_ptr(),
+                receives.0.as_ptr(),
                 input.as_ptr().cast(),
-                input_bytes.as_ptr(),
+                values.map_or(ptr::null(), <[i64]>::as_ptr),
+                receives.1.into(),
                 &mut error,
             )
         };
         NonNull::new(work).map(Work).ok_or_else(|| taken(error))
     }
+
+    fn check(&self, tensor: &Tensor, values: &[i64]) {
+        assert_eq!(values.len(), self.ranks, "a length per rank");
+        assert_eq!([values.iter().sum::<i64>()], tensor.size()[..], "values of the parts");
+    }
 }
+
+/// Posted receives, and their tag. They belong to [`Group::send`]. Those that never get there are leaked: messages may still come.
+#[derive(Debug)]
+pub(crate) struct Receives(NonNull<c_void>, u8);
 
 impl Drop for Group {
     fn drop(&mut self) {

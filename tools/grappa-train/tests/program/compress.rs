@@ -63,7 +63,7 @@ fn training_reaches_the_same_accuracy_with_every_compression() {
 }
 
 #[test]
-fn without_loss_several_processes_compute_the_losses_of_one() {
+fn lossless_gradients_give_the_losses_of_one_process_and_the_bits_of_uncompressed_ones() {
     let folder = folder();
     let options = ["--partitions", "4", "--epochs", "3"];
     trained(folder.path(), "one", &options);
@@ -71,6 +71,13 @@ fn without_loss_several_processes_compute_the_losses_of_one() {
         let more = ["--compress", "lossless", "--workers", workers];
         trained(folder.path(), workers, &[&options[..], &more].concat());
         assert_same_losses(&folder.path().join("one"), &folder.path().join(workers), workers);
+        let plain = format!("{workers}-plain");
+        trained(folder.path(), &plain, &[&options[..], &["--workers", workers]].concat());
+        let losses = |out: &str| -> Vec<Value> {
+            let epochs = metrics(&folder.path().join(out));
+            epochs.iter().map(|epoch| epoch["loss"].clone()).collect()
+        };
+        assert_eq!(losses(workers), losses(&plain), "{workers} workers: bit for bit");
     }
 }
 

@@ -1,14 +1,7 @@
 //! The exchange of compressed gradients.
 //!
-//! Dense encodings are summed as a ring sums f32, so each rank sends the same share of its gradient, 2 (W-1)/W of it:
-//!
-//! ```text
-//! cut the gradient into a slice per rank
-//! send each rank its slice, encoded, with the loss weights           all to all
-//! decode and add the slices of all ranks, in the order of ranks
-//! send the sum of the own slice to all, encoded                      all to all
-//! decode the sums of the other slices
-//! ```
+//! Dense encodings are summed as an all-reduce sums f32 ([`sum`](crate::distributed)): each rank sums a slice of the gradient, and sends
+//! 2 (W-1)/W of it. Slices and their sums are encoded, and loss weights go with the slices.
 //!
 //! Sparse gradients have few values in common, so their sums are not sparse. Each rank sends its values to all others, and all add them in
 //! the order of ranks.
@@ -18,7 +11,7 @@
 //! With error feedback, a rank keeps what it did not send and adds it to its next gradient. The owner of a slice also keeps what its
 //! encoded sum lacks. So the sum of all that was applied, plus the residuals of all ranks, is the sum of all gradients.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use grappa_run::{
     compression::{Dense, Malformed, top_k},
@@ -29,7 +22,7 @@ use tch::Tensor;
 use super::{Exchange, LossWeights, Summed, set_values, values_of};
 use crate::{
     Error, Result,
-    distributed::{LENGTH_BYTES, ProcessGroup},
+    distributed::{LENGTH_BYTES, ProcessGroup, slices},
 };
 
 /// Bytes of the loss weights in a message.
@@ -213,12 +206,6 @@ impl Exchange for Compressed {
     fn set_residual(&mut self, residual: Vec<f32>) {
         self.residual = Some(residual);
     }
-}
-
-/// Cuts `values` values into a slice per rank. The first ones have one value more if they cannot all have the same number.
-fn slices(values: usize, ranks: usize) -> Vec<Range<usize>> {
-    let start = |rank: usize| rank * (values / ranks) + rank.min(values % ranks);
-    (0..ranks).map(|rank| start(rank)..start(rank + 1)).collect()
 }
 
 fn to_bytes(weights: LossWeights) -> [u8; WEIGHT_BYTES] {

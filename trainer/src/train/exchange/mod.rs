@@ -126,8 +126,7 @@ impl Exchange for InProcess {
 pub struct AllReduce(pub Arc<ProcessGroup>);
 
 impl AllReduce {
-    /// Bytes that each of `ranks` sends to sum `bytes`. A ring sends each part of the tensor to the next rank twice, but for one part of
-    /// each pass.
+    /// Bytes that each of `ranks` sends to sum `bytes`: its values of the slices of all others, and the sum of its own slice to each of them.
     pub fn sent_bytes(bytes: u64, ranks: u64) -> u64 {
         2 * (ranks - 1) * bytes / ranks
     }
