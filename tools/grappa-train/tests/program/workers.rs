@@ -320,7 +320,7 @@ fn by_default_each_process_has_a_partition_in_every_step() {
 }
 
 #[test]
-fn each_process_sends_what_a_ring_needs_and_a_single_one_nothing() {
+fn each_process_sends_its_share_of_two_messages_and_a_single_one_nothing() {
     let folder = folder();
     for (workers, sent) in [("1", 0.0), ("2", 1.0), ("4", 1.5)] {
         let options = [
