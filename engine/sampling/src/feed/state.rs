@@ -44,7 +44,7 @@ pub(super) struct InFlightBatch {
 pub(super) enum Stage {
     /// A worker samples it.
     Sampling,
-    /// It is sampled, and waits until the reserve has enough memory for it.
+    /// It is sampled, and waits until earlier batches have their memory and the reserve has enough for it.
     Unreserved,
     /// Its nodes are known. Some of its rows may have slots.
     Sampled,
@@ -192,6 +192,18 @@ impl State {
             None => Stage::Planned(0),
         };
         self.put(index, stage, batch);
+    }
+
+    /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs. Otherwise it waits for
+    /// them: memory that it took could not return before they are delivered.
+    pub fn in_turn(&mut self, index: u64, batch: InFlightBatch) -> Option<InFlightBatch> {
+        let has_memory = |job: &Job| !matches!(job.stage, Stage::Sampling | Stage::Unreserved);
+        let earlier = (index - self.next_deliver) as usize;
+        if self.jobs.iter().take(earlier).all(has_memory) {
+            return Some(batch);
+        }
+        self.put(index, Stage::Unreserved, batch);
+        None
     }
 
     /// A worker sampled a batch, and the reserve has too little memory for it.

@@ -84,6 +84,12 @@ impl Core {
     fn reserve_batch(&self, index: u64, mut batch: InFlightBatch) {
         let bytes = minibatch_bytes(&batch.minibatch).max(batch.reserved_bytes);
         let more = bytes - batch.reserved_bytes;
+        if more > 0 {
+            match self.lock().in_turn(index, batch) {
+                Some(next) => batch = next,
+                None => return,
+            }
+        }
         match self.reserving(index, |reserve| reserve.take_for_minibatch(more)) {
             Ok(true) => {
                 batch.reserved_bytes = bytes;

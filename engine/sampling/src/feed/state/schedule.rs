@@ -129,9 +129,12 @@ impl State {
         self.jobs.iter().position(|job| job.stage == Stage::Unreserved)
     }
 
-    /// Tries again to reserve memory for a batch, if memory returned since, or if none will return.
+    /// Tries again to reserve memory for a batch, if all earlier ones have theirs, and if memory returned since or none will return.
     fn reserve(&mut self) -> Option<WorkerTask> {
         let at = self.first_unreserved()?;
+        if self.jobs.iter().take(at).any(|job| job.stage == Stage::Sampling) {
+            return None;
+        }
         if self.short_for_minibatch && self.memory_may_return(self.next_deliver + at as u64) {
             return None;
         }
