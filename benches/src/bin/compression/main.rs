@@ -1,7 +1,8 @@
 //! What the compression of gradients saves and costs: runs of `grappa-train` with several processes, each on a host of its own.
 //!
-//! Hosts are network namespaces whose links have the bandwidth, and the delay, of a real network. Where the system does not permit namespaces, processes talk over the loopback interface, and the time for the bytes of a
-//! step is computed and added.
+//! Hosts are network namespaces whose links have the bandwidth of a real network, and its delay if one is given. Where the system does not
+//! permit namespaces, processes talk over the loopback interface, and the time for the bytes of a step is computed and added; a delay is
+//! then an error.
 
 mod network;
 mod relay;

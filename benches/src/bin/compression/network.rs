@@ -20,8 +20,9 @@ const QUEUE_MS: u32 = 400;
 /// Several hosts, removed when they are dropped.
 #[derive(Debug)]
 pub struct Network {
-    /// Namespaces: those of the hosts, and that of the bridge.
+    /// Their namespaces.
     hosts: Vec<String>,
+    /// The namespace of the bridge, if they are around one.
     switch: Option<String>,
     relay: Option<Relay>,
 }

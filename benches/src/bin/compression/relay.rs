@@ -105,7 +105,7 @@ impl Relay {
             let (stops, schedule, receivers) = (stops.clone(), schedule.clone(), receivers.clone());
             threads.push(thread::spawn(move || {
                 pass_on(device, &stops, |packet| {
-                    // Without a place for the host's number, it is not IPv4.
+                    // Byte 19 of an IPv4 packet is the last one of its destination's address. Hosts have no other packets to send.
                     let to = packet.get(19).map(|byte| usize::from(byte.wrapping_sub(first)));
                     if let Some(to) = to.filter(|&to| packet[0] >> 4 == 4 && to < hosts) {
                         send(&schedule, &receivers, from, to, packet);
