@@ -3,12 +3,19 @@
 //! Huge pages help read buffers and memory with random access: they cause fewer TLB misses, and direct reads pin fewer
 //! pages. The memory is zeroed, and takes no physical memory until it is touched.
 
-#![expect(unsafe_code, reason = "a thread that adds memory gets its address")]
+#![expect(
+    unsafe_code,
+    reason = "a thread that adds memory gets its address, and processes share memory"
+)]
 
-use std::ops::{Deref, DerefMut, Range};
+use std::{
+    fs::File,
+    io,
+    ops::{Deref, DerefMut, Range},
+};
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use memmap2::{Advice, MmapMut, MmapRaw};
+use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 
 use crate::{Error, Result, populate::Populate};
 
@@ -16,7 +23,7 @@ use crate::{Error, Result, populate::Populate};
 /// into the arena.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A private mapping. Dropping it returns the memory to the kernel. Dereferences to its bytes, which start at a
+/// A mapping, private except for [shared memory](crate::shared). Dropping it returns the memory to the kernel. Dereferences to its bytes, which start at a
 /// multiple of 4096. Arenas of 2 MiB or more start at a multiple of 2 MiB.
 #[derive(Debug)]
 pub struct Arena {
@@ -42,7 +49,7 @@ impl Arena {
         };
         let total = bytes
             .checked_add(slack)
-            .ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
+            .ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
         let map = MmapMut::map_anon(total).map_err(refused)?;
         if slack == 0 {
             return Ok(Self {
@@ -75,6 +82,31 @@ impl Arena {
         // SAFETY: the bytes belong to the mapping, which is dropped after the thread.
         arena.populate = unsafe { Populate::start(arena.as_mut_ptr(), bytes) }.map(Box::new);
         Ok(arena)
+    }
+
+    /// The bytes of a file in memory, which other processes may map too. What one of them writes, all read. They must not write what others
+    /// read or write at the same time.
+    ///
+    /// # Errors
+    /// If the kernel refuses the address space.
+    pub(crate) fn shared(file: &File, bytes: u64) -> Result<Self> {
+        let refused = |source| Error::Memory {
+            bytes,
+            what: "memory that processes share",
+            source,
+        };
+        let length = usize::try_from(bytes).map_err(|_| refused(io::ErrorKind::OutOfMemory.into()))?;
+        // SAFETY: the file has no name and a fixed length, so only processes that were told of it map it. They write their parts of it, and
+        // read those of others after these have said that they are done.
+        let map = unsafe { MmapOptions::new().len(length).map_mut(file) }.map_err(refused)?;
+        if let Err(error) = map.advise(Advice::HugePage) {
+            tracing::debug!("no huge pages in shared memory: {error}");
+        }
+        Ok(Self {
+            populate: None,
+            map,
+            bytes: 0..length,
+        })
     }
 
     /// Says that the bytes before `end` are filled.

@@ -22,6 +22,7 @@
 //! - [`memory`]: a memory budget that workers share, and buffers that they reuse;
 //! - `populate`: a thread that adds memory to a buffer that another one fills;
 //! - [`prefetch`]: processor prefetches;
+//! - [`shared`]: memory that processes share;
 //! - [`slots`]: slots for feature rows, shared by threads;
 //! - [`sort`]: sorting of ids in memory;
 //! - [`workers`]: threads that stop when one of them fails, and threads that read ahead.
@@ -53,6 +54,7 @@ pub mod prefetch;
 pub mod progress;
 pub mod read;
 pub mod regular;
+pub mod shared;
 pub mod size;
 pub mod slots;
 pub mod sort;

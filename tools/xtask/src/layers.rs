@@ -70,6 +70,7 @@ const LAYERS: [Layer; 10] = [
             "map",
             "populate",
             "arena",
+            "shared",
             "direct",
             "slots",
             "npy",

@@ -7,6 +7,7 @@
 //! each step            parts of the gradient, and their sums (`sum`)                      Gloo
 //! each evaluation      counts of right and wrong predictions to rank 0 (`collect`)         Gloo
 //! each repartition     which halo nodes are in reach, and the work that depends on them    Gloo
+//! the first epoch      where ranks of one machine find the feature rows that they share     store
 //! each epoch           metrics to rank 0, the score of the evaluation from it             store
 //! twice a second       a sign of life, and a look at those of the others                  store
 //! ```
@@ -19,6 +20,7 @@
 
 mod collect;
 mod join;
+mod local;
 mod place;
 mod server;
 mod sum;
@@ -42,6 +44,7 @@ pub(crate) use self::sum::slices;
 use self::watch::{Departure, Watch};
 pub use self::{
     join::{Hello, join},
+    local::LocalRanks,
     place::Place,
     server::StoreServer,
 };
@@ -225,6 +228,13 @@ impl ProcessGroup {
             self.watch.delete(&key(rank)).map_err(|text| self.explain(&text))?;
         }
         Ok(Some(values))
+    }
+
+    /// The values that some ranks tell each other, in the order of `ranks`. All of these must call it, with a name that was not used before.
+    fn exchange<T: Serialize + DeserializeOwned>(&self, name: &str, ranks: &[u32], value: T) -> Result<Vec<T>> {
+        let key = |rank: u32| format!("{name}/{rank}");
+        self.put(&key(self.place.rank), &value)?;
+        ranks.iter().map(|&rank| self.wait_for(&key(rank))).collect()
     }
 
     /// The values that ranks left under `name` by [`ProcessGroup::leave_behind`] when they stopped: those of all other ranks, as far as they

@@ -116,7 +116,14 @@ impl Trainer {
         let whole = self.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
-        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps))?;
+        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps));
+        let batches = match (batches, &self.group) {
+            // Ranks of one machine open their feeds together.
+            (Err(error @ grappa_io::Error::Stopped), Some(group)) => {
+                return Err(group.failure().unwrap_or(error.into()));
+            }
+            (batches, _) => batches?,
+        };
         // While batches arrive, the trainer is busy with them.
         let mut feed = self.loader.take_feed();
         progress.steps("training", steps);

@@ -224,7 +224,10 @@ impl Trainer {
         let memory = self.config.memory.0;
         self.loader.close_feed_on_disk();
         let views = self.loader.free_views_in_turn();
-        let features = self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
+        let features = match self.loader.feed() {
+            Some(feed) => feed.resident_bytes(),
+            None => self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some())),
+        };
         // Those of the evaluations, and those of an exact inference at the end.
         let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
         let held = views + sets + self.historical.as_ref().map_or(0, HistoricalRows::memory);

@@ -10,7 +10,12 @@ use grappa_run::{
     model::{ModelOptions, Precision, Task},
     stages::StageClock,
 };
-use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, partition::Hosts, view::Halo};
+use grappa_sampling::{
+    Loader, LoaderOptions,
+    feed::{HostProcesses, OutputDtype},
+    partition::Hosts,
+    view::Halo,
+};
 use grappa_storage::{MappedChunks, Store, no_features};
 use roaring::RoaringTreemap;
 use tch::Device;
@@ -33,7 +38,11 @@ use super::{
     split::Splits,
     state::HistoricalOrigin,
 };
-use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
+use crate::{
+    Error, Result,
+    distributed::{LocalRanks, ProcessGroup},
+    nn::Model,
+};
 
 /// Trains a model on a store, epoch by epoch. [`train`](super::train) drives it through a whole run.
 pub struct Trainer {
@@ -147,8 +156,10 @@ impl Trainer {
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, model.parameters());
+        let local = ranks.group.as_ref().map(LocalRanks::find).transpose()?.flatten();
         let options = LoaderOptions {
             share,
+            host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
             ..loader_options(&config, aggregates, &device_copy)?
         };
         let least_memory = ranks.least("memory", config.memory.0)?;

@@ -27,7 +27,7 @@ const DEPTH_MIN: usize = 16;
 /// The stored feature rows that minibatches can need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowDemand {
-    /// Bytes of the rows of the chunks that should be resident.
+    /// Bytes of the rows of the chunks that should be resident, or of this process's part of them.
     pub resident_bytes: u64,
     /// Number of rows of all other chunks.
     pub other_rows: u64,
@@ -44,8 +44,8 @@ pub(super) struct FeedBudget {
     pub in_flight_batches: usize,
     /// Number of feature buffers.
     pub buffers: usize,
-    /// Whether the chunks that should be resident are.
-    pub resident: bool,
+    /// Bytes of resident rows; 0 if the chunks that should be resident are not.
+    pub resident_bytes: u64,
     /// The row pool. None if no row is read on demand.
     pub pool: Option<PoolGeometry>,
 }
@@ -130,10 +130,10 @@ impl FeedCosts {
 
     fn divide(&self, options: &FeedOptions, rows: Option<RowDemand>) -> Result<FeedBudget, Shortage> {
         let Some(rows) = rows else {
-            return self.without_pool(options, 0);
+            return self.without_pool(options, 0, 0);
         };
         let resident = match rows.other_rows {
-            0 => self.without_pool(options, rows.resident_bytes + self.engine),
+            0 => self.without_pool(options, rows.resident_bytes, self.engine),
             others => self.with_pool(options, rows.resident_bytes, others),
         };
         // If the owned chunks do not fit, none of them is resident: all memory for rows goes to the pool.
@@ -141,9 +141,9 @@ impl FeedCosts {
     }
 
     /// All rows are resident or computed, so batches do not wait for a window.
-    fn without_pool(&self, options: &FeedOptions, resident_bytes: u64) -> Result<FeedBudget, Shortage> {
+    fn without_pool(&self, options: &FeedOptions, resident_bytes: u64, engine: u64) -> Result<FeedBudget, Shortage> {
         let batch = i128::from(self.minibatch + self.buffer);
-        let left = self.left - i128::from(resident_bytes);
+        let left = self.left - i128::from(resident_bytes) - i128::from(engine);
         if left < 2 * batch {
             return Err(Shortage(2 * batch - left));
         }
@@ -152,7 +152,7 @@ impl FeedCosts {
             lookahead: 1,
             in_flight_batches: buffers,
             buffers,
-            resident: resident_bytes > 0,
+            resident_bytes,
             pool: None,
         })
     }
@@ -189,7 +189,7 @@ impl FeedCosts {
             lookahead,
             in_flight_batches,
             buffers,
-            resident: resident_bytes > 0,
+            resident_bytes,
             pool: Some(PoolGeometry::within(slots.min(all))),
         })
     }

@@ -45,6 +45,7 @@ mod reader;
 mod reserve;
 mod resident;
 mod rows;
+mod sharing;
 mod source;
 mod state;
 mod stats;
@@ -56,6 +57,7 @@ use std::sync::Arc;
 
 use grappa_io::{Result, read::ReadEngine};
 
+pub(crate) use self::sharing::decline_sharing;
 use self::{
     access::RowAccess,
     budget::FeedBudget,
@@ -66,7 +68,7 @@ use self::{
 pub use self::{
     batch::Batch,
     buffer::FeatureBuffer,
-    options::{FeedOptions, OutputDtype, RegisterMemory, Registration},
+    options::{FeedOptions, HostProcesses, OutputDtype, RegisterMemory, Registration},
     partitions::{BatchPlace, EpochOptions, Part, PartitionBatches, Seeded},
     resident::ResidentRows,
     source::BatchSource,
@@ -108,7 +110,12 @@ impl Feed {
 
     /// Whether the rows of all owned chunks are resident.
     pub fn is_resident(&self) -> bool {
-        self.budget.resident
+        self.budget.resident_bytes > 0
+    }
+
+    /// Bytes of the resident rows, as far as they are this process's: a part of those that processes share.
+    pub fn resident_bytes(&self) -> u64 {
+        self.budget.resident_bytes
     }
 
     /// The rows of all nodes in memory, if the feed has them: features (column 0) or pre-aggregated features (column 1).

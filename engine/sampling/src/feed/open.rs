@@ -5,13 +5,17 @@ use std::{
     sync::{Arc, Condvar, Mutex, atomic::AtomicBool},
 };
 
-use grappa_formats::{ChunkId, aggregates::AggregateKind, manifest::FeatureSource};
+use grappa_formats::{ChunkId, aggregates::AggregateKind, manifest::FeatureSource, random};
 use grappa_io::{
     Error, Result,
     read::{self, ReadEngine},
     slots::Slots,
 };
-use grappa_storage::{Store, aggregates::Aggregates, no_features};
+use grappa_storage::{
+    Store,
+    aggregates::{Aggregates, manifest_digest},
+    no_features,
+};
 use grappa_synthetic::{Generator, Recipe};
 
 use super::{
@@ -22,13 +26,14 @@ use super::{
     coalescing::measure_coalescing_gap,
     demand::{MinibatchDemand, minibatch_bytes},
     files::RowFiles,
-    options::FeedOptions,
+    options::{FeedOptions, HostProcesses},
     pipeline::Core,
     planner::Planner,
     pool::Pool,
     reserve::MemoryReserve,
     resident::Resident,
     rows::RowFormat,
+    sharing::{SharedRows, decline_sharing},
     source::BatchSource,
     state::{InFlightBatch, State},
     stats::Counters,
@@ -36,7 +41,8 @@ use super::{
 
 impl Feed {
     /// Opens a feed that delivers features of `store` for minibatches like those of `source`. Samples a few minibatches
-    /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now.
+    /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
+    /// [`FeedOptions::host`], the processes of a machine share them, and all must open a feed.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch (the error names a sufficient budget), if the store lacks the
@@ -106,11 +112,28 @@ impl Feed {
             "the feature feed, even if minibatches had only seeds",
         )?;
         let mut demand = MinibatchDemand::measure(source)?;
-        let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
+        let mut budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
+        let mut shared = None;
+        if let Some(host) = &options.host {
+            let with_part = shared_budget(requested, &demand, format.as_ref(), rows, host);
+            match &stored {
+                Some((files, owned)) => {
+                    let identity = identity(store, options)?;
+                    shared = SharedRows::agree(host, files, owned, identity, with_part.is_some())?;
+                }
+                None => decline_sharing(&**host)?,
+            }
+            budget = with_part.filter(|_| shared.is_some()).unwrap_or(budget);
+        }
         let (access, planner, engine) = match (&format, stored) {
             (Some(format), Some((files, owned))) => {
                 let mut engine = open_engine(&files, options)?;
-                let rows = Arc::new(stored_rows(files, &owned, format, &budget, options, &mut *engine)?);
+                let resident = match shared {
+                    Some(shared) => Some(shared.fill(&files, &owned, &mut *engine)?),
+                    None if budget.resident_bytes > 0 => Some(Resident::load(&files, &owned, &mut *engine)?),
+                    None => None,
+                };
+                let rows = Arc::new(stored_rows(files, resident, format, &budget, options, &mut *engine)?);
                 let planner = budget
                     .pool
                     .map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
@@ -165,19 +188,37 @@ impl Feed {
     }
 }
 
-/// Reads the resident rows and allocates the pool.
+/// The budget of a process that shares the resident rows with the others of its machine. None if they do not fit.
+fn shared_budget(
+    options: &FeedOptions,
+    demand: &MinibatchDemand,
+    format: Option<&RowFormat>,
+    rows: Option<RowDemand>,
+    host: &Arc<dyn HostProcesses>,
+) -> Option<FeedBudget> {
+    let rows = rows.map(|rows| RowDemand {
+        resident_bytes: rows.resident_bytes.div_ceil(host.count().into()),
+        ..rows
+    });
+    let budget = FeedBudget::divide(options, demand, format, rows, "the feature feed").ok()?;
+    (budget.resident_bytes > 0).then_some(budget)
+}
+
+/// Names the rows of a feed, so that processes do not share those of different stores.
+fn identity(store: &Store, options: &FeedOptions) -> Result<u64> {
+    let kind = options.aggregates.map_or(0, |kind| 1 + kind as u64);
+    Ok(random::combine(manifest_digest(store.path())?, kind))
+}
+
+/// Allocates the pool.
 fn stored_rows(
     files: RowFiles,
-    owned: &[ChunkId],
+    resident: Option<Resident>,
     format: &RowFormat,
     budget: &FeedBudget,
     options: &FeedOptions,
     engine: &mut dyn ReadEngine,
 ) -> Result<StoredRows> {
-    let resident = budget
-        .resident
-        .then(|| Resident::load(&files, owned, engine))
-        .transpose()?;
     let pool = match budget.pool {
         Some(geometry) => Some(PoolRows {
             geometry,

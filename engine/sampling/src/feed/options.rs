@@ -3,7 +3,7 @@
 use std::{any::Any, fmt, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::read;
+use grappa_io::{Result, read};
 
 /// The type of the delivered values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +35,21 @@ pub trait RegisterMemory: fmt::Debug + Send + Sync {
 /// Ends a registration when it is dropped.
 pub type Registration = Box<dyn Any + Send + Sync>;
 
+/// Processes of one machine that train together. They keep one copy of the feature rows in memory, if all of them have room for their part.
+pub trait HostProcesses: fmt::Debug + Send + Sync {
+    /// The number of processes.
+    fn count(&self) -> u32;
+
+    /// The number of this process among them, from 0.
+    fn index(&self) -> u32;
+
+    /// Tells the others some numbers, and returns those of all, by index. All processes must call it, in the same order.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`](grappa_io::Error::Stopped) if another process has ended.
+    fn exchange(&self, numbers: &[u64]) -> Result<Vec<Vec<u64>>>;
+}
+
 /// Options of a feed.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
@@ -54,6 +69,8 @@ pub struct FeedOptions {
     pub aggregates: Option<AggregateKind>,
     /// Registers the buffers of delivered features.
     pub register: Option<Arc<dyn RegisterMemory>>,
+    /// The processes of this machine that open a feed of the same rows now, to share those in memory.
+    pub host: Option<Arc<dyn HostProcesses>>,
     /// Number of threads that sample and assemble. One more thread reads, and mostly sleeps.
     pub threads: usize,
     /// The maximum number of batches of a window. By default, the number for which batches and pool balance.
@@ -78,6 +95,7 @@ impl Default for FeedOptions {
             features: true,
             aggregates: None,
             register: None,
+            host: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             lookahead: None,
             engine: read::Choice::Auto,

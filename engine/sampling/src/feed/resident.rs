@@ -37,7 +37,19 @@ impl Resident {
 
     /// Reads the rows of `chunks`. Each chunk must be present and listed once.
     pub fn load(files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Self> {
-        let mut rows = Arena::to_fill(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
+        let rows = Arena::to_fill(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
+        Self::load_part(files, chunks, rows, (0, 1), engine)
+    }
+
+    /// As [`Resident::load`], into `rows`, which has room for all. Reads part `index` of `count`; others have to be read by other processes
+    /// before the rows are used.
+    pub fn load_part(
+        files: &RowFiles,
+        chunks: &[ChunkId],
+        mut rows: Arena,
+        (index, count): (u64, u64),
+        engine: &mut dyn ReadEngine,
+    ) -> Result<Self> {
         let mut payloads = Vec::with_capacity(chunks.len() * files.layouts().len());
         let mut at = 0u64;
         let mut add_column = |(column, layout): (usize, FeatureLayout)| {
@@ -58,6 +70,12 @@ impl Resident {
             }
         };
         let columns = files.layouts().enumerate().map(&mut add_column).collect();
+        // The part in which the middle of a payload is.
+        let part = |payload: &PayloadRead| {
+            let middle = u128::from(payload.to) + u128::from(payload.bytes / 2);
+            middle * u128::from(count) / u128::from(at.max(1))
+        };
+        payloads.retain(|payload| part(payload) == u128::from(index));
         read_whole(&payloads, files, engine, &mut rows)?;
         Ok(Self { rows, columns })
     }

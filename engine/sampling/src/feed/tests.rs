@@ -5,6 +5,7 @@ mod equality;
 mod faults;
 mod partitions;
 mod register;
+mod sharing;
 
 use std::{path::Path, sync::mpsc, time::Duration};
 

@@ -37,7 +37,10 @@ pub use self::{
     options::{LoaderOptions, Seeds},
 };
 use crate::{
-    feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, Part, PartitionBatches, Seeded},
+    feed::{
+        Epoch, EpochOptions, Feed, FeedOptions, FeedStats, HostProcesses, Part, PartitionBatches, Seeded,
+        decline_sharing,
+    },
     partition::{Owned, Share},
     sample::Sampler,
     view::{HaloLists, PartitionView, ViewKind, ViewSource},
@@ -113,23 +116,24 @@ impl Loader {
         choose: impl Fn(PartitionBatches) -> PartitionBatches,
     ) -> Result<Arc<PartitionBatches>> {
         let chosen = |loader: &Self| Arc::new(choose(loader.all_batches(epoch).served()));
-        let batches = chosen(self);
-        if self.feed.is_some() {
-            return Ok(batches);
+        let mut batches = chosen(self);
+        if self.feed.is_none() {
+            let feed = match self.open_feed(&batches, self.options.host.clone()) {
+                Err(Error::Budget { .. }) if self.may_map() => {
+                    drop(batches);
+                    self.map_views()?;
+                    batches = chosen(self);
+                    self.open_feed(&batches, self.options.host.clone())
+                }
+                feed => feed,
+            };
+            self.feed = Some(feed?);
+        } else if let Some(host) = &self.options.host {
+            decline_sharing(&**host)?;
         }
-        match self.open_feed(&batches) {
-            Err(Error::Budget { .. }) if self.may_map() => {
-                drop(batches);
-                self.map_views()?;
-                let batches = chosen(self);
-                self.feed = Some(self.open_feed(&batches)?);
-                Ok(batches)
-            }
-            feed => {
-                self.feed = Some(feed?);
-                Ok(batches)
-            }
-        }
+        // Processes share the rows that they read first. A feed that is opened again is one that did not keep all rows.
+        self.options.host = None;
+        Ok(batches)
     }
 
     /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while training. They have
@@ -177,7 +181,7 @@ impl Loader {
         let batches = PartitionBatches::new(vec![seeded.into()], options);
         let batches = Arc::new(batches.of_share(share));
         if self.feed.is_none() {
-            self.feed = Some(self.open_feed(&batches)?);
+            self.feed = Some(self.open_feed(&batches, None)?);
         }
         Ok(batches)
     }
@@ -278,7 +282,7 @@ impl Loader {
         PartitionBatches::new(self.parts.clone(), options)
     }
 
-    fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {
+    fn open_feed(&self, batches: &Arc<PartitionBatches>, host: Option<Arc<dyn HostProcesses>>) -> Result<Feed> {
         let views = self.adjacency_bytes();
         let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
         let options = FeedOptions {
@@ -289,6 +293,7 @@ impl Loader {
             features: self.options.features,
             aggregates: self.options.aggregates,
             register: self.options.register.clone(),
+            host,
             threads: self.options.threads,
             lookahead: self.options.lookahead,
             engine: self.options.read_engine,

@@ -7,7 +7,7 @@ use grappa_io::{machine::free_memory_bytes, read};
 use roaring::RoaringTreemap;
 
 use crate::{
-    feed::{OutputDtype, RegisterMemory},
+    feed::{HostProcesses, OutputDtype, RegisterMemory},
     partition::Share,
     sample::Sampler,
     view::{Halo, ViewKind},
@@ -76,6 +76,8 @@ pub struct LoaderOptions {
     pub output: OutputDtype,
     /// Registers the buffers of batches with a device.
     pub register: Option<Arc<dyn RegisterMemory>>,
+    /// The processes of this machine that train together, to share feature rows in memory. All must ask for the batches of the first epoch.
+    pub host: Option<Arc<dyn HostProcesses>>,
     /// The maximum number of minibatches whose feature rows are read together; none for as many as fit the memory.
     pub lookahead: Option<usize>,
     /// The read engine.
@@ -103,6 +105,7 @@ impl LoaderOptions {
             aggregates: None,
             output: OutputDtype::F32,
             register: None,
+            host: None,
             lookahead: None,
             read_engine: read::Choice::Auto,
         }

@@ -6,6 +6,7 @@ mod hosts;
 mod kills;
 mod network;
 mod refused;
+mod sharing;
 mod signals;
 mod torchrun;
 mod workers;

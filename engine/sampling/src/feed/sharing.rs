@@ -1,0 +1,98 @@
+//! One copy of the resident rows for all processes of a machine that train together.
+//!
+//! Each would otherwise read all rows, and keep them. Instead they agree to share, one of them makes the memory, and each reads a part of the
+//! rows into it:
+//!
+//! ```text
+//! agree    all have room for their part, and mean the same rows
+//! make     the first makes the memory, and the others open it
+//! fill     each reads its part, and waits for the others
+//! ```
+//!
+//! If one of them cannot take part, each opens its feed alone.
+
+use std::sync::Arc;
+
+use grappa_formats::{ChunkId, random};
+use grappa_io::{
+    Result,
+    read::ReadEngine,
+    shared::{SharedMemory, SharedName},
+};
+
+use super::{files::RowFiles, options::HostProcesses, resident::Resident};
+
+/// Memory that processes share, before it is filled.
+#[derive(Debug)]
+pub(super) struct SharedRows {
+    host: Arc<dyn HostProcesses>,
+    memory: SharedMemory,
+}
+
+impl SharedRows {
+    /// Makes memory for the rows of `chunks` with the other processes, if `has_room` for the part of this one. `identity` names the rows. None
+    /// if the processes do not share.
+    ///
+    /// # Errors
+    /// If another process has ended.
+    pub fn agree(
+        host: &Arc<dyn HostProcesses>,
+        files: &RowFiles,
+        chunks: &[ChunkId],
+        identity: u64,
+        has_room: bool,
+    ) -> Result<Option<Self>> {
+        let bytes = Resident::bytes(files, chunks);
+        let rows = chunks
+            .iter()
+            .fold(identity, |hash, chunk| random::combine(hash, chunk.0.into()));
+        let wanted = [u64::from(has_room), bytes, rows];
+        if !all(&**host, &wanted, |told| *told == wanted && has_room)? {
+            return Ok(None);
+        }
+        let made = match host.index() {
+            0 => SharedMemory::create(bytes)
+                .and_then(|memory| Ok((memory.name()?, memory)))
+                .ok(),
+            _ => None,
+        };
+        let name = made.as_ref().map_or([0; 4], |(name, _)| name.0);
+        let told = host.exchange(&name)?;
+        let memory = match (made, <[u64; 4]>::try_from(&told[0][..])) {
+            (Some((_, memory)), _) => Some(memory),
+            (None, Ok(name)) => SharedMemory::open(SharedName(name), bytes)
+                .inspect_err(|error| tracing::debug!("no shared feature rows: {error}"))
+                .ok(),
+            (None, Err(_)) => None,
+        };
+        let are_open = all(&**host, &[u64::from(memory.is_some())], |told| *told == [1])?;
+        Ok(memory.filter(|_| are_open).map(|memory| Self {
+            host: host.clone(),
+            memory,
+        }))
+    }
+
+    /// Reads the part of this process, and waits for those of the others.
+    ///
+    /// # Errors
+    /// If files cannot be read, or another process has ended.
+    pub fn fill(self, files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Resident> {
+        let (index, count) = (self.host.index().into(), self.host.count().into());
+        let rows = Resident::load_part(files, chunks, self.memory.arena()?, (index, count), engine)?;
+        self.host.exchange(&[])?;
+        Ok(rows)
+    }
+}
+
+/// Tells the others that this process shares no rows.
+///
+/// # Errors
+/// If another process has ended.
+pub(crate) fn decline_sharing(host: &dyn HostProcesses) -> Result<()> {
+    host.exchange(&[]).map(drop)
+}
+
+/// Whether all processes told what is expected.
+fn all(host: &dyn HostProcesses, told: &[u64], is_expected: impl Fn(&Vec<u64>) -> bool) -> Result<bool> {
+    Ok(host.exchange(told)?.iter().all(is_expected))
+}

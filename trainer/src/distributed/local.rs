@@ -1,0 +1,87 @@
+//! The ranks on one machine, which share feature rows in memory.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use grappa_io::Error;
+use grappa_sampling::feed::HostProcesses;
+use serde::{Deserialize, Serialize};
+
+use super::ProcessGroup;
+use crate::Result;
+
+/// The ranks that can open each other's memory.
+#[derive(Debug)]
+pub struct LocalRanks {
+    group: Arc<ProcessGroup>,
+    /// They, and this one among them.
+    ranks: Vec<u32>,
+    /// Number of exchanges so far.
+    exchanges: AtomicU64,
+}
+
+/// What ranks have in common if they can see each other's processes: the boot of the kernel, and the namespace that numbers processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Machine {
+    boot: String,
+    processes: String,
+}
+
+impl Machine {
+    /// None if the system does not tell.
+    fn of_this_process() -> Option<Self> {
+        Some(Self {
+            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?,
+            processes: fs::read_link("/proc/self/ns/pid").ok()?.display().to_string(),
+        })
+    }
+}
+
+impl LocalRanks {
+    /// The ranks on the machine of this one; none if it is alone there. All ranks must call it.
+    ///
+    /// # Errors
+    /// If a rank has left or cannot be reached.
+    pub fn find(group: &Arc<ProcessGroup>) -> Result<Option<Self>> {
+        let own = Machine::of_this_process();
+        let machines = group.gather_all("machines", own.clone())?;
+        let is_here = |machine: &Option<Machine>| own.is_some() && *machine == own;
+        let ranks: Vec<u32> = (0..)
+            .zip(&machines)
+            .filter(|(_, machine)| is_here(machine))
+            .map(|(rank, _)| rank)
+            .collect();
+        Ok((ranks.len() > 1).then(|| Self {
+            group: group.clone(),
+            ranks,
+            exchanges: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl HostProcesses for LocalRanks {
+    fn count(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    fn index(&self) -> u32 {
+        let own = self.group.place().rank;
+        self.ranks
+            .iter()
+            .position(|&rank| rank == own)
+            .expect("this rank is among them") as u32
+    }
+
+    fn exchange(&self, numbers: &[u64]) -> grappa_io::Result<Vec<Vec<u64>>> {
+        let name = format!("local/{}/{}", self.ranks[0], self.exchanges.fetch_add(1, Relaxed));
+        // The caller asks the group who has left.
+        self.group
+            .exchange(&name, &self.ranks, numbers.to_vec())
+            .map_err(|_| Error::Stopped)
+    }
+}
