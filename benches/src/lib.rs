@@ -4,18 +4,21 @@
 //! in child processes, and the kernel counts their processor time and peak memory ([`child`]). The measuring process stays
 //! small, because on Linux the peak memory of a child starts with that of its parent.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod bench;
 pub mod cache;
 pub mod child;
+pub mod dataset;
 pub mod disk;
 pub mod disk_use;
 pub mod folder;
 pub mod inputs;
+pub mod job;
 pub mod labelled;
 pub mod limit;
 pub mod machine;
+pub mod network;
 pub mod peers;
 pub mod programs;
 pub mod record;

@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 22] = [
+const PROGRAMS: [(&str, &str); 23] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -53,6 +53,10 @@ const PROGRAMS: [(&str, &str); 22] = [
     (
         "compression",
         "WORK/cora.grappa --work WORK --methods none,int8,top-k=0.1 --ranks 2 --megabits 0,1000 --hidden 4 --partitions 2 --epochs 1 --runs 1",
+    ),
+    (
+        "hosts",
+        "--datasets rmat --scale 12 --hosts 2 --megabits 0 --epochs 2 --runs 1 --memory 256MiB --work WORK",
     ),
     ("workers", "--scale 12 --hidden 8 --steps 1 --runs 1 --work WORK"),
     ("allreduce", "--ranks 2 --bytes 4096 --calls 3 --runs 1 --work WORK"),

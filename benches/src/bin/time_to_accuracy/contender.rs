@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use grappa_benches::{
     cache,
     child::{self, Measured},
+    dataset::Task,
     folder,
     limit::MemoryLimit,
     peers,
@@ -18,8 +19,6 @@ use grappa_benches::{
     watch::{self, TimedLine},
 };
 use serde_json::{Value, json};
-
-use crate::dataset::Task;
 
 /// A program that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

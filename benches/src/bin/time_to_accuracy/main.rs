@@ -6,7 +6,6 @@
 //! compressed adjacency matrix.
 
 mod contender;
-mod dataset;
 
 use std::{
     path::{Path, PathBuf},
@@ -17,6 +16,7 @@ use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
     bench::{self, Bench, Files},
+    dataset::{Dataset, Graphs, Task},
     limit::MemoryLimit,
     machine, peers, programs,
     record::{Record, Table},
@@ -26,10 +26,7 @@ use grappa_benches::{
 };
 use grappa_console::ByteSize;
 
-use self::{
-    contender::{BATCH, Contender, Ran, Setup, listed},
-    dataset::{Dataset, Graphs, Task},
-};
+use self::contender::{BATCH, Contender, Ran, Setup, listed};
 
 /// Measure the time to an accuracy
 #[derive(Debug, Parser)]

@@ -10,13 +10,14 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use grappa_benches::{
+use grappa_formats::{aggregates::AggregateKind, random::GOLDEN};
+use grappa_io::npy;
+
+use crate::{
     child, folder,
     inputs::{EDGE_FACTOR, Input, SEED},
     peers,
 };
-use grappa_formats::{aggregates::AggregateKind, random::GOLDEN};
-use grappa_io::npy;
 
 /// Values in a feature row of generated graphs.
 const DIM: usize = 128;
@@ -43,12 +44,17 @@ pub enum Dataset {
 /// How a model is trained on a graph.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
+    /// The model, as `--model` names it.
     pub model: &'static str,
+    /// Number of layers.
     pub layers: usize,
+    /// Values of a node between layers.
     pub hidden: usize,
     /// Seeds outwards. Empty: the whole graph in each step.
     pub fanouts: &'static [i64],
+    /// Learning rate.
     pub lr: f64,
+    /// Number of epochs.
     pub epochs: u32,
     /// The validation accuracy to reach.
     pub target: f64,
@@ -134,7 +140,9 @@ impl fmt::Display for Dataset {
 
 /// Where graphs come from and go to.
 pub struct Graphs<'a> {
+    /// The folder of Grappa's programs.
     pub programs: &'a Path,
+    /// The folder for stores and arrays.
     pub work: &'a Path,
     /// The folder with the files of the datasets.
     pub data: &'a Path,

@@ -4,14 +4,10 @@
 //! permit namespaces, processes talk over the loopback interface, and the time for the bytes of a step is computed and added; a delay is
 //! then an error.
 
-mod network;
-mod relay;
-
 use std::{
     fmt, fs,
-    net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
     time::Duration,
 };
 
@@ -19,17 +15,14 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use grappa_benches::{
     bench::{self, Bench, Files},
-    machine, programs,
+    folder, job, machine,
+    network::{Links, Network},
+    programs,
     record::{Record, Table},
     stats::{mean, median},
     turns::in_turns,
 };
 use serde_json::Value;
-
-use self::{
-    network::{INTERFACE, Network, address},
-    relay::Links,
-};
 
 /// Measure compressed gradients
 #[derive(Debug, Parser)]
@@ -107,42 +100,19 @@ impl Args {
     /// Trains with the processes of a contender. Without namespaces, adds the time of the link.
     fn run(&self, contender: &Contender<'_>, seed: u32, has_hosts: bool) -> Result<Figures> {
         let out = self.files.work.join("compression.run");
-        remove(&out)?;
+        folder::remove(&out)?;
         let network = match has_hosts {
-            true => Some(Network::new(contender.ranks, contender.links).map_err(anyhow::Error::msg)?),
+            true => Some(Network::new(contender.ranks, contender.links)?),
             false => None,
         };
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let program = programs::build(&["grappa-train"])?.join("grappa-train");
-        let start = |rank: u32| -> Result<Child> {
-            let (mut command, store_host, interface) = match &network {
-                Some(network) => {
-                    let mut command = network.on(rank);
-                    command.arg(&program);
-                    (command, address(0), INTERFACE)
-                }
-                None => (Command::new(&program), "127.0.0.1".to_owned(), "lo"),
-            };
+        job::run(network.as_ref(), contender.ranks, &self.files.work, |_| {
+            let mut command = Command::new(&program);
             self.options(&mut command, contender, seed, &out);
             command
-                .env("RANK", rank.to_string())
-                .env("WORLD_SIZE", contender.ranks.to_string())
-                .env("MASTER_ADDR", store_host)
-                .env("MASTER_PORT", port.to_string())
-                .env("GLOO_SOCKET_IFNAME", interface)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped());
-            Ok(command.spawn()?)
-        };
-        let children: Vec<Child> = (0..contender.ranks).map(start).collect::<Result<_>>()?;
-        for (rank, child) in children.into_iter().enumerate() {
-            let output = child.wait_with_output()?;
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "rank {rank} failed: {stderr}");
-        }
+        })?;
         let mut figures = figures(&out)?;
-        remove(&out)?;
+        folder::remove(&out)?;
         if let Some(megabits) = contender.links.megabits.filter(|_| !has_hosts) {
             let link_ms = figures.bytes_per_step * 8.0 / (f64::from(megabits) * 1e3);
             figures.exchange_ms += link_ms;
@@ -204,13 +174,6 @@ fn figures(out: &Path) -> Result<Figures> {
     })
 }
 
-fn remove(folder: &Path) -> Result<()> {
-    match folder.exists() {
-        true => fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display())),
-        false => Ok(()),
-    }
-}
-
 impl Bench for Args {
     const TITLE: &'static str = "Compressed gradients";
     const QUESTION: &'static str = "What does each way to compress gradients save, and what does it cost? Processes that train together, with a thread \
@@ -231,7 +194,7 @@ impl Bench for Args {
         ensure!(
             delay.is_zero() || refused.is_none(),
             "this machine does not permit links with a delay: {}",
-            refused.unwrap_or_default()
+            refused.as_ref().map_or_else(String::new, |why| format!("{why:#}"))
         );
         let mut contenders = Vec::new();
         for &megabits in &self.megabits {
@@ -269,7 +232,7 @@ impl Bench for Args {
             None if delay.is_zero() => "Hosts are network namespaces, and tc limits their links.".to_owned(),
             None => "Hosts are network namespaces. A program passes packets on over links of the given bandwidth and delay.".to_owned(),
             Some(reason) => format!(
-                "No network namespaces with limits here ({reason}): processes talked over the loopback interface, and the time of a \
+                "No network namespaces with limits here ({reason:#}): processes talked over the loopback interface, and the time of a \
                  step's bytes on the link was added."
             ),
         });

@@ -1,12 +1,18 @@
 //! Hosts with links of a given bandwidth: network namespaces around a bridge, with token buckets (`tc tbf`) at both ends of each link, or
 //! with a [relay] between them if links have a delay.
 
+mod relay;
+
 use std::{
     fs::File,
     process::{Command, Stdio},
 };
 
-use super::relay::{self, Links, Relay};
+use anyhow::{Context, Result, bail};
+
+pub use self::relay::Links;
+use self::relay::Relay;
+use crate::child;
 
 /// The interface of a host.
 pub const INTERFACE: &str = "eth0";
@@ -31,8 +37,8 @@ impl Network {
     /// Creates so many hosts.
     ///
     /// # Errors
-    /// The reason why this machine does not permit it.
-    pub fn new(hosts: u32, links: Links) -> Result<Self, String> {
+    /// If this machine does not permit it.
+    pub fn new(hosts: u32, links: Links) -> Result<Self> {
         let mut network = Self {
             hosts: Vec::new(),
             switch: None,
@@ -46,23 +52,22 @@ impl Network {
     }
 
     /// Adds hosts whose packets go through a TUN device to the relay.
-    fn add_relayed(&mut self, hosts: u32, links: Links) -> Result<(), String> {
+    fn add_relayed(&mut self, hosts: u32, links: Links) -> Result<()> {
         let mut devices: Vec<File> = Vec::new();
         for number in 0..hosts {
             let host = self.add_host(number)?;
             let device = relay::device(&host, INTERFACE);
-            devices.push(device.map_err(|error| format!("a TUN device cannot be created: {error}"))?);
+            devices.push(device.context("a TUN device cannot be created")?);
             let mtu = relay::MTU.to_string();
             run("ip", &["-n", &host, "link", "set", INTERFACE, "mtu", &mtu])?;
             start(&host, number)?;
         }
-        let relay = Relay::new(devices, FIRST, links).map_err(|error| error.to_string())?;
-        self.relay = Some(relay);
+        self.relay = Some(Relay::new(devices, FIRST, links)?);
         Ok(())
     }
 
     /// Adds hosts around a bridge.
-    fn add_bridged(&mut self, hosts: u32, megabits: Option<u32>) -> Result<(), String> {
+    fn add_bridged(&mut self, hosts: u32, megabits: Option<u32>) -> Result<()> {
         let switch = namespace("switch");
         run("ip", &["netns", "add", &switch])?;
         self.switch = Some(switch.clone());
@@ -84,18 +89,32 @@ impl Network {
     }
 
     /// Adds the namespace of a host, and returns its name.
-    fn add_host(&mut self, number: u32) -> Result<String, String> {
+    fn add_host(&mut self, number: u32) -> Result<String> {
         let host = namespace(&number.to_string());
         run("ip", &["netns", "add", &host])?;
         self.hosts.push(host.clone());
         Ok(host)
     }
 
-    /// A command on a host.
-    pub fn on(&self, host: u32) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.hosts[host as usize]]);
-        command
+    /// The same command on a host.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn on(&self, host: u32, command: &Command) -> Command {
+        within(&self.hosts[host as usize], command)
+    }
+
+    /// Bytes that the interface of each host has sent.
+    ///
+    /// # Errors
+    /// If a host does not tell them.
+    pub fn sent_bytes(&self) -> Result<Vec<u64>> {
+        let of_host = |host: u32| -> Result<u64> {
+            let mut counters = Command::new("cat");
+            let counters = child::run(&mut self.on(host, counters.arg("/proc/self/net/dev")))?.stdout;
+            sent_by(INTERFACE, &counters).with_context(|| format!("host {host} has no interface {INTERFACE}"))
+        };
+        (0..self.hosts.len() as u32).map(of_host).collect()
     }
 }
 
@@ -110,6 +129,30 @@ impl Drop for Network {
     }
 }
 
+/// The same command in a namespace.
+fn within(namespace: &str, command: &Command) -> Command {
+    let mut there = Command::new("ip");
+    there.args(["netns", "exec", namespace]);
+    there.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => there.env(name, value),
+            None => there.env_remove(name),
+        };
+    }
+    there
+}
+
+/// The bytes that an interface has sent, as `/proc/net/dev` tells them: the ninth number of its line.
+fn sent_by(interface: &str, counters: &str) -> Option<u64> {
+    let of_line = |line: &str| -> Option<u64> {
+        let (name, counts) = line.split_once(':')?;
+        let sent = counts.split_whitespace().nth(8).filter(|_| name.trim() == interface)?;
+        sent.parse().ok()
+    };
+    counters.lines().find_map(of_line)
+}
+
 /// The address of a host.
 pub fn address(host: u32) -> String {
     format!("10.137.92.{}", host + u32::from(FIRST))
@@ -121,7 +164,7 @@ fn namespace(host: &str) -> String {
 }
 
 /// Gives a host its address.
-fn start(host: &str, number: u32) -> Result<(), String> {
+fn start(host: &str, number: u32) -> Result<()> {
     let address = format!("{}/24", address(number));
     run("ip", &["-n", host, "address", "add", &address, "dev", INTERFACE])?;
     for interface in ["lo", INTERFACE] {
@@ -130,18 +173,41 @@ fn start(host: &str, number: u32) -> Result<(), String> {
     Ok(())
 }
 
-fn limit(namespace: &str, interface: &str, megabits: u32) -> Result<(), String> {
+fn limit(namespace: &str, interface: &str, megabits: u32) -> Result<()> {
     let (rate, burst) = (format!("{megabits}mbit"), BURST_BYTES.to_string());
     let bucket = ["rate", &rate, "burst", &burst, "latency", &format!("{QUEUE_MS}ms")];
     let add = ["-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf"];
     run("tc", &[&add[..], &bucket].concat())
 }
 
-fn run(program: &str, args: &[&str]) -> Result<(), String> {
+fn run(program: &str, args: &[&str]) -> Result<()> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{program} cannot be started: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    let output = output.with_context(|| format!("{program} cannot be started"))?;
+    if !output.status.success() {
+        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_of_the_interface_are_read() {
+        let counters = "Inter-|   Receive                                                |  Transmit\n \
+             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n\
+                lo:  100 1 0 0 0 0 0 0      100 1 0 0 0 0 0 0\n\
+              eth0: 2000 3 0 0 0 0 0 0 70000000 9 0 0 0 0 0 0\n";
+        assert_eq!(sent_by("eth0", counters), Some(70_000_000));
+        assert_eq!(sent_by("eth1", counters), None);
+    }
+
+    #[test]
+    fn a_command_keeps_its_arguments_and_its_environment() {
+        let there = within("first", Command::new("echo").arg("a b").env("RANK", "0"));
+        let args: Vec<_> = there.get_args().collect();
+        assert_eq!(args, ["netns", "exec", "first", "echo", "a b"]);
+        assert_eq!(there.get_envs().next(), Some(("RANK".as_ref(), Some("0".as_ref()))));
     }
 }

@@ -1,0 +1,429 @@
+//! Training on several hosts, next to DistDGL: bytes that a host sends per step, and seconds per epoch.
+//!
+//! Hosts are network namespaces whose links have the bandwidth of a real network, and its delay if one is given. They share the processors
+//! and the disk of this machine. Each host of Grappa has the whole store. DistDGL divides the graph and its features among the hosts, with
+//! METIS, and fetches what a minibatch lacks. Both train the same model with the same fanouts, batches and learning rate. Preparation does
+//! not count: the store is ingested and pre-aggregated, and the graph is divided.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use grappa_benches::{
+    bench::{self, Bench, Files},
+    dataset::{Dataset, Graphs, Task},
+    folder, job, machine,
+    network::{self, Links, Network},
+    peers, programs,
+    record::{Record, Table},
+    stats::median,
+    training,
+    turns::in_turns,
+};
+use grappa_console::ByteSize;
+use serde_json::{Value, json};
+
+/// Seeds of a rank in each step.
+const BATCH: u32 = 1024;
+
+/// Measure training on several hosts
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    files: Files,
+    /// The folder with the datasets, a folder each
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))]
+    data: PathBuf,
+    /// Graphs to train on
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Dataset::DebianBookworm, Dataset::Rmat])]
+    datasets: Vec<Dataset>,
+    /// Generated graphs have 2^SCALE nodes
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(12..))]
+    scale: u32,
+    /// Number of hosts, with a rank each
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+    hosts: u32,
+    /// Bandwidths of the hosts' links in Mbit/s; 0: no limit
+    #[arg(long, value_delimiter = ',', default_values_t = [1000, 100])]
+    megabits: Vec<u32>,
+    /// Milliseconds that packets take from host to host
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    delay_ms: u32,
+    /// Epochs of a run, instead of the dataset's; at least 2, because the first is not timed
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
+    epochs: Option<u32>,
+    /// Runs of each contender; each has another seed
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Threads of each host
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Grappa's memory budget, of each host
+    #[arg(long, default_value = "3GiB")]
+    memory: ByteSize,
+    /// A Python with DGL; without it DistDGL is left out
+    #[arg(long, value_name = "PYTHON")]
+    dgl_python: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    bench::main::<Args>()
+}
+
+/// A program on links.
+struct Contender {
+    program: Program,
+    links: Links,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Ours,
+    DistDgl,
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.program {
+            Program::Ours => "Grappa",
+            Program::DistDgl => "DistDGL",
+        })?;
+        match self.links.megabits {
+            None => f.write_str(", no limit"),
+            Some(megabits) => write!(f, ", {megabits} Mbit/s"),
+        }
+    }
+}
+
+/// The figures of a run.
+struct Ran {
+    /// Of the host that sends most.
+    bytes_per_step: f64,
+    steps_per_epoch: f64,
+    /// Without evaluation; median of the epochs after the first.
+    seconds_per_epoch: f64,
+    test_accuracy: f64,
+}
+
+/// What the runs on one graph need.
+struct Setup<'a> {
+    args: &'a Args,
+    task: Task,
+    programs: &'a Path,
+    store: PathBuf,
+    /// The folder of the graph that DistDGL divided, and the Python that runs it.
+    peer: Option<(&'a Path, PathBuf)>,
+}
+
+impl Bench for Args {
+    const TITLE: &'static str = "Several hosts";
+    const QUESTION: &'static str = "How many bytes does a host send in each step, and how long does an epoch take, next to DistDGL, which fetches the \
+        features of other hosts' nodes for each minibatch? GraphSAGE-mean, hidden 128, dropout 0.5, Adam, 1024 seeds per host and step. \
+        Medians; contenders take turns.";
+
+    fn files(&self) -> &Files {
+        &self.files
+    }
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        if let Err(why) = Network::new(self.hosts, self.links(None)) {
+            record.add(format_args!(
+                "Nothing was measured: this machine does not permit network namespaces ({why:#})."
+            ));
+            return Ok(());
+        }
+        let programs = programs::build(&["grappa-gen", "grappa-ingest", "grappa-store", "grappa-train"])?;
+        let graphs = Graphs {
+            programs: &programs,
+            work: &self.files.work,
+            data: &self.data,
+            scale: self.scale,
+        };
+        let peer = self.peer();
+        for &dataset in &self.datasets {
+            match graphs.store(dataset)? {
+                Some(store) => self.measure_on(
+                    dataset,
+                    store,
+                    &graphs,
+                    peer.as_ref().ok().map(|(python, _)| *python),
+                    record,
+                )?,
+                None => record.add(format_args!(
+                    "Left out: {dataset}: there is no {} (--data).",
+                    self.data.join(dataset.name()).display()
+                )),
+            }
+        }
+        record.add(match peer {
+            Ok((_, version)) => format!("Peer: {version}."),
+            Err(why) => format!("Left out: DistDGL ({why})."),
+        });
+        record.add(
+            "MB are those of the host that sends most, counted at its interface: with Grappa all bytes of the run, with its start and its \
+             evaluation, divided by the steps; with DistDGL those of the epochs. Seconds are the medians of the epochs after the first, \
+             without evaluation. Grappa's test accuracy is that of an exact evaluation, DistDGL's that of sampled neighbors; both score the \
+             model of the last epoch.",
+        );
+        Ok(())
+    }
+}
+
+impl Args {
+    fn links(&self, megabits: Option<u32>) -> Links {
+        Links {
+            megabits,
+            delay: Duration::from_millis(self.delay_ms.into()),
+        }
+    }
+
+    /// The Python of the peer and its versions, or why it cannot run.
+    fn peer(&self) -> Result<(&Path, String), String> {
+        let python = self.dgl_python.as_deref();
+        let python = python.ok_or("--dgl-python; benches/README.md says how to install it")?;
+        let said = peers::check(peers::script(python, "distdgl.py", 1).arg("check"))?;
+        Ok((python, said.lines().next_back().unwrap_or_default().to_owned()))
+    }
+
+    /// Measures all contenders on one graph.
+    fn measure_on(
+        &self,
+        dataset: Dataset,
+        store: PathBuf,
+        graphs: &Graphs<'_>,
+        python: Option<&Path>,
+        record: &mut Record,
+    ) -> Result<()> {
+        let task = Task {
+            epochs: self.epochs.unwrap_or(dataset.task().epochs),
+            ..dataset.task()
+        };
+        ensure!(
+            !task.fanouts.is_empty(),
+            "{dataset} is trained on the whole graph, which has no minibatches"
+        );
+        training::preaggregate(graphs.programs, &store, task.aggregates())?;
+        let peer = match python {
+            Some(python) => Some((python, self.divided(dataset, &store, graphs, python)?)),
+            None => None,
+        };
+        let mut contenders = Vec::new();
+        for &megabits in &self.megabits {
+            let links = self.links((megabits > 0).then_some(megabits));
+            let peers = peer.iter().map(|_| Program::DistDgl);
+            contenders.extend(
+                [Program::Ours]
+                    .into_iter()
+                    .chain(peers)
+                    .map(|program| Contender { program, links }),
+            );
+        }
+        let setup = Setup {
+            args: self,
+            task,
+            programs: graphs.programs,
+            store,
+            peer,
+        };
+        let load = machine::load()?;
+        let mut started = 0;
+        let run = |contender: &Contender| {
+            // All contenders of a turn have the same seed.
+            let seed = 1 + started / contenders.len() as u32;
+            started += 1;
+            setup.run(contender, seed)
+        };
+        let told = |ran: &Ran| {
+            format!(
+                "{:.2} s an epoch, {:.2} MB a step",
+                ran.seconds_per_epoch,
+                ran.bytes_per_step / 1e6
+            )
+        };
+        let runs = in_turns(&contenders, self.runs, run, told)?;
+        record.add(format_args!(
+            "### {dataset}, {} hosts\n\n{} layers, fanouts {:?}, learning rate {}, {} epochs.\n\n{}",
+            self.hosts,
+            task.layers,
+            task.fanouts,
+            task.lr,
+            task.epochs,
+            table(&contenders, &runs)
+        ));
+        record.add(format_args!(
+            "Load {load} before and {} after.",
+            machine::load()?.trim()
+        ));
+        Ok(())
+    }
+
+    /// The folder of the graph in as many parts as there are hosts.
+    fn divided(&self, dataset: Dataset, store: &Path, graphs: &Graphs<'_>, python: &Path) -> Result<PathBuf> {
+        let arrays = graphs.arrays(dataset, store, python)?;
+        let parts = arrays.with_extension(format!("{}-parts", self.hosts));
+        if parts.exists() {
+            return Ok(parts);
+        }
+        eprintln!("making {}", parts.display());
+        let partial = parts.with_extension("partial");
+        folder::remove(&partial)?;
+        let mut divide = peers::script(python, "distdgl.py", self.threads);
+        divide.arg("divide").arg(&arrays).arg(self.hosts.to_string());
+        let output = divide.args(["metis".as_ref(), partial.as_os_str()]).output()?;
+        ensure!(
+            output.status.success(),
+            "DistDGL could not divide the graph: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        fs::rename(&partial, &parts).with_context(|| format!("cannot rename {}", partial.display()))?;
+        Ok(parts)
+    }
+}
+
+fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
+    let mut table = Table::new(&["", "MB sent a step", "ms a step", "s an epoch", "over", "test, %"]);
+    for (contender, ran) in contenders.iter().zip(runs) {
+        let of = |value: fn(&Ran) -> f64| median(ran.iter().map(value));
+        let seconds = of(|run| run.seconds_per_epoch);
+        let peer = contenders
+            .iter()
+            .position(|other| other.links.megabits == contender.links.megabits && other.program == Program::DistDgl);
+        let over = peer.map(|peer| seconds / median(runs[peer].iter().map(|run| run.seconds_per_epoch)));
+        table.row([
+            contender.to_string(),
+            format!("{:.3}", of(|run| run.bytes_per_step) / 1e6),
+            format!("{:.0}", of(|run| 1e3 * run.seconds_per_epoch / run.steps_per_epoch)),
+            format!("{seconds:.2}"),
+            over.map_or("-".to_owned(), |over| format!("{over:.2}")),
+            format!("{:.1}", 100.0 * of(|run| run.test_accuracy)),
+        ]);
+    }
+    table
+}
+
+impl Setup<'_> {
+    fn run(&self, contender: &Contender, seed: u32) -> Result<Ran> {
+        let network = Network::new(self.args.hosts, contender.links)?;
+        match (contender.program, &self.peer) {
+            (Program::DistDgl, Some((python, parts))) => self.run_peer(&network, python, parts, seed),
+            _ => self.run_ours(&network, seed),
+        }
+    }
+
+    fn run_ours(&self, network: &Network, seed: u32) -> Result<Ran> {
+        let work = &self.args.files.work;
+        let out = work.join("hosts-run");
+        folder::remove(&out)?;
+        let task = self.task;
+        job::run(Some(network), self.args.hosts, work, |_| {
+            let mut command = Command::new(self.programs.join("grappa-train"));
+            command.arg(&self.store).arg("--out").arg(&out).arg("--quiet");
+            let fanouts: Vec<String> = task.fanouts.iter().map(ToString::to_string).collect();
+            for (option, value) in [
+                ("--model", task.model.to_owned()),
+                ("--layers", task.layers.to_string()),
+                ("--hidden", task.hidden.to_string()),
+                // DistDGL's example has none.
+                ("--norm", "none".to_owned()),
+                ("--fanouts", fanouts.join(",")),
+                ("--batch", BATCH.to_string()),
+                ("--lr", task.lr.to_string()),
+                ("--epochs", task.epochs.to_string()),
+                ("--eval-every", task.epochs.to_string()),
+                ("--seed", seed.to_string()),
+                ("--threads", self.args.threads.to_string()),
+                ("--memory", self.args.memory.0.to_string()),
+                ("--evaluate", "exact".to_owned()),
+            ] {
+                command.args([option, &value]);
+            }
+            command
+        })?;
+        let sent = network.sent_bytes()?.into_iter().max().unwrap_or(0) as f64;
+        let read = |name: &str| {
+            let path = out.join(name);
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        let epochs: Vec<Value> = read("metrics.jsonl")?
+            .lines()
+            .map(serde_json::from_str)
+            .collect::<std::result::Result<_, _>>()?;
+        let summary: Value = serde_json::from_str(&read("summary.json")?)?;
+        folder::remove(&out)?;
+        let steps = number(epochs.last().context("the run has no epochs")?, "step")?;
+        let seconds = |epoch: &Value| -> Result<f64> {
+            Ok(number(epoch, "seconds")? - number(&epoch["seconds_by_stage"], "evaluate").unwrap_or(0.0))
+        };
+        let seconds: Vec<f64> = epochs[1..].iter().map(seconds).collect::<Result<_>>()?;
+        Ok(Ran {
+            bytes_per_step: sent / steps,
+            steps_per_epoch: steps / epochs.len() as f64,
+            seconds_per_epoch: median(seconds),
+            test_accuracy: number(&summary, "test_accuracy")?,
+        })
+    }
+
+    fn run_peer(&self, network: &Network, python: &Path, parts: &Path, seed: u32) -> Result<Ran> {
+        let work = &self.args.files.work;
+        let addresses: Vec<String> = (0..self.args.hosts).map(network::address).collect();
+        let settings = json!({
+            "addresses": addresses,
+            "port": job::free_port()?,
+            "layers": self.task.layers,
+            "hidden": self.task.hidden,
+            "fanouts": self.task.fanouts,
+            "batch": BATCH,
+            "lr": self.task.lr,
+            "epochs": self.task.epochs,
+            "threads": self.args.threads,
+            "seed": seed,
+        });
+        let figures = |rank: u32| work.join(format!("hosts-peer-{rank}.json"));
+        job::run(Some(network), self.args.hosts, work, |rank| {
+            let script = peers::script(python, "distdgl.py", self.args.threads);
+            // Each host needs shared memory of its own, where servers and trainers meet by name.
+            let mut command = Command::new("sh");
+            command.args(["-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"", "sh"]);
+            command.arg(script.get_program()).args(script.get_args());
+            command.envs(script.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command
+                .arg("host")
+                .arg(parts)
+                .arg(settings.to_string())
+                .arg(figures(rank));
+            command
+        })?;
+        let mut hosts = Vec::new();
+        for rank in 0..self.args.hosts {
+            let path = figures(rank);
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            hosts.push(serde_json::from_str::<Value>(&text)?);
+        }
+        let epochs = |host: &Value, key: &str| -> Result<Vec<f64>> {
+            let epochs = host["epochs"].as_array().context("the script told no epochs")?;
+            epochs.iter().map(|epoch| number(epoch, key)).collect()
+        };
+        let steps: f64 = epochs(&hosts[0], "steps")?.iter().sum();
+        let sent: Vec<f64> = hosts
+            .iter()
+            .map(|host| Ok(epochs(host, "bytes")?.iter().sum()))
+            .collect::<Result<_>>()?;
+        Ok(Ran {
+            bytes_per_step: sent.into_iter().fold(0.0, f64::max) / steps,
+            steps_per_epoch: steps / f64::from(self.task.epochs),
+            seconds_per_epoch: median(epochs(&hosts[0], "seconds")?[1..].iter().copied()),
+            test_accuracy: number(&hosts[0], "test_accuracy")?,
+        })
+    }
+}
+
+fn number(object: &Value, key: &str) -> Result<f64> {
+    let number = object[key].as_f64();
+    number.with_context(|| format!("expected a number `{key}` in {object}"))
+}
