@@ -1,5 +1,5 @@
 //! Hosts with links of a given bandwidth: network namespaces around a bridge, with token buckets (`tc tbf`) at both ends of each link, or
-//! with a [relay] between them if links have a delay.
+//! with a relay between them if links have a delay.
 
 mod relay;
 
