@@ -33,7 +33,7 @@ use super::{
     reserve::MemoryReserve,
     resident::Resident,
     rows::RowFormat,
-    sharing::{SharedRows, decline_sharing},
+    sharing::{Room, SharedRows, decline_sharing},
     source::BatchSource,
     state::{InFlightBatch, State},
     stats::Counters,
@@ -42,7 +42,7 @@ use super::{
 impl Feed {
     /// Opens a feed that delivers features of `store` for minibatches like those of `source`. Samples a few minibatches
     /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
-    /// [`FeedOptions::host`], the processes of a machine share them, and all must open a feed.
+    /// [`FeedOptions::host`], the processes of a machine share them if one has no room for all, and all must open a feed.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch (the error names a sufficient budget), if the store lacks the
@@ -119,7 +119,11 @@ impl Feed {
             match &stored {
                 Some((files, owned)) => {
                     let identity = identity(store, options)?;
-                    shared = SharedRows::agree(host, files, owned, identity, with_part.is_some())?;
+                    let room = Room {
+                        for_all: budget.resident_bytes > 0,
+                        for_part: with_part.is_some(),
+                    };
+                    shared = SharedRows::agree(host, files, owned, identity, room)?;
                 }
                 None => decline_sharing(&**host)?,
             }

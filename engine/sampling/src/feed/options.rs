@@ -35,7 +35,8 @@ pub trait RegisterMemory: fmt::Debug + Send + Sync {
 /// Ends a registration when it is dropped.
 pub type Registration = Box<dyn Any + Send + Sync>;
 
-/// Processes of one machine that train together. They keep one copy of the feature rows in memory, if all of them have room for their part.
+/// Processes of one machine that train together. They keep one copy of the feature rows in memory if one of them has no room for all rows, and
+/// all have room for their part.
 pub trait HostProcesses: fmt::Debug + Send + Sync {
     /// The number of processes.
     fn count(&self) -> u32;

@@ -1,15 +1,15 @@
 //! One copy of the resident rows for all processes of a machine that train together.
 //!
-//! Each would otherwise read all rows, and keep them. Instead they agree to share, one of them makes the memory, and each reads a part of the
-//! rows into it:
+//! They share if one of them has no room for all rows. Copies of their own are faster: they are on huge pages, which memory that processes
+//! share mostly cannot be. One of them makes the memory, and each reads a part of the rows into it:
 //!
 //! ```text
-//! agree    all have room for their part, and mean the same rows
+//! agree    all have room for their part, one lacks room for all, and they mean the same rows
 //! make     the first makes the memory, and the others open it
 //! fill     each reads its part, and waits for the others
 //! ```
 //!
-//! If one of them cannot take part, each opens its feed alone.
+//! Otherwise each opens its feed alone.
 
 use std::sync::Arc;
 
@@ -22,6 +22,15 @@ use grappa_io::{
 
 use super::{files::RowFiles, options::HostProcesses, resident::Resident};
 
+/// What a process has room for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// All rows.
+    pub for_all: bool,
+    /// Its part of the rows.
+    pub for_part: bool,
+}
+
 /// Memory that processes share, before it is filled.
 #[derive(Debug)]
 pub(super) struct SharedRows {
@@ -30,8 +39,8 @@ pub(super) struct SharedRows {
 }
 
 impl SharedRows {
-    /// Makes memory for the rows of `chunks` with the other processes, if `has_room` for the part of this one. `identity` names the rows. None
-    /// if the processes do not share.
+    /// Makes memory for the rows of `chunks` with the other processes. `room` is that of this one, and `identity` names the rows. None if the
+    /// processes do not share.
     ///
     /// # Errors
     /// If another process has ended.
@@ -40,14 +49,15 @@ impl SharedRows {
         files: &RowFiles,
         chunks: &[ChunkId],
         identity: u64,
-        has_room: bool,
+        room: Room,
     ) -> Result<Option<Self>> {
         let bytes = Resident::bytes(files, chunks);
         let rows = chunks
             .iter()
             .fold(identity, |hash, chunk| random::combine(hash, chunk.0.into()));
-        let wanted = [u64::from(has_room), bytes, rows];
-        if !all(&**host, &wanted, |told| *told == wanted && has_room)? {
+        let told = host.exchange(&[bytes, rows, room.for_part.into(), room.for_all.into()])?;
+        let can_share = told.iter().all(|told| told.starts_with(&[bytes, rows, 1]));
+        if !can_share || told.iter().all(|told| told.ends_with(&[1])) {
             return Ok(None);
         }
         let made = match host.index() {

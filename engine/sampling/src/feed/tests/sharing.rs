@@ -110,6 +110,11 @@ fn enough_to_keep(store: &Arc<Store>, source: &SkewedSource) -> u64 {
     enough
 }
 
+/// Options with room for three quarters of the rows.
+fn tight(store: &Arc<Store>, source: &SkewedSource) -> FeedOptions {
+    options(enough_to_keep(store, source) - NODES * 64, 1)
+}
+
 #[test]
 fn processes_share_rows_that_none_of_them_has_room_for() {
     watched(|| {
@@ -147,7 +152,7 @@ fn processes_share_rows_that_none_of_them_has_room_for() {
 }
 
 #[test]
-fn each_opens_alone_if_one_has_no_room_or_means_other_rows() {
+fn each_opens_alone_if_all_have_room_or_one_has_none_or_means_other_rows() {
     watched(|| {
         let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let store = stored(folder.path(), FeatureDtype::F32, 64);
@@ -159,23 +164,26 @@ fn each_opens_alone_if_one_has_no_room_or_means_other_rows() {
             },
         );
         let source = SkewedSource::new(5, 10);
-        let much = options(64 << 20, 1);
+        let (much, tight) = (options(64 << 20, 1), tight(&store, &source));
         let little = with_little(&store, &source, 0, much.clone());
         let computed = store_with(
             tempfile::tempdir().unwrap().path(),
             Some((FeatureDtype::F32, 64, FeatureSource::Procedural)),
             |_| {},
         );
-        for second in [
-            (store.clone(), little),
-            (another, much.clone()),
-            (computed, much.clone()),
+        let all_bytes = NODES * 64 * 4;
+        for (first, other, second, kept) in [
+            (&much, &store, &much, [all_bytes; 2]),
+            (&tight, &store, &little, [0; 2]),
+            (&tight, &another, &tight, [0; 2]),
+            (&tight, &computed, &much, [0; 2]),
+            (&much, &another, &tight, [all_bytes, 0]),
         ] {
-            let with = [(store.clone(), much.clone()), second];
+            let with = [(store.clone(), first.clone()), (other.clone(), second.clone())];
             let feeds = open(&Process::several(2), &with, &source);
-            for (feed, (store, _)) in feeds.into_iter().zip(&with) {
+            for ((feed, (store, _)), kept) in feeds.into_iter().zip(&with).zip(kept) {
                 let mut feed = feed.unwrap();
-                assert!(feed.resident_bytes() == 0 || feed.resident_bytes() == NODES * 64 * 4);
+                assert_eq!(feed.resident_bytes(), kept);
                 consume_all(&mut feed, &source, &rows(store, OutputDtype::F32));
             }
         }
@@ -188,7 +196,7 @@ fn a_process_that_fails_is_an_error_for_all() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 64);
         let source = SkewedSource::new(6, 10);
-        let with = vec![(store.clone(), options(64 << 20, 1)); 2];
+        let with = vec![(store.clone(), tight(&store, &source)); 2];
         let path = store.path().join(format!("chunk-{}/features", CHUNKS - 1));
         let offset = grappa_forge::payload_of(&path).start;
         let message = grappa_forge::message_about(&path, offset);
