@@ -1,4 +1,4 @@
-//! Large anonymous memory, aligned to pages, on huge pages if the kernel supports them.
+//! Large memory, aligned to pages, on huge pages if the kernel supports them.
 //!
 //! Huge pages help read buffers and memory with random access: they cause fewer TLB misses, and direct reads pin fewer
 //! pages. The memory is zeroed, and takes no physical memory until it is touched.
@@ -23,8 +23,8 @@ use crate::{Error, Result, populate::Populate};
 /// into the arena.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A mapping, private except for [shared memory](crate::shared). Dropping it returns the memory to the kernel. Dereferences to its bytes, which start at a
-/// multiple of 4096. Arenas of 2 MiB or more start at a multiple of 2 MiB.
+/// A mapping. It is private, or it is [shared memory](crate::shared). Dropping it returns the memory to the kernel. Dereferences to
+/// its bytes, which start at a multiple of 4096. Private arenas of 2 MiB or more start at a multiple of 2 MiB.
 #[derive(Debug)]
 pub struct Arena {
     /// Before the mapping, because it must be dropped first.
