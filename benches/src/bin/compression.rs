@@ -205,15 +205,10 @@ impl Bench for Args {
                 contenders.extend(self.methods.iter().map(|method| of_method(method.as_str())));
             }
         }
-        let mut started = 0;
         let runs = in_turns(
             &contenders,
             self.runs,
-            |contender| {
-                let turn = started / contenders.len() as u32;
-                started += 1;
-                self.run(contender, 1 + turn, refused.is_none())
-            },
+            |contender, turn| self.run(contender, turn, refused.is_none()),
             |figures| format!("{:.2} ms per step", figures.step_ms),
         )?;
         let mut table = Table::new(&["contender", "KiB per step", "exchange, ms", "step, ms", "accuracy"]);

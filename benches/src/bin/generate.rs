@@ -73,7 +73,12 @@ impl Bench for Args {
     fn measure(&self, record: &mut Record) -> Result<()> {
         let programs = programs::build(&["grappa-gen"])?;
         let told = |run: &Run| format!("{:.1} M edges/s", run.rate() / 1e6);
-        let runs = in_turns(&self.scales, self.runs, |&scale| self.generate(&programs, scale), told)?;
+        let runs = in_turns(
+            &self.scales,
+            self.runs,
+            |&scale, _| self.generate(&programs, scale),
+            told,
+        )?;
         for (scale, runs) in self.scales.iter().zip(&runs) {
             let edges = runs[0].edges;
             ensure!(

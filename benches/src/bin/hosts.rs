@@ -231,13 +231,7 @@ impl Args {
             peer,
         };
         let load = machine::load()?;
-        let mut started = 0;
-        let run = |contender: &Contender| {
-            // All contenders of a turn have the same seed.
-            let seed = 1 + started / contenders.len() as u32;
-            started += 1;
-            setup.run(contender, seed)
-        };
+        let run = |contender: &Contender, turn| setup.run(contender, turn);
         let told = |ran: &Ran| {
             format!(
                 "{:.2} s an epoch, {:.2} MB a step",

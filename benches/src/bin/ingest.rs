@@ -159,7 +159,7 @@ impl Setup<'_> {
         let runs = in_turns(
             &contenders,
             self.args.runs,
-            |contender| contender.program.run(self),
+            |contender, _| contender.program.run(self),
             told,
         )?;
         self.check(&runs)?;

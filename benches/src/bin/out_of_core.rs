@@ -99,7 +99,7 @@ impl Bench for Args {
         }
         let disk = Disk::measure(&graph.features)?;
         let load = machine::load()?;
-        let train = |contender: &Contender| run(self, &programs, &graph, &limit, contender);
+        let train = |contender: &Contender, _| run(self, &programs, &graph, &limit, contender);
         let runs = in_turns(&contenders, self.runs, train, |ran| format!("{:.2} s", ran.seconds))?;
 
         let mut table = Table::new(&[

@@ -143,7 +143,7 @@ impl Bench for Args {
         }
         let load = machine::load()?;
         let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
-        let runs = in_turns(&contenders, self.runs, |contender| setup.run(*contender), told)?;
+        let runs = in_turns(&contenders, self.runs, |contender, _| setup.run(*contender), told)?;
         record.add(table(&contenders, &runs));
         for (peer, checked) in &peers {
             match checked {

@@ -64,7 +64,7 @@ impl Bench for Args {
         let of_hidden = |&hidden: &u32| self.workers.iter().map(move |&workers| Contender { hidden, workers });
         let contenders: Vec<Contender> = self.hidden.iter().flat_map(of_hidden).collect();
         let load = machine::load()?;
-        let train = |contender: &Contender| self.run(&programs, &graph, contender);
+        let train = |contender: &Contender, _| self.run(&programs, &graph, contender);
         let runs = in_turns(&contenders, self.runs, train, |ran| format!("{:.2} s", ran.seconds))?;
 
         let rate = |run: &Trained| self.seeds() as f64 / run.seconds;

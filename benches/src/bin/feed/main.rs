@@ -133,7 +133,7 @@ impl Bench for Args {
             run.number("batches_per_second")
                 .map_or_else(|e| e.to_string(), |rate| format!("{rate:.2} batches/s"))
         };
-        let runs = in_turns(&contenders, self.runs, |contender| setup.run(*contender), told)?;
+        let runs = in_turns(&contenders, self.runs, |contender, _| setup.run(*contender), told)?;
         record.add(setup.table(&contenders, &runs, &disk)?);
         if let Some(why) = refusal {
             record.add(format_args!("Left out: everything out of core: {why}"));

@@ -156,11 +156,7 @@ impl Args {
             }
         }
         let load = machine::load()?;
-        let turn = std::cell::Cell::new(0);
-        let run = |contender: &Contender| {
-            // All contenders of a turn have the same seed.
-            let seed = 1 + turn.get() / contenders.len() as u64;
-            turn.set(turn.get() + 1);
+        let run = |contender: &Contender, turn: u32| {
             let setup = Setup {
                 task,
                 programs: graphs.programs,
@@ -173,7 +169,7 @@ impl Args {
                 memory: self.memory.0,
                 limited_memory: self.limited_memory.0,
                 limit,
-                seed,
+                seed: turn.into(),
             };
             setup.run(contender)
         };

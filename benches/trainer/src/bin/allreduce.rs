@@ -179,7 +179,7 @@ impl Bench for Args {
         let runs = in_turns(
             &contenders,
             self.runs,
-            |contender| self.run(contender),
+            |contender, _| self.run(contender),
             |ms| format!("{ms:.3} ms"),
         )?;
         let mut table = Table::new(&["contender", "ms", "range", "sent by each process, KiB"]);
