@@ -39,7 +39,10 @@ class PinSAGEConv(nn.Module):
 ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU, "leaky-relu": nn.LeakyReLU, "prelu": nn.PReLU}
 
 
-def convolution(layer, inputs, outputs, heads, dropout, last):
+NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+def convolution(layer, inputs, outputs, heads, dropout, last, norm):
     match layer:
         case "sage":
             return pyg.SAGEConv(inputs, outputs)
@@ -48,7 +51,8 @@ def convolution(layer, inputs, outputs, heads, dropout, last):
         case "gcn":
             return pyg.GCNConv(inputs, outputs)
         case "gin":
-            mlp = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
+            norms = [] if norm == "none" else [NORMS[norm](outputs)]
+            mlp = nn.Sequential(nn.Linear(inputs, outputs), *norms, nn.ReLU(), nn.Linear(outputs, outputs))
             return pyg.GINConv(mlp, train_eps=True)
         case "gat" | "gatv2":
             conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
@@ -75,7 +79,6 @@ class Model(nn.Module):
         # With jumping knowledge, the last layer is like the others, and a linear layer follows.
         inner = layers if self.jump != "none" else layers - 1
         has_head = options["layer"] == "pinsage" or self.jump != "none"
-        norm = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[options["norm"]]
         self.layers, self.norms, self.residuals = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         self.activations = nn.ModuleList()
         for i in range(layers):
@@ -83,10 +86,11 @@ class Model(nn.Module):
             inputs = options["inputs"] if i == 0 else options["hidden"]
             outputs = options["outputs"] if last and not has_head else options["hidden"]
             heads = (options["last_heads"] if last else None) or options["heads"]
-            self.layers.append(convolution(options["layer"], inputs, outputs, heads, options["attention_dropout"], last))
+            dropout, norm = options["attention_dropout"], options["norm"]
+            self.layers.append(convolution(options["layer"], inputs, outputs, heads, dropout, last, norm))
             if not last:
                 self.activations.append(ACTIVATIONS[options["activation"]]())
-                self.norms.append(norm(outputs))
+                self.norms.append(NORMS[norm](outputs))
                 project = self.residual and inputs != outputs
                 self.residuals.append(nn.Linear(inputs, outputs, bias=False) if project else nn.Identity())
         width = options["hidden"] * (layers if self.jump == "cat" else 1)

@@ -26,7 +26,7 @@ pub const LAYERS: [(&str, &str); 7] = [
 ];
 
 pub const NORMS: [(&str, &str); 4] = [
-    ("auto", "batch for gin, none for other models"),
+    ("auto", "layer for gin, none for other models"),
     ("none", "no normalization"),
     ("batch", "batch normalization (BatchNorm1d)"),
     ("layer", "layer normalization (LayerNorm)"),
@@ -88,7 +88,9 @@ pub fn schedule_help(schedule: Schedule) -> &'static str {
 
 pub fn halo_help(halo: HaloMode) -> &'static str {
     match halo {
-        HaloMode::Auto => "history if its refreshes take at most a quarter of the work of training, else neighbors",
+        HaloMode::Auto => {
+            "for sage and gcn, history if its refreshes take at most a quarter of the work of training; else neighbors"
+        }
         HaloMode::Features => "only the last hop samples them, for their features",
         HaloMode::Stop => "every hop samples them, but never their neighbors",
         HaloMode::Neighbors => {

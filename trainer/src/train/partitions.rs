@@ -41,7 +41,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// With `--halo auto`, gives halo nodes sampled in-neighbors if historical embeddings cannot be used or cost too much.
+    /// With `--halo auto`, gives halo nodes sampled in-neighbors if historical embeddings cannot be used, cost too much, or
+    /// cost accuracy.
     fn expand_halo_nodes(&mut self, assignment: &Assignment, progress: &dyn Progress) -> Result<()> {
         let is_left = self.config.halo == HaloMode::Auto && self.config.partitions() > 1 && self.refresh_plan.is_none();
         if !is_left {

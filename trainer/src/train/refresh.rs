@@ -59,6 +59,8 @@ impl Trainer {
         match self.config.halo {
             // Sampled in-neighbors do more.
             HaloMode::Auto if self.aggregates.is_none() => Keep::Nothing,
+            // GIN loses accuracy with embeddings that are some epochs old, and new ones for each epoch cost more than sampled in-neighbors.
+            HaloMode::Auto if self.config.model == LayerKind::Gin => Keep::Nothing,
             // A slice has not all in-neighbors of halo nodes, and hosts exchange no embeddings.
             HaloMode::Auto if !self.store.manifest().is_whole() => Keep::Nothing,
             HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbors {

@@ -1,27 +1,33 @@
 //! GIN (Xu, Hu, Leskovec, Jegelka: "How Powerful are Graph Neural Networks?", 2019).
 
 use grappa_engine::aggregate::Sum;
+use grappa_run::model::NormKind;
 use tch::Tensor;
 
-use super::Layer;
+use super::{Layer, Update};
 use crate::nn::{
     aggregate::Aggregate,
-    linear::{Epilogue, linear},
+    linear::{Epilogue, apply, linear},
+    norm::Norm,
     parameters::{Builder, Start},
     reduction::Reduction,
 };
 
 /// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbors)`, with `train_eps=True` and
-/// `nn=Sequential(Linear(inputs, outputs), ReLU(), Linear(outputs, outputs))`.
+/// `nn=Sequential(Linear(inputs, outputs), norm, ReLU(), Linear(outputs, outputs))`; without a norm it is not in the sequence.
+///
+/// The norm is that between layers. GIN's authors have a batch norm in the perceptrons. Sums differ by orders of magnitude between nodes of
+/// few and of many neighbors, and a layer norm makes them comparable, where a batch norm scales all alike.
 #[derive(Debug)]
 pub(crate) struct Gin {
     epsilon: Tensor,
     weights: [Tensor; 2],
     biases: [Tensor; 2],
+    norm: Option<Norm>,
 }
 
 impl Gin {
-    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64) -> Self {
+    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64, norm: NormKind) -> Self {
         let epsilon = builder.parameter("eps", &[1], Start::Constant(0.0));
         let mut linear = |name: &str, inputs| {
             let start = Start::linear(inputs);
@@ -33,11 +39,13 @@ impl Gin {
             })
         };
         let (first, first_bias) = linear("nn.0", inputs);
-        let (second, second_bias) = linear("nn.2", outputs);
+        let second_name = if norm == NormKind::None { "nn.2" } else { "nn.3" };
+        let (second, second_bias) = linear(second_name, outputs);
         Self {
             epsilon,
             weights: [first, second],
             biases: [first_bias, second_bias],
+            norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, outputs)),
         }
     }
 }
@@ -51,13 +59,17 @@ impl Layer for Gin {
         Reduction::Sum(Sum { width })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &Tensor, update: Update<'_>, epilogue: Epilogue) -> Tensor {
         let sum = aggregated.addcmul(own, &(&self.epsilon + 1.0).to_kind(own.kind()));
         let relu = Epilogue {
             relu: true,
             dropout: None,
         };
-        let hidden = linear(&[(&sum, &self.weights[0])], Some(&self.biases[0]), relu);
+        let first = |epilogue| linear(&[(&sum, &self.weights[0])], Some(&self.biases[0]), epilogue);
+        let hidden = match &self.norm {
+            None => first(relu),
+            Some(norm) => apply(&norm.apply(&first(Epilogue::NONE), update.training), relu),
+        };
         linear(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
     }
 }

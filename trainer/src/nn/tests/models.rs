@@ -97,6 +97,8 @@ equals_pytorch_geometric! {
     three_gcn_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gcn-3",
     one_gin_layer_equals_pytorch_geometric: "gin-1",
     three_gin_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gin-3",
+    batch_norms_in_and_after_gin_layers_equal_pytorch_geometric: "gin-3-batch",
+    layer_norms_in_and_after_gin_layers_equal_pytorch_geometric: "gin-3-layer",
     one_gat_layer_equals_pytorch_geometric: "gat-1",
     three_gat_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gat-3",
     one_gatv2_layer_equals_pytorch_geometric: "gatv2-1",
@@ -149,6 +151,8 @@ fn layer_wise_inference_equals_pytorch_geometric() {
         "sage-max-3",
         "gcn-3",
         "gin-3",
+        "gin-3-batch",
+        "gin-3-layer",
         "gat-3",
         "gatv2-3",
         "gat-3-layer-residual",
@@ -167,7 +171,7 @@ fn layer_wise_inference_equals_pytorch_geometric() {
 
 #[test]
 fn a_known_first_aggregate_gives_what_its_block_gives() {
-    for name in ["sage-3", "sage-max-3", "gcn-3", "gin-3"] {
+    for name in ["sage-3", "sage-max-3", "gcn-3", "gin-3", "gin-3-layer"] {
         let fixture = Fixture::read(name);
         let model = model(name, &fixture, Device::Cpu);
         let minibatch = fixture.graph.full(&fixture.seeds(), 3);
