@@ -121,6 +121,11 @@ impl Store {
         if !self.manifest.features.as_ref().is_some_and(is_stored) {
             return Vec::new();
         }
+        self.missing_sources()
+    }
+
+    /// Chunks that the store lacks, though it has edges from their nodes. The in-edges of these nodes are unknown.
+    pub fn missing_sources(&self) -> Vec<ChunkId> {
         let has_edges = |chunk: &ChunkId| {
             let mut present = self.manifest.chunks.iter().filter(|entry| entry.present);
             present.any(|entry| entry.bucket_edges[chunk.0 as usize] > 0)

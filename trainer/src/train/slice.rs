@@ -5,7 +5,7 @@
 //! scores of nodes whose neighborhoods leave the slice are lower bounds of those on the whole graph.
 //!
 //! If features are stored, a slice must be without edges from absent chunks. It may have pre-aggregated features, which aggregate over
-//! the whole graph, so its first layer is exact.
+//! the whole graph, so its first layer is exact. Only such a slice has all in-degrees that GCN needs. They are those inside the slice.
 
 use grappa_io::text;
 use grappa_run::{
@@ -55,10 +55,16 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
             ),
         ));
     }
-    if model == LayerKind::Gcn {
+    let unknown: Vec<u32> = store.missing_sources().iter().map(|chunk| chunk.0).collect();
+    if model == LayerKind::Gcn && !unknown.is_empty() {
         return Err(lack(
             store,
-            "gcn divides by in-degrees in the whole graph, which a slice does not have: use another --model, such as sage",
+            &format!(
+                "gcn divides by the in-degrees of sources, but it has edges from nodes of other chunks, whose in-degrees are not stored \
+                 here: leave these edges out when you make the slice (`grappa-store place --edges inside`), add the chunks {}, or use \
+                 another --model, such as sage",
+                text::ranges(&unknown)
+            ),
         ));
     }
     Ok(())
