@@ -358,10 +358,9 @@ mod tests {
                     summed.weights.seeds,
                     all.iter().map(|weights| weights.seeds).sum::<f64>()
                 );
+                let gradients: Vec<_> = (0..ranks).map(|rank| gradient(parameters, rank, step)).collect();
                 for (i, lacking) in lacking.iter_mut().enumerate() {
-                    let all: f64 = (0..ranks)
-                        .map(|rank| f64::from(gradient(parameters, rank, step)[i]))
-                        .sum();
+                    let all: f64 = gradients.iter().map(|gradient| f64::from(gradient[i])).sum();
                     *lacking += all - f64::from(applied[i]);
                 }
             }
