@@ -95,7 +95,7 @@ def run_pyg(indptr, indices, features, labels, seeds, device):
 
 def perceptron(inputs, outputs):
     """The two layers of GIN."""
-    return torch.nn.Sequential(torch.nn.Linear(inputs, outputs), torch.nn.ReLU(), torch.nn.Linear(outputs, outputs))
+    return torch.nn.Sequential(torch.nn.Linear(inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, outputs))
 
 
 def dgl_layer(model, inputs, outputs, is_last):

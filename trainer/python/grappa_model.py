@@ -37,12 +37,10 @@ class PinSAGEConv(nn.Module):
 
 
 ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU, "leaky-relu": nn.LeakyReLU, "prelu": nn.PReLU}
-
-
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
-def convolution(layer, inputs, outputs, heads, dropout, last, norm):
+def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
     match layer:
         case "sage":
             return pyg.SAGEConv(inputs, outputs)
@@ -51,8 +49,8 @@ def convolution(layer, inputs, outputs, heads, dropout, last, norm):
         case "gcn":
             return pyg.GCNConv(inputs, outputs)
         case "gin":
-            norms = [] if norm == "none" else [NORMS[norm](outputs)]
-            mlp = nn.Sequential(nn.Linear(inputs, outputs), *norms, nn.ReLU(), nn.Linear(outputs, outputs))
+            norms = [] if norm == "none" else [nn.LayerNorm(hidden)]
+            mlp = nn.Sequential(nn.Linear(inputs, hidden), *norms, nn.ReLU(), nn.Linear(hidden, outputs))
             return pyg.GINConv(mlp, train_eps=True)
         case "gat" | "gatv2":
             conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
@@ -86,8 +84,8 @@ class Model(nn.Module):
             inputs = options["inputs"] if i == 0 else options["hidden"]
             outputs = options["outputs"] if last and not has_head else options["hidden"]
             heads = (options["last_heads"] if last else None) or options["heads"]
-            dropout, norm = options["attention_dropout"], options["norm"]
-            self.layers.append(convolution(options["layer"], inputs, outputs, heads, dropout, last, norm))
+            hidden, dropout, norm = options["hidden"], options["attention_dropout"], options["norm"]
+            self.layers.append(convolution(options["layer"], inputs, hidden, outputs, heads, dropout, last, norm))
             if not last:
                 self.activations.append(ACTIVATIONS[options["activation"]]())
                 self.norms.append(NORMS[norm](outputs))

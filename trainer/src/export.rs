@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | sage, sage-max | `SAGEConv` | `lin_l.weight` `[o, i]` and `lin_l.bias` `[o]`, of neighbors; `lin_r.weight` `[o, i]`, of the node |
 //! | gcn | `GCNConv` | `lin.weight` `[o, i]`, `bias` `[o]` |
-//! | gin | `GINConv`, `train_eps=True` | `eps` `[1]`, `nn.0.weight` `[o, i]`, `nn.0.bias` `[o]`, `nn.3.weight` `[o, o]`, `nn.3.bias` `[o]`, and the norm `nn.1` with the tensors of `norms.N` below; without a norm, `nn.2` for `nn.3` |
+//! | gin | `GINConv`, `train_eps=True` | `eps` `[1]`, `nn.0.weight` `[hidden, i]`, `nn.0.bias` `[hidden]`, `nn.3.weight` `[o, hidden]`, `nn.3.bias` `[o]`, and a layer norm, `nn.1.weight` and `nn.1.bias` `[hidden]`; without norms, `nn.2` for `nn.3` |
 //! | gat | `GATConv` | `lin.weight` `[o, i]`, `att_src` and `att_dst` `[1, h, o/h]`, `bias` `[o]` |
 //! | gatv2 | `GATv2Conv` | `lin_l.weight`, `lin_r.weight` `[o, i]`, `lin_l.bias`, `lin_r.bias` `[o]`, `att` `[1, h, o/h]`, `bias` `[o]` |
 //! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` `[classes]` |

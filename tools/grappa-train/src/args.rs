@@ -139,7 +139,7 @@ struct Options {
         value_parser = possible(named(FeatureNorm::ALL, FeatureNorm::name, feature_norm_help))
     )]
     normalize_features: Option<String>,
-    /// Normalization after each layer but the last; for gin also within each layer, after the first linear map
+    /// Normalization after each layer but the last; if any, the perceptrons of gin have layer norms
     #[arg(long, help_heading = MODEL, value_name = "NORM", value_parser = explained::<Auto<NormKind>>(NORMS))]
     norm: Option<String>,
     /// Add the input of each layer but the last to its output (residual connection)

@@ -26,7 +26,7 @@ pub const LAYERS: [(&str, &str); 7] = [
 ];
 
 pub const NORMS: [(&str, &str); 4] = [
-    ("auto", "layer for gin, none for other models"),
+    ("auto", "batch for gin, none for other models"),
     ("none", "no normalization"),
     ("batch", "batch normalization (BatchNorm1d)"),
     ("layer", "layer normalization (LayerNorm)"),

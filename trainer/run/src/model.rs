@@ -144,7 +144,7 @@ pub struct ModelOptions {
     /// The normalization of features.
     #[serde(default)]
     pub features: FeatureNorm,
-    /// The normalization between layers, and in the perceptron of each layer of GIN.
+    /// The normalization between layers. If any, the perceptrons of GIN have layer norms.
     pub norm: NormKind,
     /// Whether each layer but the last adds its input to its output, projected where widths differ.
     pub residual: bool,

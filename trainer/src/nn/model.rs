@@ -13,7 +13,7 @@ use super::{
     features::{Normalization, NormalizedRows},
     graph::Block,
     jump::Jump,
-    layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage, Update},
+    layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
     linear::{Dropout, Epilogue, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
@@ -56,7 +56,7 @@ pub struct Pass {
 /// A stack of graph convolutions.
 ///
 /// Each layer but the last is `dropout(activation(norm(convolution + residual)))`. The last is the convolution alone, and its result
-/// are the logits. The first takes `dropout(normalized features)`. GIN has the norm within each convolution, too.
+/// are the logits. The first takes `dropout(normalized features)`.
 ///
 /// Parameters have the names of a PyTorch module with four `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
 /// with BatchNorm1d or LayerNorm, `residuals` with Linear without bias, or Identity where widths agree, and `activations`, where only
@@ -354,10 +354,8 @@ impl Model {
         pass: Option<&Pass>,
     ) -> Tensor {
         let convolution = &self.layers[layer];
-        let training = pass.is_some_and(|pass| pass.training.is_some());
-        let update = Update { degrees, training };
         if layer == self.layers.len() - 1 && self.jump.is_none() {
-            let result = convolution.update(own, aggregated, update, Epilogue::NONE);
+            let result = convolution.update(own, aggregated, degrees, Epilogue::NONE);
             return match &self.head {
                 None => result,
                 Some((weight, bias)) => linear(&[(&result, weight)], Some(bias), Epilogue::NONE),
@@ -369,9 +367,9 @@ impl Model {
             dropout: dropout(self.options.dropout, pass, layer as u64),
         };
         match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
-            (Residual::None, None, true) => convolution.update(own, aggregated, update, epilogue),
+            (Residual::None, None, true) => convolution.update(own, aggregated, degrees, epilogue),
             (residual, norm, _) => {
-                let mut sum = convolution.update(own, aggregated, update, Epilogue::NONE);
+                let mut sum = convolution.update(own, aggregated, degrees, Epilogue::NONE);
                 match residual {
                     Residual::None => {}
                     Residual::Identity => sum += own,
@@ -379,7 +377,7 @@ impl Model {
                 }
                 let normal = match norm {
                     None => sum,
-                    Some(norm) => norm.apply(&sum, training),
+                    Some(norm) => norm.apply(&sum, pass.is_some_and(|pass| pass.training.is_some())),
                 };
                 activation.apply(&normal, epilogue)
             }
@@ -422,7 +420,10 @@ fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i6
         LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
         LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
         LayerKind::Gatv2 => Box::new(Gatv2::new(builder, inputs, outputs, heads, last)),
-        LayerKind::Gin => Box::new(Gin::new(builder, inputs, outputs, options.norm)),
+        LayerKind::Gin => {
+            let widths = [inputs, options.hidden as i64, outputs];
+            Box::new(Gin::new(builder, widths, options.norm != NormKind::None))
+        }
         LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
     }
 }

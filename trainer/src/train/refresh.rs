@@ -59,7 +59,7 @@ impl Trainer {
         match self.config.halo {
             // Sampled in-neighbors do more.
             HaloMode::Auto if self.aggregates.is_none() => Keep::Nothing,
-            // GIN loses accuracy with embeddings that are some epochs old, and new ones for each epoch cost more than sampled in-neighbors.
+            // GIN loses accuracy with historical embeddings, even if they are refreshed each epoch.
             HaloMode::Auto if self.config.model == LayerKind::Gin => Keep::Nothing,
             // A slice has not all in-neighbors of halo nodes, and hosts exchange no embeddings.
             HaloMode::Auto if !self.store.manifest().is_whole() => Keep::Nothing,

@@ -355,6 +355,19 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
 }
 
 #[test]
+fn by_default_halo_nodes_of_gin_have_sampled_in_neighbors_instead_of_historical_embeddings() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (model, has_historical) in [(LayerKind::Sage, true), (LayerKind::Gin, false)] {
+        let trainer = trainer(&store, &config(model), folder.path());
+        assert!(trainer.aggregates.is_some(), "{model}");
+        assert_eq!(trainer.historical.is_some(), has_historical, "{model}");
+        // What halo nodes got: embeddings or lists.
+        assert!(trainer.halo_bytes > 0, "{model}");
+    }
+}
+
+#[test]
 fn only_halo_nodes_that_steps_can_reach_have_historical_embeddings() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());

@@ -24,7 +24,7 @@ use grappa_trainer::{
 };
 use tch::Device;
 
-use crate::stores::{BUDGET, DENSE, NAMES, Shape, config, store, trained_as};
+use crate::stores::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained_as};
 
 /// Loads the model, computes the logits of the whole graph, and compares.
 const CHECK: &str = r#"
@@ -137,7 +137,6 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
         TrainConfig {
             model: LayerKind::Gin,
             layers: 3,
-            norm: Auto::Value(NormKind::Batch),
             jumping_knowledge: JumpingKnowledge::Cat,
             ..config()
         },
@@ -178,12 +177,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
 fn an_exported_model_has_what_the_documentation_says_and_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
-    let config = TrainConfig {
-        model: LayerKind::Gin,
-        norm: Auto::Value(NormKind::Batch),
-        ..config()
-    };
-    let (trained, _) = trained_as(&store, folder.path(), config);
+    let (trained, _) = trained(&store, folder.path(), LayerKind::Gin);
     let path = folder.path().join("model.safetensors");
     let exported = export(&trained, &path).unwrap();
     let (tensors, metadata) = read_tensors(&path).unwrap();
@@ -196,20 +190,20 @@ fn an_exported_model_has_what_the_documentation_says_and_is_read_back() {
     for (layer, o, i) in [(0, 16, 6), (1, 3, 16)] {
         for (name, shape) in [
             ("eps", vec![1]),
-            ("nn.0.weight", vec![o, i]),
-            ("nn.0.bias", vec![o]),
-            ("nn.3.weight", vec![o, o]),
+            ("nn.0.weight", vec![16, i]),
+            ("nn.0.bias", vec![16]),
+            ("nn.1.weight", vec![16]),
+            ("nn.1.bias", vec![16]),
+            ("nn.3.weight", vec![o, 16]),
             ("nn.3.bias", vec![o]),
         ] {
             expected.push((format!("layers.{layer}.{name}"), shape));
         }
     }
-    for (norm, width) in [("norms.0", 16), ("layers.0.nn.1", 16), ("layers.1.nn.1", 3)] {
-        for name in ["weight", "bias", "running_mean", "running_var"] {
-            expected.push((format!("{norm}.{name}"), vec![width]));
-        }
-        expected.push((format!("{norm}.num_batches_tracked"), vec![]));
+    for name in ["weight", "bias", "running_mean", "running_var"] {
+        expected.push((format!("norms.0.{name}"), vec![16]));
     }
+    expected.push(("norms.0.num_batches_tracked".into(), vec![]));
     expected.sort();
     let expected: Vec<_> = expected
         .iter()

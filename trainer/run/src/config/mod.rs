@@ -303,11 +303,11 @@ impl TrainConfig {
         }
     }
 
-    /// The normalization after each layer but the last. `auto` is layer for GIN, because its sums differ by orders of magnitude between
-    /// nodes of few and of many neighbors, and none for the others.
+    /// The normalization after each layer but the last. `auto` is batch for GIN, because its sums would grow from layer to
+    /// layer, and none for the others.
     pub fn norm(&self) -> NormKind {
         self.norm.value().unwrap_or(match self.model {
-            LayerKind::Gin => NormKind::Layer,
+            LayerKind::Gin => NormKind::Batch,
             _ => NormKind::None,
         })
     }

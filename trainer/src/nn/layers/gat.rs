@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::{Layer, Update, heads::Heads};
+use super::{Layer, heads::Heads};
 use crate::nn::{
     aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
     attention::{attend, sum_logits},
@@ -91,7 +91,7 @@ impl Layer for Gat {
         Reduction::Attention(Attention::gat(self.heads.count as usize, self.heads.width as usize))
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _update: Update<'_>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         self.heads.finish(aggregated, epilogue, own.kind())
     }
 }

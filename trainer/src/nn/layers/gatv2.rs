@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::{Layer, Update, heads::Heads};
+use super::{Layer, heads::Heads};
 use crate::nn::{
     aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
     attention::{attend, pair_logits},
@@ -105,7 +105,7 @@ impl Layer for Gatv2 {
         Reduction::Attention(Attention::gatv2(heads, width, attention))
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _update: Update<'_>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         self.heads.finish(aggregated, epilogue, own.kind())
     }
 }

@@ -3,7 +3,7 @@
 use grappa_engine::aggregate::Sum;
 use tch::Tensor;
 
-use super::{Layer, Update};
+use super::Layer;
 use crate::nn::{
     aggregate::Aggregate,
     linear::{Epilogue, linear},
@@ -40,8 +40,8 @@ impl Layer for Gcn {
         Reduction::Gcn(Sum { width })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, update: Update<'_>, epilogue: Epilogue) -> Tensor {
-        let degrees = update.degrees.expect("GCN's update needs the in-degrees of nodes");
+    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let degrees = degrees.expect("GCN's update needs the in-degrees of nodes");
         let own_factor = (degrees + 1.0).reciprocal().unsqueeze(1).to_kind(own.kind());
         let sum = aggregated.addcmul(own, &own_factor);
         linear(&[(&sum, &self.weight)], Some(&self.bias), epilogue)

@@ -4,7 +4,7 @@ use grappa_engine::aggregate::Sum;
 use grappa_run::model::NormKind;
 use tch::Tensor;
 
-use super::{Layer, Update};
+use super::Layer;
 use crate::nn::{
     aggregate::Aggregate,
     linear::{Epilogue, apply, linear},
@@ -14,10 +14,11 @@ use crate::nn::{
 };
 
 /// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbors)`, with `train_eps=True` and
-/// `nn=Sequential(Linear(inputs, outputs), norm, ReLU(), Linear(outputs, outputs))`; without a norm it is not in the sequence.
+/// `nn=Sequential(Linear(inputs, hidden), LayerNorm(hidden), ReLU(), Linear(hidden, outputs))`; without norms between layers, there is no
+/// LayerNorm either.
 ///
-/// The norm is that between layers. GIN's authors have a batch norm in the perceptrons. Sums differ by orders of magnitude between nodes of
-/// few and of many neighbors, and a layer norm makes them comparable, where a batch norm scales all alike.
+/// GIN's authors have a batch norm there. But sums differ by orders of magnitude between nodes of few and of many neighbors, and a batch
+/// norm scales all alike. A layer norm makes them comparable. It needs many values: of two, it would leave the sign.
 #[derive(Debug)]
 pub(crate) struct Gin {
     epsilon: Tensor,
@@ -27,9 +28,9 @@ pub(crate) struct Gin {
 }
 
 impl Gin {
-    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64, norm: NormKind) -> Self {
+    pub(crate) fn new(builder: &mut Builder, [inputs, hidden, outputs]: [i64; 3], has_norm: bool) -> Self {
         let epsilon = builder.parameter("eps", &[1], Start::Constant(0.0));
-        let mut linear = |name: &str, inputs| {
+        let mut linear = |name: &str, inputs, outputs| {
             let start = Start::linear(inputs);
             builder.scope(name, |builder| {
                 (
@@ -38,14 +39,15 @@ impl Gin {
                 )
             })
         };
-        let (first, first_bias) = linear("nn.0", inputs);
-        let second_name = if norm == NormKind::None { "nn.2" } else { "nn.3" };
-        let (second, second_bias) = linear(second_name, outputs);
+        let (first, first_bias) = linear("nn.0", inputs, hidden);
+        let second_name = if has_norm { "nn.3" } else { "nn.2" };
+        let norm = if has_norm { NormKind::Layer } else { NormKind::None };
+        let (second, second_bias) = linear(second_name, hidden, outputs);
         Self {
             epsilon,
             weights: [first, second],
             biases: [first_bias, second_bias],
-            norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, outputs)),
+            norm: builder.scope("nn.1", |builder| Norm::new(builder, norm, hidden)),
         }
     }
 }
@@ -59,7 +61,7 @@ impl Layer for Gin {
         Reduction::Sum(Sum { width })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, update: Update<'_>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let sum = aggregated.addcmul(own, &(&self.epsilon + 1.0).to_kind(own.kind()));
         let relu = Epilogue {
             relu: true,
@@ -68,7 +70,7 @@ impl Layer for Gin {
         let first = |epilogue| linear(&[(&sum, &self.weights[0])], Some(&self.biases[0]), epilogue);
         let hidden = match &self.norm {
             None => first(relu),
-            Some(norm) => apply(&norm.apply(&first(Epilogue::NONE), update.training), relu),
+            Some(norm) => apply(&norm.apply(&first(Epilogue::NONE), false), relu),
         };
         linear(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
     }

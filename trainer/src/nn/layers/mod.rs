@@ -56,15 +56,7 @@ pub(crate) trait Layer: fmt::Debug + Send {
     /// The aggregation over all in-neighbors, out of core, for states of `width` values at the layer's input.
     fn reduction(&self, width: usize) -> Reduction;
 
-    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbors' messages.
-    fn update(&self, own: &Tensor, aggregated: &Tensor, update: Update<'_>, epilogue: Epilogue) -> Tensor;
-}
-
-/// What some layers need for an update besides states.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Update<'a> {
-    /// The in-degrees of nodes in the whole graph, f32 of `[nodes]`, for GCN.
-    pub(crate) degrees: Option<&'a Tensor>,
-    /// Whether a batch norm uses the statistics of these nodes, for GIN.
-    pub(crate) training: bool,
+    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbors' messages. `degrees` are
+    /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
+    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
 }

@@ -4,7 +4,7 @@
 use grappa_engine::aggregate::Mean;
 use tch::{Kind, Tensor};
 
-use super::{Layer, Update};
+use super::Layer;
 use crate::nn::{
     aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
     graph::Block,
@@ -81,7 +81,7 @@ impl Layer for PinSage {
         })
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _update: Update<'_>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let hidden = self.message_bias.size()[0];
         let of_aggregated = self.weight.narrow(1, 0, hidden);
         let of_own = self.weight.narrow(1, hidden, own.size()[1]);

@@ -3,7 +3,7 @@
 use grappa_engine::aggregate::{Max, Mean};
 use tch::Tensor;
 
-use super::{Layer, Update};
+use super::Layer;
 use crate::nn::{
     aggregate::Aggregate,
     linear::{Epilogue, linear},
@@ -45,7 +45,7 @@ impl Layer for Sage {
         }
     }
 
-    fn update(&self, own: &Tensor, aggregated: &Tensor, _update: Update<'_>, epilogue: Epilogue) -> Tensor {
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let terms = [(aggregated, &self.neighbor_weight), (own, &self.own_weight)];
         linear(&terms, Some(&self.bias), epilogue)
     }
