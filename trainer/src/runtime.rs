@@ -47,6 +47,17 @@ pub fn threads() -> usize {
     usize::try_from(tch::get_num_threads()).unwrap_or(1)
 }
 
+/// Prepares the process for training or inference: `threads` per operation of libtorch, which sleep early when idle, and an allocator that
+/// keeps freed memory. Call it once.
+///
+/// # Panics
+/// If `threads` is 0.
+pub fn prepare(threads: usize) {
+    set_threads(threads);
+    keep_freed_memory();
+    rest_when_idle();
+}
+
 /// Sets the number of threads per operation of libtorch.
 ///
 /// # Panics
@@ -57,8 +68,7 @@ pub fn set_threads(threads: usize) {
 }
 
 /// Makes the allocator keep freed memory for the next allocation. Each training step allocates and frees the same tens of megabytes.
-/// If the allocator returned them to the operating system, page faults would take a tenth of the step. Call it once, before
-/// training.
+/// If the allocator returned them to the operating system, page faults would take a tenth of the step. Call it once.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     shim::keep_freed_memory();
@@ -70,7 +80,7 @@ pub fn keep_freed_memory() {
 /// threads than there are processors. It does not know of the threads that sample and read. So this function gives it more threads to
 /// manage, which never have work. Out of core on two cores, an epoch gets a tenth shorter. The function has no effect with another
 /// OpenMP library, or if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set.
-pub fn rest_when_idle() {
+fn rest_when_idle() {
     let idle = || {
         shim::on_each_thread(&|| ());
         // OpenMP's threads exist as long as the thread that created them.

@@ -63,7 +63,7 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         .threads
         .value()
         .map_or_else(runtime::threads, std::num::NonZero::get);
-    runtime::set_threads(threads);
+    runtime::prepare(threads);
     if !store.manifest().is_whole() {
         tracing::warn!(
             "{} is a slice of its graph: nodes of other chunks count with their features, and not with their neighbors",

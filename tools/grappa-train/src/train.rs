@@ -83,7 +83,7 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
 fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let (folder, config) = open_folder(path, options)?;
-    prepare_runtime(&config);
+    runtime::prepare(config.threads());
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
     let trained = runtime::device(config.device)
@@ -116,7 +116,7 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     if config.threads == Auto::Auto {
         config.threads = threads.to_string().parse().map_err(|_| anyhow!("no threads"))?;
     }
-    prepare_runtime(&config);
+    runtime::prepare(config.threads());
     let mut screen = Screen::new(console, Some(group.clone()));
     signals::stops_by_itself("finishing the step");
     let trained = runtime::local_device(config.device, local.local_rank).and_then(|device| match &folder {
@@ -150,12 +150,6 @@ fn open_store(path: &Path, options: &args::Train) -> anyhow::Result<Arc<Store>> 
         check_preset(preset, &store)?;
     }
     Ok(store)
-}
-
-fn prepare_runtime(config: &TrainConfig) {
-    runtime::set_threads(config.threads());
-    runtime::keep_freed_memory();
-    runtime::rest_when_idle();
 }
 
 /// Adds to the error of a run that was stopped how to continue it, and which other rank was asked to stop.

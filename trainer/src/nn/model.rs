@@ -13,7 +13,7 @@ use super::{
     features::{Normalization, NormalizedRows},
     graph::Block,
     jump::Jump,
-    layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
+    layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage, WeightsFirst},
     linear::{Dropout, Epilogue, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
@@ -297,35 +297,59 @@ impl Model {
         self.layers[layer].reduction(self.state_width(layer))
     }
 
-    /// Width of the states at a layer's input, without what is carried for jumping knowledge.
+    /// Width of the states at a layer's input, without what is carried for jumping knowledge, or of the products that the layer aggregates
+    /// instead.
     pub fn state_width(&self, layer: usize) -> usize {
-        if layer == 0 {
-            self.options.inputs
-        } else {
-            self.options.hidden
+        match layer {
+            0 => self.options.inputs,
+            _ if self.weights_first(layer).is_some() => self.options.outputs,
+            _ => self.options.hidden,
         }
     }
 
-    /// Width of the rows at a layer's input: the states, then what is carried for jumping knowledge.
+    /// Width of the rows at a layer's input: the states, then what is carried for jumping knowledge; or the layer's products.
     pub fn width(&self, layer: usize) -> usize {
+        if let Some(weights_first) = self.weights_first(layer) {
+            return weights_first.width();
+        }
         let carried = self.jump.as_ref().filter(|_| layer > 0).map_or(0, Jump::width);
         self.state_width(layer) + carried
     }
 
-    /// The states in the rows at a layer's input.
+    /// The states in the rows at a layer's input, or the products that it aggregates.
     pub fn state(&self, layer: usize, rows: &Tensor) -> Tensor {
         rows.narrow(1, 0, self.state_width(layer) as i64)
     }
 
-    /// The new rows of nodes, or the logits at the last layer. `own` are their rows, `[nodes, width]`; `aggregated` are the
-    /// states of the reduction, or the first values of these; `degrees` are their in-degrees, f32 of `[nodes]`, for GCN. Without
-    /// dropout and gradients.
+    /// The rows at the input of a layer but the first, from what [`Model::update`] of the layer before makes.
+    pub fn input(&self, layer: usize, rows: &Tensor) -> Tensor {
+        match self.weights_first(layer) {
+            None => rows.shallow_clone(),
+            Some(weights_first) => no_grad(|| float(&weights_first.products(&rows.to_kind(self.kind())))),
+        }
+    }
+
+    /// The last layer, if it multiplies states by its weights before it aggregates them, because the products are narrower. The first layer
+    /// never does: its aggregates may be known, and do not depend on parameters.
+    fn weights_first(&self, layer: usize) -> Option<&dyn WeightsFirst> {
+        let is_last = layer > 0 && layer + 1 == self.layers.len() && self.jump.is_none() && self.head.is_none();
+        let weights_first = self.layers[layer].weights_first().filter(|_| is_last);
+        weights_first.filter(|products| products.width() < self.options.hidden)
+    }
+
+    /// The new states of nodes and what is carried for jumping knowledge, or the logits at the last layer. `own` are their rows at the
+    /// layer's input, `[nodes, width]`; `aggregated` are the states of the reduction, or the first values of these; `degrees` are their
+    /// in-degrees, f32 of `[nodes]`, for GCN. Without dropout and gradients.
     pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let kind = self.kind();
         let aggregated = aggregated.narrow(1, 0, self.reduction(layer).result_width() as i64);
         no_grad(|| {
+            let aggregated = aggregated.to_kind(kind);
+            if let Some(weights_first) = self.weights_first(layer) {
+                return float(&weights_first.update(&own.to_kind(kind), &aggregated, degrees));
+            }
             let state = self.state(layer, own).to_kind(kind);
-            let new = self.step(layer, &state, &aggregated.to_kind(kind), degrees, None);
+            let new = self.step(layer, &state, &aggregated, degrees, None);
             let Some(jump) = &self.jump else {
                 return float(&new);
             };

@@ -151,7 +151,8 @@ pub fn predict_file<'a>(
         _ => Output::Logits,
     };
     let inference = Budget {
-        memory: budget.memory / 2,
+        // The rest is for the model, and for what libtorch and the results need.
+        memory: budget.memory / 4 * 3,
         threads: budget.threads,
     };
     let mut bytes = Vec::new();

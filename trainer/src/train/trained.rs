@@ -225,7 +225,7 @@ impl Trained {
             let needed = needed.expect("there is no limit");
             let mut on_states = |positions, rows: &Tensor| match wanted.output {
                 Output::Logits => on_rows(positions, rows),
-                Output::Embeddings => on_rows(positions, &self.model.state(layers, rows)),
+                Output::Embeddings => on_rows(positions, &rows.narrow(1, 0, self.model.options().hidden as i64)),
             };
             inference.run_needed(&self.model, &needed, progress, &mut on_states)
         })?;

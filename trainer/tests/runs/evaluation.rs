@@ -211,7 +211,8 @@ fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) 
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
     let features = StoreFeatures::open(&store).unwrap();
     let means = means(&store, &features);
-    let config = TrainConfig { layers: 2, ..config() };
+    // The last layer would take products of the states.
+    let config = TrainConfig { layers: 3, ..config() };
     let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
     let model = Model::new(options, 3, Device::Cpu).unwrap();
     let inference = Inference {

@@ -12,7 +12,7 @@ use grappa_run::{
     config::{Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
-    model::Precision,
+    model::{LayerKind, Precision},
 };
 use grappa_trainer::train::{Watcher, train};
 use tch::Device;
@@ -191,8 +191,9 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
         Err(why) => grappa_skip::skip!("{why}"),
     };
     let config = |evaluate| TrainConfig {
-        // The states of a layer take 12.8 MiB in f32.
+        // The states of a layer take 12.8 MiB in f32. A maximum is of states, where a mean would be of narrower products.
         hidden: 8192,
+        model: LayerKind::SageMax,
         evaluate_states: Precision::F32,
         first_hop: FirstHop::Sampled,
         memory: "8MiB".parse().unwrap(),

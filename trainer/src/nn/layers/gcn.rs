@@ -1,9 +1,9 @@
 //! GCN (Kipf, Welling: "Semi-Supervised Classification with Graph Convolutional Networks", 2017).
 
 use grappa_engine::aggregate::Sum;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use super::Layer;
+use super::{Layer, WeightsFirst};
 use crate::nn::{
     aggregate::Aggregate,
     linear::{Epilogue, linear},
@@ -41,9 +41,32 @@ impl Layer for Gcn {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let degrees = degrees.expect("GCN's update needs the in-degrees of nodes");
-        let own_factor = (degrees + 1.0).reciprocal().unsqueeze(1).to_kind(own.kind());
-        let sum = aggregated.addcmul(own, &own_factor);
+        let sum = aggregated.addcmul(own, &own_factor(degrees, own.kind()));
         linear(&[(&sum, &self.weight)], Some(&self.bias), epilogue)
     }
+
+    fn weights_first(&self) -> Option<&dyn WeightsFirst> {
+        Some(self)
+    }
+}
+
+impl WeightsFirst for Gcn {
+    fn width(&self) -> usize {
+        self.bias.size()[0] as usize
+    }
+
+    fn products(&self, states: &Tensor) -> Tensor {
+        linear(&[(states, &self.weight)], None, Epilogue::NONE)
+    }
+
+    fn update(&self, products: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
+        let kind = products.kind();
+        aggregated.addcmul(products, &own_factor(degrees, kind)) + self.bias.to_kind(kind)
+    }
+}
+
+/// What GCN's sum multiplies the node itself by, `[nodes, 1]`.
+fn own_factor(degrees: Option<&Tensor>, kind: Kind) -> Tensor {
+    let degrees = degrees.expect("GCN's update needs the in-degrees of nodes");
+    (degrees + 1.0).reciprocal().unsqueeze(1).to_kind(kind)
 }

@@ -59,4 +59,23 @@ pub(crate) trait Layer: fmt::Debug + Send {
     /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbors' messages. `degrees` are
     /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
+
+    /// The layer with its weights before the aggregation instead of after it, if that computes the same.
+    fn weights_first(&self) -> Option<&dyn WeightsFirst> {
+        None
+    }
+}
+
+/// A layer that can multiply hidden states by its weights before it aggregates them, because both are linear. Exact inference does so if the
+/// products are narrower than the states. Then it keeps and aggregates fewer values.
+pub(crate) trait WeightsFirst {
+    /// Number of products of a node.
+    fn width(&self) -> usize;
+
+    /// The products of nodes, `[nodes, width]`, from their hidden states `[nodes, inputs]`. The first `outputs` are what is aggregated.
+    fn products(&self, states: &Tensor) -> Tensor;
+
+    /// The result of [`Layer::update`], without an epilogue, from the nodes' products, `[nodes, width]`, and the aggregates
+    /// `[nodes, outputs]` of those of their neighbors.
+    fn update(&self, products: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
 }

@@ -3,7 +3,7 @@
 use grappa_engine::aggregate::{Max, Mean};
 use tch::Tensor;
 
-use super::Layer;
+use super::{Layer, WeightsFirst};
 use crate::nn::{
     aggregate::Aggregate,
     linear::{Epilogue, linear},
@@ -48,5 +48,27 @@ impl Layer for Sage {
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let terms = [(aggregated, &self.neighbor_weight), (own, &self.own_weight)];
         linear(&terms, Some(&self.bias), epilogue)
+    }
+
+    fn weights_first(&self) -> Option<&dyn WeightsFirst> {
+        // A maximum is not linear.
+        (self.aggregate == Aggregate::Mean).then_some(self)
+    }
+}
+
+impl WeightsFirst for Sage {
+    fn width(&self) -> usize {
+        2 * self.bias.size()[0] as usize
+    }
+
+    fn products(&self, states: &Tensor) -> Tensor {
+        let of_neighbors = linear(&[(states, &self.neighbor_weight)], None, Epilogue::NONE);
+        let of_own = linear(&[(states, &self.own_weight)], Some(&self.bias), Epilogue::NONE);
+        Tensor::cat(&[of_neighbors, of_own], 1)
+    }
+
+    fn update(&self, products: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>) -> Tensor {
+        let outputs = self.bias.size()[0];
+        products.narrow(1, outputs, outputs) + aggregated
     }
 }

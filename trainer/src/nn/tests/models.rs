@@ -1,7 +1,7 @@
 //! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
 
 use grappa_engine::aggregate::{ListSize, Reduce};
-use grappa_run::model::{ModelOptions, NormKind};
+use grappa_run::model::{LayerKind, ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
 
 use super::{
@@ -139,6 +139,9 @@ pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor
         }
         let aggregated = Tensor::from_slice(&aggregated).view([graph.len() as i64, -1]);
         hidden = model.update(layer, &hidden, &aggregated, Some(&degrees));
+        if layer + 1 < model.options().layers {
+            hidden = model.input(layer + 1, &hidden);
+        }
         aggregates.push(aggregated.narrow(1, 0, reduction.result_width() as i64));
     }
     (hidden, aggregates)
@@ -166,6 +169,30 @@ fn layer_wise_inference_equals_pytorch_geometric() {
         }
         let logits = inference(&model, &fixture).0.index_select(0, fixture.array("seeds"));
         assert_close(&logits, fixture.array("out_eval"), TOLERANCE, name);
+    }
+}
+
+#[test]
+fn products_of_the_last_layer_are_narrow_and_give_what_states_do() {
+    let fixture = Fixture::read("sage-3");
+    for (layer, width) in [(LayerKind::Sage, 6), (LayerKind::Gcn, 3)] {
+        let options = ModelOptions {
+            layer,
+            layers: 3,
+            inputs: 5,
+            hidden: 16,
+            outputs: 3,
+            ..ModelOptions::default()
+        };
+        let model = Model::new(options, 1, Device::Cpu).expect("a model");
+        assert_eq!((model.width(1), model.width(2)), (16, width), "{layer}");
+        let seeds = fixture.seeds();
+        let minibatch = fixture.graph.full(&seeds, 3);
+        let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
+        let input = fixture.array("x").index_select(0, &rows(&minibatch, Device::Cpu));
+        let expected = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
+        let logits = inference(&model, &fixture).0.index_select(0, fixture.array("seeds"));
+        assert_close(&logits, &expected, TOLERANCE, &layer.to_string());
     }
 }
 

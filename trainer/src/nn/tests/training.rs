@@ -233,7 +233,8 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             }
             let destinations = Tensor::from_slice(&halo);
             let nodes = rows(&minibatch, Device::Cpu).index_select(0, &destinations);
-            historical.push(Some(HistoricalEmbeddings {
+            // The destinations of the last layer are seeds.
+            historical.push((!halo.is_empty()).then(|| HistoricalEmbeddings {
                 rows: aggregated.index_select(0, &nodes),
                 destinations,
                 neighbor: None,

@@ -326,14 +326,14 @@ impl Layers<'_> {
                 let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
                 keeper.take(pass, positions.clone(), &aggregates, state_width)?;
             }
-            match out.receiver(results.states.as_deref_mut()) {
+            match out.receiver(self.model, pass.layer + 1, results.states.as_deref_mut()) {
                 Some(mut on_new) => pass.update(positions, aggregates, own, &mut inputs, &mut on_new),
                 None => Ok(aggregates),
             }
         };
         match aggregates {
             Aggregates::Kept(kept) => {
-                if let Some(mut on_new) = out.receiver(results.states.as_deref_mut()) {
+                if let Some(mut on_new) = out.receiver(self.model, pass.layer + 1, results.states.as_deref_mut()) {
                     pass.update_again(kept, &mut on_new)?;
                 }
             }
@@ -352,15 +352,17 @@ impl Layers<'_> {
 }
 
 impl Out<'_> {
-    /// Receives the new states of a layer. None if they are of no use.
+    /// Receives the new states of the layer before `next`. None if they are of no use.
     fn receiver(
         &mut self,
+        model: &Model,
+        next: usize,
         mut results: Option<&mut OnRows<'_>>,
     ) -> Option<impl FnMut(Range<u64>, &Tensor) -> Result<()>> {
         let is_used = !matches!(self, Self::Results) || results.is_some();
         is_used.then_some(move |positions: Range<u64>, new: &Tensor| match self {
-            Self::Rows(rows) => Ok(rows.write(positions.start, &values(new))?),
-            Self::Growing(rows) => Ok(rows.write(positions.start, &values(new))?),
+            Self::Rows(rows) => Ok(rows.write(positions.start, &values(&model.input(next, new)))?),
+            Self::Growing(rows) => Ok(rows.write(positions.start, &values(&model.input(next, new)))?),
             Self::Results => results.as_mut().map_or(Ok(()), |on_rows| on_rows(positions, new)),
         })
     }

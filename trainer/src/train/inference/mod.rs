@@ -8,7 +8,8 @@
 //!         update the states of the tile; those of the last layer are logits
 //! ```
 //!
-//! If the aggregates of the first layer are known, the first tile of the second one takes the states as they are made.
+//! If the aggregates of the first layer are known, the first tile of the second one takes the states as they are made. If the last layer
+//! aggregates products of states and weights ([`Model::input`]), these take the place of the states before it.
 //!
 //! All neighbors are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
 //! partitions, memory or the number of threads. Evaluations may draw the in-neighbors of each layer instead
@@ -46,7 +47,7 @@ use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{Result, nn::Model};
 
 /// Nodes whose states are updated at once.
-const UPDATE_NODES: u64 = 1 << 15;
+const UPDATE_NODES: u64 = 1 << 13;
 
 /// The inputs of exact inference.
 pub struct Inference<'a> {

@@ -3,7 +3,7 @@
 use std::{cell::Cell, ops::Range, sync::Arc};
 
 use grappa_engine::aggregate::{
-    Aggregation, BegunAggregation, Budget, NodeRows, OwnRows, Reduce, RowScan, ScaledRows, ScannedColumn, ScannedPart,
+    Aggregation, BegunAggregation, Budget, NodeRows, OwnRows, Reduce, RowScan, ScannedColumn, ScannedPart,
     SelectedRows, SinkWithRows, StateRows, read_each, read_each_ahead,
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
@@ -151,19 +151,17 @@ impl LayerPass<'_> {
             check_stopped(self.progress)?;
             let positions = first..(first + UPDATE_NODES).min(count);
             let places: Vec<u64> = positions.clone().collect();
-            let rows = self.model.state(self.layer, &self.read(states, &places)?);
-            let new = match self.model.aggregate(self.layer) {
+            let rows = self.read(states, &places)?;
+            let degrees = match self.model.aggregate(self.layer) {
                 Aggregate::Gcn => {
                     let mut nodes = Vec::new();
                     self.inputs.nodes_at(positions, &mut nodes);
-                    let factor = |node| Ok(ScaledRows::factor(self.degrees.of(node)?));
-                    let factors = nodes.into_iter().map(factor).collect::<Result<Vec<f32>>>()?;
-                    rows * Tensor::from_slice(&factors)
-                        .unsqueeze(1)
-                        .to_device(self.inference.device)
+                    let degrees = self.degrees.of_each(nodes)?;
+                    Some(Tensor::from_slice(&degrees).to_device(self.inference.device))
                 }
-                _ => self.model.messages(self.layer, &rows, None),
+                _ => None,
             };
+            let new = self.model.messages(self.layer, &rows, degrees.as_ref());
             messages.write(first, &values(&new))?;
         }
         Ok(messages)
