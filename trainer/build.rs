@@ -40,6 +40,7 @@ fn compile_shim(libtorch: &str) {
         .flag("-fopenmp")
         .file("src/shim.cpp")
         .file("src/shim/c10d.cpp")
+        .file("src/shim/memory.cpp")
         .compile("grappa_shim");
     // The OpenMP that libtorch brings, and no second one.
     println!("cargo::rustc-link-search=native={libtorch}/lib");

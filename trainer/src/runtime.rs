@@ -14,7 +14,10 @@ use std::{
 use grappa_run::config::DeviceChoice;
 use tch::{Device, Tensor};
 
-use crate::{Error, Result, shim};
+use crate::{
+    Error, Result,
+    shim::{self, memory},
+};
 
 /// Whether libtorch can use CUDA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +70,18 @@ pub fn set_threads(threads: usize) {
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
 }
 
-/// Makes the allocator keep freed memory for the next allocation. Each training step allocates and frees the same tens of megabytes.
-/// If the allocator returned them to the operating system, page faults would take a tenth of the step. Call it once.
+/// Makes the allocators keep the memory of freed tensors for the next ones. Each training step allocates and frees the same tensors. If
+/// their memory returned to the operating system, clearing and mapping it again would take a tenth of a step with tensors of some
+/// megabytes, and half of one with tensors of 100 MB.
 pub fn keep_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    shim::keep_freed_memory();
+    memory::keep_freed();
+}
+
+/// Returns the memory of large freed tensors to the operating system if it is more than `bytes`.
+pub(crate) fn release_memory_above(bytes: u64) {
+    if memory::block_bytes().kept > bytes {
+        memory::release_kept();
+    }
 }
 
 /// Makes libtorch's idle threads sleep early, so that threads that sample and read get their processors.

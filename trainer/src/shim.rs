@@ -9,6 +9,7 @@
 
 pub(crate) mod c10d;
 pub(crate) mod cuda;
+pub(crate) mod memory;
 
 use std::{
     error::Error,
@@ -76,21 +77,6 @@ pub(crate) fn load_cuda() -> Result<(), String> {
         Some(cause) => cause.to_string(),
         None => error.to_string(),
     })
-}
-
-/// Makes the allocator of the C library, which libtorch uses, keep freed memory: blocks of less than 32 MiB come from its heap, and the
-/// heap does not shrink.
-#[cfg(target_env = "gnu")]
-pub(crate) fn keep_freed_memory() {
-    // From malloc.h.
-    const TRIM_THRESHOLD: i32 = -1;
-    const MMAP_THRESHOLD: i32 = -3;
-    // SAFETY: `int mallopt(int, int)` sets parameters of the allocator, at any time.
-    unsafe extern "C" {
-        safe fn mallopt(parameter: i32, value: i32) -> i32;
-    }
-    mallopt(MMAP_THRESHOLD, 32 << 20);
-    mallopt(TRIM_THRESHOLD, i32::MAX);
 }
 
 /// A backward pass: from the gradients of a function's outputs (None means zeros) to those of its inputs. The second argument says for

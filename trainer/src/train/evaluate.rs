@@ -28,11 +28,15 @@ use super::{
     scored::{Scored, ScoredNodes},
     split::SplitScores,
 };
-use crate::{Result, nn::Model};
+use crate::{Result, nn::Model, runtime::release_memory_above};
 
 /// The splits that are scored.
 pub(super) const VAL: usize = 0;
 pub(super) const TEST: usize = 1;
+
+/// The memory of the tensors of steps stays during an inference if it is at most 1/STEP_SHARE of what is free. The inference leaves as much
+/// in any case, so that its results do not depend on it.
+const STEP_SHARE: u64 = 8;
 
 /// Columns of the feed.
 const FEATURES: usize = 0;
@@ -234,6 +238,7 @@ impl Trainer {
         let free = memory.saturating_sub(held);
         // The first refresh is before the feed opens.
         if self.loader.feed().is_none() && features > free {
+            release_memory_above(0);
             return Room {
                 inference: free.max(memory / 4),
                 kept: 0,
@@ -241,8 +246,11 @@ impl Trainer {
         }
         let free = free.saturating_sub(features);
         let kept = if keeps { free / 2 } else { 0 };
+        let of_steps = free / STEP_SHARE;
+        let inference = free - kept - of_steps;
+        release_memory_above(if inference < memory / 4 { 0 } else { of_steps });
         Room {
-            inference: (free - kept).max(memory / 4),
+            inference: inference.max(memory / 4),
             kept,
         }
     }

@@ -1,0 +1,139 @@
+//! The memory of tensors on the processor, which is kept when tensors are freed.
+//!
+//! A training step allocates and frees the same large tensors as the one before. If their memory went back to the operating system, the
+//! system would clear each page again and map it on the first access. With tensors of 134 MB that takes half of a step.
+//!
+//! The C library's allocator keeps blocks of less than 32 MiB, if it is told to. Larger ones it maps and unmaps one by one. These come
+//! from an allocator of the shim (`memory.cpp`), which keeps freed blocks for tensors of about the same size. All its blocks together
+//! never take more than tensors took at some time before, in sizes that are rounded up by at most an eighth.
+
+/// Tensors from this size on have blocks of the shim's allocator: the largest threshold that the C library admits for its own.
+const SMALLEST_BLOCK: usize = 32 << 20;
+
+// SAFETY: the functions are in memory.cpp, with these types, and may be called at any time from any thread. The last one writes two
+// numbers.
+unsafe extern "C" {
+    safe fn grappa_keep_blocks(smallest: usize);
+    safe fn grappa_release_blocks();
+    safe fn grappa_block_bytes(of_tensors: &mut usize, of_kept: &mut usize);
+}
+
+/// Bytes of large blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockBytes {
+    /// Blocks that tensors use.
+    pub(crate) used: u64,
+    /// Blocks that are kept for later tensors.
+    pub(crate) kept: u64,
+}
+
+/// Makes the allocators keep freed memory, for the rest of the process.
+pub(crate) fn keep_freed() {
+    #[cfg(target_env = "gnu")]
+    keep_small_blocks();
+    grappa_keep_blocks(SMALLEST_BLOCK);
+}
+
+/// Returns the kept large blocks to the system.
+pub(crate) fn release_kept() {
+    grappa_release_blocks();
+}
+
+/// Bytes of large blocks; zeros before [`keep_freed`].
+pub(crate) fn block_bytes() -> BlockBytes {
+    let (mut used, mut kept) = (0, 0);
+    grappa_block_bytes(&mut used, &mut kept);
+    BlockBytes {
+        used: used as u64,
+        kept: kept as u64,
+    }
+}
+
+/// Makes the C library's allocator take blocks of less than [`SMALLEST_BLOCK`] from its heap, which does not shrink.
+#[cfg(target_env = "gnu")]
+fn keep_small_blocks() {
+    // From malloc.h.
+    const TRIM_THRESHOLD: i32 = -1;
+    const MMAP_THRESHOLD: i32 = -3;
+    // SAFETY: `int mallopt(int, int)` sets parameters of the allocator, at any time.
+    unsafe extern "C" {
+        safe fn mallopt(parameter: i32, value: i32) -> i32;
+    }
+    mallopt(MMAP_THRESHOLD, SMALLEST_BLOCK as i32);
+    mallopt(TRIM_THRESHOLD, i32::MAX);
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+
+    const MIB: i64 = 1 << 20;
+
+    fn tensor(mib: i64) -> Tensor {
+        Tensor::empty([mib * MIB], (Kind::Uint8, Device::Cpu))
+    }
+
+    /// One test, because all tensors of the process share the allocator.
+    #[test]
+    fn blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did() {
+        keep_freed();
+        let before = block_bytes();
+        let mib = |used: i64, kept: i64| BlockBytes {
+            used: before.used + (used * MIB) as u64,
+            kept: (kept * MIB) as u64,
+        };
+        release_kept();
+
+        let small = tensor(31);
+        assert_eq!(block_bytes(), mib(0, 0), "the C library has it");
+        let first = tensor(96);
+        let place = first.data_ptr();
+        assert_eq!(block_bytes(), mib(96, 0));
+        drop((first, small));
+        assert_eq!(block_bytes(), mib(0, 96));
+
+        let mut second = tensor(85);
+        assert_eq!(second.data_ptr(), place, "a little smaller, so it takes the block");
+        assert_eq!(block_bytes(), mib(96, 0));
+        let _ = second.fill_(7);
+        assert_eq!(second.max().int64_value(&[]), 7);
+        drop(second);
+
+        // Too small for the block: both would take more than tensors did at any time.
+        let third = tensor(40);
+        assert_eq!(block_bytes(), mib(40, 0));
+        let fourth = tensor(56);
+        drop(third);
+        assert_eq!(block_bytes(), mib(56, 40));
+        // 37 MiB in steps of 4.
+        let fifth = tensor(37);
+        assert_eq!(block_bytes(), mib(96, 0));
+        drop((fourth, fifth));
+        assert_eq!(block_bytes(), mib(0, 96));
+
+        release_kept();
+        assert_eq!(block_bytes(), mib(0, 0));
+    }
+
+    #[test]
+    fn a_tensor_may_be_freed_by_another_thread() {
+        keep_freed();
+        let threads = (0..4).map(|_| {
+            std::thread::spawn(|| {
+                let made: Vec<Tensor> = (0..4).map(|i| tensor(3000 + 500 * i)).collect();
+                made
+            })
+        });
+        let made: Vec<Tensor> = threads
+            .collect::<Vec<_>>()
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"))
+            .collect();
+        let mut places: Vec<_> = made.iter().map(|tensor| tensor.data_ptr().addr()).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 16, "tensors do not share blocks");
+    }
+}
