@@ -1,5 +1,6 @@
 // The C++ half of `shim/memory.rs`: an allocator of tensors on the processor that keeps freed blocks for the next tensors.
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <map>
@@ -63,9 +64,8 @@ struct KeepingAllocator final : c10::Allocator {
       use(block, size);
       return block;
     }
-    // All blocks together take no more than tensors took at some time.
-    if (used_bytes + bytes > most_bytes) most_bytes = used_bytes + bytes;
-    release_until(most_bytes - used_bytes - bytes);
+    // All blocks together take no more than tensors took at some time, or will take now.
+    release_until(std::max(most_bytes, used_bytes + bytes) - used_bytes - bytes);
     void* block = map(bytes);
     if (block == nullptr) {
       release_until(0);
@@ -78,7 +78,7 @@ struct KeepingAllocator final : c10::Allocator {
   void use(void* block, size_t bytes) {
     used.emplace(block, bytes);
     used_bytes += bytes;
-    if (used_bytes > most_bytes) most_bytes = used_bytes;
+    most_bytes = std::max(most_bytes, used_bytes);
   }
 
   // Unmaps kept blocks, large ones first, until those left have at most `bytes`.
