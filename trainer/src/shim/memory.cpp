@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -14,6 +15,8 @@
 
 namespace {
 
+// Mapped memory starts at multiples of it, on every processor.
+constexpr size_t kPage = 4096;
 // Blocks are multiples of it.
 constexpr size_t kStep = size_t{2} << 20;
 // No machine has that much. Sizes above are left to libtorch, for its error.
@@ -25,9 +28,12 @@ struct KeepingAllocator final : c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) override {
     void* block = bytes >= smallest && bytes <= kMost ? take(rounded(bytes)) : nullptr;
-    if (block == nullptr) return others->allocate(bytes);
-    return {block, block, &give_back, c10::Device(c10::DeviceType::CPU)};
+    if (block == nullptr) block = others->raw_allocate(bytes);
+    return {block, block, &free_block, c10::Device(c10::DeviceType::CPU)};
   }
+
+  // oneDNN asks for memory without its deleter, so all blocks have the same.
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
 
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 
@@ -96,15 +102,23 @@ struct KeepingAllocator final : c10::Allocator {
     return block == MAP_FAILED ? nullptr : block;
   }
 
-  static void give_back(void* block) {
-    KeepingAllocator& self = *installed;
-    std::lock_guard<std::mutex> guard(self.lock);
-    auto found = self.used.find(block);
+  static void free_block(void* block) {
+    // Most blocks are small, and need no lock.
+    bool may_be_mapped = reinterpret_cast<uintptr_t>(block) % kPage == 0;
+    if (!may_be_mapped || !installed->give_back(block)) installed->others->raw_deallocate(block);
+  }
+
+  // Keeps a mapped block. False if it is none.
+  bool give_back(void* block) {
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = used.find(block);
+    if (found == used.end()) return false;
     size_t bytes = found->second;
-    self.used.erase(found);
-    self.used_bytes -= bytes;
-    self.kept.emplace(bytes, block);
-    self.kept_bytes += bytes;
+    used.erase(found);
+    used_bytes -= bytes;
+    kept.emplace(bytes, block);
+    kept_bytes += bytes;
+    return true;
   }
 
   const size_t smallest;

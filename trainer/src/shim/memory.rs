@@ -118,6 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn products_of_libtorch_allocate_and_free_memory_of_all_sizes() {
+        keep_freed();
+        for kind in [Kind::Float, Kind::BFloat16] {
+            for size in [0, 1, 96, 960, 4096] {
+                let ones = |rows, columns| Tensor::ones([rows, columns], (kind, Device::Cpu));
+                let product = ones(size, 128).matmul(&ones(128, size));
+                assert_eq!(product.sum(Kind::Double).double_value(&[]), (128 * size * size) as f64);
+            }
+        }
+    }
+
+    #[test]
     fn a_tensor_may_be_freed_by_another_thread() {
         keep_freed();
         let threads = (0..4).map(|_| {
