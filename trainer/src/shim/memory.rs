@@ -75,10 +75,16 @@ mod tests {
         Tensor::empty([mib * MIB], (Kind::Uint8, Device::Cpu))
     }
 
-    /// One test, because all tensors of the process share the allocator.
+    /// One test, because all tensors of the process share the allocator. The first part counts all blocks from the start.
     #[test]
-    fn blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did() {
+    fn large_tensors_take_blocks_that_are_kept() {
         keep_freed();
+        blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did();
+        products_of_libtorch_allocate_and_free_memory_of_all_sizes();
+        a_tensor_may_be_freed_by_another_thread();
+    }
+
+    fn blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did() {
         let before = block_bytes();
         let mib = |used: i64, kept: i64| BlockBytes {
             used: before.used + (used * MIB) as u64,
@@ -117,9 +123,7 @@ mod tests {
         assert_eq!(block_bytes(), mib(0, 0));
     }
 
-    #[test]
     fn products_of_libtorch_allocate_and_free_memory_of_all_sizes() {
-        keep_freed();
         for kind in [Kind::Float, Kind::BFloat16] {
             for size in [0, 1, 96, 960, 4096] {
                 let ones = |rows, columns| Tensor::ones([rows, columns], (kind, Device::Cpu));
@@ -129,9 +133,7 @@ mod tests {
         }
     }
 
-    #[test]
     fn a_tensor_may_be_freed_by_another_thread() {
-        keep_freed();
         let threads = (0..4).map(|_| {
             std::thread::spawn(|| {
                 let made: Vec<Tensor> = (0..4).map(|i| tensor(3000 + 500 * i)).collect();
