@@ -14,6 +14,8 @@
 //! The values of a tile stay in the cache from one operation to the next, so memory is read and written once. With libtorch's
 //! operators, each operation (products, bias, relu, mask, product with the mask) is a pass over all rows: about 1.5 ms in each
 //! direction for 25 K rows of 128 f32. Also, libtorch's products are slow: see [`multiply`](super::multiply).
+//!
+//! Rows with few nonzero values are multiplied without their zeros: see [`sparse`](super::sparse).
 
 use half::bf16;
 
@@ -21,8 +23,9 @@ use super::{
     aligned::Aligned,
     epilogue::Epilogue,
     for_each,
-    layout::{Numbers, Pairs, Rows, Single},
+    layout::{Items, Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
+    sparse::{Nonzeros, by_inputs, by_outputs, is_sparse},
 };
 use crate::shim::Element;
 
@@ -33,6 +36,13 @@ const TILE: usize = 96;
 const PART: usize = 16 * TILE;
 /// Maximum number of ranges. Each has its own copy of the gradients of all parameters.
 const PARTS_MAX: usize = 32;
+
+/// The transposed weight matrix of a term.
+enum Weight<'a, I> {
+    OfDense(Items<'a, I>),
+    /// The rows of the term are sparse: see [`by_inputs`].
+    OfSparse(Aligned<f32>),
+}
 
 /// Rows and the weight matrix that they are multiplied by.
 #[derive(Debug, Clone, Copy)]
@@ -153,10 +163,23 @@ fn forward<T: Element, N: Numbers<T>>(
     result: &mut [T],
 ) {
     let columns = padded(outputs);
-    let transposed: Vec<Aligned<T>> = terms.iter().map(|term| transpose(term.weight, term.inputs)).collect();
-    let weights: Vec<_> = transposed
+    let sparse: Vec<bool> = terms.iter().map(Term::is_sparse).collect();
+    let transposed: Vec<Aligned<T>> = terms
         .iter()
-        .map(|weight| N::by_rows(Rows::dense(weight, outputs)).0)
+        .zip(&sparse)
+        .map(|(term, is_sparse)| match is_sparse {
+            true => Aligned::zeros(0),
+            false => transpose(term.weight, term.inputs),
+        })
+        .collect();
+    let weights: Vec<Weight<'_, N::Item>> = terms
+        .iter()
+        .zip(&sparse)
+        .zip(&transposed)
+        .map(|((term, is_sparse), transposed)| match is_sparse {
+            true => Weight::OfSparse(by_inputs::<T>(term.weight, term.inputs, columns)),
+            false => Weight::OfDense(N::by_rows(Rows::dense(transposed, outputs)).0),
+        })
         .collect();
     let parts: Vec<_> = result.chunks_mut(TILE * outputs).enumerate().collect();
     for_each(parts, |(tile, result): (usize, &mut [T])| {
@@ -168,16 +191,28 @@ fn forward<T: Element, N: Numbers<T>>(
                 .for_each(|sums| sums[..outputs].copy_from_slice(bias));
         }
         for (term, weight) in terms.iter().zip(&weights) {
-            let (x, stride) = N::by_columns(Rows::dense(term.rows(first, rows), term.inputs));
-            let factors = Factors {
-                a: &x,
-                a_row: stride,
-                a_step: 1,
-                b: weight,
-                b_step: columns,
-                depth: N::items(term.inputs),
-            };
-            N::multiply(instructions, factors, &mut sums, rows, columns);
+            let x = term.rows(first, rows);
+            match weight {
+                Weight::OfSparse(weight) => {
+                    let mut nonzeros = Nonzeros::of_width(term.inputs);
+                    for (x, sums) in x.chunks(term.inputs).zip(sums.chunks_mut(columns)) {
+                        nonzeros.find(instructions, x);
+                        nonzeros.add_product(instructions, weight, sums);
+                    }
+                }
+                Weight::OfDense(weight) => {
+                    let (x, stride) = N::by_columns(Rows::dense(x, term.inputs));
+                    let factors = Factors {
+                        a: &x,
+                        a_row: stride,
+                        a_step: 1,
+                        b: weight,
+                        b_step: columns,
+                        depth: N::items(term.inputs),
+                    };
+                    N::multiply(instructions, factors, &mut sums, rows, columns);
+                }
+            }
         }
         for (row, (sums, result)) in sums.chunks_mut(columns).zip(result.chunks_mut(outputs)).enumerate() {
             let sums = &mut sums[..outputs];
@@ -206,6 +241,7 @@ fn backward<T: Element, N: Numbers<T>>(
         gradient,
         result,
         terms,
+        sparse: terms.iter().map(Term::is_sparse).collect(),
         weights: terms
             .iter()
             .zip(&narrowed)
@@ -242,9 +278,14 @@ fn backward<T: Element, N: Numbers<T>>(
         total.add(&part.sums);
     }
     total.bias.truncate(outputs);
-    let weights = total.weights.iter().zip(terms);
+    let weights = total.weights.iter().zip(terms).zip(&backward.sparse);
     Gradients {
-        weights: weights.map(|(weight, term)| unpad(weight, term.inputs)).collect(),
+        weights: weights
+            .map(|((weight, term), is_sparse)| match is_sparse {
+                true => by_outputs(weight, term.inputs, outputs),
+                false => unpad(weight, term.inputs),
+            })
+            .collect(),
         bias: total.bias,
     }
 }
@@ -255,6 +296,8 @@ struct Backward<'a, T: Element, N: Numbers<T>> {
     result: &'a [T],
     terms: &'a [Term<'a, T>],
     weights: Vec<Aligned<N::Item>>,
+    /// For each term, whether its rows are sparse.
+    sparse: Vec<bool>,
     outputs: usize,
     epilogue: &'a Epilogue,
     wants_weight: &'a [bool],
@@ -271,16 +314,21 @@ struct RowRange<'a, T> {
 
 /// Gradients of parameters, with padded rows.
 struct Sums {
+    /// For each term, `[outputs, inputs]`, or `[inputs, outputs]` if its rows are sparse; empty if not wanted.
     weights: Vec<Aligned<f32>>,
     bias: Vec<f32>,
 }
 
 impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
     fn zeros(&self) -> Sums {
-        let weights = self.terms.iter().zip(self.wants_weight);
+        let weights = self.terms.iter().zip(self.wants_weight).zip(&self.sparse);
         Sums {
             weights: weights
-                .map(|(term, &wanted)| Aligned::zeros(if wanted { self.outputs * padded(term.inputs) } else { 0 }))
+                .map(|((term, wanted), is_sparse)| match (wanted, is_sparse) {
+                    (false, _) => Aligned::zeros(0),
+                    (true, false) => Aligned::zeros(self.outputs * padded(term.inputs)),
+                    (true, true) => Aligned::zeros(term.inputs * padded(self.outputs)),
+                })
                 .collect(),
             bias: vec![0.0; padded(self.outputs)],
         }
@@ -292,6 +340,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         let mut narrowed = vec![T::default(); TILE * columns];
         let widest = self.terms.iter().map(|term| padded(term.inputs)).max().unwrap_or(0);
         let mut product = Aligned::zeros(TILE * widest);
+        let mut nonzeros: Vec<Nonzeros> = self.terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
             self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
@@ -304,7 +353,19 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
             let (by_rows, by_rows_step) = N::by_rows(gradient);
             for (index, term) in self.terms.iter().enumerate() {
                 let width = padded(term.inputs);
-                if self.wants_weight[index] {
+                if self.wants_weight[index] && self.sparse[index] {
+                    let weight = &mut part.sums.weights[index];
+                    let x = term.rows(part.first + first, rows);
+                    for (x, gradient) in x.chunks(term.inputs).zip(inner.chunks(columns)) {
+                        let nonzeros = &mut nonzeros[index];
+                        match gradient.iter().all(|value| value.is_finite()) {
+                            true => nonzeros.find(self.instructions, x),
+                            // Its products with zeros are NaN.
+                            false => nonzeros.take_all(x),
+                        }
+                        nonzeros.add_outer(self.instructions, gradient, weight);
+                    }
+                } else if self.wants_weight[index] {
                     let (x, step) = N::by_rows(Rows::dense(term.rows(part.first + first, rows), term.inputs));
                     let factors = Factors {
                         a: &by_rows,
@@ -366,7 +427,11 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
     }
 }
 
-impl<T> Term<'_, T> {
+impl<T: Element> Term<'_, T> {
+    fn is_sparse(&self) -> bool {
+        is_sparse(self.x, self.inputs, self.weight)
+    }
+
     fn rows(&self, first: usize, count: usize) -> &[T] {
         &self.x[first * self.inputs..][..count * self.inputs]
     }

@@ -139,6 +139,33 @@ fn loops_of_bf16_equal_operators_but_for_rounding() {
 }
 
 #[test]
+fn loops_that_skip_zeros_equal_operators() {
+    let sparse = |seed, shape: &[i64]| {
+        let numbers = numbers(seed, shape);
+        // One value in 15.
+        &numbers * numbers.gt(1.5).to_kind(Kind::Float)
+    };
+    let with_specials = |seed, shape: &[i64]| with_specials(&sparse(seed, shape));
+    for shape in [(1, 64, 1), (97, 130, 16), (2000, 300, 70), (3300, 100, 256)] {
+        for epilogue in epilogues() {
+            let run = |first, backend, kind| run_of(first, backend, kind, shape, true, epilogue.clone());
+            for first in [&sparse as &dyn Fn(i64, &[i64]) -> Tensor, &with_specials] {
+                let expected = run(first, Backend::Operators, Kind::Float);
+                for instructions in Instructions::all() {
+                    for (kind, tolerance) in [(Kind::Float, 4e-6), (Kind::BFloat16, f64::INFINITY)] {
+                        let actual = run(first, Backend::With(instructions), kind);
+                        for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                            let what = format!("{i} of {shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
+                            assert_close_or_special(actual, expected, tolerance, &what);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn only_required_gradients_are_computed() {
     let x = random(1, &[10, 4]);
     let weight = random(2, &[3, 4]).set_requires_grad(true);

@@ -1,0 +1,389 @@
+//! Products with rows that have few nonzero values, such as counts of words and one-hot codes. They skip the zeros.
+//!
+//! ```text
+//! for each row x:
+//!     find its nonzero values and their columns
+//!     forward: sum += each value times the row of the weights for its column
+//!     backward: gradient of that row of the weights += the value times the gradient of the sum
+//! ```
+//!
+//! A product of all values reads each value once and does `outputs` multiply-adds for it. This one reads it once too, and does them
+//! for nonzero values alone. Sums are formed in the same order, so with AVX-512 f32 results have the same bits.
+
+#![expect(unsafe_code, reason = "vector instructions take pointers")]
+
+use super::{
+    aligned::Aligned,
+    multiply::{Instructions, LANES},
+};
+use crate::shim::Element;
+
+/// Rows of which values are counted to tell whether all have few nonzero ones.
+const COUNTED_ROWS: usize = 32;
+/// Rows are sparse if at most one in so many values is not zero.
+const SPARSITY: usize = 8;
+/// Columns for which finding the nonzero values pays off.
+const WIDTH_MIN: usize = 64;
+/// Inputs that are transposed at a time.
+const BLOCK: usize = 16;
+
+/// Whether to skip the zeros of rows of `width` values. Some rows decide. A product of a zero and a weight that is not finite would be NaN,
+/// so with such weights the answer is no.
+pub(crate) fn is_sparse<T: Element>(rows: &[T], width: usize, weight: &[f32]) -> bool {
+    if width < WIDTH_MIN || rows.is_empty() {
+        return false;
+    }
+    let step = (rows.len() / width).div_ceil(COUNTED_ROWS);
+    let (mut nonzeros, mut values) = (0, 0);
+    for row in rows.chunks_exact(width).step_by(step) {
+        nonzeros += row.iter().filter(|value| value.to_f32() != 0.0).count();
+        values += width;
+    }
+    nonzeros * SPARSITY <= values && weight.iter().all(|value| value.is_finite())
+}
+
+/// The nonzero values of a row and their columns.
+#[derive(Debug)]
+pub(crate) struct Nonzeros {
+    width: usize,
+    count: usize,
+    /// With room for one vector after those of a whole row.
+    columns: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl Nonzeros {
+    /// Space for those of a row of `width` values.
+    pub(crate) fn of_width(width: usize) -> Self {
+        assert!(u32::try_from(width).is_ok(), "{width} columns");
+        Self {
+            width,
+            count: 0,
+            columns: vec![0; width + LANES],
+            values: vec![0.0; width + LANES],
+        }
+    }
+
+    /// Finds those of a row. NaN is not zero.
+    pub(crate) fn find<T: Element>(&mut self, instructions: Instructions, row: &[T]) {
+        assert_eq!(row.len(), self.width, "values of a row");
+        self.count = 0;
+        let (blocks, rest) = row.as_chunks::<LANES>();
+        #[cfg(target_arch = "x86_64")]
+        if instructions.has_avx512() {
+            // SAFETY: a value of `Instructions` exists only if the processor has these instructions. There is room for one vector after
+            // the nonzero values of a whole row.
+            unsafe { avx512::find(self, blocks) };
+            return self.push(self.width - rest.len(), rest);
+        }
+        for (block, values) in blocks.iter().enumerate() {
+            // Most blocks of sparse rows are zeros.
+            if values.iter().fold(false, |any, value| any | (value.to_f32() != 0.0)) {
+                self.push(block * LANES, values);
+            }
+        }
+        self.push(self.width - rest.len(), rest);
+    }
+
+    /// Adds the nonzero values among those from a column on. Without branches, which would be mispredicted.
+    fn push<T: Element>(&mut self, first: usize, values: &[T]) {
+        for (column, value) in values.iter().enumerate() {
+            let value = value.to_f32();
+            self.columns[self.count] = (first + column) as u32;
+            self.values[self.count] = value;
+            self.count += usize::from(value != 0.0);
+        }
+    }
+
+    /// Takes all values of a row, zeros too.
+    pub(crate) fn take_all<T: Element>(&mut self, row: &[T]) {
+        assert_eq!(row.len(), self.width, "values of a row");
+        self.count = row.len();
+        for (column, value) in row.iter().enumerate() {
+            (self.columns[column], self.values[column]) = (column as u32, value.to_f32());
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, f32)> {
+        let columns = self.columns[..self.count].iter().map(|&column| column as usize);
+        columns.zip(self.values[..self.count].iter().copied())
+    }
+
+    /// `sums += row weights`, with weights of `[width, sums]`.
+    pub(crate) fn add_product(&self, instructions: Instructions, weights: &[f32], sums: &mut [f32]) {
+        self.check(weights, sums);
+        #[cfg(target_arch = "x86_64")]
+        if instructions.has_avx512() {
+            // SAFETY: a value of `Instructions` exists only if the processor has these instructions. Slices are long enough: checked
+            // above, and all columns are below the width.
+            return unsafe { avx512::add_product(self, weights, sums) };
+        }
+        let step = sums.len();
+        for (column, value) in self.iter() {
+            let weights = &weights[column * step..][..step];
+            sums.iter_mut()
+                .zip(weights)
+                .for_each(|(sum, weight)| *sum += value * weight);
+        }
+    }
+
+    /// `weights += rowᵀ gradient`, with weights of `[width, gradient]`.
+    pub(crate) fn add_outer(&self, instructions: Instructions, gradient: &[f32], weights: &mut [f32]) {
+        self.check(weights, gradient);
+        #[cfg(target_arch = "x86_64")]
+        if instructions.has_avx512() {
+            // SAFETY: as above.
+            return unsafe { avx512::add_outer(self, gradient, weights) };
+        }
+        let step = gradient.len();
+        for (column, value) in self.iter() {
+            let weights = &mut weights[column * step..][..step];
+            weights
+                .iter_mut()
+                .zip(gradient)
+                .for_each(|(weight, gradient)| *weight += value * gradient);
+        }
+    }
+
+    fn check(&self, weights: &[f32], outputs: &[f32]) {
+        assert!(
+            outputs.len().is_multiple_of(LANES),
+            "{} columns are not padded",
+            outputs.len()
+        );
+        assert_eq!(weights.len(), self.width * outputs.len(), "weights");
+    }
+}
+
+/// Weights of `[outputs, inputs]` as `[inputs, columns]`, as rows of type T have them. Columns after the outputs are zeros.
+pub(crate) fn by_inputs<T: Element>(weight: &[f32], inputs: usize, columns: usize) -> Aligned<f32> {
+    let mut result = Aligned::zeros(inputs * columns);
+    for first in (0..inputs).step_by(BLOCK) {
+        for (output, row) in weight.chunks_exact(inputs).enumerate() {
+            for (input, value) in row.iter().enumerate().skip(first).take(BLOCK) {
+                result[input * columns + output] = T::from_f32(*value).to_f32();
+            }
+        }
+    }
+    result
+}
+
+/// The inverse of [`by_inputs`] for f32. Empty if `weight` is.
+pub(crate) fn by_outputs(weight: &[f32], inputs: usize, outputs: usize) -> Vec<f32> {
+    if weight.is_empty() {
+        return Vec::new();
+    }
+    let columns = weight.len() / inputs;
+    let mut result = vec![0.0; outputs * inputs];
+    for first in (0..inputs).step_by(BLOCK) {
+        for (output, row) in result.chunks_exact_mut(inputs).enumerate() {
+            for (input, value) in row.iter_mut().enumerate().skip(first).take(BLOCK) {
+                *value = weight[input * columns + output];
+            }
+        }
+    }
+    result
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{LANES, Nonzeros};
+    use crate::shim::Element;
+
+    /// Adds the nonzero values of blocks, which are the first ones of a row.
+    ///
+    /// # Safety
+    /// The processor has the instructions. There is room for a vector after as many values.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn find<T: Element>(row: &mut Nonzeros, blocks: &[[T; LANES]]) {
+        let mut places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let (columns, values) = (row.columns.as_mut_ptr(), row.values.as_mut_ptr());
+        for block in blocks {
+            let block = block.map(T::to_f32);
+            // SAFETY: a block has a vector's values, and the caller promises room for one at the end.
+            unsafe {
+                let block = _mm512_loadu_ps(block.as_ptr());
+                let nonzero = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(block, _mm512_setzero_ps());
+                _mm512_storeu_epi32(
+                    columns.add(row.count).cast(),
+                    _mm512_maskz_compress_epi32(nonzero, places),
+                );
+                _mm512_storeu_ps(values.add(row.count), _mm512_maskz_compress_ps(nonzero, block));
+                row.count += nonzero.count_ones() as usize;
+            }
+            places = _mm512_add_epi32(places, _mm512_set1_epi32(LANES as i32));
+        }
+    }
+
+    /// # Safety
+    /// The processor has the instructions. There are weights for each column, of `sums.len()` values, a multiple of [`LANES`].
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn add_product(row: &Nonzeros, weights: &[f32], sums: &mut [f32]) {
+        let mut first = 0;
+        while first < sums.len() {
+            // SAFETY: the caller's promise, for these columns.
+            first += unsafe {
+                match (sums.len() - first) / LANES {
+                    1 => strip::<1>(row, weights, sums, first),
+                    2 | 3 => strip::<2>(row, weights, sums, first),
+                    4..8 => strip::<4>(row, weights, sums, first),
+                    _ => strip::<8>(row, weights, sums, first),
+                }
+            };
+        }
+    }
+
+    /// Adds products to `V * LANES` sums, and returns their number.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn strip<const V: usize>(row: &Nonzeros, weights: &[f32], sums: &mut [f32], first: usize) -> usize {
+        let step = sums.len();
+        // SAFETY: these sums exist, and as many weights of each column.
+        unsafe {
+            let at = sums.as_mut_ptr().add(first);
+            let weights = weights.as_ptr().add(first);
+            let mut kept = [_mm512_setzero_ps(); V];
+            for (i, sum) in kept.iter_mut().enumerate() {
+                *sum = _mm512_loadu_ps(at.add(i * LANES));
+            }
+            for (column, value) in row.iter() {
+                let (value, weights) = (_mm512_set1_ps(value), weights.add(column * step));
+                for (i, sum) in kept.iter_mut().enumerate() {
+                    *sum = _mm512_fmadd_ps(value, _mm512_loadu_ps(weights.add(i * LANES)), *sum);
+                }
+            }
+            for (i, sum) in kept.iter().enumerate() {
+                _mm512_storeu_ps(at.add(i * LANES), *sum);
+            }
+        }
+        V * LANES
+    }
+
+    /// # Safety
+    /// As above, with a gradient instead of sums.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn add_outer(row: &Nonzeros, gradient: &[f32], weights: &mut [f32]) {
+        let step = gradient.len();
+        for (column, value) in row.iter() {
+            let value = _mm512_set1_ps(value);
+            for first in (0..step).step_by(LANES) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let at = weights.as_mut_ptr().add(column * step + first);
+                    let gradient = _mm512_loadu_ps(gradient.as_ptr().add(first));
+                    _mm512_storeu_ps(at, _mm512_fmadd_ps(value, gradient, _mm512_loadu_ps(at)));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+    use crate::kernels::multiply::{Factors, multiply};
+
+    /// Rows of which one value in `one_in` is not zero.
+    fn rows(count: usize, width: usize, one_in: usize) -> Vec<f32> {
+        let value = |i: usize| match (i * i + i / 7) % one_in {
+            0 => (i % 23) as f32 * 0.37 - 4.0,
+            _ => 0.0,
+        };
+        (0..count * width).map(value).collect()
+    }
+
+    #[test]
+    fn products_without_zeros_equal_those_with_them() {
+        for (width, outputs) in [(64usize, 16usize), (100, 33), (130, 64), (1433, 130), (64, 300)] {
+            let x = rows(1, width, 11);
+            let columns = outputs.next_multiple_of(LANES);
+            let weight: Vec<f32> = (0..outputs * width).map(|i| (i % 101) as f32 * 0.013 - 0.7).collect();
+            let weights = by_inputs::<f32>(&weight, width, columns);
+            assert_eq!(by_outputs(&weights, width, outputs), weight);
+            let start: Vec<f32> = (0..columns).map(|i| i as f32 * 0.1).collect();
+            let mut nonzeros = Nonzeros::of_width(width);
+            nonzeros.find(Instructions::best(), &x);
+            for instructions in Instructions::all() {
+                let factors = Factors {
+                    a: &x,
+                    a_row: width,
+                    a_step: 1,
+                    b: &weights,
+                    b_step: columns,
+                    depth: width,
+                };
+                let (mut expected, mut actual) = (start.clone(), start.clone());
+                multiply(instructions, factors, &mut expected, 1, columns);
+                nonzeros.add_product(instructions, &weights, &mut actual);
+                if instructions.has_avx512() {
+                    assert_eq!(actual, expected, "{instructions:?}, {width} values");
+                }
+                for (actual, expected) in actual.iter().zip(&expected) {
+                    assert!(
+                        (actual - expected).abs() < 1e-4,
+                        "{instructions:?}: {actual}, not {expected}"
+                    );
+                }
+
+                let (mut expected, mut actual) = (weights.to_vec(), Aligned::of(&weights));
+                for (weights, x) in expected.chunks_mut(columns).zip(&x) {
+                    weights
+                        .iter_mut()
+                        .zip(&start)
+                        .for_each(|(weight, start)| *weight = x.mul_add(*start, *weight));
+                }
+                nonzeros.add_outer(instructions, &start, &mut actual);
+                for (actual, expected) in actual.iter().zip(&expected) {
+                    assert!(
+                        (actual - expected).abs() < 1e-4,
+                        "{instructions:?}: {actual}, not {expected}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nonzero_values_are_found_at_any_place_of_a_row() {
+        let mut nonzeros = Nonzeros::of_width(70);
+        for instructions in Instructions::all() {
+            for place in 0..70 {
+                let mut row = [bf16::ZERO; 70];
+                row[69] = bf16::NAN;
+                row[place] = bf16::from_f32(-2.5);
+                nonzeros.find(instructions, &row);
+                let found: Vec<(usize, f32)> = nonzeros.iter().collect();
+                assert_eq!(found[0], (place, -2.5));
+                match place {
+                    69 => assert_eq!(found.len(), 1),
+                    _ => assert!(found.len() == 2 && found[1].0 == 69 && found[1].1.is_nan()),
+                }
+            }
+        }
+        nonzeros.take_all(&[1.5f32; 70]);
+        assert_eq!(
+            nonzeros.iter().map(|(column, _)| column).collect::<Vec<_>>(),
+            (0..70).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn rows_are_sparse_if_one_value_in_eight_is_not_zero() {
+        let weight = [1.0; 100];
+        let decide = |count: usize, one_in: usize| is_sparse(&rows(count, 100, one_in), 100, &weight);
+        for count in [1, 31, 32, 33, 1000] {
+            assert!(decide(count, 40), "{count} rows");
+            assert!(!decide(count, 3), "{count} rows");
+        }
+        assert!(!is_sparse::<f32>(&[], 100, &weight), "no rows");
+        assert!(!is_sparse(&[0.0f32; 63], 63, &weight), "too narrow");
+        assert!(!is_sparse(&[0.0f32; 100], 100, &[1.0, f32::NAN]), "0 times NaN is NaN");
+    }
+}
