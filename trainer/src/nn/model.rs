@@ -40,6 +40,17 @@ pub enum Input<'a> {
         /// In-degrees in the whole graph, f32 of `[nodes]`; only GCN needs them.
         degrees: Option<&'a Tensor>,
     },
+    /// [`Model::combined`] of features and their aggregates. The first layer then has no block.
+    Combined(&'a Tensor),
+}
+
+/// What the update of a layer takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Operands<'a> {
+    /// The states of the nodes, the aggregates of their in-neighbors' messages, and their in-degrees for GCN.
+    Apart(&'a Tensor, &'a Tensor, Option<&'a Tensor>),
+    /// Their sum, for a layer that combines them.
+    Combined(&'a Tensor),
 }
 
 /// The mode of one pass through a model.
@@ -233,10 +244,12 @@ impl Model {
                     self.takes_aggregated_input(),
                     "the first layer takes the features of neighbors, not their aggregates"
                 );
-                (
-                    self.step(0, &own.to_kind(kind), &neighbors.to_kind(kind), degrees, Some(&pass)),
-                    1,
-                )
+                let operands = Operands::Apart(&own.to_kind(kind), &neighbors.to_kind(kind), degrees);
+                (self.step(0, operands, Some(&pass)), 1)
+            }
+            Input::Combined(rows) => {
+                assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
+                (self.step(0, Operands::Combined(rows), Some(&pass)), 1)
             }
         };
         // Rows of seeds are the first.
@@ -260,7 +273,8 @@ impl Model {
             );
             let (own, aggregated) = self.layers[layer].neighbors(block, &hidden, pass.scaling, historical, dropout);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
-            hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), Some(&pass));
+            let operands = Operands::Apart(&own, &aggregated, degrees.as_ref());
+            hidden = self.step(layer, operands, Some(&pass));
             after(layer, &hidden);
         }
         match jumping {
@@ -349,18 +363,41 @@ impl Model {
                 return float(&weights_first.update(&own.to_kind(kind), &aggregated, degrees));
             }
             let state = self.state(layer, own).to_kind(kind);
-            let new = self.step(layer, &state, &aggregated, degrees, None);
-            let Some(jump) = &self.jump else {
-                return float(&new);
-            };
-            let (from, width) = (self.state_width(layer) as i64, jump.width() as i64);
-            let carried = (layer > 0).then(|| own.narrow(1, from, width));
-            let carried = jump.carry(layer, &new, carried.as_ref());
-            match layer + 1 == self.layers.len() {
-                true => float(&jump.logits(&carried)),
-                false => Tensor::cat(&[float(&new), carried], 1),
-            }
+            let new = self.step(layer, Operands::Apart(&state, &aggregated, degrees), None);
+            self.with_carried(layer, &new, own)
         })
+    }
+
+    /// What the first layer makes of the nodes' features and their aggregates before it uses any parameter, `[nodes, inputs]`. It is the
+    /// same in each pass over these nodes. None if that is not one matrix.
+    pub fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Option<Tensor> {
+        let combines = self.layers[0].combines()?;
+        let (kind, has_residual) = (self.kind(), !matches!(self.residuals[0], Residual::None));
+        let combined = || combines.combined(&own.to_kind(kind), &aggregated.to_kind(kind), degrees);
+        // A residual needs the features.
+        (!has_residual).then(|| no_grad(combined))
+    }
+
+    /// As [`Model::update`] of the first layer, from [`Model::combined`].
+    pub fn update_combined(&self, combined: &Tensor) -> Tensor {
+        no_grad(|| {
+            let new = self.step(0, Operands::Combined(combined), None);
+            self.with_carried(0, &new, combined)
+        })
+    }
+
+    /// The new states of nodes and what is carried for jumping knowledge. `rows` are those at the layer's input.
+    fn with_carried(&self, layer: usize, new: &Tensor, rows: &Tensor) -> Tensor {
+        let Some(jump) = &self.jump else {
+            return float(new);
+        };
+        let (from, width) = (self.state_width(layer) as i64, jump.width() as i64);
+        let carried = (layer > 0).then(|| rows.narrow(1, from, width));
+        let carried = jump.carry(layer, new, carried.as_ref());
+        match layer + 1 == self.layers.len() {
+            true => float(&jump.logits(&carried)),
+            false => Tensor::cat(&[float(new), carried], 1),
+        }
     }
 
     /// The type of activations.
@@ -369,17 +406,20 @@ impl Model {
     }
 
     /// A layer after its aggregation: the update, and the residual, norm, nonlinearity and dropout that follow it.
-    pub(super) fn step(
-        &self,
-        layer: usize,
-        own: &Tensor,
-        aggregated: &Tensor,
-        degrees: Option<&Tensor>,
-        pass: Option<&Pass>,
-    ) -> Tensor {
-        let convolution = &self.layers[layer];
+    pub(super) fn step(&self, layer: usize, operands: Operands<'_>, pass: Option<&Pass>) -> Tensor {
+        let update = |epilogue| match operands {
+            Operands::Apart(own, aggregated, degrees) => self.layers[layer].update(own, aggregated, degrees, epilogue),
+            Operands::Combined(rows) => {
+                let combines = self.layers[layer].combines().expect("it made the rows");
+                combines.update(rows, epilogue)
+            }
+        };
+        let own = || match operands {
+            Operands::Apart(own, ..) => own,
+            Operands::Combined(_) => unreachable!("a residual needs the states themselves"),
+        };
         if layer == self.layers.len() - 1 && self.jump.is_none() {
-            let result = convolution.update(own, aggregated, degrees, Epilogue::NONE);
+            let result = update(Epilogue::NONE);
             return match &self.head {
                 None => result,
                 Some((weight, bias)) => linear(&[(&result, weight)], Some(bias), Epilogue::NONE),
@@ -391,13 +431,13 @@ impl Model {
             dropout: dropout(self.options.dropout, pass, layer as u64),
         };
         match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
-            (Residual::None, None, true) => convolution.update(own, aggregated, degrees, epilogue),
+            (Residual::None, None, true) => update(epilogue),
             (residual, norm, _) => {
-                let mut sum = convolution.update(own, aggregated, degrees, Epilogue::NONE);
+                let mut sum = update(Epilogue::NONE);
                 match residual {
                     Residual::None => {}
-                    Residual::Identity => sum += own,
-                    Residual::Projection(weight) => sum += linear(&[(own, weight)], None, Epilogue::NONE),
+                    Residual::Identity => sum += own(),
+                    Residual::Projection(weight) => sum += linear(&[(own(), weight)], None, Epilogue::NONE),
                 }
                 let normal = match norm {
                     None => sum,

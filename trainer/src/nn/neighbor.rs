@@ -43,6 +43,7 @@ use tch::Tensor;
 use super::{
     Aggregate, HistoricalEmbeddings, Model, Pass,
     linear::{Dropout, Epilogue, apply},
+    model::Operands,
 };
 
 /// Keeps the keys of this dropout apart from those of the layers.
@@ -95,7 +96,7 @@ impl Model {
         let first = |(rows, degrees): (&Tensor, &Tensor)| {
             let rows = rows.to_kind(kind);
             let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
-            self.step(0, &own, &aggregates, Some(degrees), None)
+            self.step(0, Operands::Apart(&own, &aggregates, Some(degrees)), None)
         };
         // Of the neighbor, of its neighbor, and so on.
         let mut states: Vec<Tensor> = inputs.iter().zip(&degrees[1..]).map(first).collect();
@@ -103,7 +104,8 @@ impl Model {
             let share = |at: usize| self.share(below, &states[at], &degrees[at], &degrees[at + 1]);
             let next = |at: usize| {
                 let aggregates = share(at + 1) + neighbor.differences[below - 1][at].to_kind(kind);
-                self.step(below, &states[at], &aggregates, Some(&degrees[at + 1]), None)
+                let operands = Operands::Apart(&states[at], &aggregates, Some(&degrees[at + 1]));
+                self.step(below, operands, None)
             };
             states = (0..states.len() - 1).map(next).collect();
         }

@@ -12,6 +12,8 @@
 //!
 //! An epoch can stop after any step. [`PartialEpoch`] then has the number of finished steps and the sums of their metrics.
 //! Minibatches are functions of their number, so a resumed epoch takes the remaining steps and reaches the same result.
+//!
+//! With `--full-graph`, an epoch can be one step, whose batch is the same in all epochs. It is kept then.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -26,6 +28,7 @@ use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 use super::{
     Trainer,
     exchange::{LossWeights, exchanged_bytes},
+    load::Loaded,
     step::BatchSums,
 };
 use crate::Result;
@@ -60,6 +63,9 @@ type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
 
 /// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
 const MEASURED_STEPS: u64 = 50;
+
+/// A batch that all epochs have is kept if it takes at most 1/REPEATED_SHARE of the memory.
+const REPEATED_SHARE: u64 = 8;
 
 impl Trainer {
     /// Trains an epoch with the learning rate `rate(step, steps)` at each step, or continues the epoch in progress. The epoch
@@ -137,7 +143,10 @@ impl Trainer {
             rate: &|step| rate(step, steps),
             partial: &mut *partial,
         };
-        let result = self.steps_of(&mut epoch, &mut feed, progress);
+        let result = match self.repeated.take() {
+            Some(batch) if epoch.partial.steps == 0 => self.step_again(&mut epoch, batch, progress),
+            _ => self.steps_of(&mut epoch, &mut feed, progress),
+        };
         self.add_feed(partial, &before, &feed.stats());
         self.loader.return_feed(feed);
         result
@@ -151,6 +160,8 @@ impl Trainer {
         // On a processor, one batch waits before it is loaded while its historical embeddings are read. Features that are
         // all in memory leave time for no such wait.
         let read_ahead = usize::from(loaded_ahead == 0 && self.historical.is_some() && !feed.is_resident());
+        // Historical embeddings change.
+        let is_repeated = self.config.repeats_batch() && self.refresh_plan.is_none() && feed.is_resident();
         let mut source = feed.epoch(epoch.batches);
         let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
         loop {
@@ -169,17 +180,32 @@ impl Trainer {
                 let Some(batch) = arrived.pop_front() else { break };
                 loaded.push_back(self.load(batch, epoch.batches)?);
             }
-            let Some(batch) = loaded.pop_front() else { break };
-            self.steps_without_batch(epoch, batch.first().step, progress)?;
-            let (step, minibatch) = (batch.first().step, batch.batch.minibatch());
-            let (edges, seeds) = (minibatch.edges() as u64, minibatch.seeds as u64);
-            let sums = self.add_gradient(epoch.number, batch)?;
-            self.end_step(epoch, step, sums.weights, edges, progress)?;
-            // The metrics of a step count when it is finished, so that a stop leaves only whole steps.
-            add_step(epoch.partial, seeds, edges, sums);
-            epoch.check_stopped(progress)?;
+            let Some(mut batch) = loaded.pop_front() else { break };
+            self.step_of(epoch, &mut batch, progress)?;
+            if is_repeated {
+                self.repeated = batch.kept(&self.model, self.config.memory.0 / REPEATED_SHARE);
+            }
         }
         self.steps_without_batch(epoch, epoch.steps, progress)
+    }
+
+    /// Takes the one step of an epoch with the batch of the epoch before.
+    fn step_again(&mut self, epoch: &mut Epoch<'_>, mut batch: Loaded, progress: &dyn Progress) -> Result<()> {
+        let done = self.step_of(epoch, &mut batch, progress);
+        self.repeated = Some(batch);
+        done
+    }
+
+    /// Takes the step of a batch.
+    fn step_of(&mut self, epoch: &mut Epoch<'_>, batch: &mut Loaded, progress: &dyn Progress) -> Result<()> {
+        self.steps_without_batch(epoch, batch.first().step, progress)?;
+        let (step, minibatch) = (batch.first().step, batch.batch.minibatch());
+        let (edges, seeds) = (minibatch.edges() as u64, minibatch.seeds as u64);
+        let sums = self.add_gradient(epoch.number, batch)?;
+        self.end_step(epoch, step, sums.weights, edges, progress)?;
+        // The metrics of a step count when it is finished, so that a stop leaves only whole steps.
+        add_step(epoch.partial, seeds, edges, sums);
+        epoch.check_stopped(progress)
     }
 
     /// Takes part in the steps before `step` in which the partitions of this process have no batch, and others may have one.

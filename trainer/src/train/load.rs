@@ -16,11 +16,15 @@ use super::{
 };
 use crate::{
     Result,
-    nn::{Aggregate, Block, HistoricalEmbeddings, Input},
+    nn::{Aggregate, Block, HistoricalEmbeddings, Input, Model},
     runtime::send,
     shim::cuda::{CudaMemory, Done, SideStream},
 };
 
+/// Bytes of an edge in a batch: in the minibatch, in the block and in its transposed lists.
+const BYTES_OF_EDGE: usize = 20;
+/// Bytes of a node in a batch at most: its number, name and degree, and its offsets and factors in each block.
+const BYTES_OF_NODE: usize = 64;
 /// A minibatch has fewer nodes than 2 to the power of this.
 const INDEX_BITS: u32 = 32;
 
@@ -65,19 +69,29 @@ pub(super) struct ModelTensors {
     pub rows: Vec<Tensor>,
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     degrees: Option<Tensor>,
+    /// What the model makes of the features and their aggregates first, if several passes take them.
+    combined: Option<Tensor>,
     pub blocks: Vec<Block>,
 }
 
 impl ModelTensors {
     /// The input of the first layer.
     pub fn input(&self) -> Input<'_> {
-        match &self.rows[..] {
-            [own, neighbors] => Input::Aggregated {
+        match (&self.combined, &self.rows[..]) {
+            (Some(combined), _) => Input::Combined(combined),
+            (None, [own, neighbors]) => Input::Aggregated {
                 own,
                 neighbors,
                 degrees: self.degrees.as_ref(),
             },
-            rows => Input::Features(&rows[0]),
+            (None, rows) => Input::Features(&rows[0]),
+        }
+    }
+
+    /// Prepares the input for more passes.
+    fn combine(&mut self, model: &Model) {
+        if let [own, neighbors] = &self.rows[..] {
+            self.combined = model.combined(own, neighbors, self.degrees.as_ref());
         }
     }
 }
@@ -175,6 +189,7 @@ impl Trainer {
         Ok(ModelTensors {
             rows: features::tensors(batch, self.device),
             degrees: degree_row,
+            combined: None,
             blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device),
         })
     }
@@ -184,6 +199,18 @@ impl Loaded {
     /// The first minibatch, which has the numbers of the step.
     pub fn first(&self) -> BatchPlace {
         self.parts[0]
+    }
+
+    /// Prepares the batch for the same step of other epochs. Gives it up if it takes more than `memory_max` bytes, besides the features.
+    pub fn kept(mut self, model: &Model, memory_max: u64) -> Option<Self> {
+        let minibatch = self.batch.minibatch();
+        let rows = &self.tensors.model.rows[0];
+        let bytes = BYTES_OF_EDGE * minibatch.edges() + BYTES_OF_NODE * minibatch.nodes.len();
+        if (bytes + rows.numel() * rows.kind().elt_size_in_bytes()) as u64 > memory_max {
+            return None;
+        }
+        self.tensors.model.combine(model);
+        Some(self)
     }
 
     /// Makes later computations wait for the tensors.

@@ -26,6 +26,7 @@ impl Trainer {
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
         self.epoch_work = None;
+        self.repeated = None;
         let seeds = Seeds::OfHost {
             nodes: self.splits.train().clone(),
             of_partitions: self.hosts.seeds(&assignment),

@@ -34,7 +34,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If the loss is not finite.
-    pub(super) fn add_gradient(&mut self, epoch: u64, mut batch: Loaded) -> Result<BatchSums> {
+    pub(super) fn add_gradient(&mut self, epoch: u64, batch: &mut Loaded) -> Result<BatchSums> {
         self.clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
@@ -53,7 +53,7 @@ impl Trainer {
         let losses = losses(self.labels.task(), &logits, labels, self.config.label_smoothing);
         let loss = losses.sum(Kind::Double).double_value(&[]);
         if !loss.is_finite() {
-            return Err(self.not_finite(epoch, &batch));
+            return Err(self.not_finite(epoch, batch));
         }
         self.clock.enter(Stage::Backward);
         let weighted = losses * &tensors.factors;

@@ -123,12 +123,12 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         .collect();
     let mut steps: Vec<Step> = Vec::new();
     for batch in feed.epoch(&batches) {
-        let loaded = trainer.load(batch.unwrap(), &batches).unwrap();
+        let mut loaded = trainer.load(batch.unwrap(), &batches).unwrap();
         let number = loaded.first().step as usize;
         if number == STEPS {
             break;
         }
-        let sums = trainer.add_gradient(0, loaded).unwrap();
+        let sums = trainer.add_gradient(0, &mut loaded).unwrap();
         let parameters = trainer.model.parameters();
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();
@@ -257,6 +257,43 @@ fn a_step_of_one_partition_is_its_minibatch_to_the_bit() {
             for (together, separate) in together.iter().zip(&separate) {
                 assert_eq!(together.gradient, separate.gradient, "{model}, {partitions} partitions");
                 assert_eq!(together.sums.loss, separate.sums.loss);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_is_kept_from_epoch_to_epoch_is_the_one_that_would_be_sampled() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for model in [LayerKind::Gcn, LayerKind::Sage, LayerKind::Gat] {
+        for (partitions, concurrent, is_kept) in [(1, 1, true), (4, 4, true), (4, 2, false)] {
+            let config = TrainConfig {
+                batch: Auto::Auto,
+                full_graph: true,
+                partitions: Auto::Value(partitions),
+                concurrent: Auto::Value(concurrent),
+                repartition_every: 2,
+                dropout: 0.5,
+                halo: HaloMode::Stop,
+                layers: 2,
+                ..config(model)
+            };
+            let [mut keeping, mut sampling] = [(); 2].map(|()| trainer(&store, &config, folder.path()));
+            for epoch in 0..5 {
+                sampling.repeated = None;
+                let [kept, sampled] = [&mut keeping, &mut sampling].map(|trainer| {
+                    let stats = trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
+                    trainer.end_epoch();
+                    (
+                        stats.loss,
+                        stats.seeds,
+                        stats.sampled_edges,
+                        trainer.model.parameters().flat_values().copy(),
+                    )
+                });
+                assert_eq!(kept, sampled, "{model}, {partitions} partitions, epoch {epoch}");
+                assert_eq!(keeping.repeated.is_some(), is_kept, "{model}, {partitions} partitions");
             }
         }
     }

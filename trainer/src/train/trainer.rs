@@ -28,7 +28,7 @@ use super::{
     hosts::Ranks,
     inference::Degrees,
     labels::NodeLabels,
-    load::DeviceCopy,
+    load::{DeviceCopy, Loaded},
     numbers::Numbers,
     optimizer::Optimizer,
     refresh::RefreshPlan,
@@ -87,6 +87,8 @@ pub struct Trainer {
     pub(super) epoch_work: Option<f64>,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
+    /// The batch of every epoch on the open partitions, if there is one.
+    pub(super) repeated: Option<Loaded>,
     /// Problems that training survives.
     pub(super) warnings: Vec<String>,
     /// The views of the partitions, their seeds, and the feed of their minibatches.
@@ -179,6 +181,7 @@ impl Trainer {
             halo_bytes: 0,
             epoch_work: None,
             partial: None,
+            repeated: None,
             warnings,
             hosts: ranks.hosts,
             super_epoch: None,
@@ -249,6 +252,7 @@ pub(super) fn loader_options(
         join_steps: true,
         steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
         seed: config.seed,
+        shuffle: !config.repeats_batch(),
         halo: match config.halo {
             HaloMode::Features => Halo::Features,
             HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,

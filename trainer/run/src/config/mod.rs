@@ -416,6 +416,11 @@ impl TrainConfig {
         self.halo_neighbors.value().map_or(auto, NonZeroU32::get)
     }
 
+    /// Whether an epoch is one step of all seeds with all their neighbors, so that all epochs on the same partitions have the same batch.
+    pub fn repeats_batch(&self) -> bool {
+        self.full_graph && self.concurrent() >= self.partitions()
+    }
+
     /// Seeds per minibatch and partition. `auto` is 1024 divided by the number of partitions of a step. With `full_graph` it is
     /// unlimited.
     pub fn batch(&self) -> usize {

@@ -3,7 +3,7 @@
 use grappa_engine::aggregate::Sum;
 use tch::{Kind, Tensor};
 
-use super::{Layer, WeightsFirst};
+use super::{Combines, Layer, WeightsFirst};
 use crate::nn::{
     aggregate::Aggregate,
     linear::{Epilogue, linear},
@@ -41,12 +41,25 @@ impl Layer for Gcn {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let sum = aggregated.addcmul(own, &own_factor(degrees, own.kind()));
-        linear(&[(&sum, &self.weight)], Some(&self.bias), epilogue)
+        Combines::update(self, &self.combined(own, aggregated, degrees), epilogue)
+    }
+
+    fn combines(&self) -> Option<&dyn Combines> {
+        Some(self)
     }
 
     fn weights_first(&self) -> Option<&dyn WeightsFirst> {
         Some(self)
+    }
+}
+
+impl Combines for Gcn {
+    fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
+        aggregated.addcmul(own, &own_factor(degrees, own.kind()))
+    }
+
+    fn update(&self, combined: &Tensor, epilogue: Epilogue) -> Tensor {
+        linear(&[(combined, &self.weight)], Some(&self.bias), epilogue)
     }
 }
 

@@ -208,12 +208,23 @@ fn a_known_first_aggregate_gives_what_its_block_gives() {
 
         let first = &blocks[2];
         let neighbors = aggregate(first, model.aggregate(0), Scaling::None, &input, None);
+        let own = input.narrow(0, 0, first.destinations() as i64);
+        let degrees = first.destination_degrees();
         let known = Input::Aggregated {
-            own: &input.narrow(0, 0, first.destinations() as i64),
+            own: &own,
             neighbors: &neighbors,
-            degrees: Some(&first.destination_degrees()),
+            degrees: Some(&degrees),
         };
         let actual = model.forward(&blocks[..2], known, &[], Pass::default());
         assert_close(&actual, &expected, 0.0, name);
+
+        let combined = model.combined(&own, &neighbors, Some(&degrees));
+        assert_eq!(combined.is_some(), name == "gcn-3");
+        if let Some(combined) = combined {
+            let actual = model.forward(&blocks[..2], Input::Combined(&combined), &[], Pass::default());
+            assert_close(&actual, &expected, 0.0, name);
+            let state = model.update(0, &own, &neighbors, Some(&degrees));
+            assert_close(&model.update_combined(&combined), &state, 0.0, name);
+        }
     }
 }

@@ -11,19 +11,66 @@ use grappa_formats::manifest::FeatureDtype;
 use tch::{Device, Kind, Tensor};
 
 use super::{UPDATE_NODES, values};
-use crate::{Result, shim};
+use crate::{Result, nn::Model, shim};
 
 /// The inputs of the update of a range of nodes at a layer.
 #[derive(Debug)]
 pub(super) struct UpdateInputs {
     /// The nodes, as positions among the outputs of the layer.
     pub positions: Range<u64>,
-    /// Their states.
-    pub own: Tensor,
-    /// The aggregates of their in-neighbors.
-    pub aggregated: Tensor,
-    /// Their in-degrees, for GCN.
-    pub degrees: Option<Tensor>,
+    pub rows: UpdateRows,
+}
+
+/// The rows of some nodes that the update of a layer takes.
+#[derive(Debug)]
+pub(super) enum UpdateRows {
+    Apart {
+        /// Their states.
+        own: Tensor,
+        /// The aggregates of their in-neighbors.
+        aggregated: Tensor,
+        /// Their in-degrees, for GCN.
+        degrees: Option<Tensor>,
+    },
+    /// What the first layer makes of these without parameters ([`Model::combined`]).
+    Combined(Tensor),
+}
+
+impl UpdateRows {
+    /// The same for the first layer, combined if the model can.
+    fn combined(self, model: &Model) -> Self {
+        match &self {
+            Self::Apart {
+                own,
+                aggregated,
+                degrees,
+            } => {
+                let combined = model.combined(own, aggregated, degrees.as_ref());
+                combined.map_or(self, Self::Combined)
+            }
+            Self::Combined(_) => self,
+        }
+    }
+
+    /// The new states of the nodes.
+    pub(super) fn updated(&self, model: &Model, layer: usize) -> Tensor {
+        match self {
+            Self::Apart {
+                own,
+                aggregated,
+                degrees,
+            } => model.update(layer, own, aggregated, degrees.as_ref()),
+            Self::Combined(rows) => model.update_combined(rows),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let values = match self {
+            Self::Apart { own, aggregated, .. } => own.numel() + aggregated.numel(),
+            Self::Combined(rows) => rows.numel(),
+        };
+        4 * values as u64
+    }
 }
 
 /// Space for the inputs of the first layer's updates: features and their aggregates.
@@ -72,10 +119,7 @@ impl FirstInputs {
             Some(Kept::Memory(parts)) => &parts[..],
             _ => &[],
         };
-        parts
-            .iter()
-            .map(|part| 4 * (part.own.numel() + part.aggregated.numel()) as u64)
-            .sum()
+        parts.iter().map(|part| part.rows.bytes()).sum()
     }
 
     /// Bytes of a file with the inputs of `rows` updates of these widths; 0 if there is none.
@@ -122,13 +166,17 @@ impl Kept {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(super) fn push(&mut self, part: UpdateInputs) -> Result<()> {
-        match self {
-            Self::Memory(parts) => parts.push(part),
-            Self::File { rows, .. } => {
-                let beside = Tensor::cat(&[&part.own, &part.aggregated], 1);
-                rows.write(part.positions.start, &values(&beside))?;
+    pub(super) fn push(&mut self, UpdateInputs { positions, rows: part }: UpdateInputs, model: &Model) -> Result<()> {
+        match (self, &part) {
+            (Self::Memory(parts), _) => {
+                let rows = part.combined(model);
+                parts.push(UpdateInputs { positions, rows });
             }
+            (Self::File { rows, .. }, UpdateRows::Apart { own, aggregated, .. }) => {
+                let beside = Tensor::cat(&[own, aggregated], 1);
+                rows.write(positions.start, &values(&beside))?;
+            }
+            (Self::File { .. }, UpdateRows::Combined(_)) => unreachable!("files have states and aggregates"),
         }
         Ok(())
     }
@@ -156,12 +204,12 @@ impl Kept {
             let mut beside = Tensor::empty(shape, (Kind::Float, Device::Cpu));
             rows.read(positions.clone(), shim::values_mut(&mut beside))?;
             let part = |first: i64, width: i64| beside.narrow(1, first, width).contiguous().to_device(device);
-            each(&UpdateInputs {
+            let rows = UpdateRows::Apart {
                 own: part(0, own_width),
                 aggregated: part(own_width, shape[1] - own_width),
                 degrees: degrees(positions.clone())?,
-                positions,
-            })?;
+            };
+            each(&UpdateInputs { positions, rows })?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 use super::{
     Degrees, Inference, OnRows, UPDATE_NODES,
     columns::FirstColumns,
-    first_inputs::{Kept, UpdateInputs},
+    first_inputs::{Kept, UpdateInputs, UpdateRows},
     states::EncodedStates,
     values,
 };
@@ -187,7 +187,7 @@ impl LayerPass<'_> {
             let degrees = self.degrees_of(range.clone())?;
             let next = range.end..(range.end + UPDATE_NODES).min(positions.end);
             let (at, length) = ((first - positions.start) as i64, (range.end - range.start) as i64);
-            let part = UpdateInputs {
+            let rows = UpdateRows::Apart {
                 own: match own {
                     Some(own) => {
                         let places = range.start - positions.start..range.end - positions.start;
@@ -196,11 +196,11 @@ impl LayerPass<'_> {
                     None => self.own_before(range.clone(), next)?,
                 },
                 aggregated: aggregates.narrow(0, at, length).to_device(self.inference.device),
-                positions: range,
                 degrees,
             };
-            on_new(part.positions.clone(), &self.updated(&part))?;
-            match inputs.as_mut().map_or(Ok(()), |inputs| inputs.push(part)) {
+            on_new(range.clone(), &rows.updated(self.model, self.layer))?;
+            let part = UpdateInputs { positions: range, rows };
+            match inputs.as_mut().map_or(Ok(()), |inputs| inputs.push(part, self.model)) {
                 // Keeping them only saves time.
                 Err(error) if error.is_disk_full() => *inputs = None,
                 pushed => pushed?,
@@ -215,7 +215,7 @@ impl LayerPass<'_> {
         let degrees = |positions| self.degrees_of(positions);
         inputs.each(self.outputs.len(), self.inference.device, degrees, |part| {
             check_stopped(self.progress)?;
-            on_new(part.positions.clone(), &self.updated(part))
+            on_new(part.positions.clone(), &part.rows.updated(self.model, self.layer))
         })
     }
 
@@ -228,17 +228,6 @@ impl LayerPass<'_> {
             }
             _ => Ok(None),
         }
-    }
-
-    /// The new states of some outputs.
-    fn updated(&self, inputs: &UpdateInputs) -> Tensor {
-        let UpdateInputs {
-            own,
-            aggregated,
-            degrees,
-            ..
-        } = inputs;
-        self.model.update(self.layer, own, aggregated, degrees.as_ref())
     }
 
     /// The outputs at some positions.
