@@ -6,8 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::aggregate::{NodeRows, StateRows};
+use grappa_engine::aggregate::{NodeRows, StateRows, read_each};
 use grappa_formats::manifest::FeatureDtype;
+use grappa_io::progress::{Progress, check_stopped};
+use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
 
 use super::{UPDATE_NODES, values};
@@ -73,17 +75,18 @@ impl UpdateRows {
     }
 }
 
-/// Space for the inputs of the first layer's updates: features and their aggregates.
+/// Space for the inputs of the first layer's updates: features and their aggregates. If messages have parameters, aggregates do too, and
+/// the space is for the features of all inputs of the layer.
 ///
-/// Unless messages have parameters, these are the same in each inference of the same nodes. On a small graph, reading them takes
-/// longer than all products; on a large one, they are spread over files that are many times larger. The first inference keeps them, if
-/// they fit, and later ones take them from here.
+/// These are the same in each inference of the same nodes. On a small graph, reading them takes longer than all products; on a large one,
+/// they are spread over files that are many times larger. The first inference keeps them, if they fit, and later ones take them from here.
 #[derive(Debug)]
 pub struct FirstInputs {
     memory_max: u64,
     folder: PathBuf,
     disk_max: u64,
     kept: OnceCell<Kept>,
+    features: OnceCell<StateRows>,
 }
 
 /// Inputs that are kept.
@@ -105,12 +108,14 @@ impl FirstInputs {
             folder: folder.to_owned(),
             disk_max,
             kept: OnceCell::new(),
+            features: OnceCell::new(),
         }
     }
 
     /// Gives up what is kept, and its space.
     pub fn clear(&mut self) {
         self.kept.take();
+        self.features.take();
     }
 
     /// Bytes of memory that are in use, apart from in-degrees.
@@ -119,7 +124,8 @@ impl FirstInputs {
             Some(Kept::Memory(parts)) => &parts[..],
             _ => &[],
         };
-        parts.iter().map(|part| part.rows.bytes()).sum()
+        let of_parts: u64 = parts.iter().map(|part| part.rows.bytes()).sum();
+        of_parts + self.features.get().map_or(0, StateRows::memory)
     }
 
     /// Bytes of a file with the inputs of `rows` updates of these widths; 0 if there is none.
@@ -128,6 +134,34 @@ impl FirstInputs {
             bytes if bytes > self.memory_max && bytes <= self.disk_max => bytes,
             _ => 0,
         }
+    }
+
+    /// The features of `nodes`, in memory as f32. None if there is no space.
+    ///
+    /// # Errors
+    /// If they cannot be read, or `progress` asks to stop.
+    pub(super) fn features(
+        &self,
+        features: &dyn NodeRows,
+        nodes: &NodeSet,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Option<&StateRows>> {
+        let (count, width) = (nodes.len(), features.width());
+        if self.features.get().is_none() && bytes_of(count, [width, 0]) <= self.memory_max {
+            let mut kept = StateRows::new(count, width)?;
+            let mut places = Vec::new();
+            let values = kept.values_mut().chunks_mut(UPDATE_NODES as usize * width);
+            for (first, values) in (0..).step_by(UPDATE_NODES as usize).zip(values) {
+                check_stopped(progress)?;
+                nodes.nodes_at(first..(first + UPDATE_NODES).min(count), &mut places);
+                let positions: Vec<u64> = places.drain(..).map(|node| node.0).collect();
+                read_each(features, &positions, values, threads)?;
+            }
+            // Both would be of the same nodes.
+            let _ = self.features.set(kept);
+        }
+        Ok(self.features.get())
     }
 
     /// Begins to keep the inputs of `rows` updates: states and aggregates of these widths. None if there is no space, or if a file would

@@ -98,10 +98,14 @@ impl Layers<'_> {
                 }
                 false => None,
             };
-            let (rows, rows_of): (&dyn NodeRows, _) = match (&hidden, &copy) {
-                (Some(states), _) => (states, needed.inputs(layer)),
-                (None, Some(copy)) => (copy, needed.inputs(layer)),
-                (None, None) => (self.features, &all),
+            let kept = if layer == 0 {
+                self.kept_features(progress)?
+            } else {
+                None
+            };
+            let (rows, rows_of): (&dyn NodeRows, _) = match hidden.as_ref().or(kept).or(copy.as_ref()) {
+                Some(rows) => (rows, needed.inputs(layer)),
+                None => (self.features, &all),
             };
             let pass = LayerPass {
                 inference: self.inference,
@@ -167,8 +171,25 @@ impl Layers<'_> {
 
     /// Space for the inputs of the first layer's updates, if they do not depend on parameters.
     fn space_of_first_inputs(&self) -> Option<&FirstInputs> {
-        let of_parameters = matches!(self.model.aggregate(0), Aggregate::Attention | Aggregate::WeightedMean);
-        self.inference.first_inputs.filter(|_| !of_parameters)
+        self.inference.first_inputs.filter(|_| !self.has_first_parameters())
+    }
+
+    /// Whether the messages of the first layer have parameters.
+    fn has_first_parameters(&self) -> bool {
+        matches!(self.model.aggregate(0), Aggregate::Attention | Aggregate::WeightedMean)
+    }
+
+    /// The features of the first layer's inputs as the layer takes them, kept from one inference to the next, if that saves reading or
+    /// computing them.
+    fn kept_features(&self, progress: &dyn Progress) -> Result<Option<&StateRows>> {
+        let is_worthwhile = self.has_first_parameters() && self.features.in_memory().is_none();
+        match self.inference.first_inputs.filter(|_| is_worthwhile) {
+            Some(space) => {
+                let threads = self.inference.budget.threads;
+                space.features(self.features, self.needed.inputs(0), threads, progress)
+            }
+            None => Ok(None),
+        }
     }
 
     /// What a layer holds, if the states that it takes are at `hidden`.
