@@ -57,12 +57,28 @@ impl Epilogue {
         }
     }
 
-    /// Replaces the values of all rows.
-    pub(crate) fn forward_all(&self, columns: usize, values: &mut [f32]) {
-        let parts: Vec<_> = values.chunks_mut(ROWS * columns).enumerate().collect();
-        for_each(parts, |(part, values): (usize, &mut [f32])| {
-            for (row, values) in values.chunks_mut(columns).enumerate() {
-                self.forward(part * ROWS + row, values);
+    /// Computes the results of all rows of `columns` values.
+    pub(crate) fn forward_all<T: Element>(&self, columns: usize, values: &[T], results: &mut [T]) {
+        for_each(in_parts(columns, values, results), |(first, values, results)| {
+            let mut row = vec![0.0; columns];
+            let rows = values.chunks(columns).zip(results.chunks_mut(columns));
+            for (at, (values, results)) in rows.enumerate() {
+                widen(values, &mut row);
+                self.forward(first + at, &mut row);
+                narrow(&row, results);
+            }
+        });
+    }
+
+    /// Computes the gradients of all rows from those of their results, in their place. As [`Epilogue::backward`].
+    pub(crate) fn backward_all<T: Element>(&self, columns: usize, results: &[T], gradient: &mut [T]) {
+        for_each(in_parts(columns, results, gradient), |(first, results, gradient)| {
+            let mut row = vec![0.0; columns];
+            let rows = results.chunks(columns).zip(gradient.chunks_mut(columns));
+            for (at, (results, gradient)) in rows.enumerate() {
+                widen(gradient, &mut row);
+                self.backward(first + at, results, &mut row);
+                narrow(&row, gradient);
             }
         });
     }
@@ -100,6 +116,31 @@ impl Epilogue {
                 }
             }
         }
+    }
+}
+
+/// Parts of two matrices with the same rows, and the index of the first row of each.
+fn in_parts<'a, T>(columns: usize, first: &'a [T], second: &'a mut [T]) -> Vec<(usize, &'a [T], &'a mut [T])> {
+    assert_eq!(first.len(), second.len(), "matrices of the same shape");
+    // No values, no rows.
+    let values = ROWS * columns.max(1);
+    let parts = first.chunks(values).zip(second.chunks_mut(values));
+    parts
+        .enumerate()
+        .map(|(part, (first, second))| (part * ROWS, first, second))
+        .collect()
+}
+
+fn widen<T: Element>(values: &[T], wide: &mut [f32]) {
+    for (value, wide) in values.iter().zip(wide) {
+        *wide = value.to_f32();
+    }
+}
+
+/// Rounds values to their type.
+pub(crate) fn narrow<T: Element>(values: &[f32], narrowed: &mut [T]) {
+    for (value, narrowed) in values.iter().zip(narrowed) {
+        *narrowed = T::from_f32(*value);
     }
 }
 

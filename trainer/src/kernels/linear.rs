@@ -21,7 +21,7 @@ use half::bf16;
 
 use super::{
     aligned::Aligned,
-    epilogue::Epilogue,
+    epilogue::{Epilogue, narrow},
     for_each,
     layout::{Items, Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
@@ -444,12 +444,6 @@ impl Sums {
         for (ours, others) in ours.chain([&mut *self.bias]).zip(others.chain([&*other.bias])) {
             ours.iter_mut().zip(others).for_each(|(sum, value)| *sum += value);
         }
-    }
-}
-
-fn narrow<T: Element>(values: &[f32], narrowed: &mut [T]) {
-    for (value, narrowed) in values.iter().zip(narrowed) {
-        *narrowed = T::from_f32(*value);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         linear::{Gradients, Number, Term, Wanted},
     },
     nn::aggregate::Backend,
-    shim,
+    shim::{self, Element},
 };
 
 /// The sum of the products `x wᵀ` of all terms (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
@@ -40,18 +40,43 @@ pub(crate) fn linear_with(
 
 /// The epilogue alone.
 pub(crate) fn apply(values: &Tensor, epilogue: Epilogue) -> Tensor {
-    let Some(dropout) = &epilogue.dropout else {
-        return if epilogue.relu {
-            values.relu()
-        } else {
-            values.shallow_clone()
-        };
+    if epilogue == Epilogue::NONE {
+        return values.shallow_clone();
+    }
+    match (Backend::Fastest.has_kernels_for(values), values.kind()) {
+        (false, _) => apply_with_operators(values, &epilogue),
+        (true, Kind::BFloat16) => apply_with_kernel::<bf16>(values, epilogue),
+        (true, _) => apply_with_kernel::<f32>(values, epilogue),
+    }
+}
+
+fn apply_with_kernel<T: Element>(values: &Tensor, epilogue: Epilogue) -> Tensor {
+    let values = values.contiguous();
+    let columns = *values.size().last().expect("rows") as usize;
+    let mut result = values.detach().empty_like();
+    epilogue.forward_all(
+        columns,
+        shim::values::<T>(&values.detach()),
+        shim::values_mut(&mut result),
+    );
+    let kept = result.detach();
+    shim::with_gradient(result, &[&values], move || {
+        Box::new(move |gradient, _| {
+            let mut gradient = gradient.contiguous().copy();
+            epilogue.backward_all(columns, shim::values::<T>(&kept), shim::values_mut(&mut gradient));
+            vec![Some(gradient)]
+        })
+    })
+}
+
+fn apply_with_operators(values: &Tensor, epilogue: &Epilogue) -> Tensor {
+    let active = match epilogue.relu {
+        true => values.relu(),
+        false => values.shallow_clone(),
     };
-    let mask = mask(values, dropout);
-    if epilogue.relu {
-        values.relu() * mask
-    } else {
-        values * mask
+    match &epilogue.dropout {
+        Some(dropout) => &active * mask(&active, dropout),
+        None => active,
     }
 }
 
@@ -153,21 +178,16 @@ fn with_operators(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue:
     // libtorch adds the bias in the operator of the first product.
     let first = product(&terms[0], bias);
     let sum = terms[1..].iter().fold(first, |sum, term| sum + product(term, None));
-    apply(&sum, epilogue)
+    apply_with_operators(&sum, &epilogue)
 }
 
 /// The dropout mask: 0 for a dropped value, 1 / (1 - probability) for the others.
 fn mask(values: &Tensor, dropout: &Dropout) -> Tensor {
     if values.device() == Device::Cpu {
         // The same mask as in the kernel.
-        let mut mask = Tensor::ones(values.size(), (Kind::Float, Device::Cpu));
-        let columns = *values.size().last().expect("rows");
-        let epilogue = Epilogue {
-            relu: false,
-            dropout: Some(dropout.clone()),
-        };
-        epilogue.forward_all(columns as usize, shim::values_mut(&mut mask));
-        return mask.to_kind(values.kind());
+        let ones = Tensor::ones(values.size(), (Kind::Float, Device::Cpu));
+        let dropout = Some(dropout.clone());
+        return apply_with_kernel::<f32>(&ones, Epilogue { relu: false, dropout }).to_kind(values.kind());
     }
     // A seed per call, so the mask does not depend on earlier draws from libtorch's generator.
     tch::manual_seed(random::mix(dropout.key).cast_signed());
