@@ -85,8 +85,15 @@ pub struct FirstInputs {
     memory_max: u64,
     folder: PathBuf,
     disk_max: u64,
-    kept: OnceCell<Kept>,
-    features: OnceCell<StateRows>,
+    held: OnceCell<Held>,
+}
+
+/// What the space holds.
+#[derive(Debug)]
+enum Held {
+    Updates(Kept),
+    /// Features as f32, if messages have parameters.
+    Features(StateRows),
 }
 
 /// Inputs that are kept.
@@ -107,25 +114,22 @@ impl FirstInputs {
             memory_max,
             folder: folder.to_owned(),
             disk_max,
-            kept: OnceCell::new(),
-            features: OnceCell::new(),
+            held: OnceCell::new(),
         }
     }
 
     /// Gives up what is kept, and its space.
     pub fn clear(&mut self) {
-        self.kept.take();
-        self.features.take();
+        self.held.take();
     }
 
     /// Bytes of memory that are in use, apart from in-degrees.
     pub fn bytes(&self) -> u64 {
-        let parts = match self.kept.get() {
-            Some(Kept::Memory(parts)) => &parts[..],
-            _ => &[],
-        };
-        let of_parts: u64 = parts.iter().map(|part| part.rows.bytes()).sum();
-        of_parts + self.features.get().map_or(0, StateRows::memory)
+        match self.held.get() {
+            Some(Held::Updates(Kept::Memory(parts))) => parts.iter().map(|part| part.rows.bytes()).sum(),
+            Some(Held::Features(rows)) => rows.memory(),
+            Some(Held::Updates(Kept::File { .. })) | None => 0,
+        }
     }
 
     /// Bytes of a file with the inputs of `rows` updates of these widths; 0 if there is none.
@@ -148,8 +152,11 @@ impl FirstInputs {
         progress: &dyn Progress,
     ) -> Result<Option<&StateRows>> {
         let (count, width) = (nodes.len(), features.width());
-        if self.features.get().is_none() && bytes_of(count, [width, 0]) <= self.memory_max {
-            let mut kept = StateRows::new(count, width)?;
+        if self.held.get().is_none() && bytes_of(count, [width, 0]) <= self.memory_max {
+            // Keeping them only saves time.
+            let Ok(mut kept) = StateRows::new(count, width) else {
+                return Ok(None);
+            };
             let mut places = Vec::new();
             let values = kept.values_mut().chunks_mut(UPDATE_NODES as usize * width);
             for (first, values) in (0..).step_by(UPDATE_NODES as usize).zip(values) {
@@ -159,9 +166,12 @@ impl FirstInputs {
                 read_each(features, &positions, values, threads)?;
             }
             // Both would be of the same nodes.
-            let _ = self.features.set(kept);
+            let _ = self.held.set(Held::Features(kept));
         }
-        Ok(self.features.get())
+        Ok(match self.held.get() {
+            Some(Held::Features(rows)) => Some(rows),
+            _ => None,
+        })
     }
 
     /// Begins to keep the inputs of `rows` updates: states and aggregates of these widths. None if there is no space, or if a file would
@@ -181,13 +191,16 @@ impl FirstInputs {
 
     /// The inputs, if an inference left them.
     pub(super) fn get(&self) -> Option<&Kept> {
-        self.kept.get()
+        match self.held.get() {
+            Some(Held::Updates(kept)) => Some(kept),
+            _ => None,
+        }
     }
 
     /// Keeps the inputs of all updates. Nothing happens if there are some.
     pub(super) fn set(&self, kept: Kept) {
         // Both would be of the same nodes.
-        let _ = self.kept.set(kept);
+        let _ = self.held.set(Held::Updates(kept));
     }
 }
 
