@@ -30,6 +30,8 @@ const ATTENTION_DROPOUT: u64 = 1 << 34;
 pub enum Input<'a> {
     /// Features of the last block's sources, `[sources, inputs]`, as the store has them.
     Features(&'a Tensor),
+    /// The same after [`Model::normalized_features`].
+    NormalizedFeatures(&'a Tensor),
     /// Features and their aggregates (pre-aggregated features). The first layer then has no block. The model must not normalize
     /// features, and has no dropout of them.
     Aggregated {
@@ -204,6 +206,18 @@ impl Model {
             )
     }
 
+    /// Features as the first layer takes them, from those of the store. They are the same in each pass.
+    pub fn normalized_features(&self, rows: &Tensor) -> Tensor {
+        self.features.apply(rows).to_kind(self.kind())
+    }
+
+    /// The input of a first layer that has a block.
+    fn first_rows(&self, normalized: &Tensor, blocks: &[Block], pass: &Pass) -> Tensor {
+        assert_eq!(blocks.len(), self.layers.len(), "a block for each layer");
+        let dropout = dropout(self.options.input_dropout, Some(pass), INPUT_DROPOUT);
+        apply(normalized, Epilogue { relu: false, dropout })
+    }
+
     /// Logits of the seeds, f32 of `[seeds, outputs]`.
     ///
     /// `blocks` are those of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
@@ -228,12 +242,8 @@ impl Model {
         let kind = self.kind();
         let mut jumping = self.jump.as_ref().map(|jump| Jumping { jump, carried: None });
         let (mut hidden, first) = match input {
-            Input::Features(rows) => {
-                assert_eq!(blocks.len(), count, "a block for each layer");
-                let rows = self.features.apply(rows).to_kind(kind);
-                let dropout = dropout(self.options.input_dropout, Some(&pass), INPUT_DROPOUT);
-                (apply(&rows, Epilogue { relu: false, dropout }), 0)
-            }
+            Input::Features(rows) => (self.first_rows(&self.normalized_features(rows), blocks, &pass), 0),
+            Input::NormalizedFeatures(rows) => (self.first_rows(rows, blocks, &pass), 0),
             Input::Aggregated {
                 own,
                 neighbors,

@@ -69,30 +69,32 @@ pub(super) struct ModelTensors {
     pub rows: Vec<Tensor>,
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     degrees: Option<Tensor>,
-    /// What the model makes of the features and their aggregates first, if several passes take them.
-    combined: Option<Tensor>,
+    /// What the model makes of [`ModelTensors::rows`] first, if several passes take them.
+    first: Option<Tensor>,
     pub blocks: Vec<Block>,
 }
 
 impl ModelTensors {
     /// The input of the first layer.
     pub fn input(&self) -> Input<'_> {
-        match (&self.combined, &self.rows[..]) {
-            (Some(combined), _) => Input::Combined(combined),
-            (None, [own, neighbors]) => Input::Aggregated {
+        match (&self.rows[..], &self.first) {
+            ([_, _], Some(combined)) => Input::Combined(combined),
+            ([own, neighbors], None) => Input::Aggregated {
                 own,
                 neighbors,
                 degrees: self.degrees.as_ref(),
             },
-            (None, rows) => Input::Features(&rows[0]),
+            (_, Some(normalized)) => Input::NormalizedFeatures(normalized),
+            (rows, None) => Input::Features(&rows[0]),
         }
     }
 
     /// Prepares the input for more passes.
-    fn combine(&mut self, model: &Model) {
-        if let [own, neighbors] = &self.rows[..] {
-            self.combined = model.combined(own, neighbors, self.degrees.as_ref());
-        }
+    fn prepare(&mut self, model: &Model) {
+        self.first = match &self.rows[..] {
+            [own, neighbors] => model.combined(own, neighbors, self.degrees.as_ref()),
+            rows => Some(model.normalized_features(&rows[0])),
+        };
     }
 }
 
@@ -189,7 +191,7 @@ impl Trainer {
         Ok(ModelTensors {
             rows: features::tensors(batch, self.device),
             degrees: degree_row,
-            combined: None,
+            first: None,
             blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device),
         })
     }
@@ -209,7 +211,7 @@ impl Loaded {
         if (bytes + rows.numel() * rows.kind().elt_size_in_bytes()) as u64 > memory_max {
             return None;
         }
-        self.tensors.model.combine(model);
+        self.tensors.model.prepare(model);
         Some(self)
     }
 
