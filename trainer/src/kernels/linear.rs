@@ -25,7 +25,7 @@ use super::{
     for_each,
     layout::{Items, Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
-    sparse::{Nonzeros, by_inputs, by_outputs, is_sparse},
+    sparse::{FORWARD_SPARSITY, Nonzeros, SPARSITY, by_inputs, by_outputs, is_sparse},
 };
 use crate::shim::Element;
 
@@ -163,7 +163,8 @@ fn forward<T: Element, N: Numbers<T>>(
     result: &mut [T],
 ) {
     let columns = padded(outputs);
-    let sparse: Vec<bool> = terms.iter().map(Term::is_sparse).collect();
+    let sparsity = if N::VALUES == 1 { FORWARD_SPARSITY } else { SPARSITY };
+    let sparse: Vec<bool> = terms.iter().map(|term| term.is_sparse(sparsity)).collect();
     let transposed: Vec<Aligned<T>> = terms
         .iter()
         .zip(&sparse)
@@ -241,7 +242,7 @@ fn backward<T: Element, N: Numbers<T>>(
         gradient,
         result,
         terms,
-        sparse: terms.iter().map(Term::is_sparse).collect(),
+        sparse: terms.iter().map(|term| term.is_sparse(SPARSITY)).collect(),
         weights: terms
             .iter()
             .zip(&narrowed)
@@ -428,8 +429,8 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
 }
 
 impl<T: Element> Term<'_, T> {
-    fn is_sparse(&self) -> bool {
-        is_sparse(self.x, self.inputs, self.weight)
+    fn is_sparse(&self, sparsity: usize) -> bool {
+        is_sparse(self.x, self.inputs, self.weight, sparsity)
     }
 
     fn rows(&self, first: usize, count: usize) -> &[T] {

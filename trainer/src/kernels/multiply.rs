@@ -157,7 +157,7 @@ pub(crate) fn multiply_pairs(
 }
 
 mod plain {
-    use super::{Factors, LANES};
+    use super::{Factors, LANES, multiply_add};
 
     /// Rows at a time.
     const ROWS: usize = 4;
@@ -195,15 +195,15 @@ mod plain {
             c.iter_mut().zip(sums).for_each(|(c, sum)| *c += sum);
         }
     }
+}
 
-    /// Fused if that is one instruction. Otherwise it would be a slow library call.
-    #[inline(always)]
-    fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
-        if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
-            a.mul_add(b, c)
-        } else {
-            a * b + c
-        }
+/// `a b + c`. Fused if that is one instruction. Otherwise it would be a slow library call.
+#[inline(always)]
+pub(crate) fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+        a.mul_add(b, c)
+    } else {
+        a * b + c
     }
 }
 
