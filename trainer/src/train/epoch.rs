@@ -160,8 +160,7 @@ impl Trainer {
         // On a processor, one batch waits before it is loaded while its historical embeddings are read. Features that are
         // all in memory leave time for no such wait.
         let read_ahead = usize::from(loaded_ahead == 0 && self.historical.is_some() && !feed.is_resident());
-        // Historical embeddings change.
-        let is_repeated = self.config.repeats_batch() && self.refresh_plan.is_none() && feed.is_resident();
+        let is_repeated = self.may_keep_batch() && feed.is_resident();
         let mut source = feed.epoch(epoch.batches);
         let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
         loop {
@@ -183,10 +182,24 @@ impl Trainer {
             let Some(mut batch) = loaded.pop_front() else { break };
             self.step_of(epoch, &mut batch, progress)?;
             if is_repeated {
-                self.repeated = batch.kept(&self.model, self.config.memory.0 / REPEATED_SHARE);
+                self.repeated = batch.kept(&self.model, self.kept_batch_memory());
             }
         }
         self.steps_without_batch(epoch, epoch.steps, progress)
+    }
+
+    /// Whether the epochs can share one batch. With historical embeddings they cannot, because those change.
+    fn may_keep_batch(&self) -> bool {
+        self.config.repeats_batch() && self.refresh_plan.is_none()
+    }
+
+    /// The memory that is left for a batch that all epochs share, in bytes. It is the same whether there is such a batch now or not:
+    /// a run that was resumed must evaluate as one that was not stopped.
+    pub(super) fn kept_batch_memory(&self) -> u64 {
+        match self.may_keep_batch() {
+            true => self.config.memory.0 / REPEATED_SHARE,
+            false => 0,
+        }
     }
 
     /// Takes the one step of an epoch with the batch of the epoch before.

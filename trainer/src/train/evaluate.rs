@@ -234,7 +234,8 @@ impl Trainer {
         };
         // Those of the evaluations, and those of an exact inference at the end.
         let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
-        let held = views + sets + self.historical.as_ref().map_or(0, HistoricalRows::memory);
+        let historical = self.historical.as_ref().map_or(0, HistoricalRows::memory);
+        let held = views + sets + historical + self.kept_batch_memory();
         let free = memory.saturating_sub(held);
         // The first refresh is before the feed opens.
         if self.loader.feed().is_none() && features > free {

@@ -295,6 +295,13 @@ fn a_batch_that_is_kept_from_epoch_to_epoch_is_the_one_that_would_be_sampled() {
                 assert_eq!(kept, sampled, "{model}, {partitions} partitions, epoch {epoch}");
                 assert_eq!(keeping.repeated.is_some(), is_kept, "{model}, {partitions} partitions");
             }
+            // Evaluations leave memory for the batch, and as much in a run that has none because it was resumed.
+            sampling.repeated = None;
+            let (kept, without) = (keeping.make_room(false), sampling.make_room(false));
+            assert_eq!(kept.inference, without.inference);
+            let batch_memory = config.memory.0 / 8;
+            assert_eq!(keeping.kept_batch_memory(), if is_kept { batch_memory } else { 0 });
+            assert!(kept.inference + keeping.kept_batch_memory() <= config.memory.0);
         }
     }
 }
