@@ -386,6 +386,5 @@ fn minibatch() -> Minibatch {
         nodes: nodes.into_iter().map(NodeId).collect(),
         seeds: seeds(),
         blocks,
-        ..Minibatch::default()
     }
 }

@@ -73,6 +73,23 @@ impl Minibatch {
         nodes.map(|(reached, class)| reached * class.mean).sum()
     }
 
+    /// This minibatch as one of several in a step, which share the nodes that are in more than one of them.
+    pub fn sharing(&self, reach: &Reach, minibatches: f64) -> Self {
+        if minibatches <= 1.0 {
+            return self.clone();
+        }
+        let nodes = self.missing(reach, minibatches, 0.0) / minibatches;
+        let mut hops = self.hops.clone();
+        if let Some(last) = hops.last_mut() {
+            last.sources = nodes;
+        }
+        Self {
+            hops,
+            nodes,
+            ..self.clone()
+        }
+    }
+
     /// The number of different nodes of several minibatches, without the `kept` ones that are used most.
     pub fn missing(&self, reach: &Reach, minibatches: f64, kept: f64) -> f64 {
         let use_of = |(reached, class): (&f64, &DegreeClass)| reached / class.nodes;

@@ -176,7 +176,7 @@ pub struct TrainPlan {
     pub expands_halo: bool,
     /// Steps of an epoch.
     pub steps: u64,
-    /// Nodes whose features a step gathers, and edges that it samples.
+    /// Nodes whose features a step gathers.
     pub step_nodes: f64,
     /// Edges of all hops of a step.
     pub step_edges: f64,
@@ -339,6 +339,7 @@ impl<'a> Planner<'a> {
         let seeds = options.train as f64 / (steps * concurrent) as f64;
         let halo = self.halo(partitions, seeds, steps * concurrent);
         let minibatch = self.minibatch(seeds, partitions, halo);
+        let of_step = minibatch.sharing(&self.reach, concurrent as f64);
         let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo.list_bytes();
         let room = (options.memory as f64 - adjacency).max(0.0);
         let rows = self.rows_per_node() * self.feature_bytes;
@@ -353,7 +354,7 @@ impl<'a> Planner<'a> {
         if is_resident {
             opening = opening.and(self.stage(rows, 0.0, 0.0));
         }
-        let step_seconds = self.step_seconds(&minibatch, concurrent as f64);
+        let step_seconds = self.step_seconds(&of_step, concurrent as f64);
         let mut read = 0.0;
         let mut processor = steps as f64 * step_seconds;
         if in_turn {
@@ -382,7 +383,7 @@ impl<'a> Planner<'a> {
         let sampled_work = epoch_work * SAMPLED_EVALUATION * options.scored as f64 / options.train as f64;
         let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
         let preaggregation = self.preaggregation();
-        let step_bytes = self.step_bytes(&minibatch) * concurrent as f64;
+        let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
         let nodes = SEED_BYTES * options.train as f64 + SET_BYTES * (layers as u64 * options.nodes) as f64;
         let evaluation = exact
             .memory
@@ -395,7 +396,7 @@ impl<'a> Planner<'a> {
             lists,
             expands_halo: partitions == 1 || matches!(halo, Halo::Lists { .. }),
             steps,
-            step_nodes: minibatch.nodes * concurrent as f64,
+            step_nodes: of_step.nodes * concurrent as f64,
             step_edges: minibatch.edges() * concurrent as f64,
             preaggregation,
             opening,

@@ -181,16 +181,15 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
     });
 }
 
-/// GAT's logits: for each edge and head, the leaky relu of a score of the source plus one of the destination. A row of `scores` has those of
-/// a node as a source, then those as a destination. Destinations are the first sources.
-pub(crate) fn sum_logits(edges: Edges<'_>, scores: &[f32], results: &mut [f32]) {
+/// GAT's logits: for each edge and head, the leaky relu of the score of the source plus that of the destination.
+pub(crate) fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32], results: &mut [f32]) {
     let heads = edges.heads;
     for_edges(edges, results, |range, results| {
         let mut results = results.chunks_exact_mut(heads);
         for destination in range {
-            let own = &scores[(2 * destination + 1) * heads..][..heads];
+            let own = &destinations[destination * heads..][..heads];
             for edge in edges.of(destination) {
-                let source = &scores[2 * edges.indices[edge] as usize * heads..][..heads];
+                let source = &sources[edges.indices[edge] as usize * heads..][..heads];
                 let results = results.next().expect("a row for each edge");
                 for (result, (source, own)) in results.iter_mut().zip(source.iter().zip(own)) {
                     *result = leaky(source + own);
@@ -200,15 +199,15 @@ pub(crate) fn sum_logits(edges: Edges<'_>, scores: &[f32], results: &mut [f32]) 
     });
 }
 
-/// The gradient of [`sum_logits`]' scores, from its results and their gradient.
+/// The gradients of [`sum_logits`]' scores, from its results and their gradient: of those of sources, and of those of destinations.
 pub(crate) fn sum_logits_backward(
     edges: Edges<'_>,
     transposed: &Transposed,
     logits: &[f32],
     gradient: &[f32],
-    results: &mut [f32],
+    [of_sources, of_destinations]: [&mut [f32]; 2],
 ) {
-    let (heads, destinations) = (edges.heads, edges.offsets.len() - 1);
+    let heads = edges.heads;
     let add = |sums: &mut [f32], edge: usize| {
         let of_edge = edge * heads..(edge + 1) * heads;
         let both = logits[of_edge.clone()].iter().zip(&gradient[of_edge]);
@@ -217,16 +216,19 @@ pub(crate) fn sum_logits_backward(
             *sum += gradient * if *logit > 0.0 { 1.0 } else { SLOPE };
         }
     };
-    for_destinations(&transposed.offsets, 2 * heads, results, |range, results| {
-        for (node, result) in range.zip(results.chunks_exact_mut(2 * heads)) {
+    for_destinations(&transposed.offsets, heads, of_sources, |range, results| {
+        for (source, result) in range.zip(results.chunks_exact_mut(heads)) {
             result.fill(0.0);
-            let (of_source, of_destination) = result.split_at_mut(heads);
-            for place in transposed.offsets[node] as usize..transposed.offsets[node + 1] as usize {
-                add(of_source, transposed.edges[place] as usize);
-            }
-            if node < destinations {
-                edges.of(node).for_each(|edge| add(of_destination, edge));
-            }
+            let places = transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize;
+            transposed.edges[places]
+                .iter()
+                .for_each(|&edge| add(result, edge as usize));
+        }
+    });
+    for_destinations(edges.offsets, heads, of_destinations, |range, results| {
+        for (destination, result) in range.zip(results.chunks_exact_mut(heads)) {
+            result.fill(0.0);
+            edges.of(destination).for_each(|edge| add(result, edge));
         }
     });
 }

@@ -42,6 +42,20 @@ pub(crate) struct GatherPlan<'a, T> {
     pub(crate) added: &'a [T],
 }
 
+impl<'a, T> GatherPlan<'a, T> {
+    /// Sums without factors.
+    pub(crate) fn of(offsets: &'a [u32], indices: &'a [u32]) -> Self {
+        Self {
+            offsets,
+            indices,
+            edges: None,
+            inputs: None,
+            results: None,
+            added: &[],
+        }
+    }
+}
+
 /// Adds up rows of `width` values. Sums are f32 for all types of rows.
 pub(crate) fn gather<T: Element>(
     instructions: Instructions,

@@ -25,7 +25,7 @@ use half::bf16;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    graph::{Block, Csr},
+    graph::{Block, Csr, Own},
     neighbor::Neighbor,
 };
 use crate::{
@@ -87,7 +87,7 @@ impl HistoricalEmbeddings {
         [&self.destinations, &self.rows].into_iter().chain(neighbors)
     }
 
-    /// The names of the nodes of its rows, from those of all nodes. On a processor only.
+    /// The names of the nodes of its rows, from those of all destinations. On a processor only.
     pub(crate) fn names(&self, names: &[u64]) -> Arc<[u64]> {
         let places: Vec<i64> = Vec::try_from(&self.destinations).expect("places are int64");
         places.into_iter().map(|place| names[place as usize]).collect()
@@ -154,7 +154,61 @@ pub fn aggregate(
     own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, historical).1
 }
 
-/// The states of the destinations, which are the first of the sources, and the aggregates of all sources. Both are one function,
+/// The states of the destinations, from those of all sources, `[sources, width]`.
+pub(crate) fn own_states(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
+    match (block.own_places(), backend.has_kernels_for(rows), rows.kind()) {
+        (None, ..) => rows.narrow(0, 0, block.destinations() as i64),
+        (Some(own), false, _) => {
+            let places: Vec<i64> = own.places.iter().map(|&place| i64::from(place)).collect();
+            rows.index_select(0, &Tensor::from_slice(&places).to_device(block.device()))
+        }
+        (Some(own), true, Kind::BFloat16) => copies_with_kernel::<bf16>(backend.instructions(), own, rows),
+        (Some(own), true, _) => copies_with_kernel::<f32>(backend.instructions(), own, rows),
+    }
+}
+
+fn copies_with_kernel<T: Element>(instructions: Instructions, own: &Arc<Own>, rows: &Tensor) -> Tensor {
+    let rows = rows.contiguous();
+    let result = copies::<T>(instructions, own, &rows);
+    shim::with_gradient(result, &[&rows], || {
+        let (own, sources) = (Arc::clone(own), rows.size()[0]);
+        Box::new(move |gradient, _| {
+            let gradient = gradient.contiguous();
+            let result = Tensor::zeros([sources, gradient.size()[1]], (T::KIND, Device::Cpu));
+            let first = &mut result.narrow(0, 0, own.nodes as i64);
+            sum_copies::<T>(instructions, &own, &gradient, first);
+            vec![Some(result)]
+        })
+    })
+}
+
+/// The rows of destinations, `[destinations, width]`.
+fn copies<T: Element>(instructions: Instructions, own: &Own, rows: &Tensor) -> Tensor {
+    let (destinations, width) = (own.places.len() as i64, rows.size()[1]);
+    let mut result = Tensor::empty([destinations, width], (T::KIND, Device::Cpu));
+    gather::<T>(
+        instructions,
+        shim::values(&rows.detach()),
+        width as usize,
+        GatherPlan::of(&own.offsets, &own.places),
+        shim::values_mut(&mut result),
+    );
+    result
+}
+
+/// For each node, the sum of the rows of its destinations.
+fn sum_copies<T: Element>(instructions: Instructions, own: &Own, rows: &Tensor, result: &mut Tensor) {
+    let transposed = own.transposed();
+    gather::<T>(
+        instructions,
+        shim::values(rows),
+        rows.size()[1] as usize,
+        GatherPlan::of(&transposed.offsets, &transposed.indices),
+        shim::values_mut(result),
+    );
+}
+
+/// The states of the destinations, as [`own_states`], and the aggregates of all sources. Both are one function,
 /// because their gradients flow back into the same rows. Two functions would need three more passes over these.
 pub(crate) fn own_and_aggregate(
     backend: Backend,
@@ -170,7 +224,7 @@ pub(crate) fn own_and_aggregate(
         "rows of shape {size:?} for a block of {} sources",
         block.sources()
     );
-    let own = || rows.narrow(0, 0, block.destinations() as i64);
+    let own = || own_states(backend, block, rows);
     let (own, aggregated) = match (kind, backend.has_kernels_for(rows), rows.kind()) {
         (Aggregate::Attention, ..) => panic!("attention has an operator of its own"),
         (Aggregate::Max, false, _) => (own(), largest_with_operators(block, rows)),
@@ -219,7 +273,7 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
                 .iter()
                 .map(|degree| (degree + 1.0).sqrt().recip())
                 .collect();
-            let mut results = sources[..block.destinations()].to_vec();
+            let mut results = block.of_destinations(&sources);
             if let Some(scales) = scale(scaling) {
                 results
                     .iter_mut()
@@ -274,7 +328,11 @@ fn sum_with_kernel<T: Element>(
         },
         shim::values_mut(&mut aggregated),
     );
-    let own = rows.detach().narrow(0, 0, block.destinations() as i64).detach();
+    let own_places = block.own_places().map(Arc::clone);
+    let own = match &own_places {
+        None => rows.detach().narrow(0, 0, block.destinations() as i64).detach(),
+        Some(own) => copies::<T>(instructions, own, &rows),
+    };
     shim::with_gradients(&[&own, &aggregated], &[&rows], || {
         let (csr, transposed, factors) = (Arc::clone(csr), Arc::clone(block.transposed()), factors.clone());
         let destinations = block.destinations() as i64;
@@ -282,7 +340,14 @@ fn sum_with_kernel<T: Element>(
             let [of_own, of_aggregated] = gradients else {
                 unreachable!("two outputs")
             };
-            let of_own = of_own.as_ref().map(Tensor::contiguous);
+            let of_own = of_own.as_ref().map(Tensor::contiguous).map(|of_own| match &own_places {
+                None => of_own,
+                Some(own) => {
+                    let mut of_nodes = Tensor::empty([own.nodes as i64, width], (T::KIND, Device::Cpu));
+                    sum_copies::<T>(instructions, own, &of_own, &mut of_nodes);
+                    of_nodes
+                }
+            });
             let of_aggregated = match of_aggregated {
                 Some(gradient) => gradient.contiguous(),
                 None => Tensor::zeros([destinations, width], (T::KIND, Device::Cpu)),

@@ -20,39 +20,39 @@ use crate::{
     shim,
 };
 
-/// Logits of `leaky_relu(source + destination)`, as GAT has them: `[edges, heads]` from the scores of nodes, `[sources, 2 * heads]`. These
-/// are those of a node as a source, then those as a destination.
-pub(crate) fn sum_logits(backend: Backend, block: &Block, scores: &Tensor) -> Tensor {
-    let heads = scores.size()[1] / 2;
-    if !backend.has_kernels_for(scores) {
+/// Logits of `leaky_relu(source + destination)`, as GAT has them: `[edges, heads]` from the scores of sources, `[sources, heads]`, and of
+/// destinations, `[destinations, heads]`.
+pub(crate) fn sum_logits(backend: Backend, block: &Block, sources: &Tensor, destinations: &Tensor) -> Tensor {
+    if !backend.has_kernels_for(sources) {
         let edges = block.tensors();
-        let [of_sources, of_destinations] = [0, 1].map(|of| scores.narrow(1, of * heads, heads));
         return leaky_relu(
-            &(of_sources.index_select(0, &edges.indices) + of_destinations.index_select(0, &edges.destinations)),
+            &(sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations)),
         );
     }
-    let scores = scores.contiguous();
-    let shape = Shape::new(block, &scores, heads);
+    let heads = sources.size()[1];
+    let scores = [sources.contiguous(), destinations.contiguous()];
+    let detached = scores.each_ref().map(Tensor::detach);
+    let shape = Shape::new(block, sources, heads);
     let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
-    let detached = scores.detach();
     kernels::sum_logits(
         shape.edges(block),
-        shim::values(&detached),
+        shim::values(&detached[0]),
+        shim::values(&detached[1]),
         shim::values_mut(&mut result),
     );
     let kept = result.detach();
-    shim::with_gradient(result, &[&scores], || {
+    shim::with_gradient(result, &scores.each_ref(), || {
         let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
         Box::new(move |gradient, _| {
-            let mut result = detached.empty_like();
+            let mut results = detached.each_ref().map(Tensor::empty_like);
             kernels::sum_logits_backward(
                 shape.of(&csr.offsets, &csr.indices),
                 &transposed,
                 shim::values(&kept),
                 shim::values(&gradient.contiguous()),
-                shim::values_mut(&mut result),
+                results.each_mut().map(shim::values_mut),
             );
-            vec![Some(result)]
+            results.into_iter().map(Some).collect()
         })
     })
 }

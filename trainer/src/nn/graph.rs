@@ -12,14 +12,15 @@ use crate::{kernels::transpose::Transposed, runtime::send};
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///
-/// Destinations are the first of the sources. On the processor, layers work on the CSR itself. For other devices and for libtorch's
-/// operators, it is converted to tensors on first use.
+/// On the processor, layers work on the CSR itself. For other devices and for libtorch's operators, it is converted to tensors on first use.
 #[derive(Debug)]
 pub struct Block {
     destinations: usize,
     sources: usize,
     device: Device,
     csr: Arc<Csr>,
+    /// Where the destinations are among the sources, if they are not the first.
+    own: Option<Arc<Own>>,
     /// In-degree of each destination in the whole graph.
     global: Vec<f32>,
     source_degrees: Option<Arc<Vec<f32>>>,
@@ -35,6 +36,35 @@ pub(crate) struct Csr {
     pub(crate) indices: Vec<u32>,
     /// Edge weights; empty if all are 1.
     pub(crate) weights: Vec<f32>,
+}
+
+/// The places of destinations among the sources, as the CSR of a graph in which each destination has one edge: from itself.
+///
+/// In a joined minibatch, a node may be a destination several times. Its row is that of one source.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) places: Vec<u32>,
+    /// The nodes that are destinations. They are the first sources.
+    pub(crate) nodes: usize,
+    transposed: OnceLock<Transposed>,
+}
+
+impl Own {
+    fn new(places: &[u32]) -> Self {
+        Self {
+            offsets: (0..=places.len() as u32).collect(),
+            places: places.to_vec(),
+            nodes: places.iter().max().map_or(0, |&last| last as usize + 1),
+            transposed: OnceLock::new(),
+        }
+    }
+
+    /// The destinations of each node.
+    pub(crate) fn transposed(&self) -> &Transposed {
+        self.transposed
+            .get_or_init(|| Transposed::new(&self.offsets, &self.places, self.nodes))
+    }
 }
 
 /// Edges as tensors on the device.
@@ -53,7 +83,7 @@ impl Block {
     ///
     /// # Panics
     /// If the block breaks a rule of the sampler: offsets ascend to the number of edges, indices are below the number of sources,
-    /// and there are at least as many sources as destinations.
+    /// and each destination is a source.
     pub fn new(block: &sample::Block, device: Device) -> Self {
         let edges = block.indices.len();
         assert_eq!(block.offsets.len(), block.destinations + 1, "offsets of a block");
@@ -62,8 +92,11 @@ impl Block {
             "offsets of a block"
         );
         assert!(
-            block.sources >= block.destinations,
-            "destinations are the first of the sources"
+            match &block.own[..] {
+                [] => block.sources >= block.destinations,
+                own => own.len() == block.destinations && own.iter().all(|&place| (place as usize) < block.sources),
+            },
+            "destinations are sources"
         );
         assert!(
             block.indices.iter().all(|&index| (index as usize) < block.sources),
@@ -82,6 +115,7 @@ impl Block {
                 indices: block.indices.clone(),
                 weights: block.edge_weights.clone(),
             }),
+            own: (!block.own.is_empty()).then(|| Arc::new(Own::new(&block.own))),
             global: block.global.iter().map(|&degree| degree as f32).collect(),
             source_degrees: None,
             transposed: OnceLock::new(),
@@ -93,16 +127,16 @@ impl Block {
     /// The blocks of a minibatch, seeds first. `degrees` are the in-degrees of [`sample::Minibatch::nodes`] in the whole graph; only
     /// GCN needs them.
     pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[u64]>, device: Device) -> Vec<Self> {
-        let blocks = minibatch.blocks.iter().map(|block| Self::new(block, device));
-        match degrees {
-            None => blocks.collect(),
-            Some(degrees) => blocks
-                .map(|block| {
-                    let sources = block.sources;
-                    block.with_source_degrees(&degrees[..sources])
-                })
-                .collect(),
+        let mut blocks: Vec<Self> = minibatch.blocks.iter().map(|block| Self::new(block, device)).collect();
+        let (Some(degrees), Some((last, others))) = (degrees, blocks.split_last_mut()) else {
+            return blocks;
+        };
+        last.set_source_degrees(degrees.iter().copied());
+        for block in others {
+            let sources = 0..block.sources;
+            block.set_source_degrees(sources.map(|at| degrees[last.own(at)]));
         }
+        blocks
     }
 
     /// Adds the in-degree of each source in the whole graph. The store has those of halo nodes, too.
@@ -110,14 +144,24 @@ impl Block {
     /// # Panics
     /// If their number is not that of the sources.
     pub fn with_source_degrees(mut self, degrees: &[u64]) -> Self {
-        assert_eq!(degrees.len(), self.sources, "degrees of sources");
-        self.source_degrees = Some(Arc::new(degrees.iter().map(|&degree| degree as f32).collect()));
+        self.set_source_degrees(degrees.iter().copied());
         self
+    }
+
+    fn set_source_degrees(&mut self, degrees: impl Iterator<Item = u64>) {
+        let degrees: Vec<f32> = degrees.map(|degree| degree as f32).collect();
+        assert_eq!(degrees.len(), self.sources, "degrees of sources");
+        self.source_degrees = Some(Arc::new(degrees));
     }
 
     /// Number of destinations.
     pub fn destinations(&self) -> usize {
         self.destinations
+    }
+
+    /// Number of nodes that are destinations. They are the first sources.
+    pub(crate) fn destination_nodes(&self) -> usize {
+        self.own.as_ref().map_or(self.destinations, |own| own.nodes)
     }
 
     /// Number of sources.
@@ -142,6 +186,18 @@ impl Block {
 
     pub(crate) fn csr(&self) -> &Arc<Csr> {
         &self.csr
+    }
+
+    /// The places of destinations among the sources, if they are not the first.
+    pub(crate) fn own_places(&self) -> Option<&Arc<Own>> {
+        self.own.as_ref()
+    }
+
+    /// The place of a destination among the sources.
+    pub(crate) fn own(&self, destination: usize) -> usize {
+        self.own
+            .as_ref()
+            .map_or(destination, |own| own.places[destination] as usize)
     }
 
     pub(crate) fn transposed(&self) -> &Arc<Transposed> {
@@ -187,7 +243,7 @@ impl Block {
                 weights: Vec::new(),
             };
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
-                csr.indices.push(destination as u32);
+                csr.indices.push(self.own(destination) as u32);
                 csr.indices
                     .extend_from_slice(&self.csr.indices[bounds[0] as usize..bounds[1] as usize]);
                 let end =
@@ -199,6 +255,7 @@ impl Block {
                 sources: self.sources,
                 device: self.device,
                 csr: Arc::new(csr),
+                own: self.own.clone(),
                 global: Vec::new(),
                 source_degrees: None,
                 transposed: OnceLock::new(),
@@ -218,6 +275,13 @@ impl Block {
         &self.global
     }
 
+    /// The values of destinations, from those of sources.
+    pub(crate) fn of_destinations(&self, values: &[f32]) -> Vec<f32> {
+        (0..self.destinations)
+            .map(|destination| values[self.own(destination)])
+            .collect()
+    }
+
     /// In-degree of each source in the whole graph.
     ///
     /// # Panics
@@ -229,6 +293,6 @@ impl Block {
 
     /// In-degree of each destination in the whole graph, f32 of `[destinations]` on the device.
     pub(crate) fn destination_degrees(&self) -> Tensor {
-        Tensor::from_slice(&self.source_degrees()[..self.destinations]).to_device(self.device)
+        Tensor::from_slice(&self.of_destinations(self.source_degrees())).to_device(self.device)
     }
 }

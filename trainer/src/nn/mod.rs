@@ -31,7 +31,7 @@ pub use self::{
     aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
     graph::Block,
     loss::losses,
-    model::{Input, Model, Pass},
+    model::{Input, Model, Names, Pass},
     neighbor::Neighbor,
     parameters::Parameters,
     reduction::{Attention, Reduction},

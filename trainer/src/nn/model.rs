@@ -5,6 +5,7 @@ use std::sync::Arc;
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
 use grappa_run::model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision};
+use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
@@ -13,8 +14,8 @@ use super::{
     features::{Normalization, NormalizedRows},
     graph::Block,
     jump::Jump,
-    layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage, WeightsFirst},
-    linear::{Dropout, Epilogue, apply, float, linear},
+    layers::{Gat, Gatv2, Gcn, Gin, Hop, Layer, PinSage, Sage, WeightsFirst},
+    linear::{Dropout, Epilogue, RowNames, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
     reduction::Reduction,
@@ -60,10 +61,42 @@ pub(super) enum Operands<'a> {
 pub struct Pass {
     /// In training, the seed of dropout for this pass. None: no dropout.
     pub training: Option<u64>,
-    /// Names of the nodes. On a processor, dropout of a node depends on its name; without names, on its place.
-    pub names: Option<Arc<[u64]>>,
+    /// On a processor, dropout of a node depends on its name; without names, on its place.
+    pub names: Option<Names>,
     /// The scaling of sampled sums.
     pub scaling: Scaling,
+}
+
+/// The names of the nodes of a minibatch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Names {
+    /// Of [`Minibatch::nodes`].
+    inputs: RowNames,
+    /// Of destinations.
+    pub(super) destinations: RowNames,
+}
+
+impl Names {
+    /// Names that are functions of the nodes, so a node has the same name in all minibatches.
+    pub fn of(minibatch: &Minibatch) -> Self {
+        let inputs: RowNames = minibatch.nodes.iter().map(|node| node.0).collect();
+        let own = minibatch.blocks.last().map_or(&[][..], |last| &last.own);
+        let destinations = match own {
+            // They are the first nodes.
+            [] => Arc::clone(&inputs),
+            own => own.iter().map(|&place| inputs[place as usize]).collect(),
+        };
+        Self { inputs, destinations }
+    }
+}
+
+/// Which nodes rows belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowsOf {
+    /// To those of the minibatch, each once.
+    Inputs,
+    /// To destinations.
+    Destinations,
 }
 
 /// A stack of graph convolutions.
@@ -214,7 +247,7 @@ impl Model {
     /// The input of a first layer that has a block.
     fn first_rows(&self, normalized: &Tensor, blocks: &[Block], pass: &Pass) -> Tensor {
         assert_eq!(blocks.len(), self.layers.len(), "a block for each layer");
-        let dropout = dropout(self.options.input_dropout, Some(pass), INPUT_DROPOUT);
+        let dropout = dropout(self.options.input_dropout, Some((pass, RowsOf::Inputs)), INPUT_DROPOUT);
         apply(normalized, Epilogue { relu: false, dropout })
     }
 
@@ -255,11 +288,14 @@ impl Model {
                     "the first layer takes the features of neighbors, not their aggregates"
                 );
                 let operands = Operands::Apart(&own.to_kind(kind), &neighbors.to_kind(kind), degrees);
-                (self.step(0, operands, Some(&pass)), 1)
+                (self.step_of(0, operands, Some((&pass, RowsOf::Inputs))), 1)
             }
             Input::Combined(rows) => {
                 assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
-                (self.step(0, Operands::Combined(rows), Some(&pass)), 1)
+                (
+                    self.step_of(0, Operands::Combined(rows), Some((&pass, RowsOf::Inputs))),
+                    1,
+                )
             }
         };
         // Rows of seeds are the first.
@@ -276,15 +312,22 @@ impl Model {
             let block = &blocks[hop];
             let followed = historical(hop).and_then(|historical| self.follow(layer, historical, &pass));
             let historical = followed.as_ref().or(historical(hop));
-            let dropout = dropout(
-                self.options.attention_dropout,
-                Some(&pass),
-                ATTENTION_DROPOUT + layer as u64,
-            );
-            let (own, aggregated) = self.layers[layer].neighbors(block, &hidden, pass.scaling, historical, dropout);
+            let of_destinations = Some((&pass, RowsOf::Destinations));
+            let (own, aggregated) = self.layers[layer].neighbors(Hop {
+                block,
+                sources: &hidden,
+                scaling: pass.scaling,
+                historical,
+                dropout: dropout(
+                    self.options.attention_dropout,
+                    of_destinations,
+                    ATTENTION_DROPOUT + layer as u64,
+                ),
+                wants_own: !matches!(self.residuals[layer], Residual::None),
+            });
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             let operands = Operands::Apart(&own, &aggregated, degrees.as_ref());
-            hidden = self.step(layer, operands, Some(&pass));
+            hidden = self.step_of(layer, operands, of_destinations);
             after(layer, &hidden);
         }
         match jumping {
@@ -373,7 +416,7 @@ impl Model {
                 return float(&weights_first.update(&own.to_kind(kind), &aggregated, degrees));
             }
             let state = self.state(layer, own).to_kind(kind);
-            let new = self.step(layer, Operands::Apart(&state, &aggregated, degrees), None);
+            let new = self.step(layer, Operands::Apart(&state, &aggregated, degrees));
             self.with_carried(layer, &new, own)
         })
     }
@@ -391,7 +434,7 @@ impl Model {
     /// As [`Model::update`] of the first layer, from [`Model::combined`].
     pub fn update_combined(&self, combined: &Tensor) -> Tensor {
         no_grad(|| {
-            let new = self.step(0, Operands::Combined(combined), None);
+            let new = self.step(0, Operands::Combined(combined));
             self.with_carried(0, &new, combined)
         })
     }
@@ -415,8 +458,13 @@ impl Model {
         kind(self.options.precision)
     }
 
-    /// A layer after its aggregation: the update, and the residual, norm, nonlinearity and dropout that follow it.
-    pub(super) fn step(&self, layer: usize, operands: Operands<'_>, pass: Option<&Pass>) -> Tensor {
+    /// A layer after its aggregation: the update, and the residual, norm and nonlinearity that follow it. Without dropout.
+    pub(super) fn step(&self, layer: usize, operands: Operands<'_>) -> Tensor {
+        self.step_of(layer, operands, None)
+    }
+
+    /// As [`Model::step`], with the dropout of a pass.
+    fn step_of(&self, layer: usize, operands: Operands<'_>, pass: Option<(&Pass, RowsOf)>) -> Tensor {
         let update = |epilogue| match operands {
             Operands::Apart(own, aggregated, degrees) => self.layers[layer].update(own, aggregated, degrees, epilogue),
             Operands::Combined(rows) => {
@@ -451,7 +499,7 @@ impl Model {
                 }
                 let normal = match norm {
                     None => sum,
-                    Some(norm) => norm.apply(&sum, pass.is_some_and(|pass| pass.training.is_some())),
+                    Some(norm) => norm.apply(&sum, pass.is_some_and(|(pass, _)| pass.training.is_some())),
                 };
                 activation.apply(&normal, epilogue)
             }
@@ -475,13 +523,19 @@ impl Jumping<'_> {
     }
 }
 
-/// The dropout of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
-fn dropout(probability: f64, pass: Option<&Pass>, place: u64) -> Option<Dropout> {
-    let pass = pass.filter(|_| probability > 0.0)?;
+/// The dropout of the rows of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
+fn dropout(probability: f64, pass: Option<(&Pass, RowsOf)>, place: u64) -> Option<Dropout> {
+    let (pass, rows_of) = pass.filter(|_| probability > 0.0)?;
+    let names = |names: &Names| {
+        Arc::clone(match rows_of {
+            RowsOf::Inputs => &names.inputs,
+            RowsOf::Destinations => &names.destinations,
+        })
+    };
     Some(Dropout {
         probability,
         key: random::combine(pass.training?, random::mix(place)),
-        names: pass.names.clone(),
+        names: pass.names.as_ref().map(names),
     })
 }
 

@@ -96,7 +96,7 @@ impl Model {
         let first = |(rows, degrees): (&Tensor, &Tensor)| {
             let rows = rows.to_kind(kind);
             let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
-            self.step(0, Operands::Apart(&own, &aggregates, Some(degrees)), None)
+            self.step(0, Operands::Apart(&own, &aggregates, Some(degrees)))
         };
         // Of the neighbor, of its neighbor, and so on.
         let mut states: Vec<Tensor> = inputs.iter().zip(&degrees[1..]).map(first).collect();
@@ -105,7 +105,7 @@ impl Model {
             let next = |at: usize| {
                 let aggregates = share(at + 1) + neighbor.differences[below - 1][at].to_kind(kind);
                 let operands = Operands::Apart(&states[at], &aggregates, Some(&degrees[at + 1]));
-                self.step(below, operands, None)
+                self.step(below, operands)
             };
             states = (0..states.len() - 1).map(next).collect();
         }
@@ -146,7 +146,7 @@ impl Model {
                 let dropout = Some(Dropout {
                     probability,
                     key: random::combine(seed, random::mix(DROPOUT_KEY + layer as u64)),
-                    names: pass.names.as_ref().map(|names| historical.names(names)),
+                    names: pass.names.as_ref().map(|names| historical.names(&names.destinations)),
                 });
                 let dropped = apply(&known, Epilogue { relu: false, dropout });
                 &known + (dropped - &known) * spread.to_kind(self.kind())

@@ -147,10 +147,10 @@ mod tests {
             sources,
             offsets,
             indices: edges.concat(),
-            edge_weights: Vec::new(),
             visible: degrees.iter().map(|degree| degree.0).collect(),
             global: degrees.iter().map(|degree| degree.1).collect(),
             halo: vec![false; edges.len()],
+            ..Block::default()
         }
     }
 
@@ -163,7 +163,6 @@ mod tests {
                 block(&[&[2, 3], &[]], 4, &[(1, 2), (0, 0)]),
                 block(&[&[2], &[], &[4], &[]], 5, &[(1, 2), (0, 0), (1, 4), (3, 3)]),
             ],
-            ..Minibatch::default()
         };
         // The first seed sees half of its neighbors, which see a quarter and all of theirs; the second has none.
         assert_eq!(coverage(&minibatch), [0.5 * (0.25 + 1.0) / 2.0, 1.0]);

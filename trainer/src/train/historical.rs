@@ -287,7 +287,7 @@ pub(super) fn as_kept(degrees: &[f32]) -> Tensor {
 }
 
 fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
-    places.iter().map(|&at| minibatch.nodes[at as usize]).collect()
+    places.iter().map(|&at| minibatch.destination(at as usize)).collect()
 }
 
 impl Trainer {
@@ -311,7 +311,7 @@ impl Trainer {
     fn halo_of(&self, minibatch: &sample::Minibatch, block: &sample::Block) -> Result<Vec<i64>> {
         let mut halo = Vec::new();
         for at in (0..block.destinations).filter(|&at| block.halo[at]) {
-            if self.degrees.of(minibatch.nodes[at])? > 0 {
+            if self.degrees.of(minibatch.destination(at))? > 0 {
                 halo.push(at as i64);
             }
         }

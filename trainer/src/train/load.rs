@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Result,
-    nn::{Aggregate, Block, HistoricalEmbeddings, Input, Model},
+    nn::{Aggregate, Block, HistoricalEmbeddings, Input, Model, Names},
     runtime::send,
     shim::cuda::{CudaMemory, Done, SideStream},
 };
@@ -25,8 +25,6 @@ use crate::{
 const BYTES_OF_EDGE: usize = 20;
 /// Bytes of a node in a batch at most: its number, name and degree, and its offsets and factors in each block.
 const BYTES_OF_NODE: usize = 64;
-/// A minibatch has fewer nodes than 2 to the power of this.
-const INDEX_BITS: u32 = 32;
 
 /// Copies batches to a device, where it has memory of its own.
 #[derive(Debug)]
@@ -46,9 +44,8 @@ pub(super) struct Loaded {
     pub coverage: Vec<f32>,
     /// Loss weight of each seed.
     pub factors: Vec<f32>,
-    /// A name for each node, from its partition and its index in the minibatch of that: the same in any process that computes the
-    /// minibatch. For dropout on a processor; none without.
-    pub names: Option<Arc<[u64]>>,
+    /// For dropout on a processor; none without.
+    pub names: Option<Names>,
     /// The end of the copy; none if there is nothing to wait for.
     done: Option<Done>,
 }
@@ -145,10 +142,9 @@ impl Trainer {
             }
             None => (begin()?, None),
         };
-        let name = |(part, index): (usize, u64)| u64::from(parts[part].partition.0) << INDEX_BITS | index;
-        let names = || batch.minibatch().origins().into_iter().map(name).collect();
+        let has_names = self.device == Device::Cpu && self.config.has_dropout();
         Ok(Loaded {
-            names: (self.device == Device::Cpu && self.config.has_dropout()).then(names),
+            names: has_names.then(|| Names::of(batch.minibatch())),
             batch,
             parts,
             tensors,

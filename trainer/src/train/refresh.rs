@@ -130,11 +130,12 @@ impl Trainer {
         if served.batches() > 0 && served.places(0)[0].step == 0 {
             served.sample(0, &mut served.scratch(), &mut minibatch)?;
         }
-        let mut sampled = [minibatch.edges() as u64, minibatch.nodes.len() as u64];
+        // Processes that divide the partitions sample as many together. Their nodes are not as many: those of one process are shared.
+        let mut sampled = [(minibatch.seeds + minibatch.edges()) as u64];
         if let Some(group) = &self.group {
             group.sum(&mut sampled, progress)?;
         }
-        let work = SAMPLED_EDGE_WORK * sampled[0].max(sampled[1]) as f64 * steps as f64;
+        let work = SAMPLED_EDGE_WORK * sampled[0] as f64 * steps as f64;
         self.epoch_work = Some(work);
         Ok(work)
     }

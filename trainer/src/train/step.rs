@@ -2,8 +2,10 @@
 //!
 //! The minibatches of all partitions of a step are one block-diagonal batch
 //! ([`Minibatch::join`](grappa_sampling::sample::Minibatch::join)), so there is one forward and one backward pass. Its gradient
-//! is the sum of the gradients of the partitions, which is all that an exchange needs. Only a batch norm tells the difference:
-//! its statistics are those of all partitions of the step.
+//! is the sum of the gradients of the partitions, which is all that an exchange needs. A node that several partitions reach is in
+//! the input once. Its features, and with pre-aggregated features its first layer, are the same in all of them.
+//!
+//! Only a batch norm tells the difference: its statistics are those of all rows of the step.
 
 use grappa_run::{model::Task, stages::Stage};
 use tch::Kind;

@@ -300,7 +300,6 @@ fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<Neighbor
         seeds: seeds.len(),
         nodes,
         blocks,
-        part_nodes: Vec::new(),
     }
 }
 

@@ -20,8 +20,6 @@ pub(super) struct MinibatchDemand {
     distinct: DistinctRows,
     /// Sizes of the blocks of a minibatch.
     blocks: Vec<BlockSize>,
-    /// Entries of [`Minibatch::part_nodes`].
-    part_nodes: usize,
 }
 
 /// Model of the number of distinct rows that several minibatches need together: `each * minibatches ^ growth`.
@@ -38,6 +36,8 @@ struct BlockSize {
     destinations: usize,
     edges: usize,
     weighted: bool,
+    /// Whether it has [`Block::own`].
+    has_own: bool,
 }
 
 impl MinibatchDemand {
@@ -95,11 +95,7 @@ impl MinibatchDemand {
             }
             // A node is always kept or never. So the kept nodes repeat as often as all nodes do.
             let is_kept = |node: &NodeId| random::hash(node.0).is_multiple_of(kept_share);
-            let mut of_probe: Vec<NodeId> = minibatch.nodes.iter().copied().filter(is_kept).collect();
-            // A joined minibatch may have a node several times. Its row is read once.
-            of_probe.sort_unstable();
-            of_probe.dedup();
-            kept.extend(of_probe);
+            kept.extend(minibatch.nodes.iter().copied().filter(is_kept));
             nodes += minibatch.nodes.len();
             probes += 1;
         }
@@ -127,13 +123,13 @@ impl MinibatchDemand {
 
     fn cover(&mut self, minibatch: &Minibatch) {
         self.rows = self.rows.max(minibatch.nodes.len());
-        self.part_nodes = self.part_nodes.max(minibatch.part_nodes.len());
         self.blocks
             .resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
         for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
             size.destinations = size.destinations.max(block.destinations);
             size.edges = size.edges.max(block.indices.len());
             size.weighted |= !block.edge_weights.is_empty();
+            size.has_own |= !block.own.is_empty();
         }
     }
 
@@ -148,7 +144,6 @@ impl MinibatchDemand {
             nodes: Vec::with_capacity(self.rows),
             seeds: 0,
             blocks: self.blocks.iter().map(BlockSize::block).collect(),
-            part_nodes: Vec::with_capacity(self.part_nodes),
         }
     }
 
@@ -180,6 +175,7 @@ impl BlockSize {
             sources: 0,
             offsets: Vec::with_capacity(self.destinations + 1),
             indices: Vec::with_capacity(self.edges),
+            own: Vec::with_capacity(if self.has_own { self.destinations } else { 0 }),
             edge_weights: Vec::with_capacity(if self.weighted { self.edges } else { 0 }),
             visible: Vec::with_capacity(self.destinations),
             global: Vec::with_capacity(self.destinations),
@@ -196,13 +192,14 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
     let block = |block: &Block| {
         bytes(&block.offsets)
             + bytes(&block.indices)
+            + bytes(&block.own)
             + bytes(&block.edge_weights)
             + bytes(&block.visible)
             + bytes(&block.global)
             + bytes(&block.halo)
             + size_of::<Block>() as u64
     };
-    bytes(&minibatch.nodes) + bytes(&minibatch.part_nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
+    bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
 }
 
 #[cfg(test)]

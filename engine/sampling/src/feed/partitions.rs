@@ -8,7 +8,7 @@ use grappa_io::Result;
 use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
     partition::{SeedNodes, Share},
-    sample::{BatchKey, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, JoinScratch, Minibatch, Sampler, Scratch},
     view::{Turns, ViewSource},
 };
 
@@ -96,8 +96,9 @@ pub struct EpochScratch {
     seeds: Vec<NodeId>,
     /// The minibatches of a step, before they are joined.
     parts: Vec<Minibatch>,
-    /// Memory for [`Minibatch::join`].
-    indices: Vec<u32>,
+    join: JoinScratch,
+    /// Nodes of the batch, which the parts may share.
+    nodes: usize,
 }
 
 /// The batches of an epoch, in training order.
@@ -126,7 +127,8 @@ pub struct PartitionBatches {
     starts: Vec<usize>,
     /// For each partition, the number of steps that its seeds are divided among.
     steps_of_partition: Vec<u64>,
-    nodes_max: u64,
+    /// Nodes of the graph.
+    nodes: u64,
 }
 
 impl PartitionBatches {
@@ -161,7 +163,7 @@ impl PartitionBatches {
             first_step += taken;
         }
         let steps_of_partition = (0..parts.len()).map(|part| steps[part / options.concurrent]).collect();
-        let nodes_max = parts
+        let nodes = parts
             .iter()
             .filter_map(Part::served)
             .map(|part| part.view.nodes())
@@ -172,7 +174,7 @@ impl PartitionBatches {
             options,
             places,
             steps_of_partition,
-            nodes_max: nodes_max.unwrap_or(0),
+            nodes: nodes.unwrap_or(0),
         }
     }
 
@@ -362,9 +364,7 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_max(&self) -> u64 {
-        // Each minibatch of a batch may have every node.
-        let minibatches = self.starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max();
-        self.nodes_max.saturating_mul(minibatches.unwrap_or(0) as u64)
+        self.nodes
     }
 
     fn bytes(&self) -> u64 {
@@ -431,19 +431,21 @@ impl BatchSource for PartitionBatches {
             sampler,
             seeds,
             parts,
-            indices,
+            join,
+            nodes: sampled,
         } = scratch;
         let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64;
         let of_parts = parts.iter().map(minibatch_bytes).sum();
-        let sampled: usize = parts.iter().map(|part| part.nodes.len()).sum();
-        if sampled == 0 {
-            return sampler.bytes(nodes) + seeds + of_parts + (indices.capacity() * size_of::<u32>()) as u64;
+        let part_nodes = || parts.iter().map(|part| part.nodes.len());
+        if part_nodes().all(|nodes| nodes == 0) {
+            return sampler.bytes(nodes) + seeds + of_parts + join.bytes(0);
         }
-        // The sampler sees one part at a time. The parts of a larger batch are larger by the same factor.
-        let scaled = |value: u64| (u128::from(value) * nodes.max(sampled) as u128).div_ceil(sampled as u128) as u64;
-        let largest = parts.iter().map(|part| part.nodes.len()).max().unwrap_or(0);
-        let indices = indices.capacity().max(nodes) * size_of::<u32>();
-        sampler.bytes(scaled(largest as u64) as usize) + seeds + scaled(of_parts) + indices as u64
+        // The parts of a larger batch are larger by the same factor.
+        let scaled = |value: u64| (u128::from(value) * nodes.max(*sampled) as u128).div_ceil(*sampled as u128) as u64;
+        let scaled_nodes = |nodes: usize| scaled(nodes as u64) as usize;
+        let largest = scaled_nodes(part_nodes().max().unwrap_or(0));
+        // The table has the nodes of a part, and then those of the batch.
+        sampler.bytes(largest.max(nodes)) + seeds + scaled(of_parts) + join.bytes(scaled_nodes(part_nodes().sum()))
     }
 
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {
@@ -451,19 +453,22 @@ impl BatchSource for PartitionBatches {
             sampler,
             seeds,
             parts,
-            indices,
+            join,
+            nodes,
         } = scratch;
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
         match self.places(index) {
-            &[place] => self.sample_part(place, sampler, seeds, out),
+            &[place] => self.sample_part(place, sampler, seeds, out)?,
             places => {
                 parts.resize_with(parts.len().max(places.len()), Minibatch::default);
                 for (&place, part) in places.iter().zip(&mut *parts) {
                     self.sample_part(place, sampler, seeds, part)?;
                 }
-                Minibatch::join(&parts[..places.len()], indices, out)
+                Minibatch::join(&parts[..places.len()], self.nodes, sampler, join, out)?;
             }
         }
+        *nodes = out.nodes.len();
+        Ok(())
     }
 }

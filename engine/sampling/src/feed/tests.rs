@@ -142,13 +142,13 @@ impl SkewedSource {
                 sources: nodes.len(),
                 offsets: (0..=destinations as u32).collect(),
                 indices: (0..destinations as u32).map(|i| i + index as u32).collect(),
+                own: Vec::new(),
                 edge_weights: Vec::new(),
                 visible: vec![index; destinations],
                 global: vec![index + 1; destinations],
                 halo: vec![false; destinations],
             }],
             nodes,
-            ..Minibatch::default()
         }
     }
 }

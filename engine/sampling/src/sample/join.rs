@@ -9,8 +9,11 @@
 //! joined             seeds 0, seeds 1,  level 1 of 0, of 1,     level 2 of 0, of 1
 //! ```
 //!
-//! So the destinations and sources of its blocks are prefixes of its list of nodes, as in any minibatch. No edge joins two
-//! parts. A node that is in two parts is in the list twice, with the edges that each part drew for it.
+//! So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two parts. A node that is in
+//! two parts is in the list twice, with the edges that each part drew for it.
+//!
+//! Only the input is shared. A node has the same features in all parts, so [`Minibatch::nodes`] has it once, and the edges of the last block
+//! come from these nodes. In 16 partitions the parts may have ten times as many nodes as are different.
 
 use std::ops::Range;
 
@@ -18,19 +21,41 @@ use grappa_io::Result;
 
 use super::{
     minibatch::{Block, Minibatch},
-    sampler::check_size,
+    sampler::{Scratch, check_size},
 };
 
+/// Reusable memory for [`Minibatch::join`].
+#[derive(Debug, Default)]
+pub struct JoinScratch {
+    /// For each node of each part, its index among the destinations of all levels.
+    places: Vec<u32>,
+    /// For each node of each part, its index in the joined list of nodes.
+    rows: Vec<u32>,
+}
+
+impl JoinScratch {
+    /// Bytes of memory for parts of `nodes` nodes, or of as many as there were before.
+    pub fn bytes(&self, nodes: usize) -> u64 {
+        let bytes = |indices: &Vec<u32>| indices.capacity().max(nodes) * size_of::<u32>();
+        (bytes(&self.places) + bytes(&self.rows)) as u64
+    }
+}
+
 impl Minibatch {
-    /// Joins `parts` into `out`, and replaces its previous content. `indices` is reusable memory for the new index of each
-    /// node of each part.
+    /// Joins `parts` into `out`, and replaces its previous content. The graph has `graph_nodes` nodes. A part alone stays as it is.
     ///
     /// # Errors
-    /// If the joined minibatch has 2^32 edges and nodes in a block, or 2^31 nodes.
+    /// If the parts have 2^32 edges and nodes in a block, or 2^31 nodes.
     ///
     /// # Panics
-    /// If parts differ in their number of hops, or there are none.
-    pub fn join(parts: &[Self], indices: &mut Vec<u32>, out: &mut Self) -> Result<()> {
+    /// If parts differ in their number of hops, two of them have the same seed, or there are none.
+    pub fn join(
+        parts: &[Self],
+        graph_nodes: u64,
+        sampler: &mut Scratch,
+        scratch: &mut JoinScratch,
+        out: &mut Self,
+    ) -> Result<()> {
         let hops = parts[0].blocks.len();
         assert!(
             parts.iter().all(|part| part.blocks.len() == hops),
@@ -44,30 +69,43 @@ impl Minibatch {
         out.clear();
         out.blocks.resize_with(hops, Block::default);
         out.seeds = parts.iter().map(|part| part.seeds).sum();
-        out.nodes.reserve(nodes);
-        indices.clear();
-        indices.resize(nodes, 0);
+        let JoinScratch { places, rows } = scratch;
+        for indices in [&mut *places, &mut *rows] {
+            indices.clear();
+            indices.resize(nodes, 0);
+        }
+        let table = sampler.table(graph_nodes);
+        table.begin();
+        let mut next = 0;
         for level in 0..=hops {
-            for (part, indices) in with_indices(parts, indices) {
-                let level = part.level(level);
-                let first = out.nodes.len() as u32;
-                if parts.len() > 1 {
-                    out.part_nodes.push(level.len() as u32);
-                }
-                (first..)
-                    .zip(&mut indices[level.clone()])
-                    .for_each(|(new, index)| *index = new);
-                out.nodes.extend_from_slice(&part.nodes[level]);
+            for (part, places) in with_indices(parts, places) {
+                let places = &mut places[part.level(level)];
+                (next..).zip(&mut *places).for_each(|(new, place)| *place = new);
+                next += places.len() as u32;
             }
+            for (part, rows) in with_indices(parts, rows) {
+                let level = part.level(level);
+                table.relabel(&part.nodes[level.clone()], &mut out.nodes, &mut rows[level]);
+            }
+            assert!(level > 0 || out.nodes.len() == out.seeds, "parts with the same seed");
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
+            let is_last = hop + 1 == hops;
             let sum = |count: fn(&Block) -> usize| parts.iter().map(|part| count(&part.blocks[hop])).sum();
             block.begin(sum(|block| block.destinations));
-            block.sources = sum(|block| block.sources);
+            block.sources = if is_last {
+                out.nodes.len()
+            } else {
+                sum(|block| block.sources)
+            };
+            let indices = if is_last { &mut *rows } else { &mut *places };
             for level in 0..=hop {
                 for (part, indices) in with_indices(parts, indices) {
                     block.append(&part.blocks[hop], part.level(level), indices);
                 }
+            }
+            if is_last {
+                block.take_own(parts, rows);
             }
         }
         Ok(())
@@ -98,6 +136,18 @@ fn with_indices<'a>(
 }
 
 impl Block {
+    /// Sets [`Block::own`] of the last block of joined `parts`, whose nodes have the indices `rows` among the sources.
+    fn take_own(&mut self, parts: &[Minibatch], rows: &mut [u32]) {
+        for level in 0..parts[0].blocks.len() {
+            for (part, rows) in with_indices(parts, rows) {
+                self.own.extend_from_slice(&rows[part.level(level)]);
+            }
+        }
+        if (0..).zip(&self.own).all(|(place, &row)| place == row) {
+            self.own.clear();
+        }
+    }
+
     /// Appends some destinations of another block, whose node `i` has the index `indices[i]` here.
     fn append(&mut self, other: &Self, destinations: Range<usize>, indices: &[u32]) {
         let edges = other.offsets[destinations.start] as usize..other.offsets[destinations.end] as usize;

@@ -9,9 +9,10 @@ use grappa_formats::NodeId;
 /// The nodes of all hops are in one list without duplicates, in the order in which they were first reached: the seeds,
 /// then the nodes that the first hop added, and so on. The destinations of block `h` are the first
 /// `blocks[h].destinations` of [`Minibatch::nodes`]. Its sources are the first `blocks[h].sources`; they are the
-/// destinations of block `h + 1`. So destinations are a prefix of sources, as layers require.
+/// destinations of block `h + 1`. So destinations are a prefix of sources.
 ///
-/// Only a joined minibatch ([`Minibatch::join`]) may have a node several times, once for each of its parts.
+/// In a joined minibatch ([`Minibatch::join`]), a node is a destination once for each of its parts. Then the destinations of the last
+/// block are not the first of its sources; see [`Block::own`].
 ///
 /// A minibatch is a reusable buffer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,22 +24,21 @@ pub struct Minibatch {
     /// One block per hop, from the seeds outwards. A model applies its layers in the opposite order, to the last block
     /// first.
     pub blocks: Vec<Block>,
-    /// Of a joined minibatch: the number of nodes that each level has of each part, level after level. Otherwise empty. The seeds are
-    /// level 0, and the nodes that hop `h` added are level `h + 1`.
-    pub part_nodes: Vec<u32>,
 }
 
 /// The edges of one hop as CSR: the sampled in-neighbors of each destination.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
-    /// The number of destinations. They are a prefix of [`Minibatch::nodes`].
+    /// The number of destinations; [`Minibatch::destination`] has their nodes.
     pub destinations: usize,
-    /// The number of sources. They are a prefix of [`Minibatch::nodes`].
+    /// The number of sources: the destinations of the next block, or all of [`Minibatch::nodes`].
     pub sources: usize,
     /// Where the edges of each destination start, then the number of edges; `destinations + 1` entries.
     pub offsets: Vec<u32>,
-    /// The source of each edge, as an index into [`Minibatch::nodes`].
+    /// The source of each edge, from 0 to [`Block::sources`].
     pub indices: Vec<u32>,
+    /// The index of each destination among the sources. Empty if the destinations are the first sources.
+    pub own: Vec<u32>,
     /// The weight of each edge, if edges differ (the visits of random walks); otherwise empty.
     pub edge_weights: Vec<f32>,
     /// The number of in-neighbors of each destination that the view owns.
@@ -56,30 +56,17 @@ impl Minibatch {
         self.blocks.iter().map(|block| block.indices.len()).sum()
     }
 
-    /// For each node, its part and its index among the nodes of the part. A minibatch that was not joined is one part.
-    pub fn origins(&self) -> Vec<(usize, u64)> {
-        let whole = [self.nodes.len() as u32];
-        let (counts, levels) = match &self.part_nodes[..] {
-            [] => (&whole[..], 1),
-            counts => (counts, self.blocks.len() + 1),
-        };
-        let parts = counts.len() / levels;
-        let mut next = vec![0; parts];
-        let mut origins = Vec::with_capacity(self.nodes.len());
-        for (at, &count) in counts.iter().enumerate() {
-            let part = at % parts;
-            let first = next[part];
-            next[part] += u64::from(count);
-            origins.extend((first..next[part]).map(|index| (part, index)));
-        }
-        origins
+    /// The node of a destination. It is the same for all blocks that have so many destinations.
+    #[inline]
+    pub fn destination(&self, index: usize) -> NodeId {
+        let own = self.blocks.last().and_then(|last| last.own.get(index));
+        self.nodes[own.map_or(index, |&own| own as usize)]
     }
 
     /// Empties the buffer and keeps its memory.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.seeds = 0;
-        self.part_nodes.clear();
         self.blocks.iter_mut().for_each(Block::clear);
     }
 }
@@ -107,6 +94,7 @@ impl Block {
         self.sources = 0;
         self.offsets.clear();
         self.indices.clear();
+        self.own.clear();
         self.edge_weights.clear();
         self.visible.clear();
         self.global.clear();

@@ -118,14 +118,10 @@ impl Sampler {
             "a sampler by weight needs a view with edge weights"
         );
         let Scratch { hashed, direct, hop } = scratch;
-        if view.nodes() > DIRECT_NODES_MAX {
-            return self.sample_with(view, seeds, key, hashed, hop, out);
+        match view.nodes() > DIRECT_NODES_MAX {
+            true => self.sample_with(view, seeds, key, hashed, hop, out),
+            false => self.sample_with(view, seeds, key, direct_for(direct, view.nodes()), hop, out),
         }
-        let direct = match direct {
-            Some(direct) if direct.nodes() == view.nodes() => direct,
-            _ => direct.insert(Direct::new(view.nodes())),
-        };
-        self.sample_with(view, seeds, key, direct, hop, out)
     }
 
     fn sample_with<L: Relabel>(
@@ -261,6 +257,14 @@ pub struct Scratch {
     hop: HopScratch,
 }
 
+/// The direct table for a graph of `nodes` nodes.
+fn direct_for(table: &mut Option<Direct>, nodes: u64) -> &mut Direct {
+    if table.as_ref().is_none_or(|table| table.nodes() != nodes) {
+        *table = Some(Direct::new(nodes));
+    }
+    table.as_mut().expect("it was made above")
+}
+
 #[derive(Debug, Default)]
 struct HopScratch {
     /// The local indices of the seeds.
@@ -270,6 +274,14 @@ struct HopScratch {
 }
 
 impl Scratch {
+    /// The faster table for the nodes of a graph.
+    pub(super) fn table(&mut self, graph_nodes: u64) -> &mut dyn Relabel {
+        match graph_nodes > DIRECT_NODES_MAX {
+            true => &mut self.hashed,
+            false => direct_for(&mut self.direct, graph_nodes),
+        }
+    }
+
     /// Bytes of memory after a minibatch of `nodes` nodes, if it is otherwise like those that were sampled before.
     pub fn bytes(&self, nodes: usize) -> u64 {
         let HopScratch { seeds, group, walks } = &self.hop;

@@ -2,12 +2,11 @@
 
 use tch::{Kind, Tensor};
 
-use super::{Layer, heads::Heads};
+use super::{Hop, Layer, heads::Heads};
 use crate::nn::{
-    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
+    aggregate::{Aggregate, Backend, own_states, with_historical},
     attention::{attend, sum_logits},
-    graph::Block,
-    linear::{Dropout, Epilogue, float, linear},
+    linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -62,20 +61,16 @@ impl Layer for Gat {
         Aggregate::Attention
     }
 
-    fn neighbors(
-        &self,
-        block: &Block,
-        sources: &Tensor,
-        _scaling: Scaling,
-        historical: Option<&HistoricalEmbeddings>,
-        dropout: Option<Dropout>,
-    ) -> (Tensor, Tensor) {
-        let transformed = self.transformed(sources);
-        let looped = block.with_own();
-        let own_states = sources.narrow(0, 0, block.destinations() as i64);
-        let logits = sum_logits(Backend::Fastest, looped, &self.scores(sources));
-        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, dropout);
-        (own_states, with_historical(aggregated, historical))
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
+        let transformed = self.transformed(hop.sources);
+        let looped = hop.block.with_own();
+        let scores = self.scores(hop.sources);
+        let of = |first: i64| scores.narrow(1, first, self.heads.count);
+        let of_destinations = own_states(Backend::Fastest, hop.block, &of(self.heads.count));
+        let logits = sum_logits(Backend::Fastest, looped, &of(0), &of_destinations);
+        let own_states = hop.wanted_own_states();
+        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, hop.dropout);
+        (own_states, with_historical(aggregated, hop.historical))
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {

@@ -2,12 +2,11 @@
 
 use tch::Tensor;
 
-use super::{Layer, heads::Heads};
+use super::{Hop, Layer, heads::Heads};
 use crate::nn::{
-    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
+    aggregate::{Aggregate, Backend, own_states, with_historical},
     attention::{attend, pair_logits},
-    graph::Block,
-    linear::{Dropout, Epilogue, float, linear},
+    linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -66,18 +65,12 @@ impl Layer for Gatv2 {
         Aggregate::Attention
     }
 
-    fn neighbors(
-        &self,
-        block: &Block,
-        sources: &Tensor,
-        _scaling: Scaling,
-        historical: Option<&HistoricalEmbeddings>,
-        dropout: Option<Dropout>,
-    ) -> (Tensor, Tensor) {
-        let looped = block.with_own();
-        let own_states = sources.narrow(0, 0, block.destinations() as i64);
-        let transformed = self.sources(sources);
-        let own = self.destinations(&own_states);
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
+        let looped = hop.block.with_own();
+        let transformed = self.sources(hop.sources);
+        // A product of each node, not of each destination.
+        let of_nodes = self.destinations(&hop.sources.narrow(0, 0, hop.block.destination_nodes() as i64));
+        let own = own_states(Backend::Fastest, hop.block, &of_nodes);
         let attention = self.attention.view([-1]);
         let logits = pair_logits(
             Backend::Fastest,
@@ -87,8 +80,9 @@ impl Layer for Gatv2 {
             &attention,
             self.heads.count,
         );
-        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, dropout);
-        (own_states, with_historical(aggregated, historical))
+        let own_states = hop.wanted_own_states();
+        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, hop.dropout);
+        (own_states, with_historical(aggregated, hop.historical))
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {

@@ -18,11 +18,40 @@ use tch::Tensor;
 
 pub(crate) use self::{gat::Gat, gatv2::Gatv2, gcn::Gcn, gin::Gin, pinsage::PinSage, sage::Sage};
 use super::{
-    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, own_and_aggregate},
+    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, own_and_aggregate, own_states},
     graph::Block,
     linear::{Dropout, Epilogue},
     reduction::Reduction,
 };
+
+/// What a layer takes of a minibatch.
+#[derive(Debug)]
+pub(crate) struct Hop<'a> {
+    pub(crate) block: &'a Block,
+    /// The hidden states of its sources, `[sources, inputs]`.
+    pub(crate) sources: &'a Tensor,
+    pub(crate) scaling: Scaling,
+    pub(crate) historical: Option<&'a HistoricalEmbeddings>,
+    /// The dropout of attention weights.
+    pub(crate) dropout: Option<Dropout>,
+    /// Whether a residual takes the states of destinations.
+    pub(crate) wants_own: bool,
+}
+
+impl Hop<'_> {
+    /// The hidden states of the destinations, `[destinations, inputs]`.
+    fn own_states(&self) -> Tensor {
+        own_states(Backend::Fastest, self.block, self.sources)
+    }
+
+    /// The same, or no row if they are not wanted.
+    fn wanted_own_states(&self) -> Tensor {
+        match self.wants_own {
+            true => self.own_states(),
+            false => self.sources.narrow(0, 0, 0),
+        }
+    }
+}
 
 /// A graph convolution.
 pub(crate) trait Layer: fmt::Debug + Send {
@@ -41,15 +70,15 @@ pub(crate) trait Layer: fmt::Debug + Send {
     }
 
     /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbors'
-    /// messages, `[destinations, width]`, from the hidden states of its sources. `dropout` is that of attention weights.
-    fn neighbors(
-        &self,
-        block: &Block,
-        sources: &Tensor,
-        scaling: Scaling,
-        historical: Option<&HistoricalEmbeddings>,
-        _dropout: Option<Dropout>,
-    ) -> (Tensor, Tensor) {
+    /// messages, `[destinations, width]`. A layer whose update does not take the states may return none, unless they are wanted.
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
+        let Hop {
+            block,
+            sources,
+            scaling,
+            historical,
+            ..
+        } = hop;
         own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
     }
 

@@ -4,11 +4,10 @@
 use grappa_engine::aggregate::Mean;
 use tch::{Kind, Tensor};
 
-use super::Layer;
+use super::{Hop, Layer};
 use crate::nn::{
-    aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
-    graph::Block,
-    linear::{Dropout, Epilogue, apply, float, linear},
+    aggregate::{Aggregate, aggregate},
+    linear::{Epilogue, apply, float, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -59,19 +58,10 @@ impl Layer for PinSage {
         linear(&[(sources, &self.message_weight)], Some(&self.message_bias), RELU)
     }
 
-    fn neighbors(
-        &self,
-        block: &Block,
-        sources: &Tensor,
-        scaling: Scaling,
-        historical: Option<&HistoricalEmbeddings>,
-        _dropout: Option<Dropout>,
-    ) -> (Tensor, Tensor) {
-        let own = sources.narrow(0, 0, block.destinations() as i64);
-        (
-            own,
-            aggregate(block, self.aggregate(), scaling, &self.messages(sources), historical),
-        )
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
+        let messages = self.messages(hop.sources);
+        let aggregated = aggregate(hop.block, self.aggregate(), hop.scaling, &messages, hop.historical);
+        (hop.own_states(), aggregated)
     }
 
     /// All in-neighbors have the same weight, because the edge weights of training come from random walks.

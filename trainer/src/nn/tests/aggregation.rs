@@ -9,7 +9,7 @@ use crate::{
     kernels::Instructions,
     nn::{
         Aggregate, Block, HistoricalEmbeddings, Scaling,
-        aggregate::{Backend, aggregate, own_and_aggregate},
+        aggregate::{Backend, aggregate, own_and_aggregate, own_states},
     },
 };
 
@@ -46,6 +46,17 @@ pub(super) fn some_block(destinations: usize, sources: usize) -> sample::Block {
     block
 }
 
+/// The same, whose destinations are several for most of their nodes, as in a joined minibatch.
+pub(super) fn with_copies(block: sample::Block) -> sample::Block {
+    let places = 0..block.destinations as u32;
+    sample::Block {
+        own: places
+            .map(|place| mix(place.into()) as u32 % place.div_ceil(3).max(1))
+            .collect(),
+        ..block
+    }
+}
+
 fn some_degrees(block: &sample::Block) -> Vec<u64> {
     let beyond = block.global.len()..block.sources;
     block
@@ -58,8 +69,16 @@ fn some_degrees(block: &sample::Block) -> Vec<u64> {
 
 #[test]
 fn loops_equal_operators_forward_and_backward() {
-    for (destinations, sources, width) in [(1, 1, 1), (40, 90, 3), (300, 2000, 100), (0, 5, 8)] {
+    for (destinations, sources, width, has_copies) in [
+        (1, 1, 1, false),
+        (40, 90, 3, false),
+        (40, 90, 3, true),
+        (300, 2000, 100, false),
+        (300, 400, 100, true),
+        (0, 5, 8, false),
+    ] {
         let block = some_block(destinations, sources);
+        let block = if has_copies { with_copies(block) } else { block };
         let block = Block::new(&block, Device::Cpu).with_source_degrees(&some_degrees(&block));
         let values = random(1, &[sources as i64, width]);
         let factors = random(2, &[destinations as i64, width]);
@@ -68,6 +87,7 @@ fn loops_equal_operators_forward_and_backward() {
                 let run = |backend| {
                     let messages = values.copy().set_requires_grad(true);
                     let both = || own_and_aggregate(backend, &block, kind, scaling, &messages, None);
+                    let own_factors = random(3, &[destinations as i64, width]);
                     let gradient = |sum: Tensor| {
                         sum.backward();
                         let gradient = messages.grad().copy();
@@ -76,19 +96,23 @@ fn loops_equal_operators_forward_and_backward() {
                     };
                     let (own, result) = both();
                     let gradients = [
-                        gradient((&result * &factors + &own * 0.7).sum(Kind::Float)),
+                        gradient((&result * &factors + &own * &own_factors).sum(Kind::Float)),
                         // Each without the other.
-                        gradient(both().0.sum(Kind::Float)),
+                        gradient((both().0 * &own_factors).sum(Kind::Float)),
                         gradient(both().1.sum(Kind::Float)),
+                        gradient((own_states(backend, &block, &messages) * &own_factors).sum(Kind::Float)),
                     ];
-                    (result, gradients)
+                    let results = [result, own, own_states(backend, &block, &messages)];
+                    (results.map(|result| result.detach()), gradients)
                 };
                 let what = format!("{kind:?} of {destinations} by {width}, {scaling:?}");
                 let (expected, expected_gradients) = run(Backend::Operators);
                 for instructions in Instructions::all() {
                     let what = format!("{what}, {instructions:?}");
-                    let (result, gradients) = run(Backend::With(instructions));
-                    assert_close(&result, &expected, 1e-6, &what);
+                    let (results, gradients) = run(Backend::With(instructions));
+                    for (result, expected) in results.iter().zip(&expected) {
+                        assert_close(result, expected, 1e-6, &what);
+                    }
                     for (actual, expected) in gradients.iter().zip(&expected_gradients) {
                         assert_close(actual, expected, 1e-6, &format!("gradient of {what}"));
                     }
@@ -165,6 +189,7 @@ fn aggregates_are_those_by_hand_on_every_device() {
         visible: vec![3, 0],
         global: vec![6, 0],
         halo: vec![false, true],
+        ..sample::Block::default()
     };
     for device in devices() {
         let block = Block::new(&block, device).with_source_degrees(&[4, 0, 3]);

@@ -2,10 +2,13 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::{aggregation::some_block, assert_close, assert_close_or_special, random, with_specials};
+use super::{
+    aggregation::{some_block, with_copies},
+    assert_close, assert_close_or_special, random, with_specials,
+};
 use crate::nn::{
     Block,
-    aggregate::Backend,
+    aggregate::{Backend, own_states},
     attention::{attend, pair_logits, sum_logits},
     linear::Dropout,
 };
@@ -49,12 +52,21 @@ fn loops_equal_operators_forward_and_backward() {
 
 #[test]
 fn logits_of_sums_equal_operators_forward_and_backward() {
-    for (destinations, sources, heads) in [(1, 1, 1), (40, 90, 3), (300, 2000, 4), (5, 9, 20)] {
-        let block = Block::new(&some_block(destinations, sources), Device::Cpu);
+    for (destinations, sources, heads, has_copies) in [
+        (1, 1, 1, false),
+        (40, 90, 3, false),
+        (300, 2000, 4, false),
+        (300, 200, 4, true),
+        (5, 9, 20, false),
+    ] {
+        let block = some_block(destinations, sources);
+        let block = if has_copies { with_copies(block) } else { block };
+        let block = Block::new(&block, Device::Cpu);
         let looped = block.with_own();
         let run = |backend| {
             let scores = random(1, &[sources as i64, 2 * heads]).set_requires_grad(true);
-            let logits = sum_logits(backend, looped, &scores);
+            let [of_sources, of_nodes] = [0, heads].map(|first| scores.narrow(1, first, heads));
+            let logits = sum_logits(backend, looped, &of_sources, &own_states(backend, &block, &of_nodes));
             let factors = random(2, &[looped.edges() as i64, heads]);
             (&logits * factors).sum(Kind::Float).backward();
             [logits.detach(), scores.grad()]

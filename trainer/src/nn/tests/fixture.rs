@@ -120,7 +120,6 @@ impl Graph {
             nodes: nodes.into_iter().map(|node| NodeId(node.into())).collect(),
             seeds: seeds.len(),
             blocks,
-            ..Minibatch::default()
         }
     }
 

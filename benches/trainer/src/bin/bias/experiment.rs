@@ -350,14 +350,14 @@ impl Experiment {
             let layer = self.setup.layers - 1 - hop;
             let mut halo = Vec::new();
             for at in (0..block.destinations).filter(|&at| block.halo[at]) {
-                if self.degrees.of(minibatch.nodes[at])? > 0 {
+                if self.degrees.of(minibatch.destination(at))? > 0 {
                     halo.push(at as i64);
                 }
             }
             if layer == 0 || halo.is_empty() {
                 return Ok(None);
             }
-            let nodes: Vec<NodeId> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
+            let nodes: Vec<NodeId> = halo.iter().map(|&at| minibatch.destination(at as usize)).collect();
             Ok(Some(kept.of(layer, &nodes, &halo, &self.degrees, Device::Cpu)?))
         };
         minibatch.blocks.iter().enumerate().map(known).collect()

@@ -1,7 +1,7 @@
 //! Joined minibatches have the nodes and edges of their parts, and no others.
 
 use super::*;
-use crate::sample::Block;
+use crate::sample::{Block, JoinScratch};
 
 /// The nodes of each part in the order of the joined minibatch: seeds of all parts, then what the first hop added.
 fn order(parts: &[Minibatch]) -> Vec<(usize, usize)> {
@@ -22,26 +22,47 @@ fn order(parts: &[Minibatch]) -> Vec<(usize, usize)> {
 
 fn check_joined(parts: &[Minibatch], joined: &Minibatch) {
     let order = order(parts);
-    assert_eq!(joined.nodes.len(), order.len());
+    let node = |(part, at): (usize, usize)| parts[part].nodes[at];
     assert_eq!(joined.seeds, parts.iter().map(|part| part.seeds).sum::<usize>());
-    let origins = order.iter().map(|&(part, at)| (part, at as u64));
-    assert_eq!(joined.origins(), origins.collect::<Vec<_>>());
-    for (node, &(part, at)) in joined.nodes.iter().zip(&order) {
-        assert_eq!(*node, parts[part].nodes[at]);
+    // Each node once, in the order in which they are first in the parts.
+    let mut distinct: Vec<NodeId> = Vec::new();
+    for node in order.iter().copied().map(node) {
+        if !distinct.contains(&node) {
+            distinct.push(node);
+        }
     }
+    assert_eq!(joined.nodes, distinct);
+    let hops = joined.blocks.len();
     for (hop, block) in joined.blocks.iter().enumerate() {
+        let is_last = hop + 1 == hops;
         let sum = |count: fn(&Block) -> usize| parts.iter().map(|part| count(&part.blocks[hop])).sum::<usize>();
         assert_eq!(block.destinations, sum(|block| block.destinations));
-        assert_eq!(block.sources, sum(|block| block.sources));
+        let sources = if is_last {
+            distinct.len()
+        } else {
+            sum(|block| block.sources)
+        };
+        assert_eq!(block.sources, sources);
         assert_eq!(block.offsets.len(), block.destinations + 1);
         assert_eq!(block.indices.len(), sum(|block| block.indices.len()));
+        assert!(block.own.is_empty() || is_last && block.own.len() == block.destinations);
         for (destination, &(part, at)) in order[..block.destinations].iter().enumerate() {
+            assert_eq!(joined.destination(destination), parts[part].nodes[at]);
             let own = &parts[part].blocks[hop];
             let sources = block.indices[block.edges_of(destination)].iter();
-            let sources: Vec<(usize, usize)> = sources.map(|&source| order[source as usize]).collect();
             let expected = own.indices[own.edges_of(at)].iter();
             let expected: Vec<(usize, usize)> = expected.map(|&source| (part, source as usize)).collect();
-            assert_eq!(sources, expected, "hop {hop}, destination {at} of part {part}");
+            match is_last {
+                true => {
+                    let sources: Vec<NodeId> = sources.map(|&source| joined.nodes[source as usize]).collect();
+                    let expected: Vec<NodeId> = expected.into_iter().map(node).collect();
+                    assert_eq!(sources, expected, "last hop, destination {at} of part {part}");
+                }
+                false => {
+                    let sources: Vec<(usize, usize)> = sources.map(|&source| order[source as usize]).collect();
+                    assert_eq!(sources, expected, "hop {hop}, destination {at} of part {part}");
+                }
+            }
             if !block.edge_weights.is_empty() {
                 assert_eq!(
                     block.edge_weights[block.edges_of(destination)],
@@ -77,19 +98,28 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
         Sampler::uniform(fanouts("4,-1"), true),
         Sampler::random_walks(walks).unwrap(),
     ];
-    let (mut places, mut joined) = (Vec::new(), Minibatch::default());
+    let (mut tables, mut scratch, mut joined) = (Scratch::default(), JoinScratch::default(), Minibatch::default());
+    let mut join = |parts: &[Minibatch], out: &mut Minibatch| {
+        Minibatch::join(parts, graph.nodes(), &mut tables, &mut scratch, out).unwrap();
+    };
     for sampler in &samplers {
         // Parts of different sizes, with nodes in common; the joined minibatch is filled again and again.
-        let parts: Vec<Minibatch> = [0..20, 20..21, 10..50, 7..7, 90..100]
+        let parts: Vec<Minibatch> = [0..20, 20..21, 30..70, 7..7, 90..100]
             .into_iter()
             .zip(0..)
             .map(|(seeds, batch)| sample(sampler, &view, &nodes(seeds), batch).unwrap())
             .collect();
         for count in [1, 2, 5] {
-            Minibatch::join(&parts[..count], &mut places, &mut joined).unwrap();
+            join(&parts[..count], &mut joined);
             check_joined(&parts[..count], &joined);
+            let is_prefix = joined.blocks.last().unwrap().own.is_empty();
+            assert_eq!(
+                is_prefix,
+                count == 1 || sampler.hops() == 1,
+                "{count} parts share destinations"
+            );
         }
-        Minibatch::join(&parts[..1], &mut places, &mut joined).unwrap();
+        join(&parts[..1], &mut joined);
         assert_eq!(joined, parts[0], "a part alone stays as it is");
     }
 }

@@ -51,6 +51,5 @@ pub fn all_neighbors(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId],
         nodes,
         seeds: seeds.len(),
         blocks,
-        ..Minibatch::default()
     }
 }
