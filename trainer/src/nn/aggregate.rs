@@ -156,14 +156,16 @@ pub fn aggregate(
 
 /// The states of the destinations, from those of all sources, `[sources, width]`.
 pub(crate) fn own_states(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
-    match (block.own_places(), backend.has_kernels_for(rows), rows.kind()) {
-        (None, ..) => rows.narrow(0, 0, block.destinations() as i64),
-        (Some(own), false, _) => {
-            let places: Vec<i64> = own.places.iter().map(|&place| i64::from(place)).collect();
-            rows.index_select(0, &Tensor::from_slice(&places).to_device(block.device()))
-        }
-        (Some(own), true, Kind::BFloat16) => copies_with_kernel::<bf16>(backend.instructions(), own, rows),
-        (Some(own), true, _) => copies_with_kernel::<f32>(backend.instructions(), own, rows),
+    let Some(own) = block.own_places() else {
+        return rows.narrow(0, 0, block.destinations() as i64);
+    };
+    if !backend.has_kernels_for(rows) {
+        let places = block.tensors().own.as_ref().expect("tensors have what the block has");
+        return rows.index_select(0, places);
+    }
+    match rows.kind() {
+        Kind::BFloat16 => copies_with_kernel::<bf16>(backend.instructions(), own, rows),
+        _ => copies_with_kernel::<f32>(backend.instructions(), own, rows),
     }
 }
 

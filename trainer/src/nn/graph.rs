@@ -76,6 +76,8 @@ pub(crate) struct Edges {
     pub(crate) indices: Tensor,
     /// Destination of each edge; int64 of `[edges]`.
     pub(crate) destinations: Tensor,
+    /// Place of each destination among the sources, if they are not the first; int64 of `[destinations]`.
+    pub(crate) own: Option<Tensor>,
 }
 
 impl Block {
@@ -213,7 +215,11 @@ impl Block {
     /// The tensors that were copied to the device so far.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
         let edges = self.tensors.get().into_iter();
-        edges.flat_map(|edges| [&edges.offsets, &edges.indices, &edges.destinations])
+        edges.flat_map(|edges| {
+            [&edges.offsets, &edges.indices, &edges.destinations]
+                .into_iter()
+                .chain(&edges.own)
+        })
     }
 
     pub(crate) fn tensors(&self) -> &Edges {
@@ -230,6 +236,7 @@ impl Block {
                 offsets: int64(&self.csr.offsets),
                 indices: int64(&self.csr.indices),
                 destinations: int64(&destinations),
+                own: self.own.as_ref().map(|own| int64(&own.places)),
             }
         })
     }
