@@ -89,11 +89,19 @@ fn main() {
                 tell(info);
             }
         }));
-        let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
-        run(cli)?;
+        let matches = command().try_get_matches().unwrap_or_else(|error| answer(&error));
+        run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| answer(&error)))?;
         Ok(io::stdout().flush()?)
     });
     runtime::exit(code)
+}
+
+/// Prints help, the version, or what is wrong with the command line. As clap's `exit`, without the destructors of libtorch.
+fn answer(error: &clap::Error) -> ! {
+    // Nothing can be done about a stream that is closed.
+    let _ = error.print();
+    let _ = io::stdout().flush();
+    runtime::exit(u8::try_from(error.exit_code()).unwrap_or(1))
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {
