@@ -45,7 +45,7 @@ pub(crate) struct Csr {
 pub(crate) struct Own {
     pub(crate) offsets: Vec<u32>,
     pub(crate) places: Vec<u32>,
-    /// The nodes that are destinations. They are the first sources.
+    /// Number of nodes that are destinations. They are the first sources.
     pub(crate) nodes: usize,
     transposed: OnceLock<Transposed>,
 }
