@@ -24,7 +24,7 @@ fn trained(folder: &Path, out: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn training_reaches_the_same_accuracy_with_every_compression() {
+fn training_reaches_about_the_same_accuracy_with_every_compression() {
     let folder = folder();
     let options = |workers| {
         [
@@ -54,8 +54,10 @@ fn training_reaches_the_same_accuracy_with_every_compression() {
         let of_each = METHODS.map(accuracy);
         assert!(of_each[0] > 0.85, "{of_each:?}");
         for (method, of_method) in METHODS.iter().zip(of_each) {
+            // In nine runs with other seeds, top-k lost 1.1 points on average and 2.1 at most, the others 0.5 at most.
+            let loss_max = if method[0] == "top-k" { 0.03 } else { 0.01 };
             assert!(
-                of_method > of_each[0] - 0.01,
+                of_method > of_each[0] - loss_max,
                 "{method:?}, {workers} workers: {of_each:?}"
             );
         }
