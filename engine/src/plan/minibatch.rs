@@ -51,7 +51,8 @@ impl Minibatch {
 
     /// The work of training on it, in edges that an inference aggregates.
     pub fn work(&self) -> f64 {
-        SAMPLED_EDGE_WORK * self.edges().max(self.nodes)
+        let seeds = self.hops.first().map_or(self.nodes, |hop| hop.destinations);
+        SAMPLED_EDGE_WORK * (seeds + self.edges())
     }
 
     /// Edges that one more hop draws from the nodes.
@@ -73,12 +74,14 @@ impl Minibatch {
         nodes.map(|(reached, class)| reached * class.mean).sum()
     }
 
-    /// This minibatch as one of several in a step, which share the nodes that are in more than one of them.
+    /// This minibatch as one of several in a step, with its part of the nodes that they share. Nodes that the store lacks count as not
+    /// shared.
     pub fn sharing(&self, reach: &Reach, minibatches: f64) -> Self {
         if minibatches <= 1.0 {
             return self.clone();
         }
-        let nodes = self.missing(reach, minibatches, 0.0) / minibatches;
+        let absent = self.nodes - self.present();
+        let nodes = absent + self.missing(reach, minibatches, 0.0) / minibatches;
         let mut hops = self.hops.clone();
         if let Some(last) = hops.last_mut() {
             last.sources = nodes;
@@ -233,5 +236,28 @@ mod tests {
         let missing = base.missing(&reach, 10.0, 10_000.0);
         assert!(missing < together && missing > together - 10_000.0);
         assert!(base.missing(&reach, 10.0, 5e6) < 1e-6 * together);
+    }
+
+    #[test]
+    fn minibatches_of_a_step_share_nodes_and_no_edges() {
+        for present in [1.0, 0.25] {
+            let reach = Reach::new(degree_classes(1 << 22, 1 << 26, Degrees::Rmat), present);
+            let alone = reach.sample(64.0, &[Some(15), Some(10)], 1.0);
+            assert_eq!(alone.sharing(&reach, 1.0), alone);
+            let shared = |minibatches| alone.sharing(&reach, minibatches);
+            let mut last = alone.nodes;
+            for minibatches in [2.0, 4.0, 16.0] {
+                let of_step = shared(minibatches);
+                assert_eq!(of_step.edges(), alone.edges());
+                assert_eq!(of_step.hops.last().map(|hop| hop.sources), Some(of_step.nodes));
+                assert!(of_step.nodes < last, "more minibatches share more nodes");
+                last = of_step.nodes;
+            }
+            // All of a step together have no fewer nodes than one, and none that the graph lacks.
+            assert!(16.0 * last > alone.nodes);
+            let absent = alone.nodes - alone.present();
+            let graph = (1u64 << 22) as f64;
+            assert!(1e9 * (shared(1e9).nodes - absent) <= graph * (1.0 + 1e-6));
+        }
     }
 }

@@ -13,7 +13,7 @@
 //! two parts is in the list twice, with the edges that each part drew for it.
 //!
 //! Only the input is shared. A node has the same features in all parts, so [`Minibatch::nodes`] has it once, and the edges of the last block
-//! come from these nodes. In 16 partitions the parts may have ten times as many nodes as are different.
+//! come from these nodes. The parts of 16 partitions may have ten times as many nodes together as there are different ones.
 
 use std::ops::Range;
 

@@ -13,7 +13,7 @@
 //! - Without replacement, a node whose in-degree is at most the fanout keeps all in-edges. With replacement, it has as
 //!   many edges as the fanout, or none if it has no in-edges.
 //! - A node without in-edges is a destination without edges. It is a source of its block nevertheless, because
-//!   destinations are a prefix of sources.
+//!   destinations are sources.
 //! - A self-loop is an edge like any other: the node may draw itself. None is added.
 //! - Parallel edges are different edges. A source with m edges to a destination may be drawn m times without
 //!   replacement, and the block then has the edge m times.

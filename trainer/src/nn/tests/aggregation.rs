@@ -46,14 +46,14 @@ pub(super) fn some_block(destinations: usize, sources: usize) -> sample::Block {
     block
 }
 
-/// The same, whose destinations are several for most of their nodes, as in a joined minibatch.
-pub(super) fn with_copies(block: sample::Block) -> sample::Block {
-    let places = 0..block.destinations as u32;
+/// The same. With `has_copies`, most nodes are several destinations, as in a joined minibatch.
+pub(super) fn some_block_with(has_copies: bool, destinations: usize, sources: usize) -> sample::Block {
+    let places = 0..if has_copies { destinations as u32 } else { 0 };
     sample::Block {
         own: places
             .map(|place| mix(place.into()) as u32 % place.div_ceil(3).max(1))
             .collect(),
-        ..block
+        ..some_block(destinations, sources)
     }
 }
 
@@ -77,8 +77,7 @@ fn loops_equal_operators_forward_and_backward() {
         (300, 400, 100, true),
         (0, 5, 8, false),
     ] {
-        let block = some_block(destinations, sources);
-        let block = if has_copies { with_copies(block) } else { block };
+        let block = some_block_with(has_copies, destinations, sources);
         let block = Block::new(&block, Device::Cpu).with_source_degrees(&some_degrees(&block));
         let values = random(1, &[sources as i64, width]);
         let factors = random(2, &[destinations as i64, width]);

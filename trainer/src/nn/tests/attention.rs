@@ -3,7 +3,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    aggregation::{some_block, with_copies},
+    aggregation::{some_block, some_block_with},
     assert_close, assert_close_or_special, random, with_specials,
 };
 use crate::nn::{
@@ -59,8 +59,7 @@ fn logits_of_sums_equal_operators_forward_and_backward() {
         (300, 200, 4, true),
         (5, 9, 20, false),
     ] {
-        let block = some_block(destinations, sources);
-        let block = if has_copies { with_copies(block) } else { block };
+        let block = some_block_with(has_copies, destinations, sources);
         let block = Block::new(&block, Device::Cpu);
         let looped = block.with_own();
         let run = |backend| {
