@@ -6,11 +6,11 @@
 //!     input = mutate(one of the corpus, another), usually repaired
 //!     run it
 //!     if it breaks a promise: save it, once per place
-//!     if its outcome is new: add it to the corpus
+//!     if its outcome is new, or it takes a new edge of the code: add it to the corpus
 //! ```
 //!
 //! An outcome is the message of the target without its numbers. Messages name the fault, so a new message means that
-//! another branch was taken.
+//! another branch was taken. Edges are known only in builds with counters; see [`crate::coverage`].
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     Target,
+    coverage::{self, Coverage},
     mutate::{INPUT_BYTES_MAX, mutate},
     watch::{Ran, Watch},
 };
@@ -47,6 +48,10 @@ pub struct Report {
     pub accepted: u64,
     /// Number of different outcomes.
     pub outcomes: usize,
+    /// Number of different edges of the code that inputs took; 0 in a build without counters.
+    pub edges: usize,
+    /// Time from the start to the last input with a new outcome or edge.
+    pub last_new: Duration,
     /// Inputs that broke a promise.
     pub found: Vec<Found>,
 }
@@ -71,7 +76,7 @@ pub enum End {
     Runs(u64),
 }
 
-/// Fuzzes a target, starting with its seeds and `more`. `keep` gets each input with a new outcome.
+/// Fuzzes a target, starting with its seeds and `more`. `keep` gets each input with a new outcome or edge.
 pub fn fuzz(
     target: &Target,
     watch: &Watch,
@@ -83,7 +88,7 @@ pub fn fuzz(
     let begin = Instant::now();
     let mut random = Random::new(seed);
     let mut report = Report::default();
-    let (mut outcomes, mut places) = (Outcomes::default(), BTreeSet::new());
+    let (mut outcomes, mut coverage, mut places) = (Outcomes::default(), Coverage::default(), BTreeSet::new());
     let mut corpus: Vec<Vec<u8>> = Vec::new();
     let mut waiting: Vec<Vec<u8>> = (target.seeds)().into_iter().chain(more).collect();
     waiting.reverse();
@@ -95,16 +100,22 @@ pub fn fuzz(
         };
         if is_over && waiting.is_empty() {
             report.outcomes = outcomes.seen.len();
+            report.edges = coverage.edges();
             return Ok(report);
         }
         let given = waiting.pop();
         let is_given = given.is_some();
         let input = given.unwrap_or_else(|| mutant(target, &corpus, &mut random));
         report.runs += 1;
+        coverage::clear();
         match watch.run(target, &input) {
             Ran::Kept(outcome) => {
                 report.accepted += u64::from(outcome.contains("accepted"));
-                let is_new = outcomes.add(&outcome);
+                // Both count, whatever the first one says.
+                let is_new = coverage.add() | outcomes.add(&outcome);
+                if is_new {
+                    report.last_new = begin.elapsed();
+                }
                 if is_given {
                     corpus.push(input);
                 } else if is_new {

@@ -35,7 +35,7 @@ pub struct Args {
     /// Seed of the random numbers [default: the clock]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Folder for inputs with new outcomes; fuzzing starts with the inputs in it
+    /// Folder for inputs with new outcomes or edges; fuzzing starts with the inputs in it
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
     /// Folder for inputs that break a promise, with one folder per target
@@ -136,9 +136,15 @@ fn decode(args: &Args, target: &Target, folder: &Path) -> Result<()> {
         runs,
         accepted,
         outcomes,
+        edges,
+        last_new,
         found,
     } = report;
-    let numbers = format!("{runs} {accepted} {outcomes} {}", found.len());
+    let numbers = format!(
+        "{runs} {accepted} {outcomes} {} {edges} {}",
+        found.len(),
+        last_new.as_secs()
+    );
     fs::write(folder.join("report"), numbers).context("cannot write the report")
 }
 
@@ -148,7 +154,7 @@ fn look_on(args: &Args, target: &Target) -> Result<bool> {
     let scratch = Scratch::new();
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let first_seed = args.seed.unwrap_or(clock.as_nanos() as u64);
-    let mut report = [0; 4];
+    let mut report = [0; 6];
     for start in 0.. {
         let left = Duration::from_secs(args.seconds).saturating_sub(begin.elapsed());
         if start > 0 && left < Duration::from_secs(1) {
@@ -191,13 +197,14 @@ fn look_on(args: &Args, target: &Target) -> Result<bool> {
         println!("{}/{name}: {what}", target.name);
         report[3] += 1;
     }
-    let [runs, accepted, outcomes, found] = report;
+    let [runs, accepted, outcomes, found, edges, last_new] = report;
     println!(
-        "{:<20} {:>6.1} min {runs:>11} runs {:>8.0}/s {:>5.1} % accepted {outcomes:>5} outcomes {found:>3} found",
+        "{:<20} {:>6.1} min {runs:>11} runs {:>8.0}/s {:>5.1} % accepted {outcomes:>5} outcomes {edges:>6} edges, last new after {:>5.1} min {found:>3} found",
         target.name,
         begin.elapsed().as_secs_f64() / 60.0,
         runs as f64 / begin.elapsed().as_secs_f64(),
         100.0 * accepted as f64 / runs.max(1) as f64,
+        last_new as f64 / 60.0,
     );
     Ok(found == 0)
 }

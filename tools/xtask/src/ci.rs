@@ -40,7 +40,7 @@ pub fn ci(with_tests: bool) -> Result<()> {
     stages.run("examples", examples::examples)?;
     stages.run("quickstart", || quickstart::quickstart(Dataset::Auto, Profile::Dev))?;
     stages.run("dist", || dist::dist(None, Profile::Dev, true))?;
-    stages.run("fuzz", || fuzz::fuzz(None, FUZZ_SECONDS))?;
+    stages.run("fuzz", || fuzz::fuzz(None, FUZZ_SECONDS, false))?;
     if !with_tests {
         println!("{}", stages.shown());
         return Ok(());

@@ -77,6 +77,9 @@ enum Task {
         /// Seconds for each target
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
+        /// Compile once more, with optimization and counters of edges, and let coverage guide the fuzzing
+        #[arg(long)]
+        coverage: bool,
     },
     /// Check format, tidiness, the minimum Rust version, lints and documentation
     Lint,
@@ -111,7 +114,11 @@ fn main() -> ExitCode {
             dist::dist(out.as_deref(), profile, check)
         }
         Task::Examples => examples::build().and_then(|()| examples::examples()),
-        Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
+        Task::Fuzz {
+            target,
+            seconds,
+            coverage,
+        } => fuzz::fuzz(target.as_deref(), seconds, coverage),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
         Task::Data { graph } => data::data(&graph),
