@@ -49,7 +49,7 @@ pub enum Error {
     Lack {
         /// The rank, if it is another one.
         rank: Option<u32>,
-        /// What there is too little of.
+        /// The resource that ran out.
         resource: Resource,
         /// The message, which says how to proceed.
         what: String,
@@ -65,7 +65,7 @@ pub enum Error {
     Engine(#[from] grappa_io::Error),
 }
 
-/// What there can be too little of.
+/// A resource that can run out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resource {
     /// Space on a disk.

@@ -1,4 +1,4 @@
-//! What the compression of gradients saves and costs: runs of `grappa-train` with several processes, each on a host of its own.
+//! Savings and costs of compressed gradients: runs of `grappa-train` with several processes, each on a host of its own.
 //!
 //! Hosts are network namespaces whose links have the bandwidth of a real network, and its delay if one is given. Where the system does not
 //! permit namespaces, processes talk over the loopback interface, and the time for the bytes of a step is computed and added; a delay is

@@ -110,7 +110,7 @@ struct Ran {
     test_accuracy: f64,
 }
 
-/// What the runs on one graph need.
+/// Inputs of the runs on one graph.
 struct Setup<'a> {
     args: &'a Args,
     task: Task,

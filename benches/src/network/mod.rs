@@ -18,9 +18,9 @@ use crate::child;
 pub const INTERFACE: &str = "eth0";
 /// The last byte of the first host's address.
 const FIRST: u8 = 1;
-/// A token bucket lets so many bytes pass at once.
+/// Bytes that a token bucket lets pass at once.
 const BURST_BYTES: u32 = 32 << 10;
-/// Packets wait so long in a token bucket before they are dropped.
+/// Time after which a packet in a token bucket is dropped.
 const QUEUE_MS: u32 = 400;
 
 /// Several hosts, removed when they are dropped.
@@ -34,7 +34,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Creates so many hosts.
+    /// Creates this number of hosts.
     ///
     /// # Errors
     /// If this machine does not permit it.

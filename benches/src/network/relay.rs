@@ -32,7 +32,7 @@ const PATIENCE: Timespec = Timespec {
     tv_nsec: 100_000_000,
 };
 
-/// What links do to packets.
+/// Limits of links: bandwidth and delay.
 #[derive(Clone, Copy, Debug)]
 pub struct Links {
     /// Bandwidth of each host's link, in each direction; none: no limit.
@@ -62,7 +62,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// When a packet of so many bytes arrives that a host sends now; none: the queue is full.
+    /// The time at which a packet of `bytes` arrives that a host sends now. None: the queue is full.
     fn due(&mut self, from: usize, to: usize, bytes: usize) -> Option<Instant> {
         let now = Instant::now();
         let time = match self.links.megabits {

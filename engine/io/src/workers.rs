@@ -92,7 +92,7 @@ pub fn for_each<T: Copy + Sync>(threads: usize, items: &[T], work: impl Fn(T) ->
     })
 }
 
-/// What threads of [`read_ahead`] have read. Any number of workers share it.
+/// Pieces that threads of [`read_ahead`] have read. Any number of workers share it.
 pub struct ReadAhead<T>(Receiver<Result<T>>);
 
 impl<T> ReadAhead<T> {

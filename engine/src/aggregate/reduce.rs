@@ -56,7 +56,7 @@ impl ListSize {
         Self { degree, added: degree }
     }
 
-    /// What a sum of drawn rows is multiplied by, so that its expectation is the sum of all rows (Horvitz-Thompson).
+    /// The factor of a sum of drawn rows. With it, the expectation is the sum of all rows (Horvitz-Thompson).
     fn scale(self) -> f32 {
         match self.added {
             0 => 1.0,

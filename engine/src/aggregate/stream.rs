@@ -21,7 +21,7 @@ const BLOCK_BITS_MAX: u32 = 20;
 /// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
 const BLOCK_SHARE: u64 = 8;
 
-/// What becomes of the rows of destinations while all rows are streamed.
+/// The use of the rows of destinations while all rows are streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DestinationRows {
     /// They are not of use.
@@ -43,7 +43,7 @@ pub(super) struct Blocks {
 impl Blocks {
     pub fn new(sources: u64, stride: u32, memory: u64) -> Self {
         let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
-        // The place of a source takes so many of the 32 bits of an edge.
+        // An edge has 32 bits. The place of a source takes this number of them.
         let block_bits = block_sources.max(1).ilog2().min(BLOCK_BITS_MAX);
         Self {
             sources,

@@ -112,7 +112,7 @@ impl Blocks {
     }
 }
 
-/// The vector without its values, if it has room for so many, and for few more. Else an empty one.
+/// The vector without its values, if it has room for `values` values and for few more. Else a new, empty one.
 fn emptied<T>(mut spare: Vec<T>, values: usize) -> Vec<T> {
     spare.clear();
     match is_room(spare.capacity(), values) {

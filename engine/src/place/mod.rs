@@ -110,7 +110,7 @@ enum Record {
     Edges(u32, ChunkEdges),
 }
 
-/// What an earlier run finished.
+/// Files that an earlier run finished.
 #[derive(Default)]
 struct Finished {
     /// Paths of shared files.
@@ -145,11 +145,11 @@ struct Job<'a> {
     shared: Vec<(FileEntry, FileKind)>,
     /// The pre-aggregated features of the slice. The digests of the manifest are those of the store.
     aggregates: Vec<AggregateIndex>,
-    /// What leaves edges out, if the slice does not have all.
+    /// The filter of edges, if the slice does not have all.
     inside: Option<EdgesInside<'a>>,
 }
 
-/// What a run did with files.
+/// Counts of files that a run linked or copied.
 #[derive(Default)]
 struct Done {
     linked: u64,

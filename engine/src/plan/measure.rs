@@ -44,11 +44,11 @@ const DIM: u32 = 64;
 const BATCHES: u64 = 200;
 /// Bytes of a read of the disk.
 const READ_BYTES: u32 = 256 << 10;
-/// What the loops reach on one thread of the machine of the records: operations a second, and nanoseconds a byte.
+/// Speed of the loops on one thread of the machine of the records: operations per second, and nanoseconds per byte.
 const MULTIPLY_FLOPS: f64 = 7.0e10;
 const ROW_BYTE_NS: f64 = 0.1;
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Measured {
     /// Bytes read from the disk a second, many at a time.

@@ -45,8 +45,8 @@ const SAMPLED_EVALUATION: f64 = 1.3;
 const HISTORY_SHARE: f64 = 0.25;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
-/// A read takes as long as the transfer of so many bytes, with many reads in flight. So the feed reads what is between two missing rows if
-/// that is at most so much (2026-11-21, training plan).
+/// With many reads in flight, one read takes as long as the transfer of this number of bytes. So the feed also reads the gap between two
+/// missing rows if it is at most as large (2026-11-21, training plan).
 const COALESCING_GAP: f64 = 28e3;
 /// Seconds to load libtorch and to open a store, from a cold cache (2026-11-22, billion edges).
 const START_SECONDS: f64 = 1.0;

@@ -24,9 +24,9 @@ use crate::{
 
 /// Lists that are at most so far apart are read ahead together. The disk reads the bytes between them in the time of another read.
 const GAP_BYTES: u64 = 16 << 10;
-/// If one in so many lists is wanted, all are read ahead without a look at each.
+/// If at least one in this number of lists is wanted, all are read ahead without a look at each.
 const DENSE_ROWS: u64 = 8;
-/// If there are at least so many rows for each page of the directory, all of it is read ahead.
+/// If each page of the directory has at least one wanted row, all of it is read ahead.
 const PAGE_BYTES: u64 = 4 << 10;
 
 /// The open files of a chunk's adjacency lists. Their headers were compared with the manifest and with each other.

@@ -249,7 +249,7 @@ fn limited(kibibytes: u64, command: &Command) -> Command {
     shell
 }
 
-/// What ends a process that has no memory for a thread that has begun.
+/// Messages of a process that ends because a thread that has begun gets no memory.
 const NO_MEMORY_FOR_A_THREAD: [&str; 2] = [
     "Fatal glibc error: failed to register TLS destructor: out of memory",
     "failed to allocate an alternative stack: Cannot allocate memory",

@@ -1,4 +1,4 @@
-//! What an ingest does with its output, budget, disk and options. And the folders in which its tests run.
+//! Ingest: its output, budget, disk and options. And the folders in which its tests run.
 
 use std::{
     fs,

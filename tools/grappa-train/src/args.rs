@@ -388,7 +388,7 @@ struct Options {
     /// Epochs between two evaluations; the last epoch is always evaluated
     #[arg(long, help_heading = RUN, value_name = "EPOCHS")]
     eval_every: Option<u64>,
-    /// What decides which epoch is the best; --early-stopping and --lr-schedule plateau follow it
+    /// Number that decides which epoch is the best; --early-stopping and --lr-schedule plateau follow it
     #[arg(
         long,
         help_heading = RUN,

@@ -51,18 +51,18 @@ pub struct Workers {
     timeout: u64,
 }
 
-/// What this process is for.
+/// The role of a process.
 pub enum Role {
     /// It trains alone.
     Alone,
-    /// It starts so many others, which train.
+    /// It starts this number of others, which train.
     Launcher(u32),
     /// It trains with others.
     Rank(Place),
 }
 
 impl Workers {
-    /// What this process is for.
+    /// The role of this process.
     pub fn role(&self) -> anyhow::Result<Role> {
         let place = Place::from_environment()?;
         match (self.workers, place) {

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What the training loop does, or waits for.
+/// The work that the training loop does, or waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Starting the program, opening the store, making the model, reading a checkpoint.

@@ -1,4 +1,4 @@
-//! What ranks tell each other between steps, where it is too much for the store: counts, sets of nodes, and scores. Never features or
+//! Data that ranks exchange between steps and that is too large for the store: counts, sets of nodes, and scores. Never features or
 //! activations.
 //!
 //! All of it goes through all-reduces of integers, in pieces of bounded size. A call waits as long as the other ranks show signs of life,

@@ -19,10 +19,10 @@ use crate::{Error, Result, shim::c10d};
 /// Operations of Gloo end when they are done, or when the watch says that a rank is missing. Not by time.
 const NEVER: Duration = Duration::MAX;
 
-/// What a rank tells the others when it joins.
+/// The message of a rank that joins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// What must be the same on all ranks: a name, and a value that people can compare.
+    /// Settings that must be the same on all ranks: a name, and a value that people can compare.
     pub same: BTreeMap<String, String>,
 }
 

@@ -25,7 +25,7 @@ pub struct LocalRanks {
     exchanges: AtomicU64,
 }
 
-/// What ranks have in common if they can see each other's processes: the boot of the kernel, and the namespace that numbers processes.
+/// The boot of the kernel and the process namespace. Ranks for which both are equal can see each other's processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Machine {
     boot: String,

@@ -28,8 +28,8 @@ const BEAT: Duration = Duration::from_millis(500);
 const BEATS_OF_TIMEOUT: u32 = 8;
 /// Beats that the watch waits for, to find out who is missing after a connection broke.
 const BEATS_TO_FIND: u32 = 5;
-/// A sign of life that is new so many beats after that can be the last one of a rank that is missing: it was given before, and is seen
-/// one beat later. The others give theirs until the end.
+/// A sign of life that is new up to this number of beats after that can be the last one of a missing rank: it was given before, and is
+/// seen one beat later. The others give theirs until the end.
 const BEATS_TO_SEE: u32 = 2;
 
 /// The key of the first rank that ended before the work was finished.
@@ -41,7 +41,7 @@ pub(super) struct Departure {
     pub rank: u32,
     /// It was asked to stop.
     pub is_stop: bool,
-    /// What it did, as the rest of a sentence that begins with the rank.
+    /// The reason, as the rest of a sentence that begins with the rank.
     pub reason: String,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Watch {
     beat: Duration,
 }
 
-/// What the thread has seen.
+/// Observations of the thread.
 #[derive(Debug)]
 struct Seen(Mutex<State>);
 

@@ -20,7 +20,7 @@ use crate::shim::Element;
 
 /// Rows of which values are counted to tell whether all have few nonzero ones.
 const COUNTED_ROWS: usize = 32;
-/// Without zeros, a product of single values takes less time if at most one value in so many is not zero.
+/// A product of single values that skips zeros takes less time if at most one value in this number is not zero.
 pub(crate) const FORWARD_SPARSITY: usize = 3;
 /// The same for gradients of weights, which are loaded and stored for each nonzero value, and for products of pairs.
 pub(crate) const SPARSITY: usize = 8;

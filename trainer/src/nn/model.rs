@@ -47,7 +47,7 @@ pub enum Input<'a> {
     Combined(&'a Tensor),
 }
 
-/// What the update of a layer takes.
+/// Operands of a layer's update.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operands<'a> {
     /// The states of the nodes, the aggregates of their in-neighbors' messages, and their in-degrees for GCN.
@@ -421,8 +421,8 @@ impl Model {
         })
     }
 
-    /// What the first layer makes of the nodes' features and their aggregates before it uses any parameter, `[nodes, inputs]`. It is the
-    /// same in each pass over these nodes. None if that is not one matrix.
+    /// Combines the features of nodes with their aggregates, as the first layer does before it uses any parameter: `[nodes, inputs]`.
+    /// The result is the same in each pass over these nodes. None if the layer has no such matrix.
     pub fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Option<Tensor> {
         let combines = self.layers[0].combines()?;
         let (kind, has_residual) = (self.kind(), !matches!(self.residuals[0], Residual::None));

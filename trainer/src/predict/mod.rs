@@ -88,7 +88,7 @@ enum Form {
     Parquet,
 }
 
-/// What a file of predictions has.
+/// Contents of a file of predictions.
 #[derive(Debug, Clone, Copy)]
 pub struct FileOptions<'a> {
     /// The values of each node.

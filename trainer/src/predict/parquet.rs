@@ -30,7 +30,7 @@ const GROUP_ROWS: u64 = 1 << 17;
 
 /// The dense ids of rows.
 pub(super) enum DenseIds {
-    /// Those of all nodes, of which there are so many.
+    /// Those of all nodes: their number.
     All(u64),
     Some(Vec<DenseId>),
 }

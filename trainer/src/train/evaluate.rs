@@ -125,7 +125,7 @@ impl Trainer {
         evaluated
     }
 
-    /// What an exact evaluation computes, whatever the configuration says. Frees the historical embeddings.
+    /// Evaluates exactly, whatever the configuration says. Frees the historical embeddings.
     ///
     /// # Errors
     /// If files cannot be read, or memory is too small.

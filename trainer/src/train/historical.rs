@@ -41,7 +41,7 @@ use crate::{
 /// The type of the saved values.
 pub(super) const KEPT_AS: FeatureDtype = FeatureDtype::Bf16;
 
-/// What an exact inference saves for the following steps.
+/// The results that an exact inference saves for the following steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.
@@ -114,7 +114,7 @@ impl HistoricalNodes {
         Self::new(chunks, reached, keep, threads, progress)
     }
 
-    /// What the aggregates of these nodes depend on. None if that is more work than `work_max`.
+    /// Finds the nodes that the aggregates of these nodes depend on. None if that is more work than `work_max`.
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.

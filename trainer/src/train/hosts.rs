@@ -129,7 +129,7 @@ impl Ranks {
     }
 }
 
-/// What ranks compare before they train: the digest of a whole store, or that of the graph of a slice.
+/// The digest that ranks compare before they train: of a whole store, or of the graph of a slice.
 ///
 /// # Errors
 /// If the store's manifest cannot be read.

@@ -15,8 +15,8 @@ use tch::Tensor;
 
 use crate::{Error, Result};
 
-/// All labels of a chunk are read together if, on average, one of so many bytes (8 pages) is used. A page fault for each page would take long:
-/// it waits behind the deep queue of reads of features.
+/// All labels of a chunk are read together if, on average, at least one byte in this number (8 pages) is used. A page fault for each page
+/// would take long, because it waits behind the deep queue of reads of features.
 const DENSE_BYTES: u64 = 8 * 4096;
 
 /// The labels of a store, memory-mapped.

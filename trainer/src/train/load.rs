@@ -66,7 +66,7 @@ pub(super) struct ModelTensors {
     pub rows: Vec<Tensor>,
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     degrees: Option<Tensor>,
-    /// What the model makes of [`ModelTensors::rows`] first, if several passes take them.
+    /// [`ModelTensors::rows`] after the model's first, constant operations, if several passes use them.
     first: Option<Tensor>,
     pub blocks: Vec<Block>,
 }

@@ -19,7 +19,7 @@
 //! write the files of the epoch
 //! ```
 //!
-//! What all ranks must decide alike never depends on what one of them has open: they sum or unite what each counts
+//! All ranks must make the same decisions. So no decision depends on what one rank has open. Ranks sum their counts and unite their sets
 //! ([`ProcessGroup::sum`], [`ProcessGroup::unite`]), or rank 0 decides ([`Trainer::told_by_first`]). If work that training can do without
 //! fails on one rank for lack of memory or disk space, it fails on all ([`Trainer::agree`]). Any other error ends the run on all ranks.
 
@@ -107,7 +107,7 @@ pub fn follow(
     })
 }
 
-/// What all ranks must have in common to train `store` with `config`.
+/// Names and values that must be the same on all ranks that train `store` with `config`.
 ///
 /// # Errors
 /// If the store cannot be read.

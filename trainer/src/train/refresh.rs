@@ -35,9 +35,9 @@ pub(super) struct RefreshPlan {
     reached: Vec<NodeSet>,
     /// The number of each partition's own ones, summed.
     of_partitions: Vec<u64>,
-    /// What their aggregates depend on.
+    /// The nodes that their aggregates depend on.
     needed: Needed,
-    /// What these and the scores of an evaluation depend on, if an inference computed both.
+    /// The nodes that these and the scores of an evaluation depend on, if an inference computed both.
     with_scores: Option<Needed>,
     /// Epochs between two refreshes.
     interval: u64,
@@ -51,7 +51,7 @@ impl RefreshPlan {
 }
 
 impl Trainer {
-    /// What a refresh saves.
+    /// The results that a refresh saves.
     fn keep(&self) -> Keep {
         // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
         let has_use = self.config.partitions() > 1 && self.config.layers > 2;

@@ -29,7 +29,7 @@ pub(super) struct CollectedResiduals {
 }
 
 impl Trainer {
-    /// Warns about a compression that saves nothing with so many processes.
+    /// Warns about a compression that saves nothing with this number of ranks.
     pub(super) fn warn_about_compression(&mut self, ranks: u32) {
         let compress = self.config.compress;
         if compress != Compress::None && ranks == 1 {

@@ -33,8 +33,8 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<SplitScores<'a>> {
         let sampler = Arc::new(self.config.evaluation_sampler(self.aggregates.is_some())?);
-        // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With so many
-        // seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
+        // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this
+        // number of seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
         let hops = self.config.layers - usize::from(self.aggregates.is_some());
         let seeds = self.config.batch() * self.config.concurrent() as usize;
         let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);

@@ -109,7 +109,7 @@ impl ScoredNodes {
         first.into_iter().chain(second)
     }
 
-    /// What each evaluation computes.
+    /// The scores that each evaluation computes.
     fn first(&self) -> Option<&Scored> {
         self.all().next()
     }

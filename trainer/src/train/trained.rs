@@ -125,7 +125,7 @@ impl Trained {
         class_names::name(&self.class_names, class)
     }
 
-    /// What the model predicts.
+    /// The task of the model: one class per node, or a set of labels.
     pub fn task(&self) -> Task {
         match self.state.counters.get(MULTI_LABEL) {
             Some(1) => Task::MultiLabel,

@@ -33,7 +33,7 @@ pub(crate) struct Stopping {
     pub(crate) asked: AtomicU64,
     stop_at: u64,
     stage: std::sync::Mutex<String>,
-    /// What the run said before its first epoch.
+    /// Messages of the run before its first epoch.
     pub(crate) told: Vec<String>,
 }
 

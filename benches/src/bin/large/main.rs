@@ -44,7 +44,7 @@ const TRIAL_PROBE_BYTES: usize = 16 << 20;
 pub struct Args {
     #[command(flatten)]
     files: Files,
-    /// What to measure
+    /// Rows of the table to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Row::ALL)]
     rows: Vec<Row>,
     /// The R-MAT graph of `default` and `exact` has 2^SCALE nodes

@@ -7,7 +7,7 @@ use grappa_benches::{child::Measured, disk::Disk, disk_use::DiskUse, record::Tab
 const GB: f64 = 1e9;
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// What a stage takes, measured or planned; none if that is not known.
+/// Time, bytes and memory of a stage, measured or planned. None if unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Numbers {
     pub seconds: Option<f64>,

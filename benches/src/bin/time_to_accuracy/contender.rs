@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// A program that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contender {
-    /// Grappa, in so many partitions.
+    /// Grappa, in this number of partitions.
     Ours { partitions: u32 },
     /// Grappa in one partition, under a memory limit that includes the page cache.
     Limited,

@@ -22,7 +22,7 @@ use grappa_io::{
 
 use super::{files::RowFiles, options::HostProcesses, resident::Resident};
 
-/// What a process has room for.
+/// The rows that a process has room for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     /// All rows.

@@ -36,7 +36,7 @@ const PARTITIONS_MAX: u32 = 1024;
 /// Partitions change from one super-epoch to the next, and their sizes with them. Sizes are computed for this many.
 const SUPER_EPOCHS_MAX: u64 = 16;
 
-/// What the numbers depend on, besides the options of the loader. These have the number of partitions of a step, if it is given, and the
+/// Inputs of the choice of numbers, besides the options of the loader. Those have the number of partitions per step, if given, and the
 /// number of workers.
 #[derive(Debug, Clone)]
 pub struct NumberOptions {
@@ -76,7 +76,7 @@ pub enum ListsPlace {
     Mapped(Remedy),
 }
 
-/// What would keep adjacency lists in memory.
+/// A change that would keep adjacency lists in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// This number of partitions.
@@ -214,7 +214,7 @@ impl<'a> Sizes<'a> {
         doubles(least, self.most())
     }
 
-    /// The smallest number of partitions in which each worker has one, if there can be so many.
+    /// The smallest number of partitions in which each worker has one, if the store has enough chunks.
     fn least(&self) -> u32 {
         self.loader.share.workers().min(self.most()).max(1)
     }

@@ -56,7 +56,7 @@ impl Minibatch {
         self.blocks.iter().map(|block| block.indices.len()).sum()
     }
 
-    /// The node of a destination. It is the same for all blocks that have so many destinations.
+    /// The node of destination `index`. It is the same for all blocks that have this destination.
     #[inline]
     pub fn destination(&self, index: usize) -> NodeId {
         let own = self.blocks.last().and_then(|last| last.own.get(index));

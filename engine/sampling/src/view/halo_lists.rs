@@ -25,7 +25,7 @@ pub struct HaloLists {
     given: Given,
 }
 
-/// What partitions get with lists, summed over them.
+/// Counts of the nodes and bytes that partitions get with lists, summed over partitions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Given {
     /// Nodes in lists, and nodes that have lists.
@@ -55,7 +55,7 @@ impl HaloLists {
         lists as u64 + NodeSet::bytes_of(self.nodes.universe())
     }
 
-    /// What the partitions get with these lists.
+    /// Counts of the nodes and bytes that the partitions get with these lists.
     pub fn given(&self) -> Given {
         self.given
     }
@@ -333,7 +333,7 @@ mod tests {
     fn sources_of_40_bits_come_back_from_any_pieces() {
         let nodes = NodeSet::of(1000, [3, 500, 501, 999].map(NodeId));
         let mut pieces = [HaloPiece::new(&nodes), HaloPiece::new(&nodes)];
-        // As in a graph of so many nodes, whose set would take a gigabyte.
+        // As in a graph whose set of nodes would take a gigabyte.
         pieces.iter_mut().for_each(|piece| piece.is_wide = true);
         let far = (1 << 40) - 1;
         pieces[0].push(7, &[1, 1 << 32, far]);

@@ -93,7 +93,7 @@ pub struct PartitionView {
     lists: Storage,
 }
 
-/// What the views of several partitions share.
+/// Data that the views of several partitions share.
 #[derive(Debug, Default)]
 struct Shared<'a> {
     mapped: Arc<MappedMemory>,

@@ -44,7 +44,7 @@ impl GrowingRows {
         }
     }
 
-    /// What writes them. There is one.
+    /// The writer of the rows. There is one.
     pub fn writer(&self) -> RowsWriter<'_> {
         RowsWriter(self)
     }

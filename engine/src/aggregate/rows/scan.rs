@@ -76,7 +76,7 @@ struct Column<'a> {
     stored: Option<(&'a StoredRows<'a>, Vec<Option<FileIndex>>)>,
 }
 
-/// What is read past the system's cache.
+/// Reads past the system's cache.
 struct Direct {
     engine: Box<dyn ReadEngine>,
     files: Arc<[ReadFile]>,

@@ -1,21 +1,21 @@
-//! What halo nodes have, as `--halo auto` chooses it.
+//! The data of halo nodes that `--halo auto` chooses.
 
 use super::{HISTORY_SHARE, Planner, SET_BYTES, STATE_WORK, lists::HALO_SHARE};
 
-/// Historical embeddings are not used if one refresh for so many epochs would take more than their share.
+/// Historical embeddings are not used if one refresh per this number of epochs would take more than their share.
 const REPARTITION_EVERY: f64 = 5.0;
 /// In-neighbors that a halo node gets without historical embeddings.
 const HALO_NEIGHBORS: u32 = 10;
 const HEAD_BYTES: f64 = 8.0;
 
-/// What halo nodes have: in-neighbors that a partition does not own.
+/// The data of halo nodes, the in-neighbors that a partition does not own.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Halo {
     /// Their features.
     Nothing,
     /// Historical embeddings.
     Embeddings,
-    /// Sampled in-neighbors, which take so many bytes of memory.
+    /// Sampled in-neighbors, which take `bytes` of memory.
     Lists { bytes: f64 },
 }
 
@@ -30,7 +30,7 @@ impl Halo {
 }
 
 impl Planner<'_> {
-    /// What `--halo auto` gives to halo nodes, for an epoch of so many minibatches.
+    /// The choice of `--halo auto`, for an epoch of `minibatches`.
     pub(super) fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> Halo {
         let layers = self.options.fanouts.len();
         if partitions == 1 || !self.options.expands_halo {

@@ -221,7 +221,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What the first layer of an inference reads. In the feature files, the rows of other nodes are read with those of a set.
+    /// Bytes that the first layer of an inference reads. In the feature files, rows of other nodes are read with those of a set.
     fn transfer_of_features(&self, sets: &Minibatch) -> Transfer {
         let whole = self.feature_bytes * self.touched(sets.nodes, SCAN_GAP);
         let first = self.layers(sets).next().expect("a model has a layer");

@@ -193,7 +193,7 @@ fn an_epoch_takes_what_its_parts_take() {
     assert!(device.epoch.seconds < without.epoch.seconds && without.epoch.seconds < more.epoch.seconds);
 }
 
-/// What a plan grows with.
+/// Numbers of a plan that grow with the graph.
 fn costs(plan: &TrainPlan) -> [f64; 6] {
     [
         plan.epoch.seconds,

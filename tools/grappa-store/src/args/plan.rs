@@ -110,7 +110,7 @@ pub struct Training {
     /// Source of the first layer's aggregates [default: preaggregated if features are stored]
     #[arg(long, help_heading = TRAINING, value_enum, requires = "train")]
     pub first_hop: Option<PlannedFirstHop>,
-    /// What nodes of other partitions have besides their features
+    /// Data of halo nodes (in-neighbors in other partitions) besides their features
     #[arg(long, help_heading = TRAINING, value_enum, default_value_t = PlannedHalo::Auto, requires = "train")]
     pub halo: PlannedHalo,
     /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]

@@ -22,7 +22,7 @@ pub fn folder() -> TempDir {
     folder_of("2000")
 }
 
-/// A folder with a store of so many nodes.
+/// A folder with a store of `nodes` nodes.
 fn folder_of(nodes: &str) -> TempDir {
     let folder = memory_folder();
     let mut generate = program::command("grappa-gen");

@@ -47,7 +47,7 @@ impl Needs {
     }
 }
 
-/// What an executable needs, from the versions of its imported symbols.
+/// The versions of libraries that an executable needs, from its imported symbols.
 pub fn needs(bytes: &[u8]) -> Result<Needs> {
     let header = Header::parse(bytes)?;
     let sections = header.sections(LE, bytes)?;

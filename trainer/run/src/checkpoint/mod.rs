@@ -63,7 +63,7 @@ pub struct Checkpoint {
     /// The parameters and buffers that the historical embeddings of halo nodes were made with, as `parameters.NAME` and
     /// `buffers.NAME`; empty if these are the ones above.
     pub historical: Vec<NamedTensor>,
-    /// What each process has not sent yet of its compressed gradients, under its number; empty without such a compression.
+    /// For each process, under its number, the part of its compressed gradients that it has not sent yet. Empty without error feedback.
     pub residuals: Vec<NamedTensor>,
 }
 

@@ -105,7 +105,7 @@ pub struct Best {
     pub epoch: u64,
     /// Optimizer steps that were finished at that time.
     pub step: u64,
-    /// What the run monitors, higher is better: the score on the validation nodes, or their negative loss.
+    /// The monitored number; higher is better: the score on the validation nodes, or their negative loss.
     pub val: f64,
     /// Score on the test nodes, if there are any.
     pub test: Option<f64>,

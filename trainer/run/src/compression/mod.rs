@@ -42,7 +42,7 @@ pub enum Dense {
 }
 
 impl Dense {
-    /// The bytes of so many values; none if they depend on the values.
+    /// The bytes of an encoding of `values` values. None if they depend on the values.
     pub fn encoded_bytes(self, values: usize) -> Option<usize> {
         match self {
             Self::Bf16 => Some(bf16::encoded_bytes(values)),
@@ -68,7 +68,7 @@ impl Dense {
     /// Replaces values by those of an encoding.
     ///
     /// # Errors
-    /// If these bytes are no encoding of so many values. The values are then undefined.
+    /// If these bytes do not encode `values.len()` values. The values are then undefined.
     pub fn decode(self, bytes: &[u8], values: &mut [f32]) -> Result<(), Malformed> {
         match self {
             Self::Bf16 => bf16::decode(bytes, values),

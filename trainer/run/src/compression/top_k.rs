@@ -16,7 +16,7 @@ pub fn count(share: f64, values: usize) -> usize {
         .min(values)
 }
 
-/// The bytes of `count` of so many values.
+/// The bytes of an encoding of `count` of `values` values.
 pub fn encoded_bytes(count: usize, values: usize) -> usize {
     indices::encoded_bytes(count, values) + bf16::encoded_bytes(count)
 }

@@ -1,4 +1,4 @@
-//! What options must be, each for itself and next to others.
+//! Checks of options: the range of each, and combinations that contradict each other.
 
 use super::{Auto, Compress, Optimizer, TrainConfig};
 use crate::{Error, Result};

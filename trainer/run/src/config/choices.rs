@@ -98,7 +98,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// What decides which epoch is the best. Early stopping and the schedule `plateau` follow it.
+    /// The number that decides which epoch is the best. Early stopping and the schedule `plateau` follow it.
     "thing to monitor" Monitor {
         /// The validation score: accuracy, or micro F1 for sets of labels. Higher is better.
         #[default]

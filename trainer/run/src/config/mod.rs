@@ -185,7 +185,7 @@ pub struct TrainConfig {
     pub evaluate_states: Precision,
     /// Epochs between two evaluations. The last epoch is always evaluated.
     pub eval_every: u64,
-    /// What decides which epoch is the best.
+    /// The number that decides which epoch is the best.
     pub monitor: Monitor,
     /// Evaluations without a better one after which the run ends. 0: it does not end early.
     pub early_stopping: u64,

@@ -102,7 +102,7 @@ const DGL_GCN: &str = "
     epochs = 200
 ";
 
-/// What the scripts for ogbn-products have in common.
+/// Options that the scripts for ogbn-products have in common.
 const PRODUCTS_SAGE: &str = "
     model = 'sage'
     layers = 3

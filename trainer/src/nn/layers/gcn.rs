@@ -78,7 +78,7 @@ impl WeightsFirst for Gcn {
     }
 }
 
-/// What GCN's sum multiplies the node itself by, `[nodes, 1]`.
+/// The factor of the node itself in GCN's sum, `[nodes, 1]`.
 fn own_factor(degrees: Option<&Tensor>, kind: Kind) -> Tensor {
     let degrees = degrees.expect("GCN's update needs the in-degrees of nodes");
     (degrees + 1.0).reciprocal().unsqueeze(1).to_kind(kind)

@@ -24,7 +24,7 @@ use super::{
     reduction::Reduction,
 };
 
-/// What a layer takes of a minibatch.
+/// The part of a minibatch that one layer uses.
 #[derive(Debug)]
 pub(crate) struct Hop<'a> {
     pub(crate) block: &'a Block,

@@ -33,7 +33,7 @@ const WEIGHT_BYTES: usize = 2 * size_of::<f64>();
 pub(super) struct Compressed {
     group: Arc<ProcessGroup>,
     method: Method,
-    /// What this rank has not sent so far, f32 of `[parameters]`. None without error feedback.
+    /// The part of its gradients that this rank has not sent so far, f32 of `[parameters]`. None without error feedback.
     residual: Option<Vec<f32>>,
 }
 

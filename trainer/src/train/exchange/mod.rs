@@ -73,8 +73,8 @@ pub trait Exchange {
     /// If a participant cannot be reached.
     fn sum(&mut self, gradient: &Tensor, weights: LossWeights, done: f64) -> Result<Summed>;
 
-    /// What this participant has not sent of its gradients so far, f32 of `[parameters]`: the residual of error feedback. None if
-    /// nothing is ever left.
+    /// The residual of error feedback, f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. None
+    /// if an exchange sends everything.
     fn residual(&self) -> Option<&[f32]> {
         None
     }
@@ -88,7 +88,7 @@ pub fn exchanged_bytes(parameters: usize) -> u64 {
     (parameters + LossWeights::VALUES) as u64 * size_of::<f32>() as u64
 }
 
-/// The exchange of the ranks of a group, for a gradient of so many parameters. It is compressed as the configuration says.
+/// The exchange of the ranks of a group, for a gradient of `parameters` values. It is compressed as the configuration says.
 pub fn of_group(config: &TrainConfig, group: Arc<ProcessGroup>, parameters: usize) -> Box<dyn Exchange> {
     match config.compress {
         Compress::None => Box::new(AllReduce(group)),
@@ -99,7 +99,7 @@ pub fn of_group(config: &TrainConfig, group: Arc<ProcessGroup>, parameters: usiz
 /// The exchange of a single process. It trains all partitions and has already added up their gradients.
 #[derive(Debug, Clone, Default)]
 pub struct InProcess {
-    /// What the ranks of an earlier process did not send, until the first exchange.
+    /// The residual that the ranks of an earlier process left, until the first exchange.
     residual: Option<Vec<f32>>,
 }
 

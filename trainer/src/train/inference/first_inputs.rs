@@ -34,7 +34,7 @@ pub(super) enum UpdateRows {
         /// Their in-degrees, for GCN.
         degrees: Option<Tensor>,
     },
-    /// What the first layer makes of these without parameters ([`Model::combined`]).
+    /// Features and aggregates, combined as the first layer does before it uses parameters ([`Model::combined`]).
     Combined(Tensor),
 }
 
@@ -88,7 +88,7 @@ pub struct FirstInputs {
     held: OnceCell<Held>,
 }
 
-/// What the space holds.
+/// Contents of the space.
 #[derive(Debug)]
 enum Held {
     Updates(Kept),

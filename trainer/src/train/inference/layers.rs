@@ -39,7 +39,7 @@ pub(super) struct Results<'a, 'b, 'c> {
     pub kept: Option<&'a mut Keeper<'c>>,
 }
 
-/// What a layer holds while it runs.
+/// Memory and scratch files of a layer while it runs.
 #[derive(Debug, Clone, Copy)]
 struct LayerSpace {
     /// Whether its aggregates are known before it runs.
@@ -192,7 +192,7 @@ impl Layers<'_> {
         }
     }
 
-    /// What a layer holds, if the states that it takes are at `hidden`.
+    /// Memory and scratch files of a layer whose input states are at `hidden`.
     fn space(&self, layer: usize, hidden: StatesPlace) -> LayerSpace {
         let (needed, model, budget) = (self.needed, self.model, self.inference.budget);
         let mut free = budget.memory.saturating_sub(hidden.memory);

@@ -69,8 +69,8 @@ impl Needed {
         }
     }
 
-    /// What the results of `wanted` depend on. None if that is more work than [`NeededOptions::work_max`]. Then only a part of it
-    /// was found.
+    /// Finds the nodes that the results of `wanted` depend on. None if that is more work than [`NeededOptions::work_max`]: the search
+    /// then ends early.
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.

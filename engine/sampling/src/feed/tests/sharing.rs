@@ -10,7 +10,7 @@ use std::{
 
 use super::*;
 
-/// What processes told each other: in each exchange, the numbers of each. And whether one of them has ended.
+/// Messages of processes: in each exchange, the numbers of each. And whether one of them has ended.
 #[derive(Debug, Default)]
 struct Told {
     exchanges: Vec<Vec<Option<Vec<u64>>>>,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 const CHUNKS: u32 = 24;
-/// The largest number that may be chosen for so many chunks.
+/// The largest number that may be chosen for `CHUNKS` chunks.
 const MOST: u32 = 16;
 const SUPER_EPOCHS: u64 = 20;
 

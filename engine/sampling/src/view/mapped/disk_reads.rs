@@ -14,7 +14,7 @@ use grappa_io::map::FaultMeter;
 
 /// Number of groups between two looks at the number of page faults. A look is a system call.
 const GROUPS_PER_LOOK: u32 = 4;
-/// Reads are started after so many page faults between two looks.
+/// Reads are started after this number of page faults between two looks.
 const FAULTS: u64 = 4 * GROUPS_PER_LOOK as u64;
 /// The number of groups for which they are started.
 const GROUPS_WITH_READS: u32 = 256 * GROUPS_PER_LOOK;
@@ -26,7 +26,7 @@ pub(super) struct DiskReads {
     left: AtomicU32,
 }
 
-/// What a thread has seen of the groups before.
+/// Page faults and reads of earlier groups, as one thread saw them.
 #[derive(Debug)]
 pub(super) struct GroupsSeen {
     faults: FaultMeter,

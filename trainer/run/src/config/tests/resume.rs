@@ -1,4 +1,4 @@
-//! What a resumed run may change.
+//! Options that a resumed run may change.
 
 use super::*;
 
