@@ -155,10 +155,35 @@ impl Read for HeaderReader {
             check_page_header(self.read.fill_buf()?).map_err(io::Error::other)?;
             self.is_checked = true;
         }
-        self.read.read(into)
+        match self.read.read(into)? {
+            // The Parquet reader skips fields that it does not know. If one claims 2^31 elements, it would go on after the end of
+            // the file, which gives no bytes and no error.
+            0 if !into.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            bytes => Ok(bytes),
+        }
     }
 }
 
 fn beyond(start: u64) -> ParquetError {
     ParquetError::EOF(format!("bytes at offset {start} are beyond the end of the file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_header_that_goes_on_after_the_end_of_the_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edges.parquet");
+        // Field 14, unknown, is a list of 2^31 - 1 lists without elements. Only the first bytes of it are there.
+        let header = [0x00, 0x00, 0xe9, 0xf9, 0xff, 0xff, 0xff, 0xff, 0x07, 0x05, 0x05, 0x05];
+        std::fs::write(&path, header).unwrap();
+        let mut header = Chunks(InputFile::open(&path).unwrap()).get_read(2).unwrap();
+        header.is_checked = true;
+        let mut bytes = [0; 10];
+        header.read_exact(&mut bytes).unwrap();
+        let error = header.read(&mut bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
 }
