@@ -30,7 +30,7 @@ use crate::{
     watch::{Ran, Watch},
 };
 
-/// The most inputs in a corpus.
+/// The most inputs of a kind in a corpus.
 const CORPUS_MAX: usize = 4000;
 
 /// Outcomes whose first FAMILY_WORDS words are equal are a family.
@@ -89,7 +89,7 @@ pub fn fuzz(
     let mut random = Random::new(seed);
     let mut report = Report::default();
     let (mut outcomes, mut coverage, mut places) = (Outcomes::default(), Coverage::default(), BTreeSet::new());
-    let mut corpus: Vec<Vec<u8>> = Vec::new();
+    let mut corpus = Corpus::default();
     let mut waiting: Vec<Vec<u8>> = (target.seeds)().into_iter().chain(more).collect();
     waiting.reverse();
     loop {
@@ -110,23 +110,18 @@ pub fn fuzz(
         coverage::clear();
         match watch.run(target, &input) {
             Ran::Kept(outcome) => {
-                report.accepted += u64::from(outcome.contains("accepted"));
+                let is_accepted = outcome.contains("accepted");
+                report.accepted += u64::from(is_accepted);
                 // Both count, whatever the first one says.
                 let is_new = coverage.add() | outcomes.add(&outcome);
                 if is_new {
                     report.last_new = begin.elapsed();
                 }
-                if is_given {
-                    corpus.push(input);
-                } else if is_new {
+                if !is_given && is_new {
                     keep(&input)?;
-                    match corpus.len() < CORPUS_MAX {
-                        true => corpus.push(input),
-                        false => {
-                            let at = random.below(corpus.len() as u64) as usize;
-                            corpus[at] = input;
-                        }
-                    }
+                }
+                if is_given || is_new {
+                    corpus.add(input, is_accepted, &mut random);
                 }
             }
             Ran::Broke { place, message } => {
@@ -138,21 +133,55 @@ pub fn fuzz(
     }
 }
 
-fn mutant(target: &Target, corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    let pick = |random: &mut Random| match corpus.len() as u64 {
-        0 => &[][..],
-        // New ones as often as all others: they lead on.
-        length if random.below(2) == 0 => &corpus[(length - 1 - random.below(length.min(16))) as usize],
-        length => &corpus[random.below(length) as usize],
-    };
-    let mut input = pick(random).to_vec();
-    let other = pick(random);
+fn mutant(target: &Target, corpus: &Corpus, random: &mut Random) -> Vec<u8> {
+    let mut input = corpus.pick(random).to_vec();
+    let other = corpus.pick(random);
     mutate(&mut input, other, target.words, random);
     // Not always: the check of the checksums is a target too.
     if random.below(8) > 0 {
         (target.repair)(&mut input);
     }
     input
+}
+
+/// The inputs that mutants are made of. Mutants of accepted inputs reach more code, but a target refuses most inputs, so most inputs
+/// that do something new are refused. Each kind is picked as often as the other.
+#[derive(Default)]
+struct Corpus {
+    accepted: Vec<Vec<u8>>,
+    refused: Vec<Vec<u8>>,
+}
+
+impl Corpus {
+    /// Adds an input. If its kind is full, the input replaces another one.
+    fn add(&mut self, input: Vec<u8>, is_accepted: bool, random: &mut Random) {
+        let inputs = match is_accepted {
+            true => &mut self.accepted,
+            false => &mut self.refused,
+        };
+        match inputs.len() < CORPUS_MAX {
+            true => inputs.push(input),
+            false => {
+                let at = random.below(inputs.len() as u64) as usize;
+                inputs[at] = input;
+            }
+        }
+    }
+
+    /// An input. Empty if there is none.
+    fn pick(&self, random: &mut Random) -> &[u8] {
+        let is_accepted = self.refused.is_empty() || !self.accepted.is_empty() && random.below(2) == 0;
+        let inputs = match is_accepted {
+            true => &self.accepted,
+            false => &self.refused,
+        };
+        match inputs.len() as u64 {
+            0 => &[],
+            // New ones as often as all others: they lead on.
+            length if random.below(2) == 0 => &inputs[(length - 1 - random.below(length.min(16))) as usize],
+            length => &inputs[random.below(length) as usize],
+        }
+    }
 }
 
 /// The outcomes seen so far.
