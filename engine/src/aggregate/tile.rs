@@ -121,7 +121,7 @@ fn emptied<T>(mut spare: Vec<T>, values: usize) -> Vec<T> {
     }
 }
 
-/// So many zeros, in the memory of `spare` if it has any.
+/// Returns `values` zeros, in the memory of `spare` if it has any.
 fn zeros(mut spare: Vec<f32>, values: usize) -> Vec<f32> {
     if spare.capacity() == 0 {
         // Of new memory the system has zeroed the pages.

@@ -26,7 +26,7 @@ use crate::{
 const GAP_BYTES: u64 = 16 << 10;
 /// If at least one in this number of lists is wanted, all are read ahead without a look at each.
 const DENSE_ROWS: u64 = 8;
-/// If each page of the directory has at least one wanted row, all of it is read ahead.
+/// If the directory has a wanted row for each page of it, on average, all of it is read ahead.
 const PAGE_BYTES: u64 = 4 << 10;
 
 /// The open files of a chunk's adjacency lists. Their headers were compared with the manifest and with each other.

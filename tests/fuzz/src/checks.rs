@@ -1,11 +1,11 @@
 //! Checks for lists of targets, shared by tests. They panic if they fail.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Instant};
 
 use crate::{
     Target,
     campaign::inputs_in,
-    watch::{Ran, Watch},
+    watch::{Ran, SECONDS_MAX, Watch},
 };
 
 /// At least a third of each target's seeds is accepted, because mutants of refused inputs find little. No seed breaks a
@@ -35,9 +35,12 @@ pub fn found_inputs_are_right(targets: &[Target], found: &Path) {
     let watch = Watch::new();
     for target in targets {
         for (name, input) in inputs_in(&found.join(target.name)).expect("the folder can be read") {
+            let begin = Instant::now();
             if let Ran::Broke { place, message } = watch.run(target, &input) {
                 panic!("{}/{name}: {place}: {message}", target.name);
             }
+            let seconds = begin.elapsed().as_secs();
+            assert!(seconds < SECONDS_MAX, "{}/{name}: took {seconds} s", target.name);
         }
     }
     for entry in fs::read_dir(found).expect("the folder can be read") {

@@ -4,7 +4,7 @@
 //! when it takes the edge. The program announces these bytes before `main`, so no function here is called otherwise.
 //! In a build without counters there are no edges, and a campaign is guided by outcomes alone.
 //!
-//! Reading and clearing takes about 15 µs for the 300 K edges of this program.
+//! This program has about 150 K edges. Their bytes are cleared before each input, and read after it.
 //!
 //! Source: LLVM, SanitizerCoverage, "Inline 8bit-counters"; counts are grouped as libFuzzer does.
 
@@ -26,6 +26,11 @@ const WORD: usize = size_of::<u64>();
 extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, stop: *mut u8) {
     COUNTERS_LENGTH.store(stop as usize - start as usize, Ordering::Relaxed);
     COUNTERS.store(start, Ordering::Relaxed);
+}
+
+/// Whether this build has counters.
+pub fn is_built_in() -> bool {
+    !COUNTERS.load(Ordering::Relaxed).is_null()
 }
 
 /// Sets all counters to zero.
@@ -125,6 +130,7 @@ mod tests {
     #[test]
     fn a_build_without_counters_covers_nothing() {
         let mut coverage = Coverage::default();
+        assert!(!is_built_in());
         clear();
         assert!(!coverage.add());
         assert_eq!(coverage.edges(), 0);

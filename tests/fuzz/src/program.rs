@@ -16,6 +16,7 @@ use clap::Parser;
 use crate::{
     Target,
     campaign::{self, End, Report, inputs_in, save},
+    coverage,
     scratch::Scratch,
     watch::{HUNG, Ran, SECONDS_MAX, Watch},
 };
@@ -41,6 +42,9 @@ pub struct Args {
     /// Folder for inputs that break a promise, with one folder per target
     #[arg(long, value_name = "DIR", default_value = "found")]
     found: PathBuf,
+    /// Fail if this build has no counters of edges, which `cargo xtask fuzz --coverage` builds
+    #[arg(long)]
+    coverage: bool,
     /// List the targets
     #[arg(long)]
     list: bool,
@@ -78,6 +82,10 @@ fn run(args: &Args, targets: &[Target]) -> Result<bool> {
         !chosen.is_empty(),
         "no target is called {}; --list lists them",
         args.target.as_deref().unwrap_or("so")
+    );
+    ensure!(
+        !args.coverage || coverage::is_built_in(),
+        "this build has no counters of edges; run `cargo xtask fuzz --coverage`"
     );
     if let Some(folder) = &args.decode {
         return decode(args, chosen[0], folder).map(|()| true);

@@ -1,6 +1,6 @@
 //! Seeds and found inputs keep every promise, and planted bugs are found.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use grappa_formats::container::{FileKind, decode_file, encode_file};
 use grappa_fuzz::{
@@ -29,6 +29,17 @@ fn found_inputs_break_no_promise_any_more() {
 #[test]
 fn every_target_has_a_name_of_its_own() {
     checks::names_differ(&targets::all());
+}
+
+#[test]
+fn a_build_without_counters_is_not_taken_for_one_that_is_guided_by_coverage() {
+    let run = Command::new(env!("CARGO_BIN_EXE_grappa-fuzz"))
+        .args(["current", "--coverage", "--seconds", "1"])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert!(message.contains("no counters of edges"), "{message}");
 }
 
 fn planted(run: fn(&Input) -> String) -> Target {

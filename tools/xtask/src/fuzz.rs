@@ -12,7 +12,8 @@ use crate::{
     setup,
 };
 
-/// Counts edges of the control flow. The fuzzer reads the counters (tests/fuzz/src/coverage.rs).
+/// Counts edges of the control flow. The fuzzer reads the counters (tests/fuzz/src/coverage.rs). These flags replace those of
+/// .cargo/config.toml, so they repeat its processor.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Ctarget-cpu=x86-64-v3";
 
@@ -27,6 +28,7 @@ pub fn fuzz(target: Option<&str>, seconds: u64, with_coverage: bool) -> Result<(
     };
     run(program(fuzzer)
         .args(target)
+        .args(with_coverage.then_some("--coverage"))
         .args(["--seconds", &seconds.to_string()])
         .args([OsString::from("--found"), root().join("tests/fuzz/found").into()])
         .args([OsString::from("--corpus"), target_folder().join("fuzz").into()]))

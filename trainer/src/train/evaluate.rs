@@ -125,7 +125,7 @@ impl Trainer {
         evaluated
     }
 
-    /// Evaluates exactly, whatever the configuration says. Frees the historical embeddings.
+    /// Finds the nodes of an exact evaluation, whatever the configuration says. Frees the historical embeddings.
     ///
     /// # Errors
     /// If files cannot be read, or memory is too small.

@@ -66,7 +66,7 @@ pub(super) struct ModelTensors {
     pub rows: Vec<Tensor>,
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     degrees: Option<Tensor>,
-    /// [`ModelTensors::rows`] after the model's first, constant operations, if several passes use them.
+    /// [`ModelTensors::rows`], combined or normalized as the first layer does before it uses parameters, if several passes use them.
     first: Option<Tensor>,
     pub blocks: Vec<Block>,
 }

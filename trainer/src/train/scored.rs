@@ -109,7 +109,7 @@ impl ScoredNodes {
         first.into_iter().chain(second)
     }
 
-    /// The scores that each evaluation computes.
+    /// The nodes that each evaluation scores, and what they depend on.
     fn first(&self) -> Option<&Scored> {
         self.all().next()
     }

@@ -25,7 +25,7 @@ pub struct HaloLists {
     given: Given,
 }
 
-/// Counts of the nodes and bytes that partitions get with lists, summed over partitions.
+/// Counts of the nodes that partitions get with lists, summed over partitions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Given {
     /// Nodes in lists, and nodes that have lists.
@@ -55,7 +55,7 @@ impl HaloLists {
         lists as u64 + NodeSet::bytes_of(self.nodes.universe())
     }
 
-    /// Counts of the nodes and bytes that the partitions get with these lists.
+    /// Counts of the nodes that the partitions get with these lists.
     pub fn given(&self) -> Given {
         self.given
     }

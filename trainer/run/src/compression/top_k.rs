@@ -65,7 +65,7 @@ fn largest(values: &[f32], count: usize) -> Vec<usize> {
     let at = values.len() - count;
     let (_, least, larger) = magnitudes.select_nth_unstable(at);
     let least = *least;
-    // So many of those that equal the least one are chosen.
+    // Of the values that equal the least one, this number is chosen.
     let mut equal = count - larger.iter().filter(|magnitude| **magnitude > least).count();
     let is_chosen = |(index, value): (usize, &f32)| {
         let is_equal = magnitude(value) == least;

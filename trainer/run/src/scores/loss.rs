@@ -2,7 +2,7 @@
 
 /// Units of a loss of 1: losses are added as integers, so that their order does not matter.
 const UNITS: f64 = (1u64 << 40) as f64;
-/// Larger losses count as infinite. So many as there can be nodes have a sum below 2^128.
+/// Larger losses count as infinite. With the largest number of nodes, their sum is below 2^128.
 const LOSS_MAX: f64 = (1u64 << 47) as f64;
 
 /// A sum of losses.

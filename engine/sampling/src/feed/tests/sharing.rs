@@ -53,7 +53,7 @@ impl HostProcesses for Process {
 }
 
 impl Process {
-    /// So many processes.
+    /// Makes `count` processes.
     fn several(count: usize) -> Vec<Arc<Self>> {
         let told = Arc::default();
         let process = |index| Self {

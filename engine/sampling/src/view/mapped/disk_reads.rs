@@ -26,7 +26,7 @@ pub(super) struct DiskReads {
     left: AtomicU32,
 }
 
-/// Page faults and reads of earlier groups, as one thread saw them.
+/// Page faults and groups since the last look, of one thread.
 #[derive(Debug)]
 pub(super) struct GroupsSeen {
     faults: FaultMeter,
