@@ -284,6 +284,16 @@ pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
     fn to_f32(self) -> f32;
     /// The nearest value of the type.
     fn from_f32(value: f32) -> Self;
+
+    /// The values themselves if they are f32.
+    fn as_f32s(_values: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
+
+    /// The values themselves if the type is f32.
+    fn of_f32s(_values: &[f32]) -> Option<&[Self]> {
+        None
+    }
 }
 
 impl Element for f32 {
@@ -297,6 +307,14 @@ impl Element for f32 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
+    }
+
+    fn as_f32s(values: &mut [f32]) -> Option<&mut [f32]> {
+        Some(values)
+    }
+
+    fn of_f32s(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
     }
 }
 

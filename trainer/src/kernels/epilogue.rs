@@ -45,9 +45,7 @@ impl Epilogue {
     /// Replaces the values of a row.
     pub(crate) fn forward(&self, row: usize, values: &mut [f32]) {
         if self.relu {
-            values
-                .iter_mut()
-                .for_each(|value| *value = if *value <= 0.0 { 0.0 } else { *value });
+            values.iter_mut().for_each(|value| *value = relu(*value));
         }
         if let Some(dropout) = &self.dropout {
             let mask = dropout.row(row);
@@ -117,6 +115,17 @@ impl Epilogue {
             }
         }
     }
+}
+
+/// 0 for negative values, and NaN for NaN.
+///
+/// If this were one choice between 0 and the value, the compiler would store only the zeros, with a masked store of a vector. That takes
+/// some AMD processors (Zen 4) tens of cycles.
+#[inline(always)]
+fn relu(value: f32) -> f32 {
+    let positive = if value > 0.0 { value } else { 0.0 };
+    let nan = if value.is_nan() { f32::NAN.to_bits() } else { 0 };
+    f32::from_bits(positive.to_bits() | nan)
 }
 
 /// Parts of two matrices with the same rows, and the index of the first row of each.

@@ -17,6 +17,8 @@
 //!
 //! Rows with few nonzero values are multiplied without their zeros: see [`sparse`](super::sparse).
 
+use std::ops::RangeInclusive;
+
 use half::bf16;
 
 use super::{
@@ -31,11 +33,15 @@ use crate::shim::Element;
 
 /// Rows of a tile: a multiple of the number of rows that a product takes at once.
 const TILE: usize = 96;
-/// Minimum number of rows of a range. It decides the order in which gradients are added up, so the result does not depend on the
-/// number of threads.
-const PART: usize = 16 * TILE;
+/// Minimum and maximum number of rows of a range in [`backward`]. It decides the order in which gradients are added up, so it depends on
+/// the number of rows alone, and the result does not depend on the number of threads.
+const PART: RangeInclusive<usize> = 2 * TILE..=16 * TILE;
+/// Number of ranges of that many rows or fewer; several for each thread, because threads that sample and read take turns with them.
+const PARTS: usize = 16;
 /// Maximum number of ranges. Each has its own copy of the gradients of all parameters.
 const PARTS_MAX: usize = 32;
+/// Values of these copies that are added up at a time.
+const SUMMED: usize = 1 << 13;
 
 /// The transposed weight matrix of a term.
 enum Weight<'a, I> {
@@ -182,14 +188,13 @@ fn forward<T: Element, N: Numbers<T>>(
             false => Weight::OfDense(N::by_rows(Rows::dense(transposed, outputs)).0),
         })
         .collect();
-    let parts: Vec<_> = result.chunks_mut(TILE * outputs).enumerate().collect();
-    for_each(parts, |(tile, result): (usize, &mut [T])| {
-        let first = tile * TILE;
-        let rows = result.len() / outputs;
-        let mut sums = Aligned::zeros(rows * columns);
-        if let Some(bias) = bias {
-            sums.chunks_mut(columns)
-                .for_each(|sums| sums[..outputs].copy_from_slice(bias));
+    let compute = |first: usize, sums: &mut [f32]| {
+        let rows = sums.len() / columns;
+        for sums in sums.chunks_mut(columns) {
+            sums.fill(0.0);
+            if let Some(bias) = bias {
+                sums[..outputs].copy_from_slice(bias);
+            }
         }
         for (term, weight) in terms.iter().zip(&weights) {
             let x = term.rows(first, rows);
@@ -211,14 +216,27 @@ fn forward<T: Element, N: Numbers<T>>(
                         b_step: columns,
                         depth: N::items(term.inputs),
                     };
-                    N::multiply(instructions, factors, &mut sums, rows, columns);
+                    N::multiply(instructions, factors, sums, rows, columns);
                 }
             }
         }
-        for (row, (sums, result)) in sums.chunks_mut(columns).zip(result.chunks_mut(outputs)).enumerate() {
-            let sums = &mut sums[..outputs];
-            epilogue.forward(first + row, sums);
-            narrow(sums, result);
+        for (row, sums) in sums.chunks_mut(columns).enumerate() {
+            epilogue.forward(first + row, &mut sums[..outputs]);
+        }
+    };
+    let parts: Vec<_> = result.chunks_mut(TILE * outputs).enumerate().collect();
+    for_each(parts, |(tile, result): (usize, &mut [T])| {
+        let first = tile * TILE;
+        // Without padding, the sums are where the result is.
+        match T::as_f32s(result).filter(|_| columns == outputs) {
+            Some(sums) => compute(first, sums),
+            None => {
+                let mut sums = Aligned::zeros(result.len() / outputs * columns);
+                compute(first, &mut sums);
+                for (sums, result) in sums.chunks(columns).zip(result.chunks_mut(outputs)) {
+                    narrow(&sums[..outputs], result);
+                }
+            }
         }
     });
 }
@@ -252,13 +270,13 @@ fn backward<T: Element, N: Numbers<T>>(
         epilogue,
         wants_weight: &wanted.weights,
     };
-    let part_rows = rows.div_ceil(PARTS_MAX).next_multiple_of(TILE).max(PART);
+    let part_rows = part_rows(rows);
     let mut parts: Vec<RowRange<'_, T>> = (0..rows.div_ceil(part_rows))
         .map(|part| RowRange {
             first: part * part_rows,
             rows: part_rows.min(rows - part * part_rows),
             x: Vec::new(),
-            sums: backward.zeros(),
+            sums: Sums::default(),
         })
         .collect();
     for (term, x) in terms.iter().zip(wanted.x) {
@@ -275,9 +293,7 @@ fn backward<T: Element, N: Numbers<T>>(
     });
 
     let mut total = parts.pop().map_or_else(|| backward.zeros(), |part| part.sums);
-    for part in parts.iter().rev() {
-        total.add(&part.sums);
-    }
+    total.add_each(parts.iter().rev().map(|part| &part.sums).collect());
     total.bias.truncate(outputs);
     let weights = total.weights.iter().zip(terms).zip(&backward.sparse);
     Gradients {
@@ -314,6 +330,7 @@ struct RowRange<'a, T> {
 }
 
 /// Gradients of parameters, with padded rows.
+#[derive(Default)]
 struct Sums {
     /// For each term, `[outputs, inputs]`, or `[inputs, outputs]` if its rows are sparse; empty if not wanted.
     weights: Vec<Aligned<f32>>,
@@ -336,18 +353,23 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
     }
 
     fn part(&self, part: &mut RowRange<'_, T>) {
+        part.sums = self.zeros();
         let columns = padded(self.outputs);
         let mut inner = vec![0.0f32; TILE * columns];
-        let mut narrowed = vec![T::default(); TILE * columns];
+        let mut narrowed = Vec::new();
         let widest = self.terms.iter().map(|term| padded(term.inputs)).max().unwrap_or(0);
         let mut product = Aligned::zeros(TILE * widest);
         let mut nonzeros: Vec<Nonzeros> = self.terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
             self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
-            narrow(&inner[..rows * columns], &mut narrowed);
+            let inner = &inner[..rows * columns];
             let gradient = Rows {
-                values: &narrowed[..rows * columns],
+                values: T::of_f32s(inner).unwrap_or_else(|| {
+                    narrowed.resize(inner.len(), T::default());
+                    narrow(inner, &mut narrowed);
+                    &narrowed
+                }),
                 stride: columns,
                 width: self.outputs,
             };
@@ -439,13 +461,32 @@ impl<T: Element> Term<'_, T> {
 }
 
 impl Sums {
-    fn add(&mut self, other: &Self) {
-        let ours = self.weights.iter_mut().map(|weight| &mut **weight);
-        let others = other.weights.iter().map(|weight| &**weight);
-        for (ours, others) in ours.chain([&mut *self.bias]).zip(others.chain([&*other.bias])) {
-            ours.iter_mut().zip(others).for_each(|(sum, value)| *sum += value);
+    /// Adds others, in their order.
+    fn add_each(&mut self, others: Vec<&Self>) {
+        for other in &others {
+            self.bias
+                .iter_mut()
+                .zip(&other.bias)
+                .for_each(|(sum, value)| *sum += value);
         }
+        let mut pieces = Vec::new();
+        for (index, weight) in self.weights.iter_mut().enumerate() {
+            let chunks = (0..).step_by(SUMMED).zip(weight.chunks_mut(SUMMED));
+            pieces.extend(chunks.map(|(first, sums)| (index, first, sums)));
+        }
+        for_each(pieces, |(index, first, sums): (usize, usize, &mut [f32])| {
+            for other in &others {
+                let values = &other.weights[index][first..];
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+            }
+        });
     }
+}
+
+/// Rows of each range but the last, if there are `rows` in all.
+fn part_rows(rows: usize) -> usize {
+    let even = rows.div_ceil(PARTS).clamp(*PART.start(), *PART.end());
+    rows.div_ceil(PARTS_MAX).max(even).next_multiple_of(TILE)
 }
 
 /// `[outputs, inputs]` as `[inputs, outputs]`.

@@ -26,6 +26,8 @@ pub(crate) const FORWARD_SPARSITY: usize = 3;
 pub(crate) const SPARSITY: usize = 8;
 /// Columns for which finding the nonzero values pays off.
 const WIDTH_MIN: usize = 64;
+/// Values that are looked at before deciding whether to look at more.
+const FINITE_BLOCK: usize = 1024;
 /// Inputs that are transposed at a time.
 const BLOCK: usize = 16;
 
@@ -41,7 +43,13 @@ pub(crate) fn is_sparse<T: Element>(rows: &[T], width: usize, weight: &[f32], sp
         nonzeros += row.iter().filter(|value| value.to_f32() != 0.0).count();
         values += width;
     }
-    nonzeros * sparsity <= values && weight.iter().all(|value| value.is_finite())
+    nonzeros * sparsity <= values && are_finite(weight)
+}
+
+/// Whether all values are finite. Without a branch for each, so that the loop uses vectors.
+fn are_finite(values: &[f32]) -> bool {
+    let mut blocks = values.chunks(FINITE_BLOCK);
+    blocks.all(|block| block.iter().fold(true, |all, value| all & value.is_finite()))
 }
 
 /// The nonzero values of a row and their columns.

@@ -6,15 +6,17 @@ use grappa_formats::{
     ChunkId, NodeId,
     manifest::{LabelKind, LabelSpec},
 };
-use grappa_run::scores::{Labels, ScoreReport, Scores};
+use grappa_run::scores::{Judged, Labels, ScoreReport, Scores};
 use grappa_sampling::partition::Share;
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
 use super::{hosts::Ranks, inference::values, labels::NodeLabels};
-use crate::{Error, Result};
+use crate::{Error, Result, kernels::for_each};
 
+/// Nodes that a thread judges at a time.
+const JUDGED: usize = 512;
 /// The name of the split of training nodes.
 pub(super) const TRAIN: &str = "train";
 
@@ -122,35 +124,31 @@ impl<'a> SplitScores<'a> {
         };
         let classes = self.spec.classes as usize;
         let logits = values(logits);
+        let logits: Vec<&[f32]> = logits.chunks_exact(classes).collect();
         for (split, scores) in &mut self.splits {
-            let (mut rows, mut singles, mut sets) = (Vec::new(), Vec::new(), Vec::new());
             let mut members = split.iter();
             members.advance_to(first.0);
-            for node in members.take_while(|node| *node <= last.0).map(NodeId) {
-                let Ok(at) = nodes.binary_search(&node) else { continue };
-                rows.extend_from_slice(&logits[at * classes..][..classes]);
-                match self.spec.kind {
-                    LabelKind::Single => singles.push(labels.class(node)?),
-                    LabelKind::Multi => {
-                        let set = labels.set(node)?;
-                        let start = sets.len();
-                        sets.resize(start + self.spec.row_bytes() as usize, 0);
-                        if let Some(set) = set {
-                            let bits = set.iter().map(|&bit| bit == 1).chain([true]);
-                            for (i, _) in bits.enumerate().filter(|(_, bit)| *bit) {
-                                sets[start + i / 8] |= 1 << (i % 8);
-                            }
+            let members = members.take_while(|node| *node <= last.0).map(NodeId);
+            let rows = members.filter_map(|node| Some((node, logits[nodes.binary_search(&node).ok()?])));
+            match self.spec.kind {
+                LabelKind::Single => {
+                    let rows = rows.map(|(node, row)| Ok((row, labels.class(node)?)));
+                    let rows = rows.collect::<Result<Vec<_>>>()?;
+                    let mut judged = vec![Judged::default(); rows.len()];
+                    let parts = rows.chunks(JUDGED).zip(judged.chunks_mut(JUDGED)).collect();
+                    for_each(parts, |(rows, judged): (&[(&[f32], i64)], &mut [Judged])| {
+                        for (&(row, class), judged) in rows.iter().zip(judged) {
+                            *judged = Judged::of(row, class);
                         }
+                    });
+                    judged.into_iter().for_each(|node| scores.add_judged(node));
+                }
+                LabelKind::Multi => {
+                    for (node, row) in rows {
+                        scores.add(row, Labels::Sets(&bits(self.spec, labels.set(node)?)));
                     }
                 }
             }
-            scores.add(
-                &rows,
-                match self.spec.kind {
-                    LabelKind::Single => Labels::Classes(&singles),
-                    LabelKind::Multi => Labels::Sets(&sets),
-                },
-            );
         }
         Ok(())
     }
@@ -183,4 +181,15 @@ impl<'a> SplitScores<'a> {
     pub fn reports(self) -> Vec<ScoreReport> {
         self.splits.into_iter().map(|(_, scores)| scores.report()).collect()
     }
+}
+
+/// A set of classes as [`Labels::Sets`] has it.
+fn bits(spec: LabelSpec, set: Option<Vec<u8>>) -> Vec<u8> {
+    let mut bits = vec![0; spec.row_bytes() as usize];
+    let Some(set) = set else { return bits };
+    // The last bit says that there is a label.
+    for (i, _) in set.iter().chain([&1]).enumerate().filter(|(_, bit)| **bit == 1) {
+        bits[i / 8] |= 1 << (i % 8);
+    }
+    bits
 }

@@ -94,6 +94,11 @@ impl StateRows {
         })
     }
 
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Bytes of memory that the rows take.
     pub fn memory(&self) -> u64 {
         match &self.space {

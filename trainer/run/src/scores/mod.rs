@@ -49,6 +49,41 @@ pub struct Scores {
     rankings: Vec<Ranking>,
 }
 
+/// A node with one class, and what its logits say. To compute this takes most of the time of scoring, and needs no [`Scores`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Judged {
+    /// None without a label.
+    label: Option<usize>,
+    loss: f64,
+    /// None if a logit is NaN.
+    predicted: Option<usize>,
+    /// The logit of class 1 less that of class 0: grows with the probability of class 1 of two.
+    margin: f32,
+}
+
+impl Judged {
+    /// Judges the logits of a node of class `label`; -1 if it has no label.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn of(logits: &[f32], label: i64) -> Self {
+        if label == -1 {
+            return Self::default();
+        }
+        let label = usize::try_from(label).expect("a label is a class or -1");
+        assert!(label < logits.len(), "class {label} of {}", logits.len());
+        Self {
+            label: Some(label),
+            loss: loss::of_class(logits, label),
+            predicted: largest(logits),
+            margin: match logits {
+                [zero, one] => one - zero,
+                _ => 0.0,
+            },
+        }
+    }
+}
+
 /// Counts of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct ClassCounts {
@@ -98,9 +133,7 @@ impl Scores {
             (LabelKind::Single, Labels::Classes(labels)) => {
                 assert_eq!(labels.len(), nodes, "a label for each node");
                 for (row, &label) in logits.chunks_exact(classes).zip(labels) {
-                    if label != -1 {
-                        self.add_class(row, usize::try_from(label).expect("a label is a class or -1"));
-                    }
+                    self.add_judged(Judged::of(row, label));
                 }
             }
             (LabelKind::Multi, Labels::Sets(sets)) => {
@@ -116,12 +149,17 @@ impl Scores {
         }
     }
 
-    fn add_class(&mut self, logits: &[f32], label: usize) {
+    /// Adds a node with one class. Nothing happens if it has no label.
+    ///
+    /// # Panics
+    /// If its class is out of range.
+    pub fn add_judged(&mut self, node: Judged) {
+        let Some(label) = node.label else { return };
         assert!(label < self.counts.len(), "class {label} of {}", self.counts.len());
         self.nodes += 1;
-        self.losses.add(loss::of_class(logits, label));
+        self.losses.add(node.loss);
         self.counts[label].support += 1;
-        match largest(logits) {
+        match node.predicted {
             None => self.undecided += 1,
             Some(predicted) => {
                 self.right += u64::from(predicted == label);
@@ -133,8 +171,7 @@ impl Scores {
             }
         }
         if let Some(ranking) = self.rankings.first_mut() {
-            // A monotonic function of the probability of class 1.
-            ranking.add(logits[1] - logits[0], label == 1);
+            ranking.add(node.margin, label == 1);
         }
     }
 

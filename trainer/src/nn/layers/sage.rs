@@ -62,9 +62,10 @@ impl WeightsFirst for Sage {
     }
 
     fn products(&self, states: &Tensor) -> Tensor {
-        let of_neighbors = linear(&[(states, &self.neighbor_weight)], None, Epilogue::NONE);
-        let of_own = linear(&[(states, &self.own_weight)], Some(&self.bias), Epilogue::NONE);
-        Tensor::cat(&[of_neighbors, of_own], 1)
+        // One product with both weight matrices.
+        let weight = Tensor::cat(&[&self.neighbor_weight, &self.own_weight], 0);
+        let bias = Tensor::cat(&[&self.bias.zeros_like(), &self.bias], 0);
+        linear(&[(states, &weight)], Some(&bias), Epilogue::NONE)
     }
 
     fn update(&self, products: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>) -> Tensor {

@@ -1,13 +1,13 @@
 //! The inputs of the first layer, kept from one inference to the next.
 
 use std::{
-    cell::OnceCell,
+    cell::{OnceCell, RefCell},
     ops::Range,
     path::{Path, PathBuf},
 };
 
 use grappa_engine::aggregate::{NodeRows, StateRows, read_each};
-use grappa_formats::manifest::FeatureDtype;
+use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
@@ -80,12 +80,15 @@ impl UpdateRows {
 ///
 /// These are the same in each inference of the same nodes. On a small graph, reading them takes longer than all products; on a large one,
 /// they are spread over files that are many times larger. The first inference keeps them, if they fit, and later ones take them from here.
+///
+/// If there is space left, the memory of the states that the first layer makes is kept too, so that the system need not clear it again.
 #[derive(Debug)]
 pub struct FirstInputs {
     memory_max: u64,
     folder: PathBuf,
     disk_max: u64,
     held: OnceCell<Held>,
+    states: RefCell<Option<StateRows>>,
 }
 
 /// Contents of the space.
@@ -115,15 +118,17 @@ impl FirstInputs {
             folder: folder.to_owned(),
             disk_max,
             held: OnceCell::new(),
+            states: RefCell::default(),
         }
     }
 
     /// Gives up what is kept, and its space.
     pub fn clear(&mut self) {
         self.held.take();
+        self.states.take();
     }
 
-    /// Bytes of memory that are in use, apart from in-degrees.
+    /// Bytes of memory that the inputs take, apart from in-degrees.
     pub fn bytes(&self) -> u64 {
         match self.held.get() {
             Some(Held::Updates(Kept::Memory(parts))) => parts.iter().map(|part| part.rows.bytes()).sum(),
@@ -201,6 +206,20 @@ impl FirstInputs {
     pub(super) fn set(&self, kept: Kept) {
         // Both would be of the same nodes.
         let _ = self.held.set(Held::Updates(kept));
+    }
+
+    /// Memory for states, with any values, if an inference left some for as many rows of the same layout.
+    pub(super) fn take_states(&self, rows: u64, layout: FeatureLayout) -> Option<StateRows> {
+        let states = self.states.take()?;
+        (states.rows() == rows && states.layout() == layout).then_some(states)
+    }
+
+    /// Keeps the memory of states if there is space.
+    pub(super) fn leave_states(&self, states: StateRows) {
+        let bytes = states.memory();
+        if bytes > 0 && self.bytes() + bytes <= self.memory_max {
+            self.states.replace(Some(states));
+        }
     }
 }
 

@@ -81,7 +81,10 @@ impl<'a> Keeper<'a> {
                 let read = |rows: &SetRows| Ok(rows.of_sorted(&nodes, threads)?.to_device(device));
                 let neighbor = self.kept.neighbor(pass.layer, degrees, read)?;
                 let shares = values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
-                aggregates.iter_mut().zip(shares).for_each(|(all, share)| *all -= share);
+                aggregates
+                    .iter_mut()
+                    .zip(&*shares)
+                    .for_each(|(all, share)| *all -= share);
             }
             // The outputs are a range of nodes, so these are neighbors in their set.
             current.rows.write(current.nodes.position(nodes[0]), &aggregates)?;

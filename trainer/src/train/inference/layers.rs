@@ -1,6 +1,6 @@
 //! The layers of an inference: what they take, where their states are, and in which order they are made.
 
-use std::{ops::Range, thread};
+use std::{mem, ops::Range, thread};
 
 use grappa_engine::aggregate::{BegunAggregation, Budget, GrowingRows, NodeRows, Reduce, RowsWriter, StateRows};
 use grappa_formats::manifest::FeatureDtype;
@@ -124,7 +124,9 @@ impl Layers<'_> {
                 false => (self.run_one(&pass, space, results)?, 1),
             };
             drop(copy);
-            hidden = made;
+            if let (Some(last), Some(space)) = (mem::replace(&mut hidden, made), self.inference.first_inputs) {
+                space.leave_states(last);
+            }
             layer += layers;
         }
         Ok(())
@@ -308,9 +310,21 @@ impl Layers<'_> {
             return Ok(None);
         }
         let width = self.model.width(pass.layer + 1);
-        let mut states = space.out.create(self.inference.scratch, pass.outputs.len(), width)?;
+        let mut states = self.states(pass.outputs.len(), width, space.out)?;
         self.make(pass, aggregates, Out::Rows(&mut states), results)?;
         Ok(Some(states))
+    }
+
+    /// Space for the states that a layer makes, which writes all of them.
+    fn states(&self, rows: u64, width: usize, place: StatesPlace) -> Result<StateRows> {
+        let kept = || {
+            let space = self.inference.first_inputs.filter(|_| place.memory > 0)?;
+            space.take_states(rows, StateRows::layout_of(width, place.dtype))
+        };
+        match kept() {
+            Some(states) => Ok(states),
+            None => place.create(self.inference.scratch, rows, width),
+        }
     }
 
     /// The aggregates of the first layer, if they are known.

@@ -26,7 +26,11 @@ mod needed;
 mod pass;
 mod states;
 
-use std::{ops::Range, path::Path, sync::Arc};
+use std::{
+    ops::{Deref, Range},
+    path::Path,
+    sync::Arc,
+};
 
 use grappa_engine::aggregate::{Budget, NodeRows};
 use grappa_formats::manifest::FeatureDtype;
@@ -44,7 +48,7 @@ use self::{
     layers::{Layers, Results},
 };
 use super::historical::{HistoricalNodes, HistoricalRows};
-use crate::{Result, nn::Model};
+use crate::{Result, nn::Model, shim};
 
 /// Nodes whose states are updated at once.
 const UPDATE_NODES: u64 = 1 << 13;
@@ -170,12 +174,19 @@ impl Inference<'_> {
     }
 }
 
-/// The values of a tensor as f32, row by row.
-pub fn values(tensor: &Tensor) -> Vec<f32> {
-    let flat = tensor
-        .to_device(Device::Cpu)
-        .to_kind(Kind::Float)
-        .contiguous()
-        .view([-1]);
-    Vec::<f32>::try_from(flat).expect("a tensor of f32 becomes a vector")
+/// The values of a tensor as f32, row by row. If they are f32 in the processor's memory already, they are not copied.
+pub fn values(tensor: &Tensor) -> HostValues {
+    HostValues(tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous())
+}
+
+/// The values of a tensor in the processor's memory. Dereferences to a slice.
+#[derive(Debug)]
+pub struct HostValues(Tensor);
+
+impl Deref for HostValues {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        shim::values(&self.0)
+    }
 }
