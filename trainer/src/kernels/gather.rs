@@ -21,9 +21,9 @@ use crate::{kernels, shim::Element};
 /// Approximate number of edges of the result rows that a thread takes at once.
 const EDGES_PER_PART: usize = 1024;
 /// Distance of prefetching, in edges.
-const AHEAD: usize = 6;
+pub(super) const AHEAD: usize = 6;
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// The rows to add up and their factors.
 #[derive(Debug, Clone, Copy)]

@@ -27,7 +27,7 @@ use super::{
     for_each,
     layout::{Items, Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
-    sparse::{FORWARD_SPARSITY, Nonzeros, SPARSITY, by_inputs, by_outputs, is_sparse},
+    sparse::{FORWARD_SPARSITY, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse},
 };
 use crate::shim::Element;
 
@@ -190,10 +190,14 @@ fn forward<T: Element, N: Numbers<T>>(
         .collect();
     let compute = |first: usize, sums: &mut [f32]| {
         let rows = sums.len() / columns;
-        for sums in sums.chunks_mut(columns) {
-            sums.fill(0.0);
-            if let Some(bias) = bias {
-                sums[..outputs].copy_from_slice(bias);
+        match bias {
+            None => sums.fill(0.0),
+            Some(bias) => {
+                for sums in sums.chunks_mut(columns) {
+                    let (sums, padding) = sums.split_at_mut(outputs);
+                    sums.copy_from_slice(bias);
+                    padding.fill(0.0);
+                }
             }
         }
         for (term, weight) in terms.iter().zip(&weights) {
@@ -357,8 +361,6 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         let columns = padded(self.outputs);
         let mut inner = vec![0.0f32; TILE * columns];
         let mut narrowed = Vec::new();
-        let widest = self.terms.iter().map(|term| padded(term.inputs)).max().unwrap_or(0);
-        let mut product = Aligned::zeros(TILE * widest);
         let mut nonzeros: Vec<Nonzeros> = self.terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
@@ -381,7 +383,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                     let x = term.rows(part.first + first, rows);
                     for (x, gradient) in x.chunks(term.inputs).zip(inner.chunks(columns)) {
                         let nonzeros = &mut nonzeros[index];
-                        match gradient.iter().all(|value| value.is_finite()) {
+                        match are_finite(gradient) {
                             true => nonzeros.find(self.instructions, x),
                             // Its products with zeros are NaN.
                             false => nonzeros.take_all(x),
@@ -408,8 +410,6 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                 }
                 if let Some(x) = &mut part.x[index] {
                     let (gradient, stride) = N::by_columns(gradient);
-                    let product = &mut product[..rows * width];
-                    product.fill(0.0);
                     let factors = Factors {
                         a: &gradient,
                         a_row: stride,
@@ -418,10 +418,20 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                         b_step: width,
                         depth: N::items(self.outputs),
                     };
-                    N::multiply(self.instructions, factors, product, rows, width);
                     let x = &mut x[first * term.inputs..][..rows * term.inputs];
-                    for (product, x) in product.chunks(width).zip(x.chunks_mut(term.inputs)) {
-                        narrow(&product[..term.inputs], x);
+                    // Without padding, the product is where the gradient is.
+                    match T::as_f32s(x).filter(|_| width == term.inputs) {
+                        Some(product) => {
+                            product.fill(0.0);
+                            N::multiply(self.instructions, factors, product, rows, width);
+                        }
+                        None => {
+                            let mut product = Aligned::zeros(rows * width);
+                            N::multiply(self.instructions, factors, &mut product, rows, width);
+                            for (product, x) in product.chunks(width).zip(x.chunks_mut(term.inputs)) {
+                                narrow(&product[..term.inputs], x);
+                            }
+                        }
                     }
                 }
             }

@@ -47,7 +47,7 @@ pub(crate) fn is_sparse<T: Element>(rows: &[T], width: usize, weight: &[f32], sp
 }
 
 /// Whether all values are finite. Without a branch for each, so that the loop uses vectors.
-fn are_finite(values: &[f32]) -> bool {
+pub(crate) fn are_finite(values: &[f32]) -> bool {
     let mut blocks = values.chunks(FINITE_BLOCK);
     blocks.all(|block| block.iter().fold(true, |all, value| all & value.is_finite()))
 }

@@ -81,14 +81,14 @@ impl UpdateRows {
 /// These are the same in each inference of the same nodes. On a small graph, reading them takes longer than all products; on a large one,
 /// they are spread over files that are many times larger. The first inference keeps them, if they fit, and later ones take them from here.
 ///
-/// If there is space left, the memory of the states that the first layer makes is kept too, so that the system need not clear it again.
+/// If there is space left, the memory of states and messages is kept too, so that the system need not clear it again.
 #[derive(Debug)]
 pub struct FirstInputs {
     memory_max: u64,
     folder: PathBuf,
     disk_max: u64,
     held: OnceCell<Held>,
-    states: RefCell<Option<StateRows>>,
+    memory: RefCell<Vec<StateRows>>,
 }
 
 /// Contents of the space.
@@ -118,14 +118,14 @@ impl FirstInputs {
             folder: folder.to_owned(),
             disk_max,
             held: OnceCell::new(),
-            states: RefCell::default(),
+            memory: RefCell::default(),
         }
     }
 
     /// Gives up what is kept, and its space.
     pub fn clear(&mut self) {
         self.held.take();
-        self.states.take();
+        self.memory.take();
     }
 
     /// Bytes of memory that the inputs take, apart from in-degrees.
@@ -208,17 +208,21 @@ impl FirstInputs {
         let _ = self.held.set(Held::Updates(kept));
     }
 
-    /// Memory for states, with any values, if an inference left some for as many rows of the same layout.
-    pub(super) fn take_states(&self, rows: u64, layout: FeatureLayout) -> Option<StateRows> {
-        let states = self.states.take()?;
-        (states.rows() == rows && states.layout() == layout).then_some(states)
+    /// Memory for rows, with any values, if an inference left some for as many of the same layout.
+    pub(super) fn take_memory(&self, rows: u64, layout: FeatureLayout) -> Option<StateRows> {
+        let mut left = self.memory.borrow_mut();
+        let at = left
+            .iter()
+            .position(|memory| memory.rows() == rows && memory.layout() == layout)?;
+        Some(left.swap_remove(at))
     }
 
-    /// Keeps the memory of states if there is space.
-    pub(super) fn leave_states(&self, states: StateRows) {
-        let bytes = states.memory();
-        if bytes > 0 && self.bytes() + bytes <= self.memory_max {
-            self.states.replace(Some(states));
+    /// Keeps the memory of rows if there is space.
+    pub(super) fn leave_memory(&self, rows: StateRows) {
+        let mut left = self.memory.borrow_mut();
+        let bytes = left.iter().chain([&rows]).map(StateRows::memory).sum::<u64>();
+        if rows.memory() > 0 && self.bytes() + bytes <= self.memory_max {
+            left.push(rows);
         }
     }
 }

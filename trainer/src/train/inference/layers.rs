@@ -125,7 +125,7 @@ impl Layers<'_> {
             };
             drop(copy);
             if let (Some(last), Some(space)) = (mem::replace(&mut hidden, made), self.inference.first_inputs) {
-                space.leave_states(last);
+                space.leave_memory(last);
             }
             layer += layers;
         }
@@ -250,7 +250,7 @@ impl Layers<'_> {
         let messages = match space.messages {
             Some(place) => {
                 let width = self.model.reduction(pass.layer).source_width();
-                Some(place.create(self.inference.scratch, pass.inputs.len(), width)?)
+                Some(self.rows(pass.inputs.len(), width, place)?)
             }
             None => None,
         };
@@ -310,16 +310,16 @@ impl Layers<'_> {
             return Ok(None);
         }
         let width = self.model.width(pass.layer + 1);
-        let mut states = self.states(pass.outputs.len(), width, space.out)?;
+        let mut states = self.rows(pass.outputs.len(), width, space.out)?;
         self.make(pass, aggregates, Out::Rows(&mut states), results)?;
         Ok(Some(states))
     }
 
-    /// Space for the states that a layer makes, which writes all of them.
-    fn states(&self, rows: u64, width: usize, place: StatesPlace) -> Result<StateRows> {
+    /// Space for rows. Those in memory may have any values, so all must be written.
+    fn rows(&self, rows: u64, width: usize, place: StatesPlace) -> Result<StateRows> {
         let kept = || {
             let space = self.inference.first_inputs.filter(|_| place.memory > 0)?;
-            space.take_states(rows, StateRows::layout_of(width, place.dtype))
+            space.take_memory(rows, StateRows::layout_of(width, place.dtype))
         };
         match kept() {
             Some(states) => Ok(states),

@@ -103,6 +103,9 @@ impl LayerPass<'_> {
             let mut sink = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
             aggregation.run(&reduction, 0, own, self.progress, &mut sink)
         });
+        if let (Some(messages), Some(space)) = (messages, self.inference.first_inputs) {
+            space.leave_memory(messages);
+        }
         failure.or(done)
     }
 
