@@ -68,13 +68,18 @@ impl Epilogue {
         });
     }
 
-    /// Computes the gradients of all rows from those of their results, in their place. As [`Epilogue::backward`].
-    pub(crate) fn backward_all<T: Element>(&self, columns: usize, results: &[T], gradient: &mut [T]) {
+    /// Computes the gradients of all rows from those of their results. As [`Epilogue::backward`].
+    pub(crate) fn backward_all<T: Element>(&self, columns: usize, results: &[T], of_results: &[T], gradient: &mut [T]) {
+        assert_eq!(results.len(), of_results.len(), "matrices of the same shape");
         for_each(in_parts(columns, results, gradient), |(first, results, gradient)| {
+            let of_results = &of_results[first * columns..][..results.len()];
             let mut row = vec![0.0; columns];
-            let rows = results.chunks(columns).zip(gradient.chunks_mut(columns));
-            for (at, (results, gradient)) in rows.enumerate() {
-                widen(gradient, &mut row);
+            let rows = results
+                .chunks(columns)
+                .zip(of_results.chunks(columns))
+                .zip(gradient.chunks_mut(columns));
+            for (at, ((results, of_results), gradient)) in rows.enumerate() {
+                widen(of_results, &mut row);
                 self.backward(first + at, results, &mut row);
                 narrow(&row, gradient);
             }

@@ -33,10 +33,10 @@ use crate::shim::Element;
 
 /// Rows of a tile: a multiple of the number of rows that a product takes at once.
 const TILE: usize = 96;
-/// Minimum and maximum number of rows of a range in [`backward`]. It decides the order in which gradients are added up, so it depends on
-/// the number of rows alone, and the result does not depend on the number of threads.
+/// Number of rows of a range in [`backward`], unless there are very many. It decides the order in which gradients are added up, so it
+/// depends on the rows alone, and the result does not depend on the number of threads.
 const PART: RangeInclusive<usize> = 2 * TILE..=16 * TILE;
-/// Number of ranges of that many rows or fewer; several for each thread, because threads that sample and read take turns with them.
+/// Number of ranges, where that allows it. There are several for each thread, which also waits for threads that sample and read.
 const PARTS: usize = 16;
 /// Maximum number of ranges. Each has its own copy of the gradients of all parameters.
 const PARTS_MAX: usize = 32;
@@ -274,7 +274,7 @@ fn backward<T: Element, N: Numbers<T>>(
         epilogue,
         wants_weight: &wanted.weights,
     };
-    let part_rows = part_rows(rows);
+    let part_rows = part_rows(rows, backward.sparse.contains(&true));
     let mut parts: Vec<RowRange<'_, T>> = (0..rows.div_ceil(part_rows))
         .map(|part| RowRange {
             first: part * part_rows,
@@ -494,8 +494,13 @@ impl Sums {
 }
 
 /// Rows of each range but the last, if there are `rows` in all.
-fn part_rows(rows: usize) -> usize {
-    let even = rows.div_ceil(PARTS).clamp(*PART.start(), *PART.end());
+fn part_rows(rows: usize, are_sparse: bool) -> usize {
+    let (least, most) = (*PART.start(), *PART.end());
+    let even = match are_sparse {
+        // There is little to compute for each row, next to adding up the gradients of ranges.
+        true => most,
+        false => rows.div_ceil(PARTS).clamp(least, most),
+    };
     rows.div_ceil(PARTS_MAX).max(even).next_multiple_of(TILE)
 }
 

@@ -62,11 +62,15 @@ fn apply_with_kernel<T: Element>(values: &Tensor, epilogue: Epilogue) -> Tensor 
     let kept = result.detach();
     shim::with_gradient(result, &[&values], move || {
         Box::new(move |gradient, _| {
-            let mut copy = gradient.empty_like();
-            copy.copy_(&gradient);
-            let mut gradient = copy.contiguous();
-            epilogue.backward_all(columns, shim::values::<T>(&kept), shim::values_mut(&mut gradient));
-            vec![Some(gradient)]
+            let gradient = gradient.contiguous();
+            let mut of_values = gradient.empty_like();
+            epilogue.backward_all(
+                columns,
+                shim::values::<T>(&kept),
+                shim::values(&gradient),
+                shim::values_mut(&mut of_values),
+            );
+            vec![Some(of_values)]
         })
     })
 }

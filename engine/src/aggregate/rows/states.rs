@@ -69,7 +69,8 @@ impl StateRows {
     fn in_memory_as(rows: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
         let layout = rows_of(width, dtype);
         Ok(Self {
-            space: Space::Memory(Arena::new(rows as usize * layout.stride as usize)?),
+            // Most are written from front to back.
+            space: Space::Memory(Arena::to_fill(rows as usize * layout.stride as usize)?),
             rows,
             layout,
         })
@@ -196,8 +197,9 @@ impl StateRows {
 
     fn write_bytes(&mut self, first: u64, bytes: &[u8]) -> Result<()> {
         if let Space::Memory(arena) = &mut self.space {
-            let at = first * u64::from(self.layout.stride);
-            arena[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            let at = (first * u64::from(self.layout.stride)) as usize;
+            arena[at..][..bytes.len()].copy_from_slice(bytes);
+            arena.filled(at + bytes.len());
             return Ok(());
         }
         self.write_to_file(first, bytes)
