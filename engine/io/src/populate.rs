@@ -20,9 +20,9 @@ use rustix::mm::{Advice, madvise};
 const PIECE_BYTES: usize = 2 << 20;
 /// Distance to the bytes that were filled last. Reads complete in any order, and two threads that touch a page at once would both
 /// zero memory for it.
-const DISTANCE_BYTES: usize = 8 << 20;
+const DISTANCE_BYTES: usize = 32 << 20;
 /// Smaller buffers are not worth a thread.
-const BYTES_MIN: usize = 24 << 20;
+const BYTES_MIN: usize = 128 << 20;
 
 /// The thread. Dropping it waits until the thread ends, which takes no longer than to add a piece.
 #[derive(Debug)]

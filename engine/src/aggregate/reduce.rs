@@ -200,3 +200,25 @@ impl Reduce for Max {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maximum_is_nan_from_the_first_nan_on() {
+        let rows = [
+            [1.0, f32::NAN, -1.0],
+            [3.0, 2.0, f32::NEG_INFINITY],
+            [2.0, f32::INFINITY, -0.5],
+        ];
+        let max = Max { width: 3 };
+        let mut state = [0.0; 3];
+        max.begin(&[], &mut state);
+        rows.iter().for_each(|row| max.add(&mut state, row));
+        assert_eq!([state[0], state[2]], [3.0, -0.5]);
+        assert!(state[1].is_nan());
+        max.add(&mut state, &[f32::NAN; 3]);
+        assert!(state.iter().all(|value| value.is_nan()));
+    }
+}

@@ -197,6 +197,15 @@ impl Mask {
 mod tests {
     use super::*;
 
+    #[test]
+    fn relu_keeps_positive_values_and_nan_and_nothing_else() {
+        for value in [1e-40, 2.5, f32::MAX, f32::INFINITY] {
+            assert_eq!([value, -value].map(relu), [value, 0.0]);
+        }
+        assert_eq!([0.0, -0.0].map(|zero| relu(zero).to_bits()), [0, 0]);
+        assert!([f32::NAN, -f32::NAN].map(relu).iter().all(|value| value.is_nan()));
+    }
+
     fn kept(probability: f64, key: u64, rows: usize, columns: usize) -> Vec<f32> {
         let mask = Epilogue {
             relu: false,

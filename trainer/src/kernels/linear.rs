@@ -527,3 +527,24 @@ fn unpad(values: &[f32], width: usize) -> Vec<f32> {
         .copied()
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_even_and_not_too_many() {
+        let ranges = |rows: usize, are_sparse| rows.div_ceil(part_rows(rows, are_sparse));
+        assert_eq!(
+            [1, 192, 193, 1024, 8500].map(|rows| ranges(rows, false)),
+            [1, 1, 2, 6, 15]
+        );
+        assert_eq!([1, 1536, 1537, 8500].map(|rows| ranges(rows, true)), [1, 1, 2, 6]);
+        for rows in [49_152, 100_000, 1_000_003] {
+            for are_sparse in [false, true] {
+                assert!((16..=PARTS_MAX).contains(&ranges(rows, are_sparse)), "{rows} rows");
+                assert!(part_rows(rows, are_sparse).is_multiple_of(TILE));
+            }
+        }
+    }
+}

@@ -39,9 +39,6 @@ use super::{
     stats::Counters,
 };
 
-/// Reads in flight if the engine only loads resident rows.
-const LOAD_DEPTH: usize = 32;
-
 impl Feed {
     /// Opens a feed that delivers features of `store` for minibatches like those of `source`. Samples a few minibatches
     /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
@@ -134,10 +131,7 @@ impl Feed {
         }
         let (access, planner, engine) = match (&format, stored) {
             (Some(format), Some((files, owned))) => {
-                let mut engine = match budget.pool {
-                    Some(_) => open_engine(&files, options)?,
-                    None => open_engine(&files, &to_load(options))?,
-                };
+                let mut engine = open_engine(&files, options)?;
                 let resident = match shared {
                     Some(shared) => Some(shared.fill(&files, &owned, &mut *engine)?),
                     None if budget.resident_bytes > 0 => Some(Resident::load(&files, &owned, &mut *engine)?),
@@ -196,13 +190,6 @@ impl Feed {
             budget,
         })
     }
-}
-
-/// The options of an engine that reads rows once, front to back. Fewer reads in flight are as fast, and buffers take time to be cleared.
-fn to_load(options: &FeedOptions) -> FeedOptions {
-    let mut options = options.clone();
-    options.read.depth = options.read.depth.min(LOAD_DEPTH);
-    options
 }
 
 /// The budget of a process that shares the resident rows with the others of its machine. None if they do not fit.
