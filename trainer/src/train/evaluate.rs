@@ -163,7 +163,10 @@ impl Trainer {
     ) -> Result<Option<Evaluation>> {
         let (of_val, of_test) = match scored {
             ScoredNodes::Minibatches => (None, None),
-            ScoredNodes::Apart(of_val, of_test) => (Some(of_val), Some(of_test)),
+            ScoredNodes::Apart(both) => {
+                let [of_val, of_test] = &**both;
+                (Some(of_val), Some(of_test))
+            }
             ScoredNodes::Together(both) => {
                 let [val, test] = self.scored_splits.clone();
                 let room = self.make_room(false);

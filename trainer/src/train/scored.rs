@@ -4,7 +4,7 @@
 //! computes what these depend on. How to evaluate is decided for the nodes of all by rank 0, so it does not depend on the number of
 //! processes. If hosts have different slices of the graph, the ranks add up the work of their own nodes instead.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, slice, sync::Arc};
 
 use grappa_formats::NodeId;
 use grappa_io::{
@@ -48,9 +48,9 @@ pub(super) enum ScoredNodes {
     /// Minibatches of sampled neighbors.
     Minibatches,
     /// One inference for both.
-    Together(Scored),
+    Together(Box<Scored>),
     /// The validation nodes, and the test nodes.
-    Apart(Scored, Scored),
+    Apart(Box<[Scored; 2]>),
 }
 
 /// The nodes that this process computes for some scores, and what stays from one evaluation to the next.
@@ -95,23 +95,22 @@ impl ScoredNodes {
         match self {
             Self::Minibatches => {}
             Self::Together(both) => both.first_inputs.clear(),
-            Self::Apart(val, test) => [val, test].into_iter().for_each(|scored| scored.first_inputs.clear()),
+            Self::Apart(both) => both.iter_mut().for_each(|scored| scored.first_inputs.clear()),
         }
     }
 
     /// The inferences of an evaluation.
-    fn all(&self) -> impl Iterator<Item = &Scored> {
-        let (first, second) = match self {
-            Self::Minibatches => (None, None),
-            Self::Together(both) => (Some(both), None),
-            Self::Apart(val, test) => (Some(val), Some(test)),
-        };
-        first.into_iter().chain(second)
+    fn all(&self) -> &[Scored] {
+        match self {
+            Self::Minibatches => &[],
+            Self::Together(both) => slice::from_ref(&**both),
+            Self::Apart(both) => &**both,
+        }
     }
 
     /// The nodes that each evaluation scores, and what they depend on.
     fn first(&self) -> Option<&Scored> {
-        self.all().next()
+        self.all().first()
     }
 }
 
@@ -252,8 +251,8 @@ impl Trainer {
         };
         let [val, test] = &self.scored_splits;
         Ok(Some(match are_together {
-            true => ScoredNodes::Together(scored(&[val, test])?),
-            false => ScoredNodes::Apart(scored(&[val])?, scored(&[test])?),
+            true => ScoredNodes::Together(Box::new(scored(&[val, test])?)),
+            false => ScoredNodes::Apart(Box::new([scored(&[val])?, scored(&[test])?])),
         }))
     }
 
@@ -406,7 +405,7 @@ impl Trainer {
             })
             .unwrap_or(0)
         };
-        scored.all().map(of).sum()
+        scored.all().iter().map(of).sum()
     }
 
     /// Refuses an evaluation whose scratch files do not fit the disk, of this process or of another one.
