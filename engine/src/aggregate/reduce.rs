@@ -167,8 +167,8 @@ impl Reduce for GcnSum {
 
 /// The larger value; NaN if one is NaN.
 ///
-/// If this were one choice between both, the compiler would store only the values that change, with a masked store of a vector. That takes
-/// some AMD processors (Zen 4) tens of cycles.
+/// If this were one choice between both, the compiler would store only the values that change, with a masked store of a vector. That is
+/// slow on some AMD processors (Zen 4).
 #[inline(always)]
 fn larger(max: f32, value: f32) -> f32 {
     // The comparison is false if `max` is NaN, so that stays.

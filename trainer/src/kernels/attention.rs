@@ -252,7 +252,7 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
 }
 
 /// e^x for x of at most 0, to two units in the last place; 0 below the smallest normal number. Without branches, so that loops over it use
-/// vectors. A call of the math library takes ten times as long.
+/// vectors. Calls of the math library cannot.
 #[inline(always)]
 fn exp_of_negative(x: f32) -> f32 {
     /// Adding this rounds to an integer, which is in the low bits of the sum.

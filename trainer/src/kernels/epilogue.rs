@@ -124,8 +124,8 @@ impl Epilogue {
 
 /// 0 for negative values, and NaN for NaN.
 ///
-/// If this were one choice between 0 and the value, the compiler would store only the zeros, with a masked store of a vector. That takes
-/// some AMD processors (Zen 4) tens of cycles.
+/// If this were one choice between 0 and the value, the compiler would store only the zeros, with a masked store of a vector. That is
+/// slow on some AMD processors (Zen 4).
 #[inline(always)]
 fn relu(value: f32) -> f32 {
     let positive = if value > 0.0 { value } else { 0.0 };
