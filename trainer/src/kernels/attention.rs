@@ -251,8 +251,8 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
     });
 }
 
-/// e^x for x of at most 0, to two units in the last place; 0 below the smallest normal number. Without branches, so that loops over it use
-/// vectors. Calls of the math library cannot.
+/// e^x for x of at most 0, to two units in the last place; 0 for x below -87. It has no branches and calls nothing, so loops over it use
+/// vectors.
 #[inline(always)]
 fn exp_of_negative(x: f32) -> f32 {
     /// Adding this rounds to an integer, which is in the low bits of the sum.

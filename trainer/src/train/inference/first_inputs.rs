@@ -1,4 +1,4 @@
-//! The inputs of the first layer, kept from one inference to the next.
+//! The inputs of the first layer, and memory, kept from one inference to the next.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -88,6 +88,7 @@ pub struct FirstInputs {
     folder: PathBuf,
     disk_max: u64,
     held: OnceCell<Held>,
+    /// Memory of states and messages, which the next inference takes.
     memory: RefCell<Vec<StateRows>>,
 }
 
