@@ -12,7 +12,7 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
 
-use super::{UPDATE_NODES, values};
+use super::{update_nodes, values};
 use crate::{Result, nn::Model, shim};
 
 /// The inputs of the update of a range of nodes at a layer.
@@ -163,11 +163,11 @@ impl FirstInputs {
             let Ok(mut kept) = StateRows::new(count, width) else {
                 return Ok(None);
             };
-            let mut places = Vec::new();
-            let values = kept.values_mut().chunks_mut(UPDATE_NODES as usize * width);
-            for (first, values) in (0..).step_by(UPDATE_NODES as usize).zip(values) {
+            let (step, mut places) = (update_nodes(width), Vec::new());
+            let values = kept.values_mut().chunks_mut(step as usize * width);
+            for (first, values) in (0..).step_by(step as usize).zip(values) {
                 check_stopped(progress)?;
-                nodes.nodes_at(first..(first + UPDATE_NODES).min(count), &mut places);
+                nodes.nodes_at(first..(first + step).min(count), &mut places);
                 let positions: Vec<u64> = places.drain(..).map(|node| node.0).collect();
                 read_each(features, &positions, values, threads)?;
             }
@@ -267,8 +267,9 @@ impl Kept {
             Self::Memory(parts) => return parts.iter().try_for_each(each),
             Self::File { rows, own_width } => (rows, *own_width as i64),
         };
-        let range = |first: u64| first.min(count)..(first + UPDATE_NODES).min(count);
-        for first in (0..count).step_by(UPDATE_NODES as usize) {
+        let step = update_nodes(rows.width());
+        let range = |first: u64| first.min(count)..(first + step).min(count);
+        for first in (0..count).step_by(step as usize) {
             let positions = range(first);
             rows.read_ahead(range(positions.end));
             let shape = [(positions.end - positions.start) as i64, rows.width() as i64];

@@ -50,8 +50,10 @@ use self::{
 use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{Result, nn::Model, shim};
 
-/// Nodes whose states are updated at once.
+/// Nodes whose states are updated at once, at most.
 const UPDATE_NODES: u64 = 1 << 13;
+/// Bytes of their rows, at most. The allocator returns memory of more than 32 MiB to the system each time, which clears it again.
+const UPDATE_BYTES: u64 = 16 << 20;
 
 /// The inputs of exact inference.
 pub struct Inference<'a> {
@@ -172,6 +174,12 @@ impl Inference<'_> {
         };
         layers.run(degrees, progress, results)
     }
+}
+
+/// The number of nodes whose states are updated at once from rows of `width` values.
+fn update_nodes(width: usize) -> u64 {
+    let row_bytes = (width.max(1) * size_of::<f32>()) as u64;
+    (UPDATE_BYTES / row_bytes).clamp(1, UPDATE_NODES)
 }
 
 /// The values of a tensor as f32, row by row. If they are f32 in the processor's memory already, they are not copied.

@@ -12,11 +12,11 @@ use grappa_sampling::{InNeighbors, NodeSet};
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    Degrees, Inference, OnRows, UPDATE_NODES,
+    Degrees, Inference, OnRows,
     columns::FirstColumns,
     first_inputs::{Kept, UpdateInputs, UpdateRows},
     states::EncodedStates,
-    values,
+    update_nodes, values,
 };
 use crate::{
     Error, Result,
@@ -61,7 +61,8 @@ impl LayerPass<'_> {
             },
         ];
         let Budget { memory, threads } = self.inference.budget;
-        let scan = RowScan::new(&columns, self.outputs, UPDATE_NODES, memory, threads)?;
+        let part_nodes = update_nodes(first_hop.width().max(self.rows.width()));
+        let scan = RowScan::new(&columns, self.outputs, part_nodes, memory, threads)?;
         let layout = StateRows::layout_of(self.rows.width(), FeatureDtype::F32);
         scan.each(self.progress, |ScannedPart { positions, columns }| {
             let [aggregates, states] = columns.try_into().expect("a scan of two columns");
@@ -147,12 +148,12 @@ impl LayerPass<'_> {
         failure.or(done.map_err(Into::into))
     }
 
-    /// Computes the messages of all inputs, [`UPDATE_NODES`] at a time.
+    /// Computes the messages of all inputs, [`update_nodes`] at a time.
     fn messages(&self, states: &dyn NodeRows, mut messages: StateRows) -> Result<StateRows> {
-        let count = self.inputs.len();
-        for first in (0..count).step_by(UPDATE_NODES as usize) {
+        let (count, step) = (self.inputs.len(), update_nodes(states.width()));
+        for first in (0..count).step_by(step as usize) {
             check_stopped(self.progress)?;
-            let positions = first..(first + UPDATE_NODES).min(count);
+            let positions = first..(first + step).min(count);
             let places: Vec<u64> = positions.clone().collect();
             let rows = self.read(states, &places)?;
             let degrees = match self.model.aggregate(self.layer) {
@@ -170,7 +171,7 @@ impl LayerPass<'_> {
         Ok(messages)
     }
 
-    /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time. The inputs are added to `inputs`. Their states before
+    /// Updates a range of outputs from their aggregates, [`update_nodes`] at a time. The inputs are added to `inputs`. Their states before
     /// the layer are read unless they are given as `own`. Returns the memory of the aggregates, as [`Take`] does.
     pub(super) fn update(
         &self,
@@ -184,11 +185,12 @@ impl LayerPass<'_> {
         let width = aggregates.len() / count.max(1) as usize;
         let memory = Arc::new(Rows(aggregates));
         let aggregates = shim::view_memory(memory.clone(), count as usize, width, Kind::Float);
-        for first in positions.clone().step_by(UPDATE_NODES as usize) {
+        let step = update_nodes(width.max(self.rows.width()));
+        for first in positions.clone().step_by(step as usize) {
             check_stopped(self.progress)?;
-            let range = first..(first + UPDATE_NODES).min(positions.end);
+            let range = first..(first + step).min(positions.end);
             let degrees = self.degrees_of(range.clone())?;
-            let next = range.end..(range.end + UPDATE_NODES).min(positions.end);
+            let next = range.end..(range.end + step).min(positions.end);
             let (at, length) = ((first - positions.start) as i64, (range.end - range.start) as i64);
             let rows = UpdateRows::Apart {
                 own: match own {
