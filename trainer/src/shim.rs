@@ -89,13 +89,18 @@ struct Context {
     backward: Backward,
 }
 
+/// Whether a function of `inputs` has a backward pass: autograd is on, and an input has a gradient.
+pub(crate) fn gradients_are_recorded(inputs: &[&Tensor]) -> bool {
+    grappa_gradients_are_on() && inputs.iter().any(|input| input.requires_grad())
+}
+
 /// Adds a node to the autograd graph: `outputs`, which were computed without autograd, become functions of `inputs` with the backward
-/// pass that `backward` makes. Does nothing if autograd is off. The backward pass may keep an output only [`Tensor::detach`]ed;
+/// pass that `backward` makes. Does nothing if [no gradients are recorded](gradients_are_recorded). The backward pass may keep an output only [`Tensor::detach`]ed;
 /// otherwise both would keep each other alive for ever.
 ///
 /// A panic of the backward pass becomes an error of libtorch, and so of `Tensor::backward`.
 pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: impl FnOnce() -> Backward) {
-    if !grappa_gradients_are_on() || !inputs.iter().any(|input| input.requires_grad()) {
+    if !gradients_are_recorded(inputs) {
         return;
     }
     let context = Box::new(Context {

@@ -27,7 +27,7 @@ use super::{
     for_each,
     layout::{Items, Numbers, Pairs, Rows, Single},
     multiply::{Factors, Instructions, padded},
-    sparse::{FORWARD_SPARSITY, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse},
+    sparse::{FORWARD_SPARSITY, NonzeroRows, Nonzeros, SPARSITY, are_finite, by_inputs, by_outputs, is_sparse},
 };
 use crate::shim::Element;
 
@@ -50,6 +50,9 @@ enum Weight<'a, I> {
     OfSparse(Aligned<f32>),
 }
 
+/// The number and the result of a tile, and for each term, where to keep the nonzero values of its rows.
+type Tile<'a, T> = (usize, (&'a mut [T], Vec<Option<&'a mut NonzeroRows>>));
+
 /// Rows and the weight matrix that they are multiplied by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Term<'a, T> {
@@ -58,6 +61,8 @@ pub(crate) struct Term<'a, T> {
     pub(crate) inputs: usize,
     /// `[outputs, inputs]`
     pub(crate) weight: &'a [f32],
+    /// For each [`TILE`], the nonzero values of its rows, if the forward pass kept them; else empty.
+    pub(crate) nonzeros: &'a [NonzeroRows],
 }
 
 /// The gradients to compute, and the destinations of those of rows.
@@ -80,15 +85,16 @@ pub(crate) struct Gradients {
 
 /// Types of the values of rows.
 pub(crate) trait Number: Element {
-    /// Computes `result`, `[rows, outputs]`.
+    /// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns those of each term for [`Term::nonzeros`].
     fn forward(
         instructions: Instructions,
         terms: &[Term<'_, Self>],
         bias: Option<&[f32]>,
         outputs: usize,
         epilogue: &Epilogue,
+        keeps: bool,
         result: &mut [Self],
-    );
+    ) -> Vec<Vec<NonzeroRows>>;
 
     /// Computes gradients from that of the result, `gradient`. A relu also needs the result itself.
     fn backward(
@@ -109,9 +115,10 @@ impl Number for f32 {
         bias: Option<&[f32]>,
         outputs: usize,
         epilogue: &Epilogue,
+        keeps: bool,
         result: &mut [f32],
-    ) {
-        forward::<f32, Single>(instructions, terms, bias, outputs, epilogue, result);
+    ) -> Vec<Vec<NonzeroRows>> {
+        forward::<f32, Single>(instructions, terms, bias, outputs, epilogue, keeps, result)
     }
 
     fn backward(
@@ -134,12 +141,13 @@ impl Number for bf16 {
         bias: Option<&[f32]>,
         outputs: usize,
         epilogue: &Epilogue,
+        keeps: bool,
         result: &mut [bf16],
-    ) {
+    ) -> Vec<Vec<NonzeroRows>> {
         if instructions.has_pairs() {
-            forward::<bf16, Pairs>(instructions, terms, bias, outputs, epilogue, result);
+            forward::<bf16, Pairs>(instructions, terms, bias, outputs, epilogue, keeps, result)
         } else {
-            forward::<bf16, Single>(instructions, terms, bias, outputs, epilogue, result);
+            forward::<bf16, Single>(instructions, terms, bias, outputs, epilogue, keeps, result)
         }
     }
 
@@ -166,8 +174,9 @@ fn forward<T: Element, N: Numbers<T>>(
     bias: Option<&[f32]>,
     outputs: usize,
     epilogue: &Epilogue,
+    keeps: bool,
     result: &mut [T],
-) {
+) -> Vec<Vec<NonzeroRows>> {
     let columns = padded(outputs);
     let sparsity = if N::VALUES == 1 { FORWARD_SPARSITY } else { SPARSITY };
     let sparse: Vec<bool> = terms.iter().map(|term| term.is_sparse(sparsity)).collect();
@@ -188,7 +197,14 @@ fn forward<T: Element, N: Numbers<T>>(
             false => Weight::OfDense(N::by_rows(Rows::dense(transposed, outputs)).0),
         })
         .collect();
-    let compute = |first: usize, sums: &mut [f32]| {
+    let tiles = result.len().div_ceil((TILE * outputs).max(1));
+    // Gradients use nonzero values if rows are sparse enough for them.
+    let kept_of = |term: &Term<'_, T>| match keeps && term.is_sparse(SPARSITY) {
+        true => (0..tiles).map(|_| NonzeroRows::default()).collect(),
+        false => Vec::new(),
+    };
+    let mut kept: Vec<Vec<NonzeroRows>> = terms.iter().map(kept_of).collect();
+    let compute = |first: usize, sums: &mut [f32], kept: &mut [Option<&mut NonzeroRows>]| {
         let rows = sums.len() / columns;
         match bias {
             None => sums.fill(0.0),
@@ -200,14 +216,17 @@ fn forward<T: Element, N: Numbers<T>>(
                 }
             }
         }
-        for (term, weight) in terms.iter().zip(&weights) {
+        for ((term, weight), kept) in terms.iter().zip(&weights).zip(kept) {
             let x = term.rows(first, rows);
             match weight {
                 Weight::OfSparse(weight) => {
                     let mut nonzeros = Nonzeros::of_width(term.inputs);
                     for (x, sums) in x.chunks(term.inputs).zip(sums.chunks_mut(columns)) {
-                        nonzeros.find(instructions, x);
-                        nonzeros.add_product(instructions, weight, sums);
+                        let row = nonzeros.find(instructions, x);
+                        row.add_product(instructions, weight, sums);
+                        if let Some(kept) = kept {
+                            kept.push(row);
+                        }
                     }
                 }
                 Weight::OfDense(weight) => {
@@ -228,21 +247,27 @@ fn forward<T: Element, N: Numbers<T>>(
             epilogue.forward(first + row, &mut sums[..outputs]);
         }
     };
-    let parts: Vec<_> = result.chunks_mut(TILE * outputs).enumerate().collect();
-    for_each(parts, |(tile, result): (usize, &mut [T])| {
+    let mut kept_by_term: Vec<_> = kept.iter_mut().map(|kept| kept.iter_mut()).collect();
+    let parts: Vec<_> = result
+        .chunks_mut(TILE * outputs)
+        .map(|result| (result, kept_by_term.iter_mut().map(Iterator::next).collect()))
+        .enumerate()
+        .collect();
+    for_each(parts, |(tile, (result, mut kept)): Tile<'_, T>| {
         let first = tile * TILE;
         // Without padding, the sums are where the result is.
         match T::as_f32s(result).filter(|_| columns == outputs) {
-            Some(sums) => compute(first, sums),
+            Some(sums) => compute(first, sums, &mut kept),
             None => {
                 let mut sums = Aligned::zeros(result.len() / outputs * columns);
-                compute(first, &mut sums);
+                compute(first, &mut sums, &mut kept);
                 for (sums, result) in sums.chunks(columns).zip(result.chunks_mut(outputs)) {
                     narrow(&sums[..outputs], result);
                 }
             }
         }
     });
+    kept
 }
 
 fn backward<T: Element, N: Numbers<T>>(
@@ -381,13 +406,16 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                 if self.wants_weight[index] && self.sparse[index] {
                     let weight = &mut part.sums.weights[index];
                     let x = term.rows(part.first + first, rows);
-                    for (x, gradient) in x.chunks(term.inputs).zip(inner.chunks(columns)) {
+                    let kept = term.nonzeros.get((part.first + first) / TILE);
+                    let each = x.chunks(term.inputs).zip(inner.chunks(columns));
+                    for (row, (x, gradient)) in each.enumerate() {
                         let nonzeros = &mut nonzeros[index];
-                        match are_finite(gradient) {
-                            true => nonzeros.find(self.instructions, x),
+                        let nonzeros = match (are_finite(gradient), kept) {
+                            (true, Some(kept)) => kept.row(row, term.inputs),
+                            (true, None) => nonzeros.find(self.instructions, x),
                             // Its products with zeros are NaN.
-                            false => nonzeros.take_all(x),
-                        }
+                            (false, _) => nonzeros.take_all(x),
+                        };
                         nonzeros.add_outer(self.instructions, gradient, weight);
                     }
                 } else if self.wants_weight[index] {

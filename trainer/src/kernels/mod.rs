@@ -13,7 +13,7 @@ pub(crate) mod linear;
 pub(crate) mod max;
 mod multiply;
 mod parallel;
-mod sparse;
+pub(crate) mod sparse;
 pub(crate) mod transpose;
 pub(crate) mod update;
 

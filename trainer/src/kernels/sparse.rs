@@ -9,6 +9,8 @@
 //!
 //! A product of all values reads each value once and does `outputs` multiply-adds for it. This one reads it once too, and does them
 //! for nonzero values alone. Sums are formed in the same order, so results of f32 have the same bits. So do gradients with AVX-512.
+//!
+//! Gradients need the nonzero values again. To find them in wide rows takes as long as the multiply-adds, so the forward pass keeps them.
 
 #![expect(unsafe_code, reason = "vector instructions take pointers")]
 
@@ -75,16 +77,21 @@ impl Nonzeros {
     }
 
     /// Finds those of a row. NaN is not zero.
-    pub(crate) fn find<T: Element>(&mut self, instructions: Instructions, row: &[T]) {
+    pub(crate) fn find<T: Element>(&mut self, instructions: Instructions, row: &[T]) -> NonzeroRow<'_> {
         assert_eq!(row.len(), self.width, "values of a row");
         self.count = 0;
         let (blocks, rest) = row.as_chunks::<LANES>();
+        self.find_in_blocks(instructions, blocks);
+        self.push(self.width - rest.len(), rest);
+        self.row()
+    }
+
+    fn find_in_blocks<T: Element>(&mut self, instructions: Instructions, blocks: &[[T; LANES]]) {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: a value of `Instructions` exists only if the processor has these instructions. There is room for one vector after
             // the nonzero values of a whole row.
-            unsafe { avx512::find(self, blocks) };
-            return self.push(self.width - rest.len(), rest);
+            return unsafe { avx512::find(self, blocks) };
         }
         for (block, values) in blocks.iter().enumerate() {
             // Most blocks of sparse rows are zeros.
@@ -92,7 +99,6 @@ impl Nonzeros {
                 self.push(block * LANES, values);
             }
         }
-        self.push(self.width - rest.len(), rest);
     }
 
     /// Adds the nonzero values among those from a column on. Without branches, which would be mispredicted.
@@ -106,21 +112,68 @@ impl Nonzeros {
     }
 
     /// Takes all values of a row, zeros too.
-    pub(crate) fn take_all<T: Element>(&mut self, row: &[T]) {
+    pub(crate) fn take_all<T: Element>(&mut self, row: &[T]) -> NonzeroRow<'_> {
         assert_eq!(row.len(), self.width, "values of a row");
         self.count = row.len();
         for (column, value) in row.iter().enumerate() {
             (self.columns[column], self.values[column]) = (column as u32, value.to_f32());
         }
+        self.row()
     }
 
+    fn row(&self) -> NonzeroRow<'_> {
+        NonzeroRow {
+            width: self.width,
+            columns: &self.columns[..self.count],
+            values: &self.values[..self.count],
+        }
+    }
+}
+
+/// The nonzero values of consecutive rows.
+#[derive(Debug, Default)]
+pub(crate) struct NonzeroRows {
+    /// Where each row ends among the values.
+    ends: Vec<usize>,
+    columns: Vec<u32>,
+    values: Vec<f32>,
+}
+
+impl NonzeroRows {
+    /// Adds a row.
+    pub(crate) fn push(&mut self, row: NonzeroRow<'_>) {
+        self.columns.extend_from_slice(row.columns);
+        self.values.extend_from_slice(row.values);
+        self.ends.push(self.values.len());
+    }
+
+    /// A row; all have `width` values.
+    pub(crate) fn row(&self, row: usize, width: usize) -> NonzeroRow<'_> {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        NonzeroRow {
+            width,
+            columns: &self.columns[start..self.ends[row]],
+            values: &self.values[start..self.ends[row]],
+        }
+    }
+}
+
+/// The nonzero values of one row and their columns, which are less than `width`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NonzeroRow<'a> {
+    width: usize,
+    columns: &'a [u32],
+    values: &'a [f32],
+}
+
+impl NonzeroRow<'_> {
     fn iter(&self) -> impl Iterator<Item = (usize, f32)> {
-        let columns = self.columns[..self.count].iter().map(|&column| column as usize);
-        columns.zip(self.values[..self.count].iter().copied())
+        let columns = self.columns.iter().map(|&column| column as usize);
+        columns.zip(self.values.iter().copied())
     }
 
     /// `sums += row weights`, with weights of `[width, sums]`.
-    pub(crate) fn add_product(&self, instructions: Instructions, weights: &[f32], sums: &mut [f32]) {
+    pub(crate) fn add_product(self, instructions: Instructions, weights: &[f32], sums: &mut [f32]) {
         self.check(weights, sums);
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
@@ -143,7 +196,7 @@ impl Nonzeros {
     }
 
     /// `weights += rowᵀ gradient`, with weights of `[width, gradient]`.
-    pub(crate) fn add_outer(&self, instructions: Instructions, gradient: &[f32], weights: &mut [f32]) {
+    pub(crate) fn add_outer(self, instructions: Instructions, gradient: &[f32], weights: &mut [f32]) {
         self.check(weights, gradient);
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
@@ -204,7 +257,7 @@ pub(crate) fn by_outputs(weight: &[f32], inputs: usize, outputs: usize) -> Vec<f
 mod avx512 {
     use std::arch::x86_64::*;
 
-    use super::{LANES, Nonzeros};
+    use super::{LANES, NonzeroRow, Nonzeros};
     use crate::shim::Element;
 
     /// Adds the nonzero values of blocks, which are the first ones of a row.
@@ -235,7 +288,7 @@ mod avx512 {
     /// # Safety
     /// The processor has the instructions. There are weights for each column, of `sums.len()` values, a multiple of [`LANES`].
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn add_product(row: &Nonzeros, weights: &[f32], sums: &mut [f32]) {
+    pub(super) unsafe fn add_product(row: NonzeroRow<'_>, weights: &[f32], sums: &mut [f32]) {
         let mut first = 0;
         while first < sums.len() {
             // SAFETY: the caller's promise, for these columns.
@@ -256,7 +309,7 @@ mod avx512 {
     /// As above.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn strip<const V: usize>(row: &Nonzeros, weights: &[f32], sums: &mut [f32], first: usize) -> usize {
+    unsafe fn strip<const V: usize>(row: NonzeroRow<'_>, weights: &[f32], sums: &mut [f32], first: usize) -> usize {
         let step = sums.len();
         // SAFETY: these sums exist, and as many weights of each column.
         unsafe {
@@ -282,7 +335,7 @@ mod avx512 {
     /// # Safety
     /// As above, with a gradient instead of sums.
     #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn add_outer(row: &Nonzeros, gradient: &[f32], weights: &mut [f32]) {
+    pub(super) unsafe fn add_outer(row: NonzeroRow<'_>, gradient: &[f32], weights: &mut [f32]) {
         let step = gradient.len();
         for (column, value) in row.iter() {
             let value = _mm512_set1_ps(value);
@@ -324,7 +377,7 @@ mod tests {
             assert_eq!(by_outputs(&weights, width, outputs), weight);
             let start: Vec<f32> = (0..columns).map(|i| i as f32 * 0.1).collect();
             let mut nonzeros = Nonzeros::of_width(width);
-            nonzeros.find(Instructions::best(), &x);
+            let nonzeros = nonzeros.find(Instructions::best(), &x);
             for instructions in Instructions::all() {
                 let factors = Factors {
                     a: &x,
@@ -365,8 +418,7 @@ mod tests {
                 let mut row = [bf16::ZERO; 70];
                 row[69] = bf16::NAN;
                 row[place] = bf16::from_f32(-2.5);
-                nonzeros.find(instructions, &row);
-                let found: Vec<(usize, f32)> = nonzeros.iter().collect();
+                let found: Vec<(usize, f32)> = nonzeros.find(instructions, &row).iter().collect();
                 assert_eq!(found[0], (place, -2.5));
                 match place {
                     69 => assert_eq!(found.len(), 1),
@@ -374,11 +426,25 @@ mod tests {
                 }
             }
         }
-        nonzeros.take_all(&[1.5f32; 70]);
-        assert_eq!(
-            nonzeros.iter().map(|(column, _)| column).collect::<Vec<_>>(),
-            (0..70).collect::<Vec<_>>()
-        );
+        let all: Vec<(usize, f32)> = nonzeros.take_all(&[1.5f32; 70]).iter().collect();
+        assert_eq!(all, (0..70).map(|column| (column, 1.5)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn rows_that_are_kept_are_those_that_were_found() {
+        let width = 80;
+        let x = [rows(1, width, 7), vec![0.0; width], rows(1, width, 3)].concat();
+        let (mut nonzeros, mut kept) = (Nonzeros::of_width(width), NonzeroRows::default());
+        for row in x.chunks(width) {
+            kept.push(nonzeros.find(Instructions::best(), row));
+        }
+        for (index, row) in x.chunks(width).enumerate() {
+            let mut found = vec![0.0; width];
+            kept.row(index, width)
+                .iter()
+                .for_each(|(column, value)| found[column] = value);
+            assert_eq!(found, row, "row {index}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     kernels::{
         Instructions,
         linear::{Gradients, Number, Term, Wanted},
+        sparse::NonzeroRows,
     },
     nn::aggregate::Backend,
     shim::{self, Element},
@@ -111,20 +112,22 @@ fn with_kernel<T: Number>(
     // Detached, because the backward pass must not keep the autograd graph alive.
     let detached: Vec<(Tensor, Tensor)> = terms.iter().map(|(x, weight)| (x.detach(), weight.detach())).collect();
     let bias_values = bias.map(Tensor::detach);
-    T::forward(
+    let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
+    let nonzeros = T::forward(
         instructions,
-        &as_terms(&detached),
+        &as_terms(&detached, &[]),
         bias_values.as_ref().map(shim::values),
         outputs as usize,
         &epilogue,
+        shim::gradients_are_recorded(&inputs),
         shim::values_mut(&mut result),
     );
-    let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
     let kept = result.detach();
     shim::with_gradient(result, &inputs, move || {
         Box::new(move |gradient, wanted| {
             let gradient = gradient.contiguous();
-            backward::<T>(instructions, &gradient, &kept, &detached, &epilogue, wanted)
+            let terms = as_terms(&detached, &nonzeros);
+            backward::<T>(instructions, &gradient, &kept, &terms, &epilogue, wanted)
         })
     })
 }
@@ -133,21 +136,24 @@ fn backward<T: Number>(
     instructions: Instructions,
     gradient: &Tensor,
     result: &Tensor,
-    terms: &[(Tensor, Tensor)],
+    terms: &[Term<'_, T>],
     epilogue: &Epilogue,
     wanted: &[bool],
 ) -> Vec<Option<Tensor>> {
-    let outputs = gradient.size()[1];
+    let [rows, outputs] = [0, 1].map(|dimension| gradient.size()[dimension]);
     let mut of_rows: Vec<Option<Tensor>> = terms
         .iter()
         .zip(wanted.chunks(2))
-        .map(|((x, _), wanted)| wanted[0].then(|| x.empty_like()))
+        .map(|(term, wanted)| {
+            let shape = [rows, term.inputs as i64];
+            wanted[0].then(|| Tensor::empty(shape, (T::KIND, Device::Cpu)))
+        })
         .collect();
     let Gradients { weights, bias } = T::backward(
         instructions,
         shim::values(gradient),
         shim::values(result),
-        &as_terms(terms),
+        terms,
         outputs as usize,
         epilogue,
         Wanted {
@@ -159,19 +165,24 @@ fn backward<T: Number>(
         .iter()
         .zip(terms)
         .zip(wanted.chunks(2))
-        .map(|((gradient, (_, weight)), wanted)| wanted[1].then(|| Tensor::from_slice(gradient).view(&*weight.size())));
+        .map(|((gradient, term), wanted)| {
+            wanted[1].then(|| Tensor::from_slice(gradient).view([outputs, term.inputs as i64]))
+        });
     let of_terms = of_rows.into_iter().zip(of_weights).flat_map(|(x, weight)| [x, weight]);
     let of_bias = (wanted.len() % 2 == 1).then(|| Some(Tensor::from_slice(&bias)));
     of_terms.chain(of_bias).collect()
 }
 
-fn as_terms<T: Number>(terms: &[(Tensor, Tensor)]) -> Vec<Term<'_, T>> {
+/// `nonzeros` are those that the forward pass returned.
+fn as_terms<'a, T: Number>(terms: &'a [(Tensor, Tensor)], nonzeros: &'a [Vec<NonzeroRows>]) -> Vec<Term<'a, T>> {
     terms
         .iter()
-        .map(|(x, weight)| Term {
+        .enumerate()
+        .map(|(index, (x, weight))| Term {
             x: shim::values(x),
             inputs: x.size()[1] as usize,
             weight: shim::values(weight),
+            nonzeros: nonzeros.get(index).map_or(&[], Vec::as_slice),
         })
         .collect()
 }
