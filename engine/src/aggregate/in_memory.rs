@@ -15,7 +15,7 @@ use grappa_io::{
 };
 use grappa_sampling::ListScratch;
 
-use super::{Aggregation, ListSize, OwnRows, Reduce, Sink};
+use super::{Aggregation, ListSize, OwnRows, Reduce, RowValues, Sink};
 
 /// Destinations of a tile: the rows that the caller gets at once.
 const TILE_NODES: u64 = 1 << 15;
@@ -32,7 +32,7 @@ const LINE_VALUES: usize = 16;
 pub(super) struct InMemory<'a, R> {
     aggregation: &'a Aggregation<'a>,
     /// The rows of all sources, by position.
-    values: &'a [f32],
+    values: RowValues<'a>,
     reduce: &'a R,
     progress: &'a dyn Progress,
 }
@@ -41,7 +41,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
     /// An aggregation of the rows `values` of all sources.
     pub(super) fn new(
         aggregation: &'a Aggregation<'a>,
-        values: &'a [f32],
+        values: RowValues<'a>,
         reduce: &'a R,
         progress: &'a dyn Progress,
     ) -> Self {
@@ -169,14 +169,14 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         let (width, state_width) = (self.reduce.source_width(), self.reduce.state_width());
         for (i, (destination, source)) in edges.listed.iter().enumerate() {
             if let Some((_, ahead)) = edges.listed.get(i + AHEAD) {
-                let first = *ahead as usize * width;
+                let first = self.values.start(*ahead);
                 (first..first + width)
                     .step_by(LINE_VALUES)
-                    .for_each(|at| prefetch(self.values, at));
+                    .for_each(|at| prefetch(self.values.values, at));
             }
             self.reduce.add(
                 &mut states[*destination as usize * state_width..][..state_width],
-                &self.values[*source as usize * width..][..width],
+                self.values.row(*source, width),
             );
         }
         edges.listed.clear();

@@ -116,10 +116,9 @@ fn rows_in_the_memory_of_a_feed_are_those_in_files() {
                 values
             };
             assert_eq!(read(&rows), read(expected), "column {column}, {nodes:?}");
-            if let Some(values) = rows.values() {
-                let range = nodes.start as usize * rows.width()..nodes.end as usize * rows.width();
-                assert_eq!(values[range], read(expected));
-            }
+            let values = rows.in_memory().expect("they are f32");
+            let in_place = nodes.clone().flat_map(|node| values.row(node, rows.width()).to_vec());
+            assert_eq!(in_place.collect::<Vec<_>>(), read(expected));
         }
     }
     assert!(feed.resident_rows(2).is_none());

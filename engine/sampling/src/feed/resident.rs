@@ -157,11 +157,12 @@ impl ResidentRows {
         }
     }
 
-    /// All values row by row, if they are stored as f32 without gaps.
-    pub fn values(&self) -> Option<&[f32]> {
-        let is_matrix =
-            self.layout.dtype == FeatureDtype::F32 && self.layout.stride as usize == self.layout.row_bytes();
-        is_matrix.then(|| bytemuck::cast_slice(self.bytes()))
+    /// The rows if they are stored as f32: numbers, and how many there are from the start of a row to that of the next one. Those after the
+    /// [width](Self::width) are padding.
+    pub fn values(&self) -> Option<(&[f32], usize)> {
+        let stride = self.layout.stride as usize;
+        let is_aligned = self.layout.dtype == FeatureDtype::F32 && stride.is_multiple_of(size_of::<f32>());
+        is_aligned.then(|| (bytemuck::cast_slice(self.bytes()), stride / size_of::<f32>()))
     }
 
     fn bytes(&self) -> &[u8] {

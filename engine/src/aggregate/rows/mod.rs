@@ -28,6 +28,32 @@ const GAP_BYTES: usize = 16 << 10;
 /// Reading fewer rows takes less time than starting a thread.
 const ROWS_PER_THREAD: usize = 1 << 10;
 
+/// Rows of f32 in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct RowValues<'a> {
+    /// The numbers of all rows.
+    pub values: &'a [f32],
+    /// How many there are from the start of a row to that of the next one.
+    pub stride: usize,
+}
+
+impl<'a> RowValues<'a> {
+    /// The first `width` values of the row at a position.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(self, position: u64, width: usize) -> &'a [f32] {
+        &self.values[self.start(position)..][..width]
+    }
+
+    /// Where the row at a position starts.
+    #[inline]
+    pub(crate) fn start(self, position: u64) -> usize {
+        position as usize * self.stride
+    }
+}
+
 /// A row of values for each node of a [`NodeSet`], by position. Where nothing is said, it is the set of all nodes of a store.
 pub trait NodeRows: Sync {
     /// Values in a row.
@@ -55,7 +81,7 @@ pub trait NodeRows: Sync {
     }
 
     /// All rows, if they are f32 in memory.
-    fn in_memory(&self) -> Option<&[f32]> {
+    fn in_memory(&self) -> Option<RowValues<'_>> {
         None
     }
 
@@ -81,8 +107,8 @@ pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], thread
     assert_eq!(out.len(), positions.len() * width, "room for the rows");
     in_parts(positions, out, width, threads, |positions, out| {
         if let Some(values) = rows.in_memory() {
-            for (position, out) in positions.iter().zip(out.chunks_exact_mut(width)) {
-                out.copy_from_slice(&values[*position as usize * width..][..width]);
+            for (&position, out) in positions.iter().zip(out.chunks_exact_mut(width)) {
+                out.copy_from_slice(values.row(position, width));
             }
             return Ok(());
         }
@@ -273,7 +299,7 @@ impl NodeRows for SelectedRows<'_> {
         self.rows.file_bytes().min(self.set.len().saturating_mul(row))
     }
 
-    fn in_memory(&self) -> Option<&[f32]> {
+    fn in_memory(&self) -> Option<RowValues<'_>> {
         self.rows.in_memory().filter(|_| self.set.is_all())
     }
 }

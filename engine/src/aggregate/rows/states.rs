@@ -13,7 +13,7 @@ use grappa_io::{Error, Result, arena::Arena, machine::free_disk_bytes, progress:
 use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
-use super::{NodeRows, READ_BYTES, RowScan, ScannedColumn, check_room, read_decoded, rows_of};
+use super::{NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: u64 = 16 << 20;
@@ -288,9 +288,12 @@ impl NodeRows for StateRows {
         }
     }
 
-    fn in_memory(&self) -> Option<&[f32]> {
+    fn in_memory(&self) -> Option<RowValues<'_>> {
         match &self.space {
-            Space::Memory(arena) if self.layout.dtype == FeatureDtype::F32 => Some(arena.values()),
+            Space::Memory(arena) if self.layout.dtype == FeatureDtype::F32 => Some(RowValues {
+                values: arena.values(),
+                stride: self.width(),
+            }),
             _ => None,
         }
     }

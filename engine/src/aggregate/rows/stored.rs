@@ -15,7 +15,7 @@ use grappa_sampling::feed::ResidentRows;
 use grappa_storage::{Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
 
-use super::{NodeRows, READ_BYTES, check_room, pieces, read_decoded, rows_of};
+use super::{NodeRows, READ_BYTES, RowValues, check_room, pieces, read_decoded, rows_of};
 
 /// The features of a store, stored or procedural.
 pub struct StoreFeatures<'a> {
@@ -282,7 +282,8 @@ impl NodeRows for ResidentRows {
         Ok(())
     }
 
-    fn in_memory(&self) -> Option<&[f32]> {
-        self.values()
+    fn in_memory(&self) -> Option<RowValues<'_>> {
+        let (values, stride) = self.values()?;
+        Some(RowValues { values, stride })
     }
 }

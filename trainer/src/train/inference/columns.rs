@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use grappa_engine::aggregate::NodeRows;
+use grappa_engine::aggregate::{NodeRows, RowValues};
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 
 /// The first `width` values of each row. With jumping knowledge they are the states, which neighbors aggregate; the others are
@@ -70,7 +70,7 @@ impl NodeRows for FirstColumns<'_> {
         self.rows.file_bytes()
     }
 
-    fn in_memory(&self) -> Option<&[f32]> {
-        self.rows.in_memory().filter(|_| self.is_all())
+    fn in_memory(&self) -> Option<RowValues<'_>> {
+        self.rows.in_memory()
     }
 }
