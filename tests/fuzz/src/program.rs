@@ -5,8 +5,11 @@
 
 use std::{
     fs,
+    num::NonZero,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -24,7 +27,7 @@ use crate::{
 /// Fuzz parsers and decoders
 #[derive(Debug, Parser)]
 pub struct Args {
-    /// The target [default: all, one after another]
+    /// The target [default: all]
     #[arg(value_name = "TARGET")]
     target: Option<String>,
     /// Run these inputs once each instead of fuzzing
@@ -33,6 +36,9 @@ pub struct Args {
     /// Seconds for each target
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
+    /// Targets at a time [default: number of processors]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Seed of the random numbers [default: the clock]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -93,11 +99,33 @@ fn run(args: &Args, targets: &[Target]) -> Result<bool> {
     if !args.files.is_empty() {
         return replay(chosen[0], &args.files);
     }
-    let mut kept = true;
-    for target in chosen {
-        kept &= look_on(args, target)?;
-    }
-    Ok(kept)
+    look_on_all(args, &chosen)
+}
+
+/// Fuzzes targets, several at a time. Returns whether no input broke a promise.
+fn look_on_all(args: &Args, targets: &[&Target]) -> Result<bool> {
+    let jobs = match args.jobs {
+        Some(jobs) => jobs,
+        None => thread::available_parallelism().context("cannot tell the number of processors")?,
+    };
+    let waiting = Mutex::new(targets.iter());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let look_on_rest = || {
+        let mut kept = true;
+        while let Some(target) = next() {
+            kept &= look_on(args, target)?;
+        }
+        Ok(kept)
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.get().min(targets.len()))
+            .map(|_| scope.spawn(look_on_rest))
+            .collect();
+        threads.into_iter().try_fold(true, |kept, thread| {
+            let kept_too: Result<bool> = thread.join().expect("a thread that looks on returns its errors");
+            Ok(kept & kept_too?)
+        })
+    })
 }
 
 /// Runs inputs once each.
