@@ -64,10 +64,39 @@ pub const BUCKETS_MAX: u64 = 1 << 26;
 pub struct ChunkEntry {
     /// Whether the chunk's files are in the store. A slice has only some chunks of its graph.
     pub present: bool,
+    /// Whether a slice has the features of a chunk that is not present, for halo nodes. False if the chunk is present.
+    pub halo: bool,
     /// Number of edges whose destination is in this chunk.
     pub edges: u64,
     /// Number of edges of bucket (i, j) for each chunk j, where i is this chunk. Empty if the chunk is not present.
     pub bucket_edges: Vec<u64>,
+}
+
+impl ChunkEntry {
+    /// A chunk that is present, given the number of its edges from each chunk.
+    pub fn of_buckets(bucket_edges: Vec<u64>) -> Self {
+        Self {
+            present: true,
+            halo: false,
+            edges: bucket_edges.iter().sum(),
+            bucket_edges,
+        }
+    }
+
+    /// A chunk that is not present, with or without its features.
+    pub fn absent(halo: bool) -> Self {
+        Self {
+            present: false,
+            halo,
+            edges: 0,
+            bucket_edges: Vec::new(),
+        }
+    }
+
+    /// Whether the feature rows of the chunk's nodes are in the store, if features are stored.
+    pub fn has_features(&self) -> bool {
+        self.present || self.halo
+    }
 }
 
 /// The mapping from external ids to nodes, in two steps: external id -> dense id -> node.
@@ -219,16 +248,11 @@ impl Manifest {
     /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds of features and labels, and the recipe of a
     /// generated graph.
     pub fn graph_digest(&self) -> u64 {
-        let absent = ChunkEntry {
-            present: false,
-            edges: 0,
-            bucket_edges: Vec::new(),
-        };
         let is_shared = |file: &&FileEntry| file.path.starts_with("ids/");
         let common = Self {
             writer: String::new(),
             edges: 0,
-            chunks: vec![absent; self.chunks.len()],
+            chunks: vec![ChunkEntry::absent(false); self.chunks.len()],
             splits: Vec::new(),
             edges_read: 0,
             rejected: 0,
@@ -272,6 +296,13 @@ impl Manifest {
                 Some(sum) => edges = sum,
                 None => return wrong("the edges of the chunks overflow 64 bits".into()),
             }
+        }
+        let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
+        let may_be_halo = self.features.as_ref().is_some_and(is_stored);
+        if let Some(i) = self.chunks.iter().position(|chunk| chunk.halo && (chunk.present || !may_be_halo)) {
+            return wrong(format!(
+                "chunk {i} has features for halo nodes, but it is present, or no features are stored"
+            ));
         }
         if edges != self.edges {
             return wrong(format!("{} edges, but the chunks have {edges}", self.edges));

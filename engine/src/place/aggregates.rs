@@ -1,4 +1,4 @@
-//! The pre-aggregated features of a slice: those of its nodes, over all their in-neighbors in the whole graph.
+//! The pre-aggregated features of a slice: those of the nodes whose features it has, over all their in-neighbors in the whole graph.
 
 use grappa_formats::{
     ChunkId,
@@ -13,7 +13,7 @@ use grappa_storage::{
     writer::StoreFolder,
 };
 
-/// The index of each kind that `store` has, with the files of the chunks of `manifest`.
+/// The index of each kind that `store` has, with the files of the chunks whose features `manifest` has.
 ///
 /// # Errors
 /// If an index cannot be read, or is not that of the store.
@@ -24,7 +24,7 @@ pub(super) fn indexes(store: &Store, manifest: &Manifest) -> Result<Vec<Aggregat
     let indexes = kinds.map(|kind| {
         let mut index = read_index(store.path(), kind, store.chunks())?;
         for (file, chunk) in index.files.iter_mut().zip(&manifest.chunks) {
-            *file = file.filter(|_| chunk.present);
+            *file = file.filter(|_| chunk.has_features());
         }
         Ok(index)
     });

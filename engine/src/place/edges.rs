@@ -95,11 +95,7 @@ impl ChunkEdges {
 
     /// The manifest's entry of the chunk.
     pub fn entry(&self) -> ChunkEntry {
-        ChunkEntry {
-            present: true,
-            edges: self.bucket_edges.iter().sum(),
-            bucket_edges: self.bucket_edges.clone(),
-        }
+        ChunkEntry::of_buckets(self.bucket_edges.clone())
     }
 
     /// The manifest's entries of the files.

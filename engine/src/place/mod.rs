@@ -11,7 +11,8 @@
 //!
 //! The files of a store never change, so stores can share them: hard links take no space and no time, and either store can be
 //! removed. Between file systems they are copied. Every file is read once for the comparison. The slice has the node ids of the whole
-//! store, and the pre-aggregated features of its nodes, which aggregate over the whole graph. Assignments stay behind.
+//! store, and the pre-aggregated features of its nodes, which aggregate over the whole graph. It may have the features and pre-aggregated
+//! features of other chunks, too, for halo nodes. Assignments stay behind.
 
 mod aggregates;
 mod edges;
@@ -30,7 +31,7 @@ use grappa_formats::{
     ChunkId,
     aggregates::AggregateIndex,
     container::FileKind,
-    manifest::{ChunkEntry, FileEntry, Manifest, SplitEntry},
+    manifest::{ChunkEntry, FeatureSource, FeatureSpec, FileEntry, Manifest, SplitEntry},
     splits,
 };
 use grappa_io::{
@@ -64,6 +65,8 @@ pub struct PlaceOptions {
     pub chunks: Vec<RangeInclusive<u32>>,
     /// Which edges into their nodes it has.
     pub edges: SliceEdges,
+    /// Whether it has the features and pre-aggregated features of all other chunks that its edges come from.
+    pub halo_features: bool,
     /// The store to make.
     pub out: PathBuf,
     /// Whether to copy files even where they can be linked.
@@ -91,6 +94,8 @@ pub struct Placed {
     pub chunks: u32,
     /// Number of chunks of the slice.
     pub chunks_present: u32,
+    /// Number of other chunks whose features the slice has.
+    pub chunks_halo: u32,
     /// Files that are hard links to those of the store.
     pub files_linked: u64,
     /// Bytes that were copied.
@@ -159,6 +164,10 @@ struct Done {
 impl<'a> Job<'a> {
     fn new(store: &'a Store, options: &'a PlaceOptions, progress: &'a dyn Progress) -> Result<Self> {
         workers::check_threads(options.threads)?;
+        // A range may be longer than memory.
+        for range in &options.chunks {
+            store.span(ChunkId(*range.end()))?;
+        }
         let wanted: BTreeSet<u32> = options.chunks.iter().cloned().flatten().collect();
         if wanted.is_empty() {
             return Err(Error::out_of_range("--chunks", "at least one chunk", "none"));
@@ -167,13 +176,13 @@ impl<'a> Job<'a> {
             store.span(ChunkId(chunk))?;
         }
         let mut manifest = store.manifest().clone();
+        let halo = match options.halo_features {
+            true => halo_chunks(store, options, &wanted)?,
+            false => BTreeSet::new(),
+        };
         for (chunk, entry) in (0..).zip(&mut manifest.chunks) {
             if !wanted.contains(&chunk) {
-                *entry = ChunkEntry {
-                    present: false,
-                    edges: 0,
-                    bucket_edges: Vec::new(),
-                };
+                *entry = ChunkEntry::absent(halo.contains(&chunk));
             }
         }
         manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
@@ -289,6 +298,7 @@ impl<'a> Job<'a> {
             aggregates: self.aggregates.iter().map(|index| index.kind.name()).collect(),
             chunks: manifest.chunks.len() as u32,
             chunks_present: self.present().count() as u32,
+            chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,
             files_linked: done.linked,
             bytes_copied: done.copied_bytes,
             bytes: bytes + of_aggregates.map(|file| file.bytes).sum::<u64>(),
@@ -305,6 +315,7 @@ impl<'a> Job<'a> {
             ),
             ("--chunks".to_owned(), text::ranges(&present)),
             ("--edges".to_owned(), self.options.edges.to_string()),
+            ("--halo-features".to_owned(), self.options.halo_features.to_string()),
             ("--copy".to_owned(), self.options.copy.to_string()),
         ]))
     }
@@ -401,6 +412,43 @@ impl<'a> Job<'a> {
         manifest.splits = entries;
         Ok(())
     }
+}
+
+/// The chunks that edges into the chunks `wanted` come from, without these.
+///
+/// # Errors
+/// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks those of such a chunk.
+fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
+    if options.edges == SliceEdges::Inside {
+        return Err(Error::conflict(
+            "--halo-features is for edges from other chunks, and --edges inside leaves these out",
+            "leave out one of them",
+        ));
+    }
+    let manifest = store.manifest();
+    let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
+    if !manifest.features.as_ref().is_some_and(is_stored) {
+        return Err(Error::conflict(
+            format!(
+                "{}: --halo-features, but no features are stored",
+                store.path().display()
+            ),
+            "leave it out: a slice computes features of all nodes, if the graph has computed features",
+        ));
+    }
+    let sources = |chunk: &u32| {
+        let buckets = &manifest.chunks[*chunk as usize].bucket_edges;
+        (0..)
+            .zip(buckets)
+            .filter(|(_, edges)| **edges > 0)
+            .map(|(source, _)| source)
+    };
+    let mut chunks: BTreeSet<u32> = wanted.iter().flat_map(sources).collect();
+    chunks.retain(|chunk| !wanted.contains(chunk));
+    chunks
+        .iter()
+        .try_for_each(|&chunk| store.feature_span(ChunkId(chunk)).map(drop))?;
+    Ok(chunks)
 }
 
 /// Copies a file to a new one, and syncs it.

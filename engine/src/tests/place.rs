@@ -1,6 +1,6 @@
-//! Slices without the edges from other chunks.
+//! Slices without the edges from other chunks, and with the features of the chunks that these come from.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind};
 use grappa_io::{container::ClosedFile, progress::Silent};
@@ -8,9 +8,10 @@ use grappa_storage::{Store, aggregates::Aggregates};
 
 use super::{
     aggregates::OPTIONS,
-    sample::{CHUNKS, NODES, Sample},
+    sample::{CHUNKS, DIM, NODES, Sample},
 };
 use crate::{
+    aggregate::{NodeRows, StoreFeatures},
     derive::preaggregate::preaggregate,
     place::{PlaceOptions, Placed, SliceEdges, place},
     verify::verify,
@@ -20,6 +21,7 @@ fn options(out: &Path, edges: SliceEdges) -> PlaceOptions {
     PlaceOptions {
         chunks: vec![0..=0, 2..=2],
         edges,
+        halo_features: edges == SliceEdges::All,
         out: out.to_owned(),
         copy: false,
         threads: 2,
@@ -74,14 +76,106 @@ fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() 
     assert_eq!((placed.nodes, placed.chunks_present), (NODES, CHUNKS - 1));
 
     assert_eq!(placed.aggregates, ["mean"]);
-    let [of_store, of_slice] =
-        [&store, &slice].map(|store| Aggregates::open(store, AggregateKind::Mean).unwrap().unwrap());
-    for (chunk, (expected, found)) in of_store.files().iter().zip(of_slice.files()).enumerate() {
-        let payload = |file: &Option<ClosedFile>| {
-            let file = file.as_ref()?.open().unwrap();
-            Some(file.read_payload().unwrap())
-        };
-        let expected = payload(expected).filter(|_| chunk != 1);
-        assert_eq!(payload(found), expected, "chunk {chunk}");
-    }
+    let [of_store, of_slice] = [&store, &slice].map(aggregates);
+    assert_eq!(of_slice, [of_store[0].clone(), None, of_store[2].clone()]);
+}
+
+/// The payload of each file of pre-aggregated features.
+fn aggregates(store: &Store) -> Vec<Option<Vec<u8>>> {
+    let opened = Aggregates::open(store, AggregateKind::Mean).unwrap().unwrap();
+    let payload = |file: &Option<ClosedFile>| Some(file.as_ref()?.open().unwrap().read_payload().unwrap());
+    opened.files().iter().map(payload).collect()
+}
+
+#[test]
+fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = whole(folder.path());
+    let path = folder.path().join("slice");
+    let placed = place(&store, &options(&path, SliceEdges::All), &Silent).unwrap();
+    assert_eq!((placed.chunks_present, placed.chunks_halo), (CHUNKS - 1, 1));
+    assert_eq!(placed.edges_left_out, 0);
+    assert_eq!(problems(&path), [""; 0]);
+
+    let slice = Store::open(&path).unwrap();
+    assert!(slice.missing_features().is_empty());
+    assert_eq!(slice.missing_sources(), [ChunkId(1)]);
+    assert!(!slice.is_present(ChunkId(1)));
+    assert!(slice.chunk(ChunkId(1)).is_err());
+    assert_eq!(aggregates(&slice), aggregates(&store));
+    let rows = |store: &Store| {
+        let mut rows = vec![0.0; NODES as usize * DIM as usize];
+        StoreFeatures::open(store).unwrap().read(0..NODES, &mut rows).unwrap();
+        rows
+    };
+    assert_eq!(rows(&slice), rows(&store));
+
+    // A slice of the slice has what it has.
+    let part = folder.path().join("part");
+    let of_part = PlaceOptions {
+        chunks: vec![2..=2],
+        ..options(&part, SliceEdges::All)
+    };
+    let placed = place(&slice, &of_part, &Silent).unwrap();
+    assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 2));
+    assert_eq!(problems(&part), [""; 0]);
+    assert_eq!(rows(&Store::open(&part).unwrap()), rows(&store));
+}
+
+#[test]
+fn damage_to_halo_features_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = whole(folder.path());
+    let path = folder.path().join("slice");
+    let copied = PlaceOptions {
+        copy: true,
+        ..options(&path, SliceEdges::All)
+    };
+    place(&store, &copied, &Silent).unwrap();
+    let features = path.join("chunk-1/features");
+    let mut bytes = fs::read(&features).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&features, &bytes).unwrap();
+    assert_eq!(problems(&path).len(), 1);
+    fs::remove_file(&features).unwrap();
+    assert!(Store::open(&path).unwrap_err().to_string().contains("chunk-1/features"));
+}
+
+#[test]
+fn chunks_and_features_that_cannot_be_placed_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = whole(folder.path());
+    let inside = PlaceOptions {
+        halo_features: true,
+        ..options(&folder.path().join("inside"), SliceEdges::Inside)
+    };
+    let error = place(&store, &inside, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--edges inside"), "{error}");
+
+    let everything = PlaceOptions {
+        chunks: vec![0..=u32::MAX],
+        ..options(&folder.path().join("everything"), SliceEdges::All)
+    };
+    let error = place(&store, &everything, &Silent).unwrap_err().to_string();
+    assert!(error.contains("there is no chunk 4294967295"), "{error}");
+
+    // A slice without them cannot give them on.
+    let path = folder.path().join("slice");
+    let without = PlaceOptions {
+        halo_features: false,
+        ..options(&path, SliceEdges::All)
+    };
+    place(&store, &without, &Silent).unwrap();
+    let of_slice = PlaceOptions {
+        chunks: vec![2..=2],
+        ..options(&folder.path().join("part"), SliceEdges::All)
+    };
+    let error = place(&Store::open(&path).unwrap(), &of_slice, &Silent)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("only the features of the chunks 0, 2, not chunk 1"),
+        "{error}"
+    );
 }

@@ -10,7 +10,7 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
     manifest::{
-        EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec,
+        ChunkEntry, EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec,
         Manifest, PermutationSpec, SelfLoops, SplitEntry,
     },
     permutation_table::{self, PermutationTableMeta},
@@ -140,11 +140,7 @@ impl Sample {
         };
         for chunk in (0..CHUNKS).map(ChunkId) {
             if self.without == Some(chunk.0) {
-                manifest.chunks.push(grappa_formats::manifest::ChunkEntry {
-                    present: false,
-                    edges: 0,
-                    bucket_edges: Vec::new(),
-                });
+                manifest.chunks.push(ChunkEntry::absent(false));
                 continue;
             }
             let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted).unwrap();

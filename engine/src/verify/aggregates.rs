@@ -26,7 +26,7 @@ impl Check<'_> {
         for (chunk, entry) in (0..).map(ChunkId).zip(&index.files) {
             let path = name(&files::aggregate(chunk));
             let Some(entry) = entry else {
-                if manifest.chunks[chunk.0 as usize].present {
+                if manifest.chunks[chunk.0 as usize].has_features() {
                     let what = format!("the index lists no file for chunk {chunk}");
                     self.problem(&name(files::AGGREGATE_INDEX), 64, what);
                 }

@@ -122,6 +122,8 @@ struct Check<'a> {
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Chunk(ChunkId),
+    /// The features of a chunk that a slice lacks.
+    HaloFeatures(ChunkId),
     Dictionary,
     Permutation,
     Splits,
@@ -171,7 +173,10 @@ impl Check<'_> {
         let mut parts: Vec<Part<'_>> = (0..)
             .map(ChunkId)
             .zip(&manifest.chunks)
-            .filter_map(|(chunk, entry)| entry.present.then_some(Part::Chunk(chunk)))
+            .filter_map(|(chunk, entry)| match entry.present {
+                true => Some(Part::Chunk(chunk)),
+                false => entry.halo.then_some(Part::HaloFeatures(chunk)),
+            })
             .collect();
         // Long units that cannot be divided come first.
         parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits]);
@@ -193,6 +198,7 @@ impl Check<'_> {
         workers::for_each(threads, &parts, |part| {
             match part {
                 Part::Chunk(chunk) => self.chunk(manifest, &chunks, chunk),
+                Part::HaloFeatures(chunk) => self.stored_features(manifest, ChunkSpan::of(&chunks, chunk)),
                 Part::Dictionary => self.dictionary(manifest),
                 Part::Permutation => self.permutation(manifest),
                 Part::Splits => self.splits(manifest),
@@ -319,11 +325,17 @@ impl Check<'_> {
             };
             rows.run(edges, degrees, weights.as_ref().map(|(file, _)| file));
         }
-        if let Some((file, path)) = file("features") {
-            self.result(&path, self.features(manifest, span, &file));
-        }
+        self.stored_features(manifest, span);
         if let Some((file, path)) = file("labels") {
             self.result(&path, self.labels(manifest, span, &file));
+        }
+    }
+
+    /// The features of a chunk, if they are stored.
+    fn stored_features(&self, manifest: &Manifest, span: ChunkSpan) {
+        let path = files::of_chunk(span.chunk, "features");
+        if let Some(file) = self.listed(manifest, &path) {
+            self.result(&path, self.features(manifest, span, &file));
         }
     }
 

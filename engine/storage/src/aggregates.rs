@@ -22,7 +22,7 @@ use crate::{Store, feature_rows, files, writer::with_suffix};
 pub struct Aggregates {
     kind: AggregateKind,
     layout: FeatureLayout,
-    /// By chunk; none for chunks that a slice lacks.
+    /// By chunk; none for chunks whose feature rows a slice lacks.
     files: Vec<Option<ClosedFile>>,
 }
 
@@ -62,7 +62,7 @@ impl Aggregates {
         self.layout
     }
 
-    /// The file of each chunk; none for chunks that a slice lacks.
+    /// The file of each chunk; none for chunks whose feature rows a slice lacks.
     pub fn files(&self) -> &[Option<ClosedFile>] {
         &self.files
     }
@@ -78,9 +78,9 @@ impl Aggregates {
     }
 }
 
-/// Fails if the store has a chunk, because the index lists no file for it.
+/// Fails if the store has the feature rows of a chunk, because the index lists no file for it.
 fn check_absent(store: &Store, folder: &Path, chunk: ChunkId) -> Result<()> {
-    if !store.is_present(chunk) {
+    if !store.manifest().chunks[chunk.0 as usize].has_features() {
         return Ok(());
     }
     let what = format!("chunk {chunk} has no pre-aggregated features; remove the folder and pre-aggregate again");

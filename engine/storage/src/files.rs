@@ -145,6 +145,8 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
         .filter(|(_, entry)| entry.present)
         .flat_map(|(chunk, _)| names.iter().map(move |name| of_chunk(ChunkId(chunk), name)))
         .collect();
+    let halo = (0..).map(ChunkId).zip(&manifest.chunks).filter(|(_, entry)| entry.halo);
+    paths.extend(halo.map(|(chunk, _)| of_chunk(chunk, "features")));
     paths.extend(manifest.splits.iter().map(|entry| split(&entry.name)));
     if manifest.ids.external != ExternalIds::Dense {
         paths.push(DICTIONARY.to_owned());

@@ -115,13 +115,28 @@ impl Store {
         self.present_chunks().map(|chunk| self.chunks.len(chunk)).sum()
     }
 
+    /// The chunks whose feature rows the store has, if features are stored. A slice may have those of chunks that it lacks.
+    pub fn feature_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        (0..)
+            .map(ChunkId)
+            .zip(&self.manifest.chunks)
+            .filter_map(|(chunk, entry)| entry.has_features().then_some(chunk))
+    }
+
+    /// Number of nodes of [`Store::feature_chunks`].
+    pub fn feature_nodes(&self) -> u64 {
+        self.feature_chunks().map(|chunk| self.chunks.len(chunk)).sum()
+    }
+
     /// Chunks whose stored features are missing: the store is a slice without them, and has edges from their nodes.
     pub fn missing_features(&self) -> Vec<ChunkId> {
         let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
         if !self.manifest.features.as_ref().is_some_and(is_stored) {
             return Vec::new();
         }
-        self.missing_sources()
+        let mut missing = self.missing_sources();
+        missing.retain(|chunk| !self.manifest.chunks[chunk.0 as usize].halo);
+        missing
     }
 
     /// Chunks that the store lacks, though it has edges from their nodes. The in-edges of these nodes are unknown.
@@ -143,20 +158,45 @@ impl Store {
     pub fn span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
         match self.manifest.chunks.get(chunk.0 as usize) {
             Some(entry) if entry.present => Ok(ChunkSpan::of(&self.chunks, chunk)),
-            Some(_) => {
-                let present: Vec<_> = self.present_chunks().map(|chunk| chunk.0).collect();
-                let what = format!(
-                    "the store is a slice of its graph and has only the chunks {}, not chunk {chunk}; generate it with \
-                     --only-chunks that include this one, or place that chunk, too",
-                    text::ranges(&present)
-                );
-                Err(Error::input(&self.path, Position::Whole, what))
-            }
+            Some(_) => Err(self.lacks(
+                chunk,
+                self.present_chunks(),
+                "the chunks",
+                "generate it with --only-chunks that include this one, or place that chunk, too",
+            )),
             None => {
                 let what = format!("there is no chunk {chunk}; the store has {}", self.chunks.chunks());
                 Err(Error::input(&self.path, Position::Whole, what))
             }
         }
+    }
+
+    /// The nodes of a chunk whose feature rows the store has.
+    ///
+    /// # Errors
+    /// If the store is a slice without them.
+    ///
+    /// # Panics
+    /// If the graph has no such chunk.
+    pub fn feature_span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
+        if self.manifest.chunks[chunk.0 as usize].has_features() {
+            return Ok(ChunkSpan::of(&self.chunks, chunk));
+        }
+        Err(self.lacks(
+            chunk,
+            self.feature_chunks(),
+            "the features of the chunks",
+            "place the slice with --halo-features, or place that chunk, too",
+        ))
+    }
+
+    fn lacks(&self, chunk: ChunkId, has: impl Iterator<Item = ChunkId>, of_chunks: &str, remedy: &str) -> Error {
+        let has: Vec<_> = has.map(|chunk| chunk.0).collect();
+        let what = format!(
+            "the store is a slice of its graph and has only {of_chunks} {}, not chunk {chunk}; {remedy}",
+            text::ranges(&has)
+        );
+        Error::input(&self.path, Position::Whole, what)
     }
 
     /// The sizes of adjacency lists by degree with this codec. All chunks share them.

@@ -30,6 +30,7 @@ pub fn all() -> Vec<Sample> {
     vec![
         sample("manifest", manifest().encode()),
         sample("manifest-slice", slice_manifest().encode()),
+        sample("manifest-halo", halo_manifest().encode()),
         sample("features-f32", features(FeatureDtype::F32)),
         sample("features-f16", features(FeatureDtype::F16)),
         sample("features-bf16", features(FeatureDtype::Bf16)),
@@ -59,7 +60,7 @@ pub fn all() -> Vec<Sample> {
 /// Decodes and fully checks a file as the sample `name`, and reads every value by random access.
 pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name {
-        "manifest" | "manifest-slice" => Manifest::decode(bytes).map(drop),
+        "manifest" | "manifest-slice" | "manifest-halo" => Manifest::decode(bytes).map(drop),
         "split" => splits::decode(bytes, "train", SPLIT_NODES).map(drop),
         "assignment" => Assignment::decode(bytes, 2, 4).map(drop),
         "assignment-sweep" => Assignment::decode(bytes, 5, 4).and_then(|a| a.check_owners()),
@@ -331,16 +332,8 @@ pub fn manifest() -> Manifest {
         rejected: 1,
         chunk_starts: vec![0, 2, 5],
         chunks: vec![
-            ChunkEntry {
-                present: true,
-                edges: 3,
-                bucket_edges: vec![1, 2],
-            },
-            ChunkEntry {
-                present: true,
-                edges: 4,
-                bucket_edges: vec![4, 0],
-            },
+            ChunkEntry::of_buckets(vec![1, 2]),
+            ChunkEntry::of_buckets(vec![4, 0]),
         ],
         ids: IdSpec {
             external: ExternalIds::Sparse,
@@ -377,18 +370,7 @@ pub fn manifest() -> Manifest {
 fn slice_manifest() -> Manifest {
     Manifest {
         writer: "g 1".into(),
-        chunks: vec![
-            ChunkEntry {
-                present: false,
-                edges: 0,
-                bucket_edges: vec![],
-            },
-            ChunkEntry {
-                present: true,
-                edges: 7,
-                bucket_edges: vec![7, 0],
-            },
-        ],
+        chunks: vec![ChunkEntry::absent(false), ChunkEntry::of_buckets(vec![7, 0])],
         ids: IdSpec {
             external: ExternalIds::Dense,
             permutation: PermutationSpec::Identity,
@@ -398,6 +380,15 @@ fn slice_manifest() -> Manifest {
         splits: vec![],
         generator: "{\"model\":\"rmat\"}".into(),
         files: vec![],
+        ..manifest()
+    }
+}
+
+/// A slice with the features of the chunk that it lacks.
+fn halo_manifest() -> Manifest {
+    Manifest {
+        edges: 4,
+        chunks: vec![ChunkEntry::absent(true), ChunkEntry::of_buckets(vec![4, 0])],
         ..manifest()
     }
 }
@@ -414,6 +405,7 @@ fn samples_decode_to_their_values() {
     let bytes = |name| all().into_iter().find(|s| s.name == name).expect("a sample").bytes;
     assert_eq!(Manifest::decode(&bytes("manifest")).unwrap(), manifest());
     assert_eq!(Manifest::decode(&bytes("manifest-slice")).unwrap(), slice_manifest());
+    assert_eq!(Manifest::decode(&bytes("manifest-halo")).unwrap(), halo_manifest());
     let strings = bytes("dictionary-strings");
     let (header, _) = decode_file(&strings, FileKind::DICTIONARY).unwrap();
     let meta = DictionaryMeta::decode(&header).unwrap();

@@ -25,6 +25,7 @@ pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
     let place_options = PlaceOptions {
         chunks: options.chunks.clone(),
         edges: options.edges,
+        halo_features: options.halo_features,
         out: options.to.clone(),
         copy: options.copy,
         threads: options.threads.get()?,
@@ -49,6 +50,7 @@ impl Summary for Made {
             ref aggregates,
             chunks,
             chunks_present,
+            chunks_halo,
             files_linked,
             bytes_copied,
             ..
@@ -57,12 +59,16 @@ impl Summary for Made {
             0 => String::new(),
             edges => format!(" ({} from other chunks left out)", count(edges)),
         };
+        let halo = match chunks_halo {
+            0 => String::new(),
+            chunks => format!(", features of {chunks} more"),
+        };
         let aggregates = match aggregates.is_empty() {
             true => String::new(),
             false => format!("; pre-aggregated features: {}", aggregates.join(", ")),
         };
         format!(
-            "{}: {chunks_present} of {chunks} chunks, {} nodes, {} edges{left_out}{aggregates}; {files_linked} files linked, {} copied; {}",
+            "{}: {chunks_present} of {chunks} chunks{halo}, {} nodes, {} edges{left_out}{aggregates}; {files_linked} files linked, {} copied; {}",
             printable(&self.store),
             count(nodes_present),
             count(edges),

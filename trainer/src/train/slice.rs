@@ -1,11 +1,13 @@
 //! Training on a slice: a store that has some chunks of its graph. [`super::hosts`] is about several of them.
 //!
-//! Partitions consist of chunks that are present. Sources in absent chunks are halo nodes: they have features, which are computed, and
-//! nothing else is known of them. They are never expanded, whatever the halo mode, neither in training nor in evaluations. So the
-//! scores of nodes whose neighborhoods leave the slice are lower bounds of those on the whole graph.
+//! Partitions consist of chunks that are present. Sources in absent chunks are halo nodes: they have features, and nothing is known of
+//! their in-neighbors. They are never expanded, whatever the halo mode, neither in training nor in evaluations. So the scores of nodes
+//! whose neighborhoods leave the slice are lower bounds of those on the whole graph.
 //!
-//! If features are stored, a slice must be without edges from absent chunks. It may have pre-aggregated features, which aggregate over
-//! the whole graph, so its first layer is exact. Only such a slice has all in-degrees that GCN needs. They are those inside the slice.
+//! Features of absent chunks are computed, or stored in the slice (`halo` in the manifest). A slice that lacks them must be without edges
+//! from these chunks. Pre-aggregated features aggregate over the whole graph. A slice has those of all nodes whose stored features it has,
+//! so its first layer is exact, and with two layers so is everything. GCN needs the in-degrees of sources, which only a slice without
+//! edges from absent chunks has; they are those inside the slice.
 
 use grappa_io::text;
 use grappa_run::{
@@ -48,9 +50,9 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
         return Err(lack(
             store,
             &format!(
-                "it has edges from nodes of other chunks, whose features are not stored here: leave these edges out when you make the \
-                 slice (`grappa-store place --edges inside`), add the chunks {}, or use a graph with computed features \
-                 (`grappa-gen --features procedural`)",
+                "it has edges from nodes of other chunks, whose features are not stored here: when you make the slice, take these features \
+                 along (`grappa-store place --halo-features`), leave these edges out (`--edges inside`), or add the chunks {}; or use a \
+                 graph with computed features (`grappa-gen --features procedural`)",
                 text::ranges(&missing)
             ),
         ));

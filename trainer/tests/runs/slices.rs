@@ -238,14 +238,28 @@ fn take_aggregates(from: &Store, to: &Store, kind: AggregateKind) {
 
 #[test]
 fn a_slice_with_stored_features_trains_like_its_graph_without_the_edges_from_other_chunks() {
+    trains_like_its_graph(SliceEdges::Inside);
+}
+
+#[test]
+fn a_slice_with_halo_features_trains_like_its_graph_without_the_edges_of_other_chunks() {
+    trains_like_its_graph(SliceEdges::All);
+}
+
+/// Compares a slice with stored features, those of other chunks included if their edges are, with its graph without the edges that the
+/// slice lacks.
+fn trains_like_its_graph(edges: SliceEdges) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let whole = generated(&path("whole"), FeatureSource::Stored, None);
     let kinds = [AggregateKind::Mean, AggregateKind::Sum, AggregateKind::Gcn];
     kinds.iter().for_each(|&kind| aggregated(&whole, kind));
     let chunks = || PRESENT.map(|chunk| chunk..=chunk).to_vec();
-    let slice = placed(&whole, &path("slice"), chunks(), SliceEdges::Inside);
-    let reduced = without_other_chunks(&slice, &path("input"), SliceEdges::Inside);
+    let slice = match edges {
+        SliceEdges::All => placed_with_halo(&whole, &path("slice"), chunks()),
+        SliceEdges::Inside => placed(&whole, &path("slice"), chunks(), edges),
+    };
+    let reduced = without_other_chunks(&slice, &path("input"), edges);
     kinds.iter().for_each(|&kind| take_aggregates(&whole, &reduced, kind));
     for (model, first_hop) in [
         (LayerKind::Sage, FirstHop::Preaggregated),
@@ -255,6 +269,9 @@ fn a_slice_with_stored_features_trains_like_its_graph_without_the_edges_from_oth
         (LayerKind::Sage, FirstHop::Sampled),
         (LayerKind::Gat, FirstHop::Auto),
     ] {
+        if (model, edges) == (LayerKind::Gcn, SliceEdges::All) {
+            continue; // It needs the in-degrees of other chunks.
+        }
         for (partitions, halo) in [(1, HaloMode::Auto), (3, HaloMode::Stop), (3, HaloMode::Neighbors)] {
             let config = TrainConfig {
                 model,
@@ -417,9 +434,24 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
 }
 
 fn placed(store: &Store, out: &Path, chunks: Vec<RangeInclusive<u32>>, edges: SliceEdges) -> Arc<Store> {
+    placed_as(store, out, chunks, edges, false)
+}
+
+fn placed_with_halo(store: &Store, out: &Path, chunks: Vec<RangeInclusive<u32>>) -> Arc<Store> {
+    placed_as(store, out, chunks, SliceEdges::All, true)
+}
+
+fn placed_as(
+    store: &Store,
+    out: &Path,
+    chunks: Vec<RangeInclusive<u32>>,
+    edges: SliceEdges,
+    halo_features: bool,
+) -> Arc<Store> {
     let options = PlaceOptions {
         chunks,
         edges,
+        halo_features,
         out: out.to_owned(),
         copy: false,
         threads: 2,
@@ -456,7 +488,9 @@ fn a_placed_slice_trains_like_a_generated_one() {
     let slice = placed(&stored, &path("placed-stored"), vec![0..=2], SliceEdges::All);
     let error = run(&slice, &config, &path("refused.run")).unwrap_err().to_string();
     assert!(
-        error.contains("add the chunks 3-5") && error.contains("--edges inside"),
+        ["add the chunks 3-5", "--halo-features", "--edges inside"]
+            .iter()
+            .all(|remedy| error.contains(remedy)),
         "{error}"
     );
 }

@@ -97,11 +97,7 @@ pub type NamedFile = (String, u64, u64);
 impl ChunkDone {
     /// The manifest's entry for the chunk.
     pub fn entry(&self) -> ChunkEntry {
-        ChunkEntry {
-            present: true,
-            edges: self.edges,
-            bucket_edges: self.bucket_edges.clone(),
-        }
+        ChunkEntry::of_buckets(self.bucket_edges.clone())
     }
 }
 

@@ -46,12 +46,12 @@ impl Opened {
 #[derive(Debug)]
 struct ColumnFiles {
     layout: FeatureLayout,
-    /// For each chunk, its file and the offset of row 0. None for chunks that a slice lacks.
+    /// For each chunk, its file and the offset of row 0. None for chunks whose rows a slice lacks.
     locations: Vec<Option<(FileIndex, u64)>>,
 }
 
 impl RowFiles {
-    /// Opens the feature files of all present chunks, and those of the `aggregates`. Feature rows must have `layout`,
+    /// Opens the feature files of all chunks that have some here, and those of the `aggregates`. Feature rows must have `layout`,
     /// which is that of the manifest.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
@@ -70,7 +70,7 @@ impl RowFiles {
 
     fn features(store: &Store, layout: FeatureLayout, opened: &mut Opened) -> Result<ColumnFiles> {
         let mut locations = vec![None; store.chunks().chunks() as usize];
-        for chunk in store.present_chunks() {
+        for chunk in store.feature_chunks() {
             let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
             let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
             let span = ChunkSpan::of(store.chunks(), chunk);
@@ -138,7 +138,7 @@ impl RowFiles {
         self.columns.iter().map(|column| column.layout)
     }
 
-    /// The file of a column's rows of a chunk, and the offset of the first row. None if a slice lacks the chunk.
+    /// The file of a column's rows of a chunk, and the offset of the first row. None if a slice lacks them.
     pub fn chunk(&self, column: usize, chunk: ChunkId) -> Option<(FileIndex, u64)> {
         self.columns[column].locations[chunk.0 as usize]
     }
@@ -167,11 +167,12 @@ impl RowFiles {
     pub fn absent(&self, node: NodeId) -> Error {
         Error::conflict(
             format!(
-                "the features of {} are needed, but the store is a slice without chunk {}",
+                "the features of {} are needed, but the store is a slice without those of chunk {}",
                 self.ids.name(node),
                 self.chunks.chunk_of(node)
             ),
-            "add that chunk (`grappa-store place`, or `grappa-gen --only-chunks`), or sample without halo",
+            "add them (`grappa-store place --halo-features`), add that chunk (`grappa-store place`, or `grappa-gen --only-chunks`), or sample \
+             without halo",
         )
     }
 }

@@ -94,7 +94,7 @@ impl Feed {
         let stored = match &format {
             Some(format) if is_stored => Some((
                 RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?,
-                present(store, owned),
+                with_rows(store, owned),
             )),
             _ => None,
         };
@@ -261,14 +261,14 @@ fn open_aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Resul
     })
 }
 
-/// The chunks of `chunks` that the store has, each once.
-fn present(store: &Store, chunks: &[ChunkId]) -> Vec<ChunkId> {
+/// The chunks of `chunks` whose feature rows the store has, each once.
+fn with_rows(store: &Store, chunks: &[ChunkId]) -> Vec<ChunkId> {
     let chunks: BTreeSet<_> = chunks.iter().copied().collect();
-    store.present_chunks().filter(|chunk| chunks.contains(chunk)).collect()
+    store.feature_chunks().filter(|chunk| chunks.contains(chunk)).collect()
 }
 
 fn row_demand(store: &Store, files: &RowFiles, owned: &[ChunkId]) -> RowDemand {
-    let all: u64 = store.present_chunks().map(|chunk| store.chunks().len(chunk)).sum();
+    let all = store.feature_nodes();
     let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
     RowDemand {
         resident_bytes: Resident::bytes(files, owned),

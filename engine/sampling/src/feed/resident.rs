@@ -35,7 +35,7 @@ impl Resident {
         rows.saturating_mul(strides)
     }
 
-    /// Reads the rows of `chunks`. Each chunk must be present and listed once.
+    /// Reads the rows of `chunks`. Each chunk must have rows in the store and be listed once.
     pub fn load(files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Self> {
         let rows = Arena::to_fill(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
         Self::load_part(files, chunks, rows, (0, 1), engine)
@@ -58,7 +58,7 @@ impl Resident {
             for &chunk in chunks {
                 let range = files.chunks().range(chunk);
                 let bytes = (range.end - range.start) * stride;
-                let (file, _) = files.chunk(column, chunk).expect("resident chunks are present");
+                let (file, _) = files.chunk(column, chunk).expect("resident chunks have rows");
                 bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(stride)));
                 payloads.push(PayloadRead { file, bytes, to: at });
                 at += bytes;

@@ -33,7 +33,7 @@ pub fn adjacency_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
 pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
     match &store.manifest().features {
         Some(spec) if options.features && spec.source == FeatureSource::Stored => {
-            store.present_nodes().saturating_mul(u64::from(spec.row_stride))
+            store.feature_nodes().saturating_mul(u64::from(spec.row_stride))
         }
         _ => 0,
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use grappa_formats::{
-    ChunkId, NodeId,
+    ChunkId, ChunkSpan, NodeId,
     features::{FeatureLayout, FeaturesMeta},
     manifest::{FeatureDtype, FeatureSource},
 };
@@ -37,14 +37,14 @@ pub struct StoredRows<'a> {
 }
 
 impl<'a> StoredRows<'a> {
-    /// Rows in `files`, one file for each chunk of `store`, none for those that a slice lacks. The caller has checked their headers.
+    /// Rows in `files`, one file for each chunk of `store`, none for those whose rows a slice lacks. The caller has checked their headers.
     pub(crate) fn new(store: &'a Store, files: Vec<Option<ClosedFile>>, layout: FeatureLayout) -> Self {
         Self { store, files, layout }
     }
 }
 
 impl StoredRows<'_> {
-    /// The files by chunk; none for those that a slice lacks.
+    /// The files by chunk; none for those whose rows a slice lacks.
     pub(super) fn files(&self) -> &[Option<ClosedFile>] {
         &self.files
     }
@@ -52,11 +52,11 @@ impl StoredRows<'_> {
     /// The chunk of a node, and the index of its row there.
     ///
     /// # Errors
-    /// If a slice lacks the chunk.
+    /// If a slice lacks the row.
     pub(super) fn place(&self, node: u64) -> Result<(ChunkId, u64)> {
         let chunks = self.store.chunks();
         let chunk = chunks.chunk_of(NodeId(node));
-        self.store.span(chunk)?;
+        self.store.feature_span(chunk)?;
         Ok((chunk, node - chunks.range(chunk).start))
     }
 
@@ -68,9 +68,9 @@ impl StoredRows<'_> {
     ) -> Result<()> {
         let stride = u64::from(self.layout.stride);
         for (chunk, rows) in pieces(self.store.chunks(), nodes) {
-            // The error for a chunk that a slice lacks.
-            self.store.span(chunk)?;
-            let file = self.files[chunk.0 as usize].as_ref().expect("the chunk is there");
+            // The error for rows that a slice lacks.
+            self.store.feature_span(chunk)?;
+            let file = self.files[chunk.0 as usize].as_ref().expect("the rows are there");
             visit(file.open()?, rows.start * stride..rows.end * stride)?;
         }
         Ok(())
@@ -110,7 +110,7 @@ impl NodeRows for StoredRows<'_> {
     }
 
     fn file_bytes(&self) -> u64 {
-        self.store.present_nodes() * u64::from(self.layout.stride)
+        self.store.feature_nodes() * u64::from(self.layout.stride)
     }
 
     fn file_end(&self, node: u64) -> u64 {
@@ -170,7 +170,7 @@ impl NodeRows for AggregateRows<'_> {
 }
 
 impl<'a> StoreFeatures<'a> {
-    /// Opens the feature files of all chunks. In a slice, the stored features of other chunks cannot be read.
+    /// Opens the feature files of all chunks, or of those whose feature rows a slice has.
     ///
     /// # Errors
     /// If the store has no features, or its files are damaged.
@@ -188,9 +188,8 @@ impl<'a> StoreFeatures<'a> {
                 let open = |chunk: ChunkId| {
                     let file = store.file(&files::of_chunk(chunk, "features"))?;
                     let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-                    meta.span
-                        .expect(&store.span(chunk)?)
-                        .map_err(Error::format(file.path()))?;
+                    let span = ChunkSpan::of(store.chunks(), chunk);
+                    meta.span.expect(&span).map_err(Error::format(file.path()))?;
                     file.close()
                 };
                 let layout = FeatureLayout {
@@ -198,9 +197,11 @@ impl<'a> StoreFeatures<'a> {
                     dim: spec.dim,
                     stride: spec.row_stride,
                 };
-                let chunks = (0..store.chunks().chunks()).map(ChunkId);
-                let files = chunks.map(|chunk| store.is_present(chunk).then(|| open(chunk)).transpose());
-                let files = files.collect::<Result<_>>()?;
+                let mut files: Vec<Option<ClosedFile>> = Vec::new();
+                files.resize_with(store.chunks().chunks() as usize, || None);
+                for chunk in store.feature_chunks() {
+                    files[chunk.0 as usize] = Some(open(chunk)?);
+                }
                 Source::Stored(StoredRows::new(store, files, layout))
             }
         };

@@ -149,14 +149,7 @@ impl<'a> AdjacencyWriter<'a> {
             };
             files.push(writer.file.finish(meta.encode())?);
         }
-        Ok((
-            ChunkEntry {
-                present: true,
-                edges: tail.meta.edges,
-                bucket_edges: self.bucket_edges,
-            },
-            files,
-        ))
+        Ok((ChunkEntry::of_buckets(self.bucket_edges), files))
     }
 }
 

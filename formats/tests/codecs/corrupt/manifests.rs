@@ -47,8 +47,18 @@ fn parts_that_disagree_are_refused() {
         |m| m.chunks[1].present = false,
         "the edge buckets of chunk 1 do not add up",
     );
+    refused(|m| m.chunks[1].halo = true, "chunk 1 has features for halo nodes");
+    refused(
+        |m| {
+            m.chunks[1] = ChunkEntry::absent(true);
+            m.edges = 3;
+            m.features = None;
+        },
+        "chunk 1 has features for halo nodes",
+    );
     let most = ChunkEntry {
         present: true,
+        halo: false,
         edges: u64::MAX,
         bucket_edges: vec![u64::MAX, 0],
     };

@@ -1,5 +1,11 @@
 //! Ranks that have different slices of a graph.
 
+use grappa_engine::{
+    aggregate::Budget,
+    derive::preaggregate::{AggregateOptions, preaggregate},
+    place::{PlaceOptions, SliceEdges, place},
+};
+use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{model::FeatureNorm, scores::ScoreReport};
 use grappa_sampling::partition::{Hosts, held_chunks};
 
@@ -25,6 +31,35 @@ impl Slices {
             whole: of("whole", None),
             slices: [of("first", Some(0..=4)), of("second", Some(5..=7))],
         }
+    }
+
+    /// Stored features instead of computed ones, and pre-aggregated features.
+    fn with_halo_features(folder: &Path) -> Self {
+        let whole = generated(&folder.join("stored"), FeatureSource::Stored, None);
+        let options = AggregateOptions {
+            kind: AggregateKind::Mean,
+            dtype: None,
+            budget: Budget {
+                memory: 64 << 20,
+                threads: 2,
+            },
+            replace: false,
+        };
+        preaggregate(&whole, &options, &Silent).unwrap();
+        let slices = [("stored-first", 0..=4), ("stored-second", 5..=7)].map(|(name, chunks)| {
+            let options = PlaceOptions {
+                chunks: vec![chunks],
+                edges: SliceEdges::All,
+                halo_features: true,
+                out: folder.join(name),
+                copy: false,
+                threads: 2,
+                resume: false,
+            };
+            place(&whole, &options, &Silent).unwrap();
+            Arc::new(Store::open(&options.out).unwrap())
+        });
+        Self { whole, slices }
     }
 
     fn of_rank(&self, rank: u32) -> &Arc<Store> {
@@ -53,13 +88,18 @@ fn config_of(model: LayerKind, halo: HaloMode, concurrent: u32) -> TrainConfig {
 #[test]
 fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
     let folder = tempfile::tempdir().unwrap();
-    let slices = Slices::new(folder.path());
-    for (model, halo, concurrent) in [
-        (LayerKind::Sage, HaloMode::Stop, 6),
-        (LayerKind::Sage, HaloMode::Features, 3),
-        (LayerKind::Gat, HaloMode::Stop, 3),
+    let (computed, stored) = (Slices::new(folder.path()), Slices::with_halo_features(folder.path()));
+    for (slices, first_hop, model, halo, concurrent) in [
+        (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Stop, 6),
+        (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Features, 3),
+        (&computed, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 3),
+        (&stored, FirstHop::Preaggregated, LayerKind::Sage, HaloMode::Stop, 6),
+        (&stored, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 6),
     ] {
-        let config = config_of(model, halo, concurrent);
+        let config = TrainConfig {
+            first_hop,
+            ..config_of(model, halo, concurrent)
+        };
         let mut alone = prepared(&slices.whole, &config, folder.path(), None);
         alone.hosts = slices.hosts();
         let steps_of_epoch = |trainer: &Trainer| {
@@ -92,7 +132,7 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
             sums,
             passes: 1,
         });
-        let name = format!("{model}, {halo}, {concurrent} per step");
+        let name = format!("{model}, {first_hop}, {halo}, {concurrent} per step");
         assert_same_steps(&name, &steps.collect::<Vec<_>>(), &expected);
     }
 }

@@ -217,16 +217,8 @@ impl<'a> Run<'a> {
         let edges_read = done.values().map(|chunk| chunk.drawn).sum();
         // The edge buckets may take most of the memory, so they are moved, not copied.
         let entry = |chunk: u32| match done.remove(&chunk) {
-            Some(done) => ChunkEntry {
-                present: true,
-                edges: done.edges,
-                bucket_edges: done.bucket_edges,
-            },
-            None => ChunkEntry {
-                present: false,
-                edges: 0,
-                bucket_edges: Vec::new(),
-            },
+            Some(done) => ChunkEntry::of_buckets(done.bucket_edges),
+            None => ChunkEntry::absent(false),
         };
         let feature_spec = |(options, layout): (&FeatureOptions, FeatureLayout)| FeatureSpec {
             dim: layout.dim,
