@@ -411,7 +411,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                     for (row, (x, gradient)) in each.enumerate() {
                         let nonzeros = &mut nonzeros[index];
                         let nonzeros = match (are_finite(gradient), kept) {
-                            (true, Some(kept)) => kept.row(row, term.inputs),
+                            (true, Some(kept)) => kept.row(row),
                             (true, None) => nonzeros.find(self.instructions, x),
                             // Its products with zeros are NaN.
                             (false, _) => nonzeros.take_all(x),

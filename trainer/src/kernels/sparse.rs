@@ -130,9 +130,11 @@ impl Nonzeros {
     }
 }
 
-/// The nonzero values of consecutive rows.
+/// The nonzero values of consecutive rows of one width.
 #[derive(Debug, Default)]
 pub(crate) struct NonzeroRows {
+    /// Values of a row, zeros too. 0 before the first row.
+    width: usize,
     /// Where each row ends among the values.
     ends: Vec<usize>,
     columns: Vec<u32>,
@@ -140,18 +142,20 @@ pub(crate) struct NonzeroRows {
 }
 
 impl NonzeroRows {
-    /// Adds a row.
+    /// Adds a row. All must have the same width.
     pub(crate) fn push(&mut self, row: NonzeroRow<'_>) {
+        assert!(self.ends.is_empty() || row.width == self.width, "rows of one width");
+        self.width = row.width;
         self.columns.extend_from_slice(row.columns);
         self.values.extend_from_slice(row.values);
         self.ends.push(self.values.len());
     }
 
-    /// A row; all have `width` values.
-    pub(crate) fn row(&self, row: usize, width: usize) -> NonzeroRow<'_> {
+    /// A row.
+    pub(crate) fn row(&self, row: usize) -> NonzeroRow<'_> {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         NonzeroRow {
-            width,
+            width: self.width,
             columns: &self.columns[start..self.ends[row]],
             values: &self.values[start..self.ends[row]],
         }
@@ -440,7 +444,7 @@ mod tests {
         }
         for (index, row) in x.chunks(width).enumerate() {
             let mut found = vec![0.0; width];
-            kept.row(index, width)
+            kept.row(index)
                 .iter()
                 .for_each(|(column, value)| found[column] = value);
             assert_eq!(found, row, "row {index}");

@@ -92,8 +92,8 @@ fn expect(
         Schedule::Shuffle => 1.0,
         Schedule::Sweep | Schedule::Fixed => 2.0,
     };
-    let nodes = nodes * (bases / f64::from(config.partitions())).min(1.0);
     let degree = edges / nodes.max(1.0);
+    let nodes = nodes * (bases / f64::from(config.partitions())).min(1.0);
     let seeds = train_nodes as f64 / f64::from(config.partitions());
     let fanouts = config.fanouts();
     let attends = matches!(config.model, LayerKind::Gat | LayerKind::Gatv2);
@@ -131,6 +131,8 @@ fn expect(
 
 #[cfg(test)]
 mod tests {
+    use grappa_run::config::Auto;
+
     use super::*;
 
     fn of(change: impl FnOnce(&mut TrainConfig)) -> Expected {
@@ -166,6 +168,20 @@ mod tests {
         assert!(deep.nodes > 0.999e6 && deep.nodes <= 1e6, "{deep:?}");
         assert!(deep.edges > 200e6 && deep.edges < 250e6, "{deep:?}");
         assert!(deep.bytes > 4e10, "{deep:?}");
+    }
+
+    #[test]
+    fn partitions_have_nodes_of_the_degree_of_the_graph() {
+        for partitions in [2, 16, 512] {
+            let whole = of(|config| {
+                config.partitions = Auto::Value(partitions);
+                config.full_graph = true;
+                config.fanouts = "-1,-1".parse().unwrap();
+            });
+            // Under `sweep`, a partition owns two of the parts.
+            let most = 2.0 * 2e7 * 2.0 / f64::from(partitions);
+            assert!(whole.edges <= 1.001 * most, "{partitions}: {whole:?}");
+        }
     }
 
     #[test]

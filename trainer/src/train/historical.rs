@@ -36,6 +36,7 @@ use crate::{
     Result,
     nn::{HistoricalEmbeddings, Neighbor},
     runtime::send,
+    shim,
 };
 
 /// The type of the saved values.
@@ -163,17 +164,18 @@ pub(super) struct SetRows {
 impl SetRows {
     /// The rows of some nodes of the set, in any order.
     fn of(&self, nodes: &[NodeId]) -> Result<Tensor> {
-        let mut values = vec![0.0; nodes.len() * self.rows.width()];
-        self.rows.read_any(self.positions(nodes), &mut values)?;
-        Ok(self.tensor(&values))
+        let mut values = self.empty(nodes.len());
+        self.rows
+            .read_any(self.positions(nodes), shim::values_mut(&mut values))?;
+        Ok(values)
     }
 
     /// The rows of ascending nodes of the set.
     pub(super) fn of_sorted(&self, nodes: &[NodeId], threads: usize) -> Result<Tensor> {
-        let mut values = vec![0.0; nodes.len() * self.rows.width()];
+        let mut values = self.empty(nodes.len());
         let positions: Vec<u64> = self.positions(nodes).collect();
-        read_each(&self.rows, &positions, &mut values, threads)?;
-        Ok(self.tensor(&values))
+        read_each(&self.rows, &positions, shim::values_mut(&mut values), threads)?;
+        Ok(values)
     }
 
     fn read_ahead(&self, nodes: &[NodeId]) {
@@ -192,8 +194,9 @@ impl SetRows {
         })
     }
 
-    fn tensor(&self, values: &[f32]) -> Tensor {
-        Tensor::from_slice(values).view([-1, self.rows.width() as i64])
+    /// A tensor with room for the rows of some nodes.
+    fn empty(&self, nodes: usize) -> Tensor {
+        Tensor::empty([nodes as i64, self.rows.width() as i64], (Kind::Float, Device::Cpu))
     }
 }
 

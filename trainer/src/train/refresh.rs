@@ -154,10 +154,15 @@ impl Trainer {
             _ => return Ok(()),
         }
         let stage = self.clock.enter(Stage::History);
-        match self.refresh(None, progress) {
-            Err(error) if error.is_disk_full() => self.warnings.push(format!(
-                "no historical embeddings: {error}; training continues without them until the next epoch"
-            )),
+        let refreshed = self.refresh(None, progress);
+        match self.agree(refreshed, progress) {
+            Err(error) if error.is_disk_full() => {
+                // Other ranks may have theirs. All train alike.
+                (self.historical, self.historical_origin) = (None, None);
+                self.warnings.push(format!(
+                    "no historical embeddings: {error}; training continues without them until the next epoch"
+                ));
+            }
             refreshed => refreshed?,
         }
         self.clock.enter(stage);

@@ -202,7 +202,7 @@ fn run_all(trainings: Vec<Training>, jobs: usize, programs: &Path, work: &Path, 
 fn train(run: &Run, store: &Path, programs: &Path, out: &Path) -> Result<Ended> {
     let mut command = Command::new(programs.join("grappa-train"));
     command.arg(store).args(run.options());
-    command.args(["--threads", "1", "--memory", "2GiB", "--json"]);
+    command.args(["--threads", "1", "--memory", "4GiB", "--json"]);
     command.args(["--checkpoint-every", "0", "--checkpoint-minutes", "0"]);
     let measured = training::train(command, out, None)?.measured;
     let gradient_bytes = measured.number("gradient_bytes_per_step").unwrap_or(0.0);

@@ -8,7 +8,7 @@ use grappa_io::progress::check_stopped;
 use grappa_sampling::NodeSet;
 use tch::no_grad;
 
-use super::{Inference, UPDATE_NODES, pass::LayerPass, values};
+use super::{Inference, pass::LayerPass, update_nodes, values};
 use crate::{
     Result,
     train::{
@@ -71,7 +71,9 @@ impl<'a> Keeper<'a> {
         let width = current.rows.width();
         let outputs = pass.nodes(positions).into_iter().zip(rows.chunks_exact(state_width));
         let wanted: Vec<(NodeId, &[f32])> = outputs.filter(|(node, _)| current.nodes.contains(*node)).collect();
-        for piece in wanted.chunks(UPDATE_NODES as usize) {
+        let widths = self.kept.inputs.iter().map(|rows| rows.rows.width());
+        let widest = widths.max().unwrap_or(0).max(width);
+        for piece in wanted.chunks(update_nodes(widest) as usize) {
             check_stopped(pass.progress)?;
             let nodes: Vec<NodeId> = piece.iter().map(|(node, _)| *node).collect();
             let mut aggregates: Vec<f32> = piece.iter().flat_map(|(_, row)| &row[..width]).copied().collect();
