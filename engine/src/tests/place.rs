@@ -13,6 +13,7 @@ use super::{
 use crate::{
     aggregate::{NodeRows, StoreFeatures},
     derive::preaggregate::preaggregate,
+    info::info,
     place::{PlaceOptions, Placed, SliceEdges, place},
     verify::verify,
 };
@@ -98,6 +99,8 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     assert_eq!(problems(&path), [""; 0]);
 
     let slice = Store::open(&path).unwrap();
+    let described = info(&slice, 2, &Silent).unwrap();
+    assert_eq!((described.chunks_present, described.chunks_halo), (CHUNKS - 1, 1));
     assert!(slice.missing_features().is_empty());
     assert_eq!(slice.missing_sources(), [ChunkId(1)]);
     assert!(!slice.is_present(ChunkId(1)));

@@ -145,10 +145,13 @@ fn edges(info: &Info) -> String {
 
 fn chunks(info: &Info) -> String {
     if info.chunks_present == info.chunks {
-        info.chunks.to_string()
-    } else {
-        format!("{} of {}: a slice of the graph", info.chunks_present, info.chunks)
+        return info.chunks.to_string();
     }
+    let halo = match info.chunks_halo {
+        0 => String::new(),
+        chunks => format!(", with the features of {chunks} more"),
+    };
+    format!("{} of {}: a slice of the graph{halo}", info.chunks_present, info.chunks)
 }
 
 fn order(info: &Info) -> String {
