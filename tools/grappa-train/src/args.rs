@@ -89,6 +89,11 @@ impl Sources {
         TrainConfig::layered(self.preset()?, self.config.as_deref(), &self.options)
     }
 
+    /// The options as given to resume a run. They are not checked, because they go over those of the run.
+    pub fn unchecked(&self) -> Result<TrainConfig> {
+        TrainConfig::unchecked(self.preset()?, self.config.as_deref(), &self.options)
+    }
+
     /// The configuration of a resumed run that was started with `before`.
     pub fn resumed(&self, before: &TrainConfig) -> Result<TrainConfig> {
         before.resumed(self.preset()?, self.config.as_deref(), &self.options)

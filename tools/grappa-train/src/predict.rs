@@ -6,6 +6,7 @@ use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_run::config::Monitor;
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
@@ -22,8 +23,10 @@ struct By {
     run: String,
     /// Epochs that were finished when the parameters were these.
     epoch: u64,
-    /// The score on the nodes to validate on then; null if there were none.
+    /// The score on the validation nodes then; null if there were none, or the run monitors their loss.
     val: Option<f64>,
+    /// The loss on the validation nodes then; null unless the run monitors it.
+    val_loss: Option<f64>,
 }
 
 /// All nodes, or those of a split, in a file.
@@ -75,11 +78,7 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         memory: options.memory.0,
         threads,
     };
-    let model = By {
-        run: options.run.display().to_string(),
-        epoch: trained.state().epoch,
-        val: trained.state().best.map(|best| best.val),
-    };
+    let model = By::of(&trained, options.run.display().to_string());
     let bars = console.bars();
     if let Some(out) = &options.out {
         let values = match (options.logits, options.embeddings) {
@@ -164,10 +163,27 @@ impl Summary for Written {
 }
 
 impl By {
+    fn of(trained: &Trained, run: String) -> Self {
+        let best = trained.state().best.map(|best| best.val);
+        let (val, val_loss) = match trained.monitor() {
+            Monitor::Score => (best, None),
+            Monitor::Loss => (None, best.map(|negative| -negative)),
+        };
+        Self {
+            run,
+            epoch: trained.state().epoch,
+            val,
+            val_loss,
+        }
+    }
+
     fn text(&self) -> String {
         let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
         if let Some(val) = self.val {
             text += &format!(" (validation {:.2} %)", val * 100.0);
+        }
+        if let Some(loss) = self.val_loss {
+            text += &format!(" (validation loss {loss:.4})");
         }
         text
     }
@@ -232,6 +248,7 @@ mod tests {
                 run: "r\x1b[1m".into(),
                 epoch: 1,
                 val: None,
+                val_loss: None,
             },
         };
         assert_eq!(
@@ -239,6 +256,20 @@ mod tests {
             "id                   predicted    probability  true\n\
              a\\u{1b}]0;b\\u{7}\\nc  x\\u{1b}[2Jy       50.0 %  z\\nw\n\
              by the model of r\\u{1b}[1m after epoch 1"
+        );
+    }
+
+    #[test]
+    fn the_best_validation_loss_is_told_as_a_loss() {
+        let model = By {
+            run: "web.run".into(),
+            epoch: 12,
+            val: None,
+            val_loss: Some(0.495_76),
+        };
+        assert_eq!(
+            model.text(),
+            "by the model of web.run after epoch 12 (validation loss 0.4958)"
         );
     }
 
@@ -259,6 +290,7 @@ mod tests {
                 run: "web.run".into(),
                 epoch: 12,
                 val: Some(0.763_21),
+                val_loss: None,
             },
         };
         assert_eq!(

@@ -1,6 +1,11 @@
 //! `grappa-train STORE`: from a store to a trained model.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, log, print_line, printable, signals};
@@ -15,7 +20,7 @@ use grappa_storage::Store;
 use grappa_trainer::{
     distributed::{Place, ProcessGroup, join},
     runtime,
-    train::{Watcher, follow, hello, train, train_first},
+    train::{Watcher, agree_on_options, follow, hello, train, train_first},
 };
 use serde::Serialize;
 
@@ -82,7 +87,10 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
 /// Trains with this process only.
 fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
-    let (folder, config) = open_folder(path, options)?;
+    let begun = begun(path, options)?;
+    let before = begun.as_ref().map(RunFolder::config).transpose()?;
+    let config = configured(options, before.as_ref())?;
+    let folder = open_folder(begun, path, &config)?;
     runtime::prepare(config.threads());
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
@@ -91,18 +99,19 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
     drop(screen);
     let at = folder.path().to_owned();
     remove_if_not_begun(folder, &trained, options);
-    let summary = trained.map_err(|error| with_remedy(error, None, path, &at))?;
+    let summary = trained.map_err(|error| {
+        let command = resume_command(path, &at, None);
+        with_remedy(error, None, &format!("; continue with `{command}`"))
+    })?;
     finish(console, summary, &at)
 }
 
 /// Trains together with other processes.
 fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
-    let wanted = options.sources.configuration()?;
     let local = place.clone();
-    let group = Arc::new(join(place, hello(&store, &wanted)?, options.workers.timeout())?);
-    let opened = workers::share_folder(&group, || open_folder(path, options));
-    let (at, folder, mut config) = opened.inspect_err(|error| {
+    let group = Arc::new(join(place, hello(&store)?, options.workers.timeout())?);
+    let (at, folder, mut config) = open_together(&group, path, options).inspect_err(|error| {
         group.announce(false, &format!("ended with an error: {error:#}"));
         group.leave();
     })?;
@@ -131,7 +140,16 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     folder
         .into_iter()
         .for_each(|folder| remove_if_not_begun(folder, &summary, options));
-    match summary.map_err(|error| with_remedy(error, group.stopped_by(), path, &at))? {
+    // One rank tells for all.
+    let remedy = || match (local.rank, options.workers.number()) {
+        (0, Some(workers)) => format!("; continue with `{}`", resume_command(path, &at, Some(workers))),
+        (0, None) => {
+            let options = shell_line(&["--out".to_owned(), word(&at), "--resume".to_owned()]);
+            format!("; to continue, start the same job again with `{options}`")
+        }
+        _ => String::new(),
+    };
+    match summary.map_err(|error| with_remedy(error, group.stopped_by(), &remedy()))? {
         Some(summary) => finish(console, summary, &at),
         None => Ok(()),
     }
@@ -153,16 +171,33 @@ fn open_store(path: &Path, options: &args::Train) -> anyhow::Result<Arc<Store>> 
 }
 
 /// Adds to the error of a run that was stopped how to continue it, and which other rank was asked to stop.
-fn with_remedy(error: grappa_trainer::Error, stopped_by: Option<u32>, store: &Path, folder: &Path) -> anyhow::Error {
+fn with_remedy(error: grappa_trainer::Error, stopped_by: Option<u32>, remedy: &str) -> anyhow::Error {
     if !error.is_stopped() {
         return error.into();
     }
     let cause = stopped_by.map_or_else(String::new, |rank| format!("rank {rank} was asked to stop: "));
-    anyhow!(
-        "{cause}{error}; continue with `grappa-train {} --out {} --resume`",
-        store.display(),
-        folder.display()
-    )
+    anyhow!("{cause}{error}{remedy}")
+}
+
+/// The command that continues the run in `folder`, with this number of processes.
+fn resume_command(store: &Path, folder: &Path, workers: Option<u32>) -> String {
+    let mut words = vec!["grappa-train".to_owned(), word(store), "--out".to_owned(), word(folder)];
+    if let Some(workers) = workers {
+        words.extend(["--workers".to_owned(), workers.to_string()]);
+    }
+    words.push("--resume".to_owned());
+    shell_line(&words)
+}
+
+/// A word of a command line.
+fn word(text: impl AsRef<OsStr>) -> String {
+    text.as_ref().to_string_lossy().into_owned()
+}
+
+/// A command line that a shell splits into these words.
+fn shell_line(words: &[String]) -> String {
+    // No word has a zero byte, because the system passes them as C strings.
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
 fn finish(console: &Console, summary: summary::Summary, folder: &Path) -> anyhow::Result<()> {
@@ -194,28 +229,55 @@ fn check_preset(preset: &Preset, store: &Store) -> grappa_run::Result<()> {
     }
 }
 
-/// The folder of the new or resumed run, and its configuration.
-fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder, TrainConfig)> {
-    let wanted = options.sources.configuration()?;
-    let create = |wanted: TrainConfig| {
-        let path = wanted.out.clone().unwrap_or_else(|| RunFolder::unused(store));
-        Ok((RunFolder::create(&path, &wanted)?, wanted))
-    };
+/// The folder of the run and, on rank 0, its lock; and the configuration of this rank, which has its own memory and device.
+fn open_together(
+    group: &ProcessGroup,
+    store: &Path,
+    options: &args::Train,
+) -> anyhow::Result<(PathBuf, Option<RunFolder>, TrainConfig)> {
+    let mut found = None;
+    // An option that a rank does not give is that of the run, so each needs to know what it continues.
+    let before = group.share("run to resume", || {
+        found = begun(store, options).map_err(workers::for_all)?;
+        Ok(found.as_ref().map(RunFolder::config).transpose()?)
+    })?;
+    let config = configured(options, before.as_ref())?;
+    agree_on_options(group, &config)?;
+    let (at, folder) = workers::share_folder(group, &config, || open_folder(found, store, &config))?;
+    Ok((at, folder, config))
+}
+
+/// The run to continue, if there is one.
+fn begun(store: &Path, options: &args::Train) -> anyhow::Result<Option<RunFolder>> {
     let Some(resume) = options.resume else {
-        return create(wanted);
+        return Ok(None);
     };
-    let path = match wanted.out.clone().or_else(|| RunFolder::last(store)) {
-        Some(path) if resume == Resume::Always || path.join(CONFIG).exists() => path,
-        _ if resume == Resume::Auto => return create(wanted),
+    match options.sources.unchecked()?.out.or_else(|| RunFolder::last(store)) {
+        Some(path) if resume == Resume::Always || path.join(CONFIG).exists() => Ok(Some(RunFolder::resume(&path)?)),
+        _ if resume == Resume::Auto => Ok(None),
         _ => bail!(
             "there is no run on {} to resume in this folder: name the folder of the run with --out",
             store.display()
         ),
+    }
+}
+
+/// The configuration of a run that continues with that of `before`, or of a new one.
+fn configured(options: &args::Train, before: Option<&TrainConfig>) -> grappa_run::Result<TrainConfig> {
+    match before {
+        Some(before) => options.sources.resumed(before),
+        None => options.sources.configuration(),
+    }
+}
+
+/// The folder of the run, which has its configuration then.
+fn open_folder(begun: Option<RunFolder>, store: &Path, config: &TrainConfig) -> anyhow::Result<RunFolder> {
+    let Some(folder) = begun else {
+        let path = config.out.clone().unwrap_or_else(|| RunFolder::unused(store));
+        return Ok(RunFolder::create(&path, config)?);
     };
-    let folder = RunFolder::resume(&path)?;
-    let config = options.sources.resumed(&folder.config()?)?;
-    folder.write_config(&config)?;
-    Ok((folder, config))
+    folder.write_config(config)?;
+    Ok(folder)
 }
 
 impl Watcher for Screen {
@@ -228,12 +290,9 @@ impl Watcher for Screen {
     }
 
     fn command(&self) -> String {
-        let given = std::env::args_os()
-            .skip(1)
-            .map(|word| word.to_string_lossy().into_owned());
+        let given = std::env::args_os().skip(1).map(word);
         let words: Vec<String> = std::iter::once("grappa-train".to_owned()).chain(given).collect();
-        // No word has a zero byte, because the system passes them as C strings.
-        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+        shell_line(&words)
     }
 
     fn tell(&mut self, what: &str) {

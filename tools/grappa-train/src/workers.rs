@@ -76,6 +76,11 @@ impl Workers {
         }
     }
 
+    /// The number of processes to start on this host, if the user gave one.
+    pub fn number(&self) -> Option<u32> {
+        self.workers
+    }
+
     /// Time without a sign of life after which a rank is missing.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
@@ -171,40 +176,39 @@ fn told(status: ExitStatus) -> String {
     }
 }
 
-/// Passes the folder of the run from rank 0, which has opened it, to the others, and opens the log of this rank in it. The others read
-/// the configuration of the run there.
+/// Passes the folder of the run from rank 0, which opens it, to the others, and opens the log of this rank in it. All ranks have agreed
+/// on `config`.
 pub fn share_folder(
     group: &ProcessGroup,
-    open: impl FnOnce() -> anyhow::Result<(RunFolder, TrainConfig)>,
-) -> anyhow::Result<(PathBuf, Option<RunFolder>, TrainConfig)> {
+    config: &TrainConfig,
+    open: impl FnOnce() -> anyhow::Result<RunFolder>,
+) -> anyhow::Result<(PathBuf, Option<RunFolder>)> {
     let mut opened = None;
-    let (name, digest) = group.share("run folder", || {
-        // The context of an error is part of its text here.
-        let (folder, config) = open().map_err(|error| Error::Distributed(format!("{error:#}")))?;
+    let name = group.share("run folder", || {
+        let folder = opened.insert(open().map_err(for_all)?);
         let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
-        let told = (path.into_os_string().into_vec(), config.digest());
-        opened = Some((folder, config));
-        Ok(told)
+        Ok(path.into_os_string().into_vec())
     })?;
     let path = PathBuf::from(OsString::from_vec(name));
-    let (folder, config) = match opened {
-        Some((folder, config)) => (Some(folder), config),
-        None => (None, shared_config(group, &path, digest)?),
-    };
+    if opened.is_none() {
+        wait_to_see(group, &path, config.digest())?;
+    }
     log::open_file(&path.join(log_of_rank(group.place().rank)))?;
-    Ok((path, folder, config))
+    Ok((path, opened))
 }
 
-/// The configuration in the folder that rank 0 has opened.
-fn shared_config(group: &ProcessGroup, path: &Path, digest: u64) -> anyhow::Result<TrainConfig> {
+/// An error that the other ranks get to read. The context is part of the text.
+pub fn for_all(error: anyhow::Error) -> Error {
+    Error::Distributed(format!("{error:#}"))
+}
+
+/// Waits until this rank sees the run that rank 0 has opened.
+fn wait_to_see(group: &ProcessGroup, path: &Path, digest: u64) -> anyhow::Result<()> {
     /// A network file system may show a new folder a little later.
     const TRIES: u32 = 50;
     for _ in 0..TRIES {
-        if path.join(CONFIG).exists() {
-            let config = config_of(path)?;
-            if config.digest() == digest {
-                return Ok(config);
-            }
+        if path.join(CONFIG).exists() && config_of(path)?.digest() == digest {
+            return Ok(());
         }
         thread::sleep(Duration::from_millis(100));
     }

@@ -12,9 +12,12 @@ use crate::{
     folder::RunFolder,
     journal::EpochRecord,
     report::Report,
-    scores::ScoreReport,
+    scores::ModelScores,
     summary::Summary,
 };
+
+/// Said if [`RunFolder::sync_metrics`] fails.
+pub const UNSYNCED: &str = "metrics.jsonl may lack lines after a power failure";
 
 /// The files that follow an epoch. They are written in this order, so a checkpoint to resume from never lacks the best model of
 /// its time.
@@ -37,8 +40,8 @@ pub struct Pages {
     pub records: Vec<EpochRecord>,
     /// The result so far.
     pub summary: Summary,
-    /// The scores at the best epoch, and their split.
-    pub scores: Option<(ScoreReport, &'static str)>,
+    /// The scores at the best epoch.
+    pub scores: Option<ModelScores>,
     /// As [`Report::classes`].
     pub classes: Vec<String>,
     /// As [`Report::facts`].
@@ -99,6 +102,7 @@ impl RunFiles {
             note("no checkpoint", checkpoints.save_best(&best).map(|_| ()));
         }
         if let Some(latest) = self.latest {
+            note(UNSYNCED, folder.sync_metrics());
             note("no checkpoint", checkpoints.save(&latest).map(|_| ()));
         }
         if let Some(pages) = self.pages {
@@ -116,8 +120,8 @@ impl Pages {
             name: &self.name,
             records: &self.records,
             summary: &self.summary,
-            scores: self.scores.as_ref().map(|(scores, _)| scores),
-            scored: self.scores.as_ref().map_or("test", |(_, split)| split),
+            scores: self.scores.as_ref().map(|scores| &scores.report),
+            scored: self.scores.as_ref().map_or("test", |scores| &scores.split),
             classes: &self.classes,
             facts: &self.facts,
             is_finished: self.is_finished,

@@ -16,12 +16,14 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, TryLockError},
-    io::ErrorKind,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
-use grappa_io::{Error as EngineError, durable};
+use grappa_io::{
+    Error as EngineError,
+    durable::{self, FolderLock, Patience},
+};
 
 use super::{
     checkpoint::Checkpoints,
@@ -67,19 +69,7 @@ pub struct RunFolder {
     path: PathBuf,
     /// Whether the folder existed before the run.
     existed: bool,
-    _lock: Option<FolderLock>,
-}
-
-/// Holds the lock of a folder. The kernel releases it when the process ends, for whatever reason.
-#[derive(Debug)]
-struct FolderLock(File);
-
-impl Drop for FolderLock {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread has just forked holds it open until it executes a program.
-        // If this fails, the lock is released when the child does.
-        let _ = self.0.unlock();
-    }
+    _lock: FolderLock,
 }
 
 impl RunFolder {
@@ -180,12 +170,18 @@ impl RunFolder {
         config_of(&self.path)
     }
 
-    /// Replaces the configuration. A resumed run may have another number of epochs, for example.
+    /// Replaces the configuration. A resumed run may have another number of epochs, for example. The file leaves out the run's folder
+    /// and the file of class names, because paths are wrong as soon as files move.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn write_config(&self, config: &TrainConfig) -> Result<()> {
-        self.write(CONFIG, with_checksum(&config.to_toml()).as_bytes())
+        let inside = TrainConfig {
+            class_names: None,
+            out: None,
+            ..config.clone()
+        };
+        self.write(CONFIG, with_checksum(&inside.to_toml()).as_bytes())
     }
 
     /// Writes the names of the classes.
@@ -210,6 +206,17 @@ impl RunFolder {
     /// If files cannot be read or written to, or a line is not a record.
     pub fn journal(&self, epoch: u64, step: u64) -> Result<Journal> {
         Journal::open(&self.path, epoch, step)
+    }
+
+    /// Syncs the records of epochs, so that a checkpoint that is written after this does not outlive those of its epochs.
+    ///
+    /// # Errors
+    /// If the file cannot be synced.
+    pub fn sync_metrics(&self) -> Result<()> {
+        let path = self.path.join(METRICS);
+        let file = File::open(&path).map_err(EngineError::io("open", &path))?;
+        durable::sync_file(&file, &path)?;
+        Ok(())
     }
 
     /// Writes or replaces the result.
@@ -266,26 +273,21 @@ fn numbered(store: &Path, number: u64) -> PathBuf {
     }
 }
 
-/// Locks a folder for this process. None if the file system has no locks.
-fn lock(path: &Path) -> Result<Option<FolderLock>> {
-    let folder = File::open(path).map_err(EngineError::io("open", path))?;
-    match folder.try_lock() {
-        Ok(()) => Ok(Some(FolderLock(folder))),
-        Err(TryLockError::WouldBlock) => {
-            let what = "another process is working on this run: wait for it, or choose another folder with --out";
-            Err(Error::run_file(path, what))
-        }
-        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(None),
-        Err(TryLockError::Error(error)) => Err(EngineError::io("lock", path)(error).into()),
-    }
+/// Locks a folder for this process.
+fn lock(path: &Path) -> Result<FolderLock> {
+    // The user may have put a link to another disk in its place.
+    let folder = path.canonicalize().map_err(EngineError::io("open", path))?;
+    FolderLock::of(&folder, Patience::None)?
+        .ok_or_else(|| Error::run_file(path, "the folder was removed or renamed at this moment: start again"))
 }
 
 #[cfg(test)]
 mod tests {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
     use tempfile::tempdir;
 
     use super::*;
-    use crate::stages::StageSeconds;
+    use crate::{checkpoint::RunState, stages::StageSeconds};
 
     fn error(result: Result<RunFolder>) -> String {
         result.expect_err("it fails").to_string()
@@ -354,9 +356,45 @@ mod tests {
         let folder = tempdir().unwrap();
         let run = RunFolder::create(folder.path(), &TrainConfig::default()).unwrap();
         let text = error(RunFolder::resume(folder.path()));
-        assert!(text.contains("another process is working on this run"), "{text}");
+        assert!(
+            text.contains("another process") && text.contains("is writing here"),
+            "{text}"
+        );
         drop(run);
         RunFolder::resume(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_the_folder_of_a_run_is_followed() {
+        let folder = tempdir().unwrap();
+        let [target, link] = ["target", "link"].map(|name| folder.path().join(name));
+        fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let run = RunFolder::create(&link, &TrainConfig::default()).unwrap();
+        assert!(error(RunFolder::resume(&target)).contains("is writing here"));
+        drop(run);
+    }
+
+    #[test]
+    fn a_run_goes_on_where_the_file_system_has_no_locks() {
+        // The answers of network file systems.
+        for answer in [libc::ENOLCK, libc::EINVAL, libc::EBADF, libc::EOPNOTSUPP] {
+            // The kernel then refuses locks to this thread only.
+            let run = std::thread::spawn(move || {
+                let filter = SeccompFilter::new(
+                    [(libc::SYS_flock, Vec::new())].into(),
+                    SeccompAction::Allow,
+                    SeccompAction::Errno(answer as u32),
+                    std::env::consts::ARCH.try_into().unwrap(),
+                );
+                let program: BpfProgram = filter.unwrap().try_into().unwrap();
+                seccompiler::apply_filter(&program).unwrap();
+                let folder = tempdir().unwrap();
+                drop(RunFolder::create(folder.path(), &TrainConfig::default()).unwrap());
+                drop(RunFolder::resume(folder.path()).unwrap());
+            });
+            run.join().unwrap();
+        }
     }
 
     #[test]
@@ -372,10 +410,21 @@ mod tests {
             epochs: 99,
             ..run.config().unwrap()
         };
-        run.write_config(&longer).unwrap();
-        assert_eq!(run.config().unwrap().epochs, 99);
-        run.write_summary(&Summary::new(&[], None, &longer, StageSeconds::default()))
-            .unwrap();
+        // Paths are left out, because they are wrong as soon as files move.
+        run.write_config(&TrainConfig {
+            class_names: Some("classes.txt".into()),
+            out: Some("run".into()),
+            ..longer.clone()
+        })
+        .unwrap();
+        assert_eq!(run.config().unwrap(), longer);
+        run.write_summary(&Summary::new(
+            &[],
+            &RunState::default(),
+            &longer,
+            StageSeconds::default(),
+        ))
+        .unwrap();
         run.write_report("<html>").unwrap();
         run.checkpoints(2).unwrap();
         run.journal(0, 0).unwrap();

@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use super::{
-    checkpoint::Best,
+    checkpoint::RunState,
     config::{Evaluate, TrainConfig},
     journal::EpochRecord,
+    scores::ModelScores,
     stages::StageSeconds,
 };
 
@@ -52,31 +53,38 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The result of a run with these epochs. `best` is its best evaluation, `seconds` its wall time.
-    pub fn new(records: &[EpochRecord], best: Option<&Best>, config: &TrainConfig, seconds: StageSeconds) -> Self {
-        let at_best = best.and_then(|best| records.iter().find(|record| record.epoch == best.epoch));
+    /// The result of a run with these epochs in `state`. `seconds` is its wall time.
+    ///
+    /// Records may be missing: a line of `metrics.jsonl` was lost or removed. Scores are then those of the state, and means are over
+    /// the other epochs.
+    pub fn new(records: &[EpochRecord], state: &RunState, config: &TrainConfig, seconds: StageSeconds) -> Self {
         let last = records.last();
-        let at_best = match best {
-            Some(_) => at_best,
+        let at_best = match &state.best {
+            Some(best) => records.iter().find(|record| record.epoch == best.epoch),
             None => last,
         };
         let training: f64 = records.iter().map(|record| record.seconds_by_stage.training()).sum();
         let per = |sum: f64, count: f64| (count > 0.0 && sum.is_finite()).then(|| sum / count);
         let sum = |of: fn(&EpochRecord) -> u64| records.iter().map(of).fold(0, u64::saturating_add);
-        let per_step = |bytes: u64| per(bytes as f64, last.map_or(0.0, |record| record.step as f64));
+        let counted = with_steps(records);
+        let steps: u64 = counted.iter().map(|(_, steps)| steps).sum();
+        let per_step = |of: fn(&EpochRecord) -> u64| {
+            let bytes = counted.iter().map(|(record, _)| of(record));
+            per(bytes.fold(0, u64::saturating_add) as f64, steps as f64)
+        };
         let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
             val_loss: at_best.and_then(|record| record.val_loss),
             evaluated: at_best.and_then(|record| record.evaluated),
-            best_epoch: best.map(|best| best.epoch),
-            epochs: last.map_or(0, |record| record.epoch),
+            best_epoch: state.best.map(|best| best.epoch),
+            epochs: state.epoch,
             seconds_total: 0.0,
             seconds_by_stage: StageSeconds::default(),
             seconds_per_epoch: per(training, records.len() as f64),
             sampled_edges_per_second: per(sum(|record| record.sampled_edges) as f64, training),
-            gradient_bytes_per_step: per_step(sum(|record| record.gradient_bytes)),
-            bytes_sent_per_step: per_step(sum(|record| record.bytes_sent)),
+            gradient_bytes_per_step: per_step(|record| record.gradient_bytes),
+            bytes_sent_per_step: per_step(|record| record.bytes_sent),
             bytes_read: sum(|record| record.bytes_read),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
             generation: last.map_or(0, |record| record.generation),
@@ -84,8 +92,19 @@ impl Summary {
             concurrent: last.map_or(0, |record| record.concurrent),
             config: config.clone(),
         };
+        if let (None, Some(scores)) = (at_best, &state.scores) {
+            summary.set_scores(scores);
+        }
         summary.set_seconds(seconds);
         summary
+    }
+
+    /// Sets the scores of the model.
+    pub fn set_scores(&mut self, scores: &ModelScores) {
+        self.test_accuracy = scores.test_accuracy;
+        self.val_accuracy = scores.val_accuracy;
+        self.val_loss = scores.val_loss;
+        self.evaluated = Some(scores.evaluated);
     }
 
     /// Sets the wall time of the run.
@@ -94,13 +113,34 @@ impl Summary {
     }
 }
 
+/// Records and numbers of steps of the epochs after which the record before is there too: without it the number is unknown.
+fn with_steps(records: &[EpochRecord]) -> Vec<(&EpochRecord, u64)> {
+    let ends = records.iter().map(|record| (record.epoch, record.step));
+    let before = std::iter::once((0, 0)).chain(ends);
+    before
+        .zip(records)
+        .filter(|((epoch, _), record)| record.epoch.checked_sub(1) == Some(*epoch))
+        .map(|((_, step), record)| (record, record.step.saturating_sub(step)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use grappa_formats::manifest::{LabelKind, LabelSpec};
+
     use super::*;
-    use crate::stages::Stage;
+    use crate::{checkpoint::Best, scores::Scores, stages::Stage};
 
     fn seconds(stages: &[(Stage, f64)]) -> StageSeconds {
         stages.iter().copied().collect()
+    }
+
+    fn state(best: Option<Best>) -> RunState {
+        RunState {
+            epoch: 4,
+            best,
+            ..RunState::default()
+        }
     }
 
     fn records() -> Vec<EpochRecord> {
@@ -133,7 +173,7 @@ mod tests {
         };
         let summary = Summary::new(
             &records(),
-            Some(&best),
+            &state(Some(best)),
             &TrainConfig::default(),
             seconds(&[(Stage::Open, 8.0), (Stage::Forward, 12.0)]),
         );
@@ -152,8 +192,49 @@ mod tests {
     }
 
     #[test]
+    fn lost_records_cost_neither_the_scores_nor_the_rates() {
+        let labels = LabelSpec {
+            kind: LabelKind::Single,
+            classes: 2,
+        };
+        let scores = ModelScores {
+            evaluated: Evaluate::Exact,
+            val_accuracy: Some(0.8),
+            val_loss: Some(0.5),
+            test_accuracy: Some(0.3),
+            split: "test".to_owned(),
+            report: Scores::new(labels, false).report(),
+        };
+        let best = Best {
+            epoch: 3,
+            step: 30,
+            val: 0.8,
+            test: Some(0.3),
+        };
+        let state = RunState {
+            scores: Some(scores),
+            ..state(Some(best))
+        };
+        for lost in [3, 4] {
+            let mut records = records();
+            records.retain(|record| record.epoch != lost);
+            let config = TrainConfig::default();
+            let summary = Summary::new(&records, &state, &config, StageSeconds::default());
+            assert_eq!((summary.test_accuracy, summary.val_accuracy), (Some(0.3), Some(0.8)));
+            assert_eq!((summary.best_epoch, summary.epochs), (Some(3), 4));
+            assert_eq!(summary.gradient_bytes_per_step, Some(100.0), "without epoch {lost}");
+            assert_eq!(summary.sampled_edges_per_second, Some(500.0), "without epoch {lost}");
+        }
+    }
+
+    #[test]
     fn a_run_without_epochs_has_a_summary_without_numbers_that_are_none() {
-        let summary = Summary::new(&[], None, &TrainConfig::default(), StageSeconds::default());
+        let summary = Summary::new(
+            &[],
+            &RunState::default(),
+            &TrainConfig::default(),
+            StageSeconds::default(),
+        );
         let json = serde_json::to_value(&summary).unwrap();
         assert!(json["seconds_per_epoch"].is_null() && json["best_epoch"].is_null() && json["epochs"] == 0);
     }
@@ -162,7 +243,7 @@ mod tests {
     fn the_object_has_the_documented_keys_in_order() {
         let json = serde_json::to_string(&Summary::new(
             &records(),
-            None,
+            &state(None),
             &TrainConfig::default(),
             StageSeconds::default(),
         ))

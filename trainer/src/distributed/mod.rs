@@ -199,6 +199,8 @@ impl ProcessGroup {
 
     /// Passes a value of rank 0 to all. Only rank 0 calls `value`. The others wait as long as rank 0 shows signs of life.
     ///
+    /// The value is passed as JSON, in which a number that is not finite becomes null. Pass the bits of one that may be NaN or infinite.
+    ///
     /// # Errors
     /// That of `value`, or if a rank has left or cannot be reached.
     pub fn share<T: Serialize + DeserializeOwned>(&self, name: &str, value: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -155,6 +155,15 @@ pub fn predict_file<'a>(
         memory: budget.memory / 4 * 3,
         threads: budget.threads,
     };
+    let order = ExportBudget {
+        threads: budget.threads,
+        memory: budget.memory / 2,
+    };
+    if split.is_none() {
+        // Before the inference, which may take hours.
+        made.check_memory(store, &order)
+            .map_err(|error| of_whole_budget(error, budget.memory))?;
+    }
     let mut bytes = Vec::new();
     let all = store.manifest().nodes;
     let wanted = Wanted {
@@ -169,10 +178,6 @@ pub fn predict_file<'a>(
         encoding.encode(&self::values(rows), columns, &mut bytes);
         Ok(made.write(positions.start, &bytes)?)
     })?;
-    let order = ExportBudget {
-        threads: budget.threads,
-        memory: budget.memory / 2,
-    };
     let columns = columns as u64;
     let array = match encoding {
         Encoding::Class => ("<i8", None),
@@ -211,6 +216,21 @@ pub fn predict_file<'a>(
 fn check_sets(trained: &Trained, store: &Store, memory: u64) -> Result<()> {
     let layers = trained.model().options().layers;
     inference::check_sets(store.manifest().nodes, layers, memory, "raise --memory")
+}
+
+/// An error about the half of the budget that sorts predictions, as one about the budget.
+fn of_whole_budget(error: grappa_io::Error, memory: u64) -> grappa_io::Error {
+    match error {
+        grappa_io::Error::Budget {
+            what, least, remedy, ..
+        } => grappa_io::Error::Budget {
+            what,
+            given: memory,
+            least: least.saturating_mul(2),
+            remedy,
+        },
+        other => other,
+    }
 }
 
 /// The nodes of a split.

@@ -56,7 +56,7 @@ use grappa_formats::random;
 pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
-    ranks::{follow, hello},
+    ranks::{agree_on_options, follow, hello},
     session::{Watcher, train, train_first},
     trainer::Trainer,
 };

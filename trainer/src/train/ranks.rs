@@ -23,13 +23,13 @@
 //! ([`ProcessGroup::sum`], [`ProcessGroup::unite`]), or rank 0 decides ([`Trainer::told_by_first`]). If work that training can do without
 //! fails on one rank for lack of memory or disk space, it fails on all ([`Trainer::agree`]). Any other error ends the run on all ranks.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Best, Checkpoint, PartialEpoch, RunState},
-    config::{MAY_CHANGE, TrainConfig},
+    config::{OF_PROCESS, TrainConfig},
     model::NormKind,
 };
 use grappa_sampling::{NodeSet, partition::Share};
@@ -107,21 +107,16 @@ pub fn follow(
     })
 }
 
-/// Names and values that must be the same on all ranks that train `store` with `config`.
+/// Names and values that must be the same on all ranks that train `store`. Their options are compared by [`agree_on_options`].
 ///
 /// # Errors
 /// If the store cannot be read.
-pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
+pub fn hello(store: &Store) -> Result<Hello> {
     let version = format!(
         "{} with libtorch {}",
         env!("CARGO_PKG_VERSION"),
         runtime::libtorch_version()
     );
-    let options = config
-        .table()
-        .into_iter()
-        .filter(|(option, _)| !MAY_CHANGE.contains(&option.as_str()));
-    let options = options.map(|(option, value)| (format!("option --{option}"), value.to_string()));
     let mut same = vec![
         ("program's version".to_owned(), version),
         ("store's digest".to_owned(), hosts::comparable_digest(store)?),
@@ -140,8 +135,32 @@ pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
         same.push(("slice's pre-aggregated features".to_owned(), names));
     }
     Ok(Hello {
-        same: same.into_iter().chain(options).collect(),
+        same: same.into_iter().collect(),
     })
+}
+
+/// Makes sure that all ranks train with the same options, except those that each process has for itself ([`OF_PROCESS`]). All ranks must
+/// call it.
+///
+/// # Errors
+/// If an option differs; the message names it. Also if a rank has left or cannot be reached.
+pub fn agree_on_options(group: &ProcessGroup, config: &TrainConfig) -> Result<()> {
+    let options = config.table().into_iter();
+    let own: BTreeMap<String, String> = options
+        .filter(|(option, _)| !OF_PROCESS.contains(&option.as_str()))
+        .map(|(option, value)| (option, value.to_string()))
+        .collect();
+    let of_each = group.gather_all("options", own.clone())?;
+    for (rank, other) in of_each.iter().enumerate() {
+        if let Some((option, value)) = own.iter().find(|(option, value)| other.get(*option) != Some(value)) {
+            return Err(Error::Distributed(format!(
+                "ranks differ in the option --{option}: rank {} has {value}, and rank {rank} has {}: give all ranks the same",
+                group.place().rank,
+                other.get(option).map_or("none", String::as_str)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The epochs of a rank other than 0, and its part of the evaluation at the end.
@@ -170,7 +189,7 @@ fn epochs(
             true => {
                 trainer.collect_residuals(false)?;
                 survived(trainer.evaluate(true, epoch, &|_| unreachable!("rank 0 asks"), watcher.progress()))?;
-                group.share("score", || unreachable!("rank 0 knows it"))?
+                score_of_first(group, || unreachable!("rank 0 knows it"))?
             }
             false => None,
         };
@@ -189,7 +208,8 @@ fn epochs(
     Ok(())
 }
 
-/// The end of an evaluation on a rank other than 0. If it lacked memory or disk space, rank 0 warns, and training continues.
+/// The end of an evaluation on a rank other than 0. If it lacked memory or disk space, all ranks know ([`Trainer::agree`]), and rank 0
+/// decides: it warns and continues, or ends the run with the error.
 fn survived<T>(evaluated: Result<T>) -> Result<()> {
     match evaluated {
         Err(error) if error.is_disk_full() || error.is_budget() => Ok(()),
@@ -200,6 +220,12 @@ fn survived<T>(evaluated: Result<T>) -> Result<()> {
 /// Whether the model is evaluated after an epoch.
 pub(super) fn is_evaluated(config: &TrainConfig, epoch: u64) -> bool {
     epoch + 1 == config.epochs || (epoch + 1).is_multiple_of(config.eval_every)
+}
+
+/// Tells the other ranks the score of an evaluation, which rank 0 knows. They get its bits, because JSON has no NaN.
+pub(super) fn score_of_first(group: &ProcessGroup, score: impl FnOnce() -> Option<f64>) -> Result<Option<f64>> {
+    let bits = group.share("score", || Ok(score().map(f64::to_bits)))?;
+    Ok(bits.map(f64::from_bits))
 }
 
 /// Takes the score of an evaluation of the last finished epoch. Returns whether it is the best one.

@@ -18,7 +18,7 @@ use grappa_run::{
     config::{Auto, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
     journal::{EpochRecord, Journal},
-    scores::ScoreReport,
+    scores::ModelScores,
     stages::{Stage, StageClock, StageSeconds},
     summary::Summary,
 };
@@ -165,7 +165,7 @@ fn train_on(
             name: trainer.store_name(),
             process,
             before: seconds_before(&state, journal.records()),
-            recorded: recorded(journal.records()),
+            recorded: recorded(&state, journal.records()),
             config,
             checkpoints: &checkpoints,
             folder,
@@ -173,7 +173,6 @@ fn train_on(
             state,
             journal,
             classes,
-            best_scores: None,
             evaluation_seconds: None,
             saved: Instant::now(),
             shown: None,
@@ -202,8 +201,6 @@ struct Run<'scope, 'env> {
     before: StageSeconds,
     /// The wall time that the records have.
     recorded: StageSeconds,
-    /// Scores of the best epoch, or of the best epoch since the run was resumed, and their split.
-    best_scores: Option<(ScoreReport, &'static str)>,
     /// Wall time of the last evaluation.
     evaluation_seconds: Option<f64>,
     /// The time of the last checkpoint to resume from.
@@ -270,7 +267,7 @@ impl Run<'_, '_> {
         let record = self.record(&stats, evaluation.as_ref(), last_rate);
         watcher.epoch(&record, self.config.epochs);
         self.trainer.clock.enter(Stage::Report);
-        survive(watcher, "no line in metrics.jsonl", self.journal.append(record));
+        survive(watcher, "no line in metrics.jsonl yet", self.journal.append(record));
         self.start_files(is_best, watcher)
     }
 
@@ -306,10 +303,7 @@ impl Run<'_, '_> {
             self.evaluation_seconds = Some(begin.elapsed().as_secs_f64());
         }
         if let Some(group) = &self.trainer.group {
-            let score = evaluated
-                .as_ref()
-                .and_then(|evaluated| evaluated.score(self.config.monitor));
-            group.share("score", || Ok(score))?;
+            ranks::score_of_first(group, || evaluated.as_ref()?.score(self.config.monitor))?;
         }
         Ok(evaluated)
     }
@@ -321,7 +315,7 @@ impl Run<'_, '_> {
             is_best = ranks::observe(&mut self.state, &self.config, score, evaluation.test_accuracy());
         }
         if is_best || self.state.best.is_none() {
-            self.best_scores = Some(scored(evaluation));
+            self.state.scores = Some(scored(evaluation));
         }
         is_best
     }
@@ -337,6 +331,8 @@ impl Run<'_, '_> {
     /// A checkpoint that has all that a resumed run needs.
     fn checkpoint(&mut self) -> Checkpoint {
         self.trainer.clock.enter(Stage::Checkpoint);
+        // Lines that are still missing were warned about.
+        let _ = self.journal.flush();
         self.update_state();
         self.saved = Instant::now();
         self.trainer.checkpoint(&self.state, true)
@@ -384,7 +380,7 @@ impl Run<'_, '_> {
             name: self.name.clone(),
             records: self.journal.records().to_vec(),
             summary: self.summary(),
-            scores: self.best_scores.clone(),
+            scores: self.state.scores.clone(),
             classes: self.classes.clone(),
             facts: self.trainer.facts(&self.process.0, self.process.1),
             is_finished,
@@ -393,7 +389,7 @@ impl Run<'_, '_> {
 
     fn summary(&mut self) -> Summary {
         let seconds = self.before + self.trainer.clock.seconds();
-        Summary::new(self.journal.records(), self.state.best.as_ref(), &self.config, seconds)
+        Summary::new(self.journal.records(), &self.state, &self.config, seconds)
     }
 
     fn wait_for_files(&mut self, watcher: &mut dyn Watcher) {
@@ -440,13 +436,20 @@ impl Run<'_, '_> {
 /// Wall time of the processes that worked on a run up to a state. Versions that measured no stages only knew the sum: the rest of
 /// it counts as opening.
 fn seconds_before(state: &RunState, records: &[EpochRecord]) -> StageSeconds {
-    let known = state.seconds_by_stage.max(recorded(records));
+    let known = state.seconds_by_stage.max(sum(records));
     let unknown = (state.seconds - known.total()).max(0.0);
     known + [(Stage::Open, unknown)].into_iter().collect()
 }
 
-/// The wall time that records have.
-fn recorded(records: &[EpochRecord]) -> StageSeconds {
+/// The wall time that records have, or had: if some were lost, the next one must not take their time.
+fn recorded(state: &RunState, records: &[EpochRecord]) -> StageSeconds {
+    match records.len() as u64 == state.epoch {
+        true => sum(records),
+        false => state.seconds_by_stage.max(sum(records)),
+    }
+}
+
+fn sum(records: &[EpochRecord]) -> StageSeconds {
     records
         .iter()
         .map(|record| record.seconds_by_stage)
@@ -465,11 +468,21 @@ pub(super) fn tell_warnings(trainer: &mut Trainer, watcher: &mut dyn Watcher) {
     trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
 }
 
-/// The scores for the report: those of the test nodes, or of the validation nodes if there are no test nodes.
-fn scored(evaluation: &Evaluation) -> (ScoreReport, &'static str) {
-    match &evaluation.test {
-        Some(test) if test.nodes > 0 => (test.clone(), "test"),
-        _ => (evaluation.val.clone(), "val"),
+/// The scores for the summary and the report. The report has those of the test nodes, or of the validation nodes if there are no
+/// test nodes.
+fn scored(evaluation: &Evaluation) -> ModelScores {
+    let val = &evaluation.val;
+    let (split, report) = match &evaluation.test {
+        Some(test) if test.nodes > 0 => ("test", test),
+        _ => ("val", val),
+    };
+    ModelScores {
+        evaluated: evaluation.method,
+        val_accuracy: val.accuracy,
+        val_loss: val.loss,
+        test_accuracy: evaluation.test_accuracy(),
+        split: split.to_owned(),
+        report: report.clone(),
     }
 }
 

@@ -13,7 +13,9 @@ use grappa_formats::{
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoints, RunState},
-    class_names, folder,
+    class_names,
+    config::Monitor,
+    folder,
     model::Task,
 };
 use grappa_sampling::NodeSet;
@@ -34,6 +36,7 @@ pub struct Trained {
     model: Model,
     state: RunState,
     checkpoint: PathBuf,
+    monitor: Monitor,
     class_names: Vec<String>,
     device: Device,
 }
@@ -96,6 +99,7 @@ impl Trained {
             model,
             state,
             checkpoint: path,
+            monitor: config.monitor,
             device,
         })
     }
@@ -113,6 +117,11 @@ impl Trained {
     /// The file that the parameters are from.
     pub fn checkpoint(&self) -> &Path {
         &self.checkpoint
+    }
+
+    /// The number that decided which evaluation was the best.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor
     }
 
     /// The names of the classes; empty if the user gave none.

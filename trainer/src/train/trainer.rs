@@ -123,7 +123,7 @@ impl Trainer {
         Self::of_ranks(store, config, aggregates, device, folder, ranks)
     }
 
-    /// [`Trainer::new`] as one of the processes of a group. All have the same options, and call this.
+    /// [`Trainer::new`] as one of the processes of a group. All have [agreed](super::agree_on_options) on their options, and call this.
     pub(super) fn of_ranks(
         store: Arc<Store>,
         config: TrainConfig,
@@ -152,9 +152,12 @@ impl Trainer {
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model, &config)?;
         let splits = Splits::open(&store, &ranks)?;
-        let [train_nodes, ..] = splits.of_all();
+        let [train_nodes, val_nodes, _] = splits.of_all();
         let size = estimate::check(&ranks.hosts, &config, &model, train_nodes, aggregates.is_some(), share)?;
-        let warnings = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
+        let mut warnings: Vec<String> = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
+        if val_nodes == 0 {
+            warnings.extend(config.warnings_without_validation());
+        }
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, model.parameters());

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{ErrorKind, Write},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -19,10 +20,10 @@ use tch::Device;
 
 use crate::stores::{DENSE, config, store};
 
-/// Makes writing fail in one epoch.
+/// Makes writing fail in some epochs.
 struct Filling {
     run: PathBuf,
-    full_in: u64,
+    full_in: RangeInclusive<u64>,
     /// How.
     by: By,
     /// The folders and files that are in the way.
@@ -63,7 +64,7 @@ impl Watcher for Filling {
                 By::Ballast => fs::remove_file(path).unwrap(),
             }
         }
-        if record.epoch == self.full_in {
+        if self.full_in.contains(&record.epoch) {
             match self.by {
                 By::Names => {
                     self.planted = self.temporary(record.step).into();
@@ -118,6 +119,28 @@ fn steps_of(run: &Path) -> Vec<String> {
     steps
 }
 
+/// The steps of the events in a run's only event file, which has nothing but whole records. `journal/events.rs` draws them.
+fn steps_of_events(run: &Path) -> Vec<u64> {
+    let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
+    let mut files = names.filter(|path| path.to_str().unwrap().contains("events.out.tfevents."));
+    let bytes = fs::read(files.next().unwrap()).unwrap();
+    let (mut rest, mut steps) = (&bytes[..], Vec::new());
+    while let Some((length, record)) = rest.split_first_chunk() {
+        let event;
+        (event, rest) = record[4..].split_at(u64::from_le_bytes(*length) as usize);
+        rest = &rest[4..];
+        // After the time there is the number of the field, then seven bits a byte.
+        assert_eq!((event[0], event[9]), (1 << 3 | 1, 2 << 3));
+        let bytes = event[10..].iter().scan(false, |is_over, byte| {
+            let was_over = std::mem::replace(is_over, byte & 0x80 == 0);
+            (!was_over).then_some(u64::from(byte & 0x7f))
+        });
+        steps.push((0..).step_by(7).zip(bytes).map(|(shift, bits)| bits << shift).sum());
+    }
+    assert!(rest.is_empty());
+    steps
+}
+
 #[test]
 fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,18 +158,20 @@ fn training_goes_on_with_a_warning_on_a_full_disk() {
     goes_on(By::Ballast, &disk, "No space left on device");
 }
 
-/// Trains in `folder`, where writing fails for one epoch with the error `why`, and where it does not.
+/// Trains in `folder`, where writing fails for some epochs with the error `why`, and where it does not.
 fn goes_on(by: By, folder: &Path, why: &str) {
     let stores = tempfile::tempdir().unwrap();
     let store = store(stores.path(), DENSE);
     let config = TrainConfig {
-        epochs: 3,
+        epochs: 6,
         checkpoint_every: 1,
+        keep: 6,
         ..config()
     };
     let mut runs = Vec::new();
-    for full_in in [1, 99] {
-        let path = folder.join(format!("{full_in}.run"));
+    // A file has the rest of its last page also when the disk is full: the event that does not fit is a later one.
+    for (name, full_in) in [("full.run", 1..=4), ("free.run", 99..=99)] {
+        let path = folder.join(name);
         let run = RunFolder::create(&path, &config).unwrap();
         let mut watcher = Filling {
             run: path.clone(),
@@ -156,7 +181,7 @@ fn goes_on(by: By, folder: &Path, why: &str) {
             warnings: Vec::new(),
         };
         let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut watcher).unwrap();
-        assert_eq!(summary.epochs, 3);
+        assert_eq!(summary.epochs, 6);
         runs.push((path, watcher.warnings, summary));
     }
     let [(full, warnings, summary), (free, no_warnings, expected)] = &runs[..] else {
@@ -171,10 +196,18 @@ fn goes_on(by: By, folder: &Path, why: &str) {
             "{warning}"
         );
     }
-    // The checkpoint of that epoch is missing, and no part of it is left.
+    // The checkpoints of these epochs are missing, and no part of them is left.
     let (with, without) = (steps_of(free), steps_of(full));
-    assert_eq!(with.len(), 3);
-    assert_eq!(without, with[1..]);
+    assert_eq!(with.len(), 6);
+    assert_eq!(without, with[4..]);
+    // Lines and events that did not fit are written once there is room.
+    let steps: Vec<u64> = read_records(full).unwrap().iter().map(|record| record.step).collect();
+    assert_eq!(steps.len(), 6);
+    let [version, start, options, end] = [0, 1, 0, 0];
+    assert_eq!(
+        steps_of_events(full),
+        [&[version, start, options], &steps[..], &[end]].concat()
+    );
     // Training has the same result, and the summary and the report are written at the end.
     assert_eq!(summary.val_accuracy, expected.val_accuracy);
     assert!(full.join("summary.json").exists() && full.join("report.html").exists());
@@ -206,7 +239,7 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
         let run = RunFolder::create(&disk.join(name), &config).unwrap();
         let mut watcher = Filling {
             run: disk.join(name),
-            full_in: 99,
+            full_in: 99..=99,
             by: By::Names,
             planted: Vec::new(),
             warnings: Vec::new(),

@@ -62,6 +62,8 @@ pub struct Shape {
     pub nan: Option<u64>,
     /// A node that is trained on and has no label.
     pub unlabelled: Option<u64>,
+    /// Whether there are validation nodes.
+    pub validated: bool,
 }
 
 pub const DENSE: Shape = Shape {
@@ -71,6 +73,7 @@ pub const DENSE: Shape = Shape {
     sets: false,
     nan: None,
     unlabelled: None,
+    validated: true,
 };
 
 /// Pseudorandom numbers.
@@ -162,7 +165,11 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
         allow_nan: shape.nan.is_some(),
         features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
         labels: Some(labels),
-        splits: vec![split("train", 0..5), split("val", 5..7), split("test", 7..10)],
+        splits: [("train", 0..5), ("val", 5..7), ("test", 7..10)]
+            .into_iter()
+            .filter(|(name, _)| shape.validated || *name != "val")
+            .map(|(name, part)| split(name, part))
+            .collect(),
         // Layers of PyTorch Geometric have their own ideas of them.
         edge_options: EdgeOptions {
             self_loops: SelfLoops::Drop,
@@ -184,7 +191,6 @@ pub fn trained(store: &Arc<Store>, folder: &Path, model: LayerKind) -> (Trained,
 pub fn config() -> TrainConfig {
     TrainConfig {
         hidden: 16,
-        heads: 2,
         epochs: 8,
         lr: 0.05,
         batch: "16".parse().unwrap(),

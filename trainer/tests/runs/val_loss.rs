@@ -148,6 +148,9 @@ fn the_best_epoch_and_the_end_follow_the_loss_if_it_is_monitored() {
         (summary.best_epoch, summary.val_loss),
         (Some(best as u64 + 1), Some(losses[best]))
     );
+    let trained = Trained::open(&folder.path().join("loss.run"), Device::Cpu).unwrap();
+    assert_eq!(trained.monitor(), Monitor::Loss);
+    assert_eq!(trained.state().best.map(|best| -best.val), Some(losses[best]));
     assert_eq!((records.len(), records.len() < 40), (best + 1 + 4, true), "{losses:?}");
 
     let config = TrainConfig {

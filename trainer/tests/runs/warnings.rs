@@ -2,14 +2,14 @@
 
 use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
-    config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
+    config::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Monitor, TrainConfig},
     folder::RunFolder,
     journal::EpochRecord,
 };
 use grappa_trainer::train::{Watcher, train};
 use tch::Device;
 
-use crate::stores::{DENSE, config, store};
+use crate::stores::{DENSE, Shape, config, store};
 
 #[derive(Default)]
 struct Warned(Vec<String>);
@@ -62,5 +62,31 @@ fn options_without_effect_are_warned_about_when_a_run_begins() {
             "{:?}",
             warned.0
         );
+    }
+}
+
+#[test]
+fn options_that_need_validation_nodes_are_warned_about_without_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = TrainConfig {
+        epochs: 1,
+        early_stopping: 2,
+        lr_schedule: LrSchedule::Plateau,
+        monitor: Monitor::Loss,
+        ..config()
+    };
+    for validated in [true, false] {
+        let folder = folder.path().join(validated.to_string());
+        let store = store(&folder, Shape { validated, ..DENSE });
+        let run = RunFolder::create(&folder.join("run"), &config).unwrap();
+        let mut warned = Warned::default();
+        train(store, config.clone(), &run, false, Device::Cpu, &mut warned).unwrap();
+        let expected = ["--early-stopping 2", "--lr-schedule plateau", "--monitor loss"]
+            .map(|option| format!("{option} has no effect: the store has no validation nodes"));
+        let expected = if validated { &[][..] } else { &expected[..] };
+        assert_eq!(warned.0.len(), expected.len(), "{:?}", warned.0);
+        for (warning, expected) in warned.0.iter().zip(expected) {
+            assert!(warning.starts_with(expected), "{warning}");
+        }
     }
 }

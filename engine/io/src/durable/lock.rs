@@ -43,7 +43,15 @@ pub enum Patience {
 /// A folder that is locked for this process until this is dropped.
 #[derive(Debug)]
 pub struct FolderLock {
-    _folder: File,
+    folder: File,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Closing the folder is not enough: a child that another thread has just forked holds it open until it executes a
+        // program. If this fails, the lock is released when the child does.
+        let _ = flock(&self.folder, FlockOperation::Unlock);
+    }
 }
 
 impl FolderLock {
@@ -59,7 +67,7 @@ impl FolderLock {
             opened => opened.map_err(Error::io("open the folder", path))?,
         };
         lock(&folder, path, patience)?;
-        Ok(is_at(&folder, path)?.then_some(Self { _folder: folder }))
+        Ok(is_at(&folder, path)?.then_some(Self { folder }))
     }
 
     /// Creates a folder if it does not exist, and locks it. Waits while another process works in it.

@@ -9,7 +9,9 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use grappa_input::{EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, OnBadLine, TextBatch};
+use grappa_input::{
+    EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, OnBadLine, TextBatch,
+};
 use grappa_io::Result;
 use grappa_tests::{archive::write_npz, npy::Npy, parquet::write_parquet};
 
@@ -271,6 +273,7 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
             0 => OnBadLine::Fail,
             _ => OnBadLine::Skip,
         },
+        header: HeaderLine::Auto,
         block_bytes,
     };
     let block_bytes = [1, 16, 100, 1000][usize::from(choice & 3)];
@@ -299,15 +302,19 @@ fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
     let mut input_bytes = 0;
     while let Some(block) = source.next_block(&|_| false)? {
         input_bytes += block.input_bytes();
-        let (weights, rejected, edges) = match ids {
+        let mut on_reject = |_| {
+            read.rejected += 1;
+            Ok(())
+        };
+        let (weights, edges) = match ids {
             IdKind::Integer => {
-                block.parse(&mut batch)?;
+                block.parse(&mut batch, &mut on_reject)?;
                 read.sources.extend(&batch.sources);
                 read.targets.extend(&batch.targets);
-                (&batch.weights, &batch.rejected, batch.sources.len())
+                (&batch.weights, batch.sources.len())
             }
             IdKind::String => {
-                block.parse_text(&mut text)?;
+                block.parse_text(&mut text, &mut on_reject)?;
                 let pairs = text.sources.iter().zip(text.targets.iter());
                 assert!(
                     text.sources
@@ -317,13 +324,12 @@ fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
                 );
                 read.text
                     .extend(pairs.map(|(source, target)| (source.to_vec(), target.to_vec())));
-                (&text.weights, &text.rejected, text.sources.len())
+                (&text.weights, text.sources.len())
             }
         };
         assert_eq!(weights.len(), if source.weighted() { edges } else { 0 });
         assert!(weights.iter().all(|weight| weight.is_finite()));
         read.weights.extend(weights.iter().map(|weight| weight.to_bits()));
-        read.rejected += rejected.len();
     }
     assert_eq!(read.sources.len(), read.targets.len());
     assert!(

@@ -310,7 +310,7 @@ fn run_weights(input: &Input) -> String {
         let source = EdgeSource::open(std::slice::from_ref(&edges), options)?;
         let (mut batch, mut all) = (EdgeBatch::default(), Vec::new());
         while let Some(block) = source.next_block(&|_| false)? {
-            block.parse(&mut batch)?;
+            block.parse(&mut batch, &mut |_| Ok(()))?;
             assert_eq!(batch.weights.len(), batch.sources.len());
             assert!(batch.weights.iter().all(|weight| weight.is_finite()));
             all.extend(batch.weights.iter().map(|weight| weight.to_bits()));

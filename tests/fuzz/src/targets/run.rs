@@ -2,12 +2,14 @@
 
 use std::{fs, path::Path};
 
+use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
     compression::{Dense, top_k},
-    config::TrainConfig,
+    config::{Evaluate, TrainConfig},
     folder::class_names_of,
     journal::read_records,
+    scores::{ModelScores, Scores},
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -131,14 +133,27 @@ fn run_tensors(input: &Input) -> String {
 }
 
 fn checkpoint_seeds() -> Vec<Vec<u8>> {
+    let labels = LabelSpec {
+        classes: 2,
+        kind: LabelKind::Single,
+    };
     let state = RunState {
         config_digest: u64::MAX - 5,
+        outputs: 2,
         step: 30,
         best: Some(Best {
             epoch: 1,
             step: 10,
             val: 0.1 + 0.2,
             test: None,
+        }),
+        scores: Some(ModelScores {
+            evaluated: Evaluate::Exact,
+            val_accuracy: Some(0.1 + 0.2),
+            val_loss: Some(0.5),
+            test_accuracy: None,
+            split: "val".to_owned(),
+            report: Scores::new(labels, false).report(),
         }),
         seconds: 12.34,
         counters: [("edges".to_owned(), 1 << 63)].into(),

@@ -131,6 +131,15 @@ fn flags_go_over_the_file() {
 }
 
 #[test]
+fn a_printed_configuration_has_all_options_also_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("RUN.toml");
+    let given = parse(&["--hidden=64", "--class-names=names of classes.txt", "--out=runs/a"]).unwrap();
+    std::fs::write(&path, Shown(given.clone()).text()).unwrap();
+    assert_eq!(parse(&["--config", path.to_str().unwrap()]).unwrap(), given);
+}
+
+#[test]
 fn a_preset_sets_its_options_and_an_unknown_one_names_the_known() {
     let config = parse(&["--preset", "pyg-cora-gcn", "--hidden", "32"]).unwrap();
     assert_eq!((config.hidden, config.input_dropout), (32, 0.5));

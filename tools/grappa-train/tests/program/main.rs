@@ -5,7 +5,9 @@ mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
 mod network;
+mod predict;
 mod refused;
+mod resume;
 mod sharing;
 mod signals;
 mod torchrun;

@@ -1,11 +1,8 @@
 //! SIGINT and SIGTERM make training write a checkpoint and exit with 130 and 143.
 
 use std::{
-    fs,
     path::Path,
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use grappa_tests::{
@@ -13,57 +10,78 @@ use grappa_tests::{
     program::{self, Ran, run},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::workers::{metrics, wait_for_epochs};
 
 fn train(folder: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
     command
         .current_dir(folder)
-        .args(["graph.grappa", "--out", "run", "--threads", "1"]);
+        .args(["my graph.grappa", "--out", "my run", "--threads", "1"]);
     command.args(options).stdin(Stdio::null());
     command
+}
+
+/// More epochs than anyone waits for.
+const ENDLESS: [&str; 8] = [
+    "--layers",
+    "1",
+    "--hidden",
+    "4",
+    "--epochs",
+    "1000000",
+    "--checkpoint-every",
+    "0",
+];
+
+/// A folder with a store.
+fn folder() -> TempDir {
+    let folder = memory_folder();
+    let mut generate = program::command("grappa-gen");
+    generate.args(["sbm", "--nodes", "500", "--feature-dim", "8", "--chunks", "2"]);
+    generate
+        .args(["--quiet", "--out"])
+        .arg(folder.path().join("my graph.grappa"));
+    run(&mut generate).success();
+    folder
+}
+
+/// Trains without end, and sends `signal` after two epochs.
+fn stopped(folder: &Path, options: &[&str], signal: Signal) -> Ran {
+    let mut command = program::interruptible(&train(folder, &[&ENDLESS[..], options].concat()));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_epochs(&folder.join("my run"), 2);
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    Ran::from(child.wait_with_output().unwrap())
 }
 
 #[test]
 fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let folder = memory_folder();
-        let mut generate = program::command("grappa-gen");
-        generate.args(["sbm", "--nodes", "500", "--feature-dim", "8", "--quiet", "--out"]);
-        run(generate.arg(folder.path().join("graph.grappa"))).success();
-
-        // More epochs than anyone waits for.
-        let options = [
-            "--layers",
-            "1",
-            "--hidden",
-            "4",
-            "--epochs",
-            "1000000",
-            "--checkpoint-every",
-            "0",
-        ];
-        let mut command = program::interruptible(&train(folder.path(), &options));
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let begin = Instant::now();
-        let metrics = folder.path().join("run/metrics.jsonl");
-        while fs::read_to_string(&metrics).map_or(0, |text| text.lines().count()) < 2 {
-            assert!(begin.elapsed() < Duration::from_secs(120), "no epoch ends");
-            thread::sleep(Duration::from_millis(10));
-        }
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let folder = folder();
+        let ran = stopped(folder.path(), &[], signal);
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
         for part in [
             "interrupted: finishing the step and writing a checkpoint",
-            "continue with `grappa-train graph.grappa --out run --resume`",
+            "continue with `grappa-train 'my graph.grappa' --out 'my run' --resume`",
         ] {
             assert!(ran.stderr.contains(part), "{}", ran.stderr);
         }
 
         // Finished epochs are kept: the resumed run has one more epoch to do, and ends by itself.
-        let finished = fs::read_to_string(&metrics).unwrap().lines().count();
+        let run_folder = folder.path().join("my run");
+        let finished = metrics(&run_folder).len();
         let epochs = (finished + 1).to_string();
         run(&mut train(folder.path(), &["--resume", "--epochs", &epochs])).success();
-        assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), finished + 1);
+        assert_eq!(metrics(&run_folder).len(), finished + 1);
     }
+}
+
+#[test]
+fn stopped_workers_tell_once_how_to_start_as_many_again() {
+    let folder = folder();
+    let ran = stopped(folder.path(), &["--workers", "2"], Signal::TERM);
+    assert_eq!(ran.stderr.matches("--resume").count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("/my run' --workers 2 --resume`"), "{}", ran.stderr);
 }

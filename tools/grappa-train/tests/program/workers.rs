@@ -434,6 +434,14 @@ fn a_signal_to_one_rank_stops_all_with_a_checkpoint_of_the_same_run() {
             "{}",
             ran[0].stderr
         );
+        // Rank 0 says how to continue: with the launcher, which started the processes.
+        let remedy = format!("/{out} --resume`");
+        assert!(
+            ran[0].stderr.contains("start the same job again with `--out ") && ran[0].stderr.contains(&remedy),
+            "{}",
+            ran[0].stderr
+        );
+        assert!(!ran[1].stderr.contains("--resume"), "{}", ran[1].stderr);
         let run_folder = folder.path().join(&out);
         let epochs = (metrics(&run_folder).len() + 1).to_string();
         let resumed = ["--resume", "--epochs", &epochs, "--out", &out];
@@ -443,6 +451,53 @@ fn a_signal_to_one_rank_stops_all_with_a_checkpoint_of_the_same_run() {
         run(&mut train(folder.path(), &options)).success();
         assert_same_losses(&folder.path().join(undisturbed), &run_folder, "resumed");
     }
+}
+
+#[test]
+fn a_rank_has_its_own_machine_options_and_the_other_options_of_all() {
+    let folder = folder();
+    let whole = ["--partitions", "4", "--hidden", "8", "--out", "run"];
+    let both = |of_first: &[&str], of_second: &[&str]| {
+        let port = port();
+        [(0, of_first), (1, of_second)]
+            .map(|(number, own)| rank(folder.path(), [number, 2, port], &[&whole[..], own].concat()))
+            .map(end)
+    };
+    let run = folder.path().join("run");
+
+    // No machine has as many GPUs.
+    let device = ["--epochs", "2", "--device", "cuda:99"];
+    let [first, second] = both(&["--epochs", "2"], &device);
+    assert_eq!((first.code, second.code), (Some(1), Some(1)));
+    assert!(second.stderr.to_lowercase().contains("cuda"), "{}", second.stderr);
+    assert!(first.stderr.contains("rank 1 ended with an error"), "{}", first.stderr);
+    assert!(!run.join("metrics.jsonl").exists());
+
+    let own = ["--memory", "200MiB", "--lookahead", "3", "--read-engine", "pread"];
+    for ran in both(&["--epochs", "2"], &[&["--epochs", "2"], &own[..]].concat()) {
+        ran.success();
+    }
+    let saved = fs::read_to_string(run.join("config.toml")).unwrap();
+    assert!(saved.contains("memory = \"4GiB\""), "{saved}");
+
+    // A resumed rank has the options of the run, and not the defaults, where it gives none.
+    for ran in both(&["--resume", "--epochs", "3"], &["--resume"]) {
+        assert_eq!(ran.code, Some(1));
+        let stderr = &ran.stderr;
+        assert!(
+            stderr.contains("ranks differ in the option --epochs: rank "),
+            "{stderr}"
+        );
+    }
+    assert_eq!(fs::read_to_string(run.join("config.toml")).unwrap(), saved);
+    for ran in both(&["--resume", "--epochs", "2"], &["--resume"]) {
+        ran.success();
+    }
+    let longer = ["--resume", "--epochs", "3"];
+    for ran in both(&longer, &[&longer[..], &own].concat()) {
+        ran.success();
+    }
+    assert_eq!(metrics(&run).len(), 3);
 }
 
 #[test]
@@ -479,11 +534,11 @@ fn ranks_that_do_not_belong_together_say_why() {
     let [first, second] = start([[0, 2], [1, 2]], &patient, &other).map(end);
     check(
         &first,
-        "ranks differ in the option --hidden: rank 0 has 128, and rank 1 on ",
+        "ranks differ in the option --hidden: rank 0 has 128, and rank 1 has 64",
     );
     check(
         &second,
-        "ranks differ in the option --hidden: rank 1 has 64, and rank 0 on ",
+        "ranks differ in the option --hidden: rank 1 has 64, and rank 0 has 128",
     );
 
     let [first, second] = start([[0, 2], [1, 3]], &patient, &patient).map(end);

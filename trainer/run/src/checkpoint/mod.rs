@@ -123,7 +123,13 @@ impl Checkpoint {
         if digest(state_text, &named) != *entry(DIGEST_KEY)? {
             return Err(damaged("damaged: its checksum does not match its contents".to_owned()));
         }
-        let state = serde_json::from_str(state_text).map_err(|error| damaged(format!("its state: {error}")))?;
+        let state: RunState =
+            serde_json::from_str(state_text).map_err(|error| damaged(format!("its state: {error}")))?;
+        if let Some(scores) = &state.scores
+            && !scores.report.has_classes(state.outputs)
+        {
+            return Err(damaged(format!("its scores are not of {} classes", state.outputs)));
+        }
         let mut checkpoint = Self {
             state,
             parameters: Vec::new(),

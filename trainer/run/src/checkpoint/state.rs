@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, early_stopping::EarlyStopping, learning_rate::LearningRate, stages::StageSeconds};
+use crate::{
+    Error, Result, early_stopping::EarlyStopping, learning_rate::LearningRate, scores::ModelScores,
+    stages::StageSeconds,
+};
 
 /// The state of a run. Together with the tensors of its checkpoint, it is all that a resumed run needs to compute the same as
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
@@ -28,6 +31,9 @@ pub struct RunState {
     pub super_epoch: u64,
     /// The best evaluation so far.
     pub best: Option<Best>,
+    /// The scores of the best evaluation, or of the last one without validation nodes. States of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores: Option<ModelScores>,
     /// State of the learning rate schedule.
     pub learning_rate: LearningRate,
     /// State of early stopping.

@@ -1,8 +1,13 @@
 use std::process::Command;
 
+use grappa_formats::manifest::{LabelKind, LabelSpec};
 use tempfile::{TempDir, tempdir};
 
 use super::*;
+use crate::{
+    config::Evaluate,
+    scores::{ModelScores, Scores},
+};
 
 fn state(step: u64) -> RunState {
     RunState {
@@ -111,6 +116,31 @@ fn a_state_that_would_not_read_back_is_not_written() {
         "{error}"
     );
     assert_eq!(names(&checkpoints), ["step-000000000010.safetensors"]);
+}
+
+#[test]
+fn scores_are_of_the_classes_of_the_run() {
+    let labels = LabelSpec {
+        kind: LabelKind::Single,
+        classes: 10,
+    };
+    let scores = ModelScores {
+        evaluated: Evaluate::Exact,
+        val_accuracy: Some(0.1 + 0.2),
+        val_loss: Some(1.0 / 3.0),
+        test_accuracy: None,
+        split: "val".to_owned(),
+        report: Scores::new(labels, false).report(),
+    };
+    let (_folder, checkpoints) = checkpoints(1);
+    let mut checkpoint = checkpoint(10);
+    checkpoint.state.scores = Some(scores);
+    let path = checkpoints.save(&checkpoint).unwrap();
+    assert_eq!(Checkpoint::read(&path).unwrap().state, checkpoint.state);
+    checkpoint.state.outputs = 11;
+    let path = checkpoints.save(&checkpoint).unwrap();
+    let error = Checkpoint::read(&path).unwrap_err().to_string();
+    assert!(error.contains("its scores are not of 11 classes"), "{error}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Options that have no effect or cost accuracy, and options of the model that contradict each other.
 
-use super::{Auto, Correction, FirstHop, HaloMode, TrainConfig};
+use std::fmt::Display;
+
+use super::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Monitor, TrainConfig};
 use crate::{
     Error, Result,
-    model::{Activation, FeatureNorm, JumpingKnowledge},
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind},
 };
 
 impl TrainConfig {
@@ -45,6 +47,22 @@ impl TrainConfig {
             _ => {}
         }
         warnings
+    }
+
+    /// Warnings about options that have no effect on a store without validation nodes.
+    pub fn warnings_without_validation(&self) -> Vec<String> {
+        let given = [
+            (self.early_stopping > 0).then(|| format!("--early-stopping {}", self.early_stopping)),
+            (self.lr_schedule == LrSchedule::Plateau).then(|| format!("--lr-schedule {}", self.lr_schedule)),
+            (self.monitor == Monitor::Loss).then(|| format!("--monitor {}", self.monitor)),
+        ];
+        let warning = |option| {
+            format!(
+                "{option} has no effect: the store has no validation nodes; leave it out, or create the store with some, such as by \
+                 grappa-ingest --val or --split"
+            )
+        };
+        given.into_iter().flatten().map(warning).collect()
     }
 
     /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features are those of the store:
@@ -108,7 +126,7 @@ impl TrainConfig {
         }
     }
 
-    /// Warnings about options of the model that have no effect.
+    /// Warnings about options that have no effect because of other options. One with its default value may not have been given.
     pub(super) fn without_effect(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let is_last_alone = self.jumping_knowledge == JumpingKnowledge::None;
@@ -117,6 +135,44 @@ impl TrainConfig {
                 "--activation {} has no effect with --layers 1: no layer follows the first",
                 self.activation
             ));
+        }
+        let default = Self::default();
+        let mut warn = |option: &str, value: &dyn Display, why: String| {
+            warnings.push(format!("--{option} {value} has no effect with {why}"));
+        };
+        if self.heads != default.heads && !self.model.attends() {
+            let why = format!("--model {}, which has no attention", self.model);
+            warn("heads", &self.heads, why);
+        }
+        if self.model != LayerKind::PinSage {
+            let why = || format!("--model {}, whose neighbors are not chosen by random walks", self.model);
+            if self.walks != default.walks {
+                warn("walks", &self.walks, why());
+            }
+            if self.walk_steps != default.walk_steps {
+                warn("walk-steps", &self.walk_steps, why());
+            }
+            if self.walk_termination != default.walk_termination {
+                warn("walk-termination", &self.walk_termination, why());
+            }
+        }
+        let schedule = || format!("--lr-schedule {}", self.lr_schedule);
+        if self.lr_step != default.lr_step && self.lr_schedule != LrSchedule::Step {
+            warn("lr-step", &self.lr_step, schedule());
+        }
+        if self.lr_factor != default.lr_factor && !matches!(self.lr_schedule, LrSchedule::Step | LrSchedule::Plateau) {
+            warn("lr-factor", &self.lr_factor, schedule());
+        }
+        if self.lr_patience != default.lr_patience && self.lr_schedule != LrSchedule::Plateau {
+            warn("lr-patience", &self.lr_patience, schedule());
+        }
+        if self.shrinkage != default.shrinkage && self.correction == Correction::None {
+            warn("shrinkage", &self.shrinkage, "--correction none".into());
+        }
+        if let Auto::Value(neighbors) = self.halo_neighbors
+            && !matches!(self.halo, HaloMode::Auto | HaloMode::Neighbors)
+        {
+            warn("halo-neighbors", &neighbors, format!("--halo {}", self.halo));
         }
         warnings
     }

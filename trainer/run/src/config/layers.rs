@@ -33,6 +33,18 @@ pub const MAY_CHANGE: [&str; 15] = [
     "out",
 ];
 
+/// The options that each process has for itself: those about its machine, and the paths of files that only rank 0 reads and writes. Ranks
+/// that train together may differ in them.
+pub const OF_PROCESS: [&str; 7] = [
+    "memory",
+    "threads",
+    "lookahead",
+    "read-engine",
+    "device",
+    "class-names",
+    "out",
+];
+
 /// Options that checkpoints exist without. Their defaults do not count in [`TrainConfig::digest`], so that these runs can be resumed.
 const ADDED: [&str; 3] = ["compress", "compress-rate", "steps-per-epoch"];
 
@@ -46,6 +58,20 @@ impl TrainConfig {
     /// # Panics
     /// If `flags` has an unknown key.
     pub fn layered(preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+        let config = Self::unchecked(preset, file, flags)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// As [`TrainConfig::layered`], but options are not checked against each other. Options that are given to resume a run go over
+    /// those of the run, and not over the defaults.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has an unknown key or a wrong value.
+    ///
+    /// # Panics
+    /// If `flags` has an unknown key.
+    pub fn unchecked(preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
         Self::default().overlaid(preset, file, flags)
     }
 
@@ -64,7 +90,10 @@ impl TrainConfig {
             .iter()
             .find(|change| !MAY_CHANGE.contains(&change.option.as_str()))
         {
-            None => Ok(wanted),
+            None => {
+                wanted.check()?;
+                Ok(wanted)
+            }
             Some(Difference { option, left, right }) => Err(Error::Options(format!(
                 "the run to resume has {option} {left}, and {option} {right} was given: leave it out, or start a new run without \
                  --resume; options that may change are {}",
@@ -95,15 +124,9 @@ impl TrainConfig {
         Ok(config)
     }
 
-    /// The text of a TOML file that reads back to the same configuration. It leaves out the run's folder and the file of class
-    /// names, because paths are wrong as soon as files move.
+    /// The text of a TOML file that reads back to the same configuration.
     pub fn to_toml(&self) -> String {
-        let inside = Self {
-            class_names: None,
-            out: None,
-            ..self.clone()
-        };
-        let options = toml::to_string(&inside).expect("a configuration is representable");
+        let options = toml::to_string(self).expect("a configuration is representable");
         format!(
             "# The options of this run; `grappa-train --help` describes them.\n\
              # `grappa-train STORE --config THIS_FILE` starts another run with the same options.\n{options}"
@@ -143,9 +166,7 @@ impl TrainConfig {
             assert!(options.contains(option), "unknown option {option}");
         }
         table.extend(given);
-        let config: Self = table.try_into().map_err(|error| Error::Options(one_line(&error)))?;
-        config.check()?;
-        Ok(config)
+        table.try_into().map_err(|error| Error::Options(one_line(&error)))
     }
 
     /// The names of all options, sorted.

@@ -37,7 +37,7 @@ pub use self::{
         ReadEngine,
     },
     compress_rate::CompressRate,
-    layers::MAY_CHANGE,
+    layers::{MAY_CHANGE, OF_PROCESS},
     per_layer::PerLayer,
     preset::Preset,
 };

@@ -20,14 +20,13 @@
 
 use std::{
     fs::File,
-    io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use grappa_io::{Error as EngineError, durable};
 
-use super::record::EpochRecord;
+use super::{appended::Appended, record::EpochRecord};
 use crate::Result;
 
 /// Names of event files begin with this, by which TensorBoard finds them.
@@ -36,8 +35,7 @@ pub(crate) const EVENTS: &str = "events.out.tfevents.";
 /// An open event file.
 #[derive(Debug)]
 pub(super) struct EventFile {
-    path: PathBuf,
-    file: File,
+    events: Appended,
 }
 
 impl EventFile {
@@ -56,20 +54,20 @@ impl EventFile {
             let name = format!("{EVENTS}{:010}.{host}.{}.{number}", since.as_secs(), std::process::id());
             let path = folder.join(name);
             durable::kill_point("create", &path);
-            match File::create_new(&path) {
+            match File::options().append(true).create_new(true).open(&path) {
                 Ok(file) => break (path, file),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(EngineError::io("create", &path)(error).into()),
             }
         };
-        let mut events = Self { path, file };
+        let mut events = Appended::new(&path, file, 0);
         let seconds = since.as_secs_f64();
         let version = event(seconds, 0, |event| event.bytes(3, b"brain.Event:2"));
         let start = event(seconds, step + 1, |event| {
             event.message(7, |session| session.varint(1, 1))
         });
-        events.write(&[version, start].concat())?;
-        Ok(events)
+        events.append(&[version, start].concat())?;
+        Ok(Self { events })
     }
 
     /// Adds the metrics of an epoch, at its last step. Leaves out values that are not finite.
@@ -86,7 +84,7 @@ impl EventFile {
                 }
             });
         });
-        self.write(&event)
+        self.events.append(&event)
     }
 
     /// Adds a summary at step 0. `fill` receives the time in seconds, too.
@@ -94,15 +92,7 @@ impl EventFile {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let seconds = since.as_secs_f64();
         let event = event(seconds, 0, |event| event.message(5, |summary| fill(summary, seconds)));
-        self.write(&event)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        durable::kill_point("append to", &self.path);
-        self.file
-            .write_all(bytes)
-            .map_err(EngineError::io("write", &self.path))?;
-        Ok(())
+        self.events.append(&event)
     }
 }
 
@@ -317,10 +307,10 @@ mod tests {
             ..EpochRecord::default()
         };
         events.append(&record, now).unwrap();
-        let name = events.path.file_name().unwrap().to_str().unwrap().to_owned();
+        let name = events.events.path.file_name().unwrap().to_str().unwrap().to_owned();
         assert!(name.starts_with("events.out.tfevents.1700000000."), "{name}");
 
-        let records = records(&fs::read(&events.path).unwrap());
+        let records = records(&fs::read(&events.events.path).unwrap());
         let [version, start, epoch] = &records[..] else {
             panic!("{records:?}")
         };
@@ -373,7 +363,7 @@ mod tests {
         events.summary(now, start).unwrap();
         events.summary(now, hparams::end).unwrap();
 
-        let records = records(&fs::read(&events.path).unwrap());
+        let records = records(&fs::read(&events.events.path).unwrap());
         let (start, end) = (&records[2], &records[3]);
         assert_eq!(nested(start, &[5, 1, 1]), [b"_hparams_/session_start_info"]);
         assert_eq!(nested(start, &[5, 1, 9, 1, 1]), [b"hparams"]);
@@ -403,6 +393,6 @@ mod tests {
         let now = SystemTime::now();
         let first = EventFile::create(folder.path(), 0, now).unwrap();
         let second = EventFile::create(folder.path(), 0, now).unwrap();
-        assert!(first.path < second.path);
+        assert!(first.events.path < second.events.path);
     }
 }

@@ -1,23 +1,16 @@
 //! `metrics.jsonl`: a line for each epoch.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{fs::OpenOptions, path::Path};
 
 use grappa_io::{Error as EngineError, Position, durable, regular};
 
-use super::record::EpochRecord;
+use super::{appended::Appended, record::EpochRecord};
 use crate::Result;
 
 /// An open `metrics.jsonl`.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    path: PathBuf,
-    file: File,
-    /// Bytes of whole lines.
-    length: u64,
+    lines: Appended,
 }
 
 impl Metrics {
@@ -35,30 +28,20 @@ impl Metrics {
             .map_err(EngineError::io("open", path))?;
         durable::kill_point("truncate", path);
         file.set_len(length).map_err(EngineError::io("truncate", path))?;
-        let metrics = Self {
-            path: path.to_owned(),
-            file,
-            length,
-        };
-        Ok((metrics, records))
+        let lines = Appended::new(path, file, length);
+        Ok((Self { lines }, records))
     }
 
-    /// Appends a line; on a full disk, none rather than half of one.
+    /// Appends a line, after those that a full disk had no room for.
     pub(super) fn append(&mut self, record: &EpochRecord) -> Result<()> {
         let mut line = serde_json::to_string(record).expect("a record is representable");
         line.push('\n');
-        durable::kill_point("append to", &self.path);
-        match self.file.write_all(line.as_bytes()) {
-            Ok(()) => {
-                self.length += line.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                // If this fails too, the torn line is noticed when the file is opened again.
-                let _ = self.file.set_len(self.length);
-                Err(EngineError::io("write", &self.path)(error).into())
-            }
-        }
+        self.lines.append(line.as_bytes())
+    }
+
+    /// Writes the lines that a full disk had no room for.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.lines.flush()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The metrics of each epoch: `metrics.jsonl` for programs, event files for TensorBoard.
 
+mod appended;
 mod events;
 mod hparams;
 mod metrics;
@@ -8,6 +9,8 @@ mod record;
 mod tests;
 
 use std::{collections::BTreeMap, path::Path, time::SystemTime};
+
+use grappa_io::durable;
 
 pub(crate) use self::events::EVENTS;
 pub use self::record::EpochRecord;
@@ -34,6 +37,7 @@ impl Journal {
     pub fn open(folder: &Path, epoch: u64, step: u64) -> Result<Self> {
         let (metrics, records) = Metrics::open(&folder.join(METRICS), epoch)?;
         let events = EventFile::create(folder, step, SystemTime::now())?;
+        durable::sync_folder(folder)?;
         Ok(Self {
             metrics,
             events,
@@ -52,24 +56,34 @@ impl Journal {
         })
     }
 
-    /// Adds that the run is finished, for the same plugin.
+    /// Adds that the run is finished, for the same plugin, and the records that could not be written before.
     ///
     /// # Errors
-    /// If the event file cannot be written to.
+    /// If files cannot be written to.
     pub fn finish(&mut self) -> Result<()> {
-        self.events.summary(SystemTime::now(), hparams::end)
+        let written = self.flush();
+        let ended = self.events.summary(SystemTime::now(), hparams::end);
+        written.and(ended)
     }
 
     /// Adds the record of an epoch. When this returns, other processes can read it.
     ///
     /// # Errors
-    /// If files cannot be written to, for example because the disk is full. The record is then in memory only, the files have
-    /// no partial record, and training can continue.
+    /// If files cannot be written to, for example because the disk is full. The files then have no partial record, and training
+    /// can continue. The record is written with a later one, when there is room.
     pub fn append(&mut self, record: EpochRecord) -> Result<()> {
         let written = self.metrics.append(&record);
         let shown = self.events.append(&record, SystemTime::now());
         self.records.push(record);
         written.and(shown)
+    }
+
+    /// Writes the lines of `metrics.jsonl` that could not be written before.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.metrics.flush()
     }
 
     /// The records of all epochs so far.

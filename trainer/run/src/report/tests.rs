@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    checkpoint::Best,
+    checkpoint::{Best, RunState},
     config::{Auto, TrainConfig},
     facts::RunFacts,
     scores::{Labels, Scores},
@@ -123,11 +123,16 @@ fn page_of(
             test: record.test_accuracy,
         })
     });
+    let state = RunState {
+        epoch: records.last().map_or(0, |record| record.epoch),
+        best,
+        ..RunState::default()
+    };
     let config = TrainConfig {
         partitions: Auto::Value(partitions),
         ..TrainConfig::default()
     };
-    let summary = Summary::new(records, best.as_ref(), &config, stages([10.0; 8]));
+    let summary = Summary::new(records, &state, &config, stages([10.0; 8]));
     let report = Report {
         name,
         records,

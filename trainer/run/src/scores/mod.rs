@@ -17,6 +17,7 @@ use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};
 
 use self::{auc::Ranking, loss::LossSum};
+use crate::config::Evaluate;
 
 /// The largest number of classes with a confusion matrix.
 pub const CONFUSION_CLASSES_MAX: u32 = 1024;
@@ -285,6 +286,32 @@ pub struct ScoreReport {
     /// Number of nodes by class (row) and prediction (column). None for sets, and for more than [`CONFUSION_CLASSES_MAX`]
     /// classes.
     pub confusion: Option<Vec<Vec<u64>>>,
+}
+
+impl ScoreReport {
+    /// Whether there are scores for each of `classes` classes, and the confusion matrix is one of these classes.
+    pub(crate) fn has_classes(&self, classes: u64) -> bool {
+        let is_all = |length: usize| length as u64 == classes;
+        let is_square = |matrix: &Vec<Vec<u64>>| is_all(matrix.len()) && matrix.iter().all(|row| is_all(row.len()));
+        is_all(self.per_class.len()) && self.confusion.as_ref().is_none_or(is_square)
+    }
+}
+
+/// The scores of a model, as the summary and the report show them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelScores {
+    /// How they were computed.
+    pub evaluated: Evaluate,
+    /// Accuracy on the validation nodes.
+    pub val_accuracy: Option<f64>,
+    /// Mean loss of the validation nodes.
+    pub val_loss: Option<f64>,
+    /// Accuracy on the test nodes.
+    pub test_accuracy: Option<f64>,
+    /// The split of the report: `test`, or `val` if there are no test nodes.
+    pub split: String,
+    /// All scores on that split.
+    pub report: ScoreReport,
 }
 
 /// Scores of a class.

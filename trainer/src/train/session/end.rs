@@ -1,6 +1,6 @@
 //! The end of a run: the last scores, the summary and the report, or the checkpoint of a run that was asked to stop.
 
-use grappa_run::{config::Evaluate, journal::EpochRecord, stages::Stage, summary::Summary};
+use grappa_run::{background::UNSYNCED, config::Evaluate, journal::EpochRecord, stages::Stage, summary::Summary};
 
 use super::{Run, Watcher, scored, survive, tell_if_long};
 use crate::{Error, Result, train::Evaluation};
@@ -11,18 +11,14 @@ impl Run<'_, '_> {
         self.wait_for_files(watcher);
         let exact = self.final_scores(watcher)?;
         self.trainer.clock.enter(Stage::Report);
-        if let Some(exact) = &exact {
-            self.best_scores = Some(scored(exact));
-        }
         let mut pages = self.pages(true);
-        if let Some(exact) = &exact {
-            pages.summary.val_accuracy = exact.val.accuracy;
-            pages.summary.val_loss = exact.val.loss;
-            pages.summary.test_accuracy = exact.test_accuracy();
-            pages.summary.evaluated = Some(Evaluate::Exact);
+        if let Some(exact) = exact {
+            let scores = scored(&exact);
+            pages.summary.set_scores(&scores);
+            pages.scores = Some(scores);
         }
         let mut summary = pages.summary.clone();
-        survive(watcher, "no end in the event file", self.journal.finish());
+        survive(watcher, "no end of the journal", self.journal.finish());
         survive(watcher, "no report", self.folder.write_report(&pages.html()));
         summary.set_seconds(self.before + self.trainer.clock.seconds());
         survive(watcher, "no summary", self.folder.write_summary(&summary));
@@ -87,6 +83,7 @@ impl Run<'_, '_> {
             return Error::Stopped { place, kept };
         }
         let checkpoint = self.checkpoint();
+        survive(watcher, UNSYNCED, self.folder.sync_metrics());
         let kept = match self.checkpoints.save(&checkpoint) {
             Ok(_) => "a checkpoint has its state".into(),
             Err(error) => format!("its state could not be saved ({error}); earlier checkpoints are intact"),

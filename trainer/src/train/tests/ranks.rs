@@ -2,10 +2,15 @@
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
+use grappa_run::{checkpoint::RunState, config::LrSchedule};
 use grappa_sampling::NodeSet;
 
 use super::{
-    super::{evaluate::Evaluation, hosts::Ranks},
+    super::{
+        evaluate::Evaluation,
+        hosts::Ranks,
+        ranks::{agree_on_options, observe, score_of_first},
+    },
     *,
 };
 use crate::{
@@ -87,6 +92,76 @@ fn what_ranks_sum_unite_and_gather_is_that_of_all() {
             let expected: Vec<Vec<u32>> = all.iter().map(expected).collect();
             assert!(gathered == (rank == 0).then_some(expected), "{ranks} ranks");
         }
+    }
+}
+
+#[test]
+fn ranks_take_the_same_decisions_also_after_a_score_that_is_not_finite() {
+    let config = TrainConfig {
+        lr_schedule: LrSchedule::Plateau,
+        lr_patience: 0,
+        lr_factor: 0.1,
+        early_stopping: 2,
+        ..config(LayerKind::Sage)
+    };
+    let scores = [Some(0.1 + 0.2), None, Some(f64::NAN), Some(f64::NEG_INFINITY)];
+    let of_each = as_ranks(2, |group| {
+        let mut state = RunState::default();
+        for score in scores {
+            let told = score_of_first(&group, || score).unwrap();
+            assert_eq!(told.map(f64::to_bits), score.map(f64::to_bits));
+            if let Some(score) = told {
+                observe(&mut state, &config, score, None);
+            }
+        }
+        state
+    });
+    assert_eq!(of_each[0], of_each[1]);
+    assert!(of_each[0].early_stopping.is_over(config.early_stopping));
+    let rate = of_each[0].learning_rate.at(&config, 4, 0, 1);
+    assert!(rate < 0.02 * config.lr, "{rate}");
+}
+
+#[test]
+fn ranks_may_differ_in_what_each_has_for_itself_and_in_no_other_option() {
+    let agreed = |of_first: TrainConfig| {
+        let configs = [TrainConfig::default(), of_first];
+        as_ranks(3, |group| {
+            let config = &configs[usize::from(group.is_first())];
+            agree_on_options(&group, config).map_err(|error| error.to_string())
+        })
+    };
+    let machine = TrainConfig {
+        memory: ByteSize(64 << 20),
+        threads: "3".parse().unwrap(),
+        lookahead: "2".parse().unwrap(),
+        read_engine: "pread".parse().unwrap(),
+        device: "cpu".parse().unwrap(),
+        class_names: Some("classes.txt".into()),
+        out: Some("run".into()),
+        ..TrainConfig::default()
+    };
+    assert_eq!(agreed(machine), [const { Ok(()) }; 3]);
+    let epochs = TrainConfig {
+        epochs: 60,
+        ..TrainConfig::default()
+    };
+    let stopping = TrainConfig {
+        early_stopping: 4,
+        ..TrainConfig::default()
+    };
+    for (config, option, value, default) in [(epochs, "epochs", 60, 50), (stopping, "early-stopping", 4, 0)] {
+        let error = |rank, value, other, of_other| {
+            Err(format!(
+                "ranks differ in the option --{option}: rank {rank} has {value}, and rank {other} has {of_other}: give all ranks the same"
+            ))
+        };
+        let expected = [
+            error(0, value, 1, default),
+            error(1, default, 0, value),
+            error(2, default, 0, value),
+        ];
+        assert_eq!(agreed(config), expected);
     }
 }
 

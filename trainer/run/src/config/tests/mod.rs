@@ -195,19 +195,13 @@ fn heads_that_cannot_share_the_hidden_values_are_refused_where_there_are_heads()
 }
 
 #[test]
-fn a_configuration_reads_back_to_itself_but_for_the_folder_it_is_in() {
+fn a_configuration_reads_back_to_itself() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("config.toml");
     for config in [TrainConfig::default(), everything(), whole_views()] {
         config.check().unwrap();
         fs::write(&path, config.to_toml()).unwrap();
-        let expected = TrainConfig {
-            class_names: None,
-            out: None,
-            ..config.clone()
-        };
-        assert_eq!(TrainConfig::read(&path).unwrap(), expected, "{}", config.to_toml());
-        assert_eq!(expected.digest(), config.digest());
+        assert_eq!(TrainConfig::read(&path).unwrap(), config, "{}", config.to_toml());
     }
     let text = everything().to_toml();
     for line in [
@@ -490,4 +484,50 @@ fn options_without_effect_are_warned_about() {
     let neighbors = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbors).warnings(knows_first_hop);
     assert!(neighbors(2, true)[0].contains("no effect with 2 layers"));
     assert!(neighbors(3, true).is_empty() && neighbors(2, false).is_empty());
+}
+
+#[test]
+fn an_option_of_another_model_schedule_or_mode_has_no_effect_and_is_warned_about() {
+    let [partitions, layers] = [("partitions", "4".into()), ("layers", 3.into())];
+    for (option, value, other, needed) in [
+        ("heads", Value::from(8), "model", "gat"),
+        ("walks", 7.into(), "model", "pinsage"),
+        ("walk-steps", 3.into(), "model", "pinsage"),
+        ("walk-termination", 0.25.into(), "model", "pinsage"),
+        ("lr-step", 3.into(), "lr-schedule", "step"),
+        ("lr-factor", 0.1.into(), "lr-schedule", "step"),
+        ("lr-factor", 0.1.into(), "lr-schedule", "plateau"),
+        ("lr-patience", 3.into(), "lr-schedule", "plateau"),
+        ("shrinkage", 0.5.into(), "correction", "node"),
+        ("halo-neighbors", "3".into(), "halo", "neighbors"),
+        ("halo-neighbors", "3".into(), "halo", "auto"),
+    ] {
+        let warnings = |other: (&'static str, Value)| {
+            let options = [partitions.clone(), layers.clone(), (option, value.clone()), other];
+            TrainConfig::layered(None, None, &flags(options))
+                .unwrap()
+                .warnings(true)
+        };
+        let unneeded = if other == "halo" {
+            "stop".into()
+        } else {
+            TrainConfig::default().table()[other].clone()
+        };
+        let found = warnings((other, unneeded.clone()));
+        let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let expected = format!(
+            "--{option} {} has no effect with --{other} {}",
+            shown(&value),
+            shown(&unneeded)
+        );
+        assert!(
+            matches!(&found[..], [warning] if warning.starts_with(&expected)),
+            "{found:?}"
+        );
+        assert_eq!(
+            warnings((other, needed.into())),
+            Vec::<String>::new(),
+            "{option} with {needed}"
+        );
+    }
 }
