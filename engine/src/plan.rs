@@ -27,7 +27,7 @@ pub mod train;
 
 use grappa_build::ingest::{
     RandomSplit, Shares,
-    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map},
+    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, directories_memory},
 };
 use grappa_formats::{
     NODES_MAX,
@@ -249,6 +249,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
         threads: options.threads,
         reserved: 0,
     };
+    directories_memory(&chunks, &budget)?;
     let record_words = if options.weighted { 2 } else { 1 };
     let spill_plan = SpillPlan::of_edges(&chunks, options.edges, record_words, bits_for(options.nodes), &budget)?;
 

@@ -108,8 +108,11 @@ impl HaloNeighbors<'_> {
 
     /// In-neighbors of each node of a set. Those of a node depend on the node and the seed only.
     fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
-        // They are collected in pieces first.
-        self.check_memory(HaloLists::bytes_max(&nodes, self.per_node).saturating_mul(2))?;
+        self.check_memory(HaloLists::drawing_bytes_max(
+            nodes.universe(),
+            nodes.len(),
+            self.per_node,
+        ))?;
         let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES))
             .map(|_| Mutex::new(None))
             .collect();

@@ -14,8 +14,10 @@ use grappa_storage::MappedChunks;
 
 use crate::{NodeSet, node_set::GrowingSet, sample::Draw};
 
-/// Sources that are added to a set together. They fit the first-level cache.
+/// Sources that are looked up together. They fit the first-level cache.
 const SOURCES_TOGETHER: usize = 1024;
+/// Longer lists are decoded in pieces. That takes longer, but a whole list could exceed the memory.
+const WHOLE_MAX: u64 = 1 << 14;
 /// Pieces whose adjacency lists are read ahead: enough reads in flight for a disk, and so few bytes that the system keeps them until they
 /// are used, even if others fill its cache meanwhile.
 const PIECES_AHEAD: u64 = 4;
@@ -211,11 +213,7 @@ impl<'a> InNeighbors<'a> {
                     sources.clear();
                 };
                 self.each(&nodes, &mut scratch, |_, list| {
-                    list.decode_into(&mut sources);
-                    // Many lists are short.
-                    if sources.len() >= SOURCES_TOGETHER {
-                        add(&mut sources);
-                    }
+                    list.decode_in_pieces(&mut sources, add);
                     Ok(())
                 })?;
                 add(&mut sources);
@@ -280,6 +278,28 @@ impl<'a> List<'a> {
             Some(positions) => self.row.get_many(positions, out),
         }
     }
+
+    /// Appends the in-neighbors to `out`. Calls `take`, which clears it, when there are enough to look them up together. Many lists are short,
+    /// so several may come together. The list of a hub comes in pieces.
+    #[inline]
+    pub fn decode_in_pieces(&self, out: &mut Vec<u64>, mut take: impl FnMut(&mut Vec<u64>)) {
+        match self.whole().filter(|row| row.degree() > WHOLE_MAX) {
+            Some(hub) => {
+                for source in hub.iter() {
+                    out.push(source);
+                    if out.len() >= SOURCES_TOGETHER {
+                        take(out);
+                    }
+                }
+            }
+            None => {
+                self.decode_into(out);
+                if out.len() >= SOURCES_TOGETHER {
+                    take(out);
+                }
+            }
+        }
+    }
 }
 
 /// Hands out the nodes at some positions of a set to threads, piece by piece, and has the adjacency lists of later pieces read ahead.
@@ -342,5 +362,37 @@ impl<'a> Pieces<'a> {
         nodes.clear();
         self.set.nodes_at(positions.clone(), nodes);
         Some(positions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::tests::graph::Graph;
+
+    #[test]
+    fn the_list_of_a_hub_comes_in_pieces() {
+        let nodes = 4 * WHOLE_MAX;
+        // A list that is decoded whole, two hubs, and short lists before, between and after them.
+        let graph = Graph::new(nodes, |node| match node {
+            0 => (0..WHOLE_MAX).collect(),
+            2 => (0..nodes).collect(),
+            4 => (0..nodes).step_by(3).collect(),
+            node => (0..node % 3).collect(),
+        });
+        let kept = graph.store(2);
+        let chunks = MappedChunks::open(&kept.store).unwrap();
+        let members: Vec<NodeId> = (0..1000).map(NodeId).collect();
+        let (mut found, mut decoded) = (Vec::new(), Vec::new());
+        let mut take = |sources: &mut Vec<u64>| found.append(sources);
+        InNeighbors::all(&chunks)
+            .each(&members, &mut ListScratch::default(), |_, list| {
+                list.decode_in_pieces(&mut decoded, &mut take);
+                Ok(())
+            })
+            .unwrap();
+        take(&mut decoded);
+        assert!(found.into_iter().eq((0..1000).flat_map(|node| graph.sources(node))));
+        assert!(decoded.capacity() as u64 <= 2 * WHOLE_MAX, "{}", decoded.capacity());
     }
 }

@@ -13,25 +13,32 @@ use grappa_formats::{
 use grappa_io::{Error, progress::Silent};
 use grappa_sampling::{InNeighbors, List, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::MappedChunks;
-use grappa_synthetic::{Model, Recipe, Rmat};
+use grappa_synthetic::{ErdosRenyi, Model, Recipe, Rmat};
 
 use super::*;
 
 const DIM: usize = 11;
 
 fn store(folder: &Path, source: FeatureSource, dtype: FeatureDtype) -> Store {
-    let rmat = Rmat::graph500(9, 8.0);
+    store_of(Rmat::graph500(9, 8.0), DIM, folder, source, dtype)
+}
+
+fn store_of(rmat: Rmat, dim: usize, folder: &Path, source: FeatureSource, dtype: FeatureDtype) -> Store {
+    store_of_model(Model::Rmat(rmat), dim, folder, source, dtype)
+}
+
+fn store_of_model(model: Model, dim: usize, folder: &Path, source: FeatureSource, dtype: FeatureDtype) -> Store {
     let out = folder.join("graph.grappa");
     generate_store(
         &StoreOptions {
-            recipe: Recipe::new(Model::Rmat(rmat), 3),
+            recipe: Recipe::new(model, 3),
             out: out.clone(),
             random_permutation: true,
             chunks: Some(5),
             only_chunks: None,
             edge_options: EdgeOptions::default(),
             features: Some(FeatureOptions {
-                dim: DIM as u32,
+                dim: dim as u32,
                 dtype,
                 source,
             }),
@@ -147,6 +154,24 @@ fn any_memory_and_any_threads_give_the_same_bits() {
 }
 
 #[test]
+fn lists_of_hubs_that_are_decoded_in_pieces_give_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    // The rows exceed the memory, so they are streamed.
+    let dim = 256;
+    let rmat = Rmat::graph500(9, 600.0);
+    let store = store_of(rmat, dim, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let (sources, rows) = whole(&store, &features);
+    assert!(sources.iter().any(|sources| sources.len() > 20_000));
+    let mean = Mean { width: dim };
+    let expected = naive(&sources, &rows, &mean);
+    for threads in [1, 2] {
+        let (found, tiles) = aggregated(&store, &features, &mean, 500_000, threads);
+        assert!(found == expected && tiles > 1, "{threads} threads, {tiles} tiles");
+    }
+}
+
+#[test]
 fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
@@ -189,6 +214,27 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
         assert_eq!(copied, expected);
         assert_eq!(rows.layout(), features.layout());
     }
+}
+
+#[test]
+fn a_run_that_resumes_after_the_last_node_makes_nothing() {
+    // Sets of nodes have lines of 384 nodes, and the last line is full.
+    let model = Model::Er(ErdosRenyi {
+        nodes: 2 * 384,
+        edge_factor: 1.0,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_of_model(model, DIM, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let budget = Budget {
+        memory: 1 << 20,
+        threads: 2,
+    };
+    let mean = Mean { width: DIM };
+    aggregate(&store, &features, &mean, 2 * 384, budget, &mut |nodes, _| {
+        panic!("{nodes:?} are made already")
+    })
+    .unwrap();
 }
 
 #[test]

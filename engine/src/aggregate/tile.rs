@@ -24,8 +24,6 @@ const EDGE_BYTES: u64 = 4;
 const AHEAD: usize = 8;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
-/// Sources whose positions are looked up together. They fit the first-level cache.
-const SOURCES_TOGETHER: usize = 1024;
 /// Bytes in a cache line.
 const LINE_BYTES: usize = 64;
 
@@ -293,8 +291,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let code = self.blocks.code();
         let far = EdgeLists::far_edges(code, blocks, positions.end - positions.start);
         let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges), spare)?;
-        let mut decoded = DecodedLists::default();
-        let (mut nodes, mut scratch) = (Vec::new(), ListScratch::default());
+        let mut listed = ListedEdges::default();
+        let (mut nodes, mut decoded, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
         let pieces = Pieces::new(
             self.aggregation.destinations,
             positions,
@@ -302,22 +300,19 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         );
         while pieces.next(&mut nodes).is_some() && !self.progress.is_stopped() {
             self.aggregation.lists.each(&nodes, &mut scratch, |_, list| {
-                list.decode_into(&mut decoded.sources);
-                decoded.sizes.push(ListSize {
+                listed.sizes.push(ListSize {
                     degree: list.degree(),
                     added: list.len(),
                 });
-                if decoded.sources.len() >= SOURCES_TOGETHER {
-                    decoded.push_to(&mut lists, sources);
-                }
+                list.decode_in_pieces(&mut decoded, |decoded| listed.add(decoded, &mut lists, sources));
                 Ok(())
             })?;
-            decoded.push_to(&mut lists, sources);
+            listed.add(&mut decoded, &mut lists, sources);
             self.aggregation.lists.chunks().release(&nodes);
         }
         Ok(Strip {
             edges: lists,
-            sizes: decoded.sizes,
+            sizes: listed.sizes,
         })
     }
 
@@ -335,28 +330,35 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     }
 }
 
-/// The lists of a strip. Many are short, so the sources of several are looked up together.
+/// Which edges of a strip are listed by block.
 #[derive(Default)]
-struct DecodedLists {
+struct ListedEdges {
+    /// The sizes of all adjacency lists so far.
     sizes: Vec<ListSize>,
-    /// The number of lists whose edges were listed.
-    listed: usize,
-    /// The sources of the others.
-    sources: Vec<u64>,
+    /// The number of adjacency lists whose edges are all listed.
+    whole: usize,
+    /// The number of listed edges of the next one.
+    of_next: u64,
 }
 
-impl DecodedLists {
-    /// Lists the edges of the lists that are not listed yet.
-    fn push_to(&mut self, lists: &mut EdgeLists, all: &NodeSet) {
-        let mut positions = all.positions(&self.sources);
-        for (row, size) in self.sizes.iter().enumerate().skip(self.listed) {
-            for position in positions.by_ref().take(size.added as usize) {
+impl ListedEdges {
+    /// Lists the next edges, whose sources are `decoded`, and clears it.
+    fn add(&mut self, decoded: &mut Vec<u64>, lists: &mut EdgeLists, all: &NodeSet) {
+        let (mut positions, mut left) = (all.positions(decoded), decoded.len() as u64);
+        for (row, size) in self.sizes.iter().enumerate().skip(self.whole) {
+            let count = left.min(size.added - self.of_next);
+            for position in positions.by_ref().take(count as usize) {
                 lists.push(row as u32, position);
+            }
+            left -= count;
+            self.of_next += count;
+            if self.of_next == size.added {
+                self.whole += 1;
+                self.of_next = 0;
             }
         }
         drop(positions);
-        self.listed = self.sizes.len();
-        self.sources.clear();
+        decoded.clear();
     }
 }
 

@@ -44,6 +44,10 @@ impl WholeGraph<'_> {
             return Err(Error::input(self.store.path(), Position::Whole, what));
         }
         let nodes = self.store.manifest().nodes;
+        if first == nodes {
+            // An earlier run made all.
+            return Ok(());
+        }
         let all = NodeSet::all(nodes);
         let chunks = MappedChunks::open(self.store)?;
         let lists = InNeighbors::all(&chunks);

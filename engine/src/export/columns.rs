@@ -38,8 +38,7 @@ use crate::export::{
 
 /// Bytes of rows read at a time.
 const READ_BYTES: usize = 1 << 20;
-/// The smallest spill buffer. Smaller ones would spend their time in system calls.
-const BUFFER_BYTES_MIN: u64 = 4 << 10;
+/// Larger spill buffers would not be faster.
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 
 /// Writes the features of all nodes to the new file `path`: a NumPy array with one row for each node, in f16 if the store
@@ -227,24 +226,60 @@ impl Column for LabelColumn<'_> {
 #[derive(Debug, Clone, Copy)]
 struct Shards {
     nodes: u64,
+    row_bytes: usize,
     /// Rows of a shard; the last may have fewer.
     rows: u64,
-    /// Bytes of a worker's buffer for one shard.
-    buffer_bytes: u64,
+    /// Records in a worker's buffer for one shard.
+    buffer_records: u64,
+    /// Records of a shard that are read at a time.
+    read_records: u64,
 }
 
 impl Shards {
-    /// Divides the dense ids so that each worker can hold one shard in half of its share of the memory. The other half is
-    /// for buffers.
-    fn new(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
+    /// Divides the dense ids so that an export of `name` fits the budget.
+    fn new(nodes: u64, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<Self> {
+        let shards = Self::within(nodes, row_bytes, budget);
+        if shards.bytes(budget.threads) <= budget.memory {
+            return Ok(shards);
+        }
+        let mut enough = *budget;
+        while Self::within(nodes, row_bytes, &enough).bytes(budget.threads) > enough.memory {
+            enough.memory = enough.memory.saturating_add(enough.memory / 16 + 1);
+        }
+        Err(Error::Budget {
+            what: format!("sorting {name} by external id with {} threads", budget.threads),
+            given: budget.memory,
+            least: enough.memory,
+            remedy: "raise --memory, or give fewer --threads",
+        })
+    }
+
+    /// Divides them so that each worker can hold one shard in half of its share of the memory. The other half is for
+    /// buffers. If there is less memory than for a row of each shard, it takes more.
+    fn within(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
         let share = budget.memory / budget.threads as u64 / 2;
         let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
-        let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+        let record_bytes = 8 * record_words(row_bytes) as u64;
+        let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).min(BUFFER_BYTES_MAX);
         Self {
             nodes,
+            row_bytes,
             rows,
-            buffer_bytes,
+            buffer_records: (buffer_bytes / record_bytes).max(1),
+            read_records: ((share / 2).min(READ_BYTES as u64) / record_bytes).max(1),
         }
+    }
+
+    /// The most bytes of memory that `threads` workers take: while they fill buffers, or while they put rows in place.
+    fn bytes(&self, threads: usize) -> u64 {
+        let record_words = record_words(self.row_bytes);
+        let (shards, threads) = (self.nodes.div_ceil(self.rows), threads as u64);
+        let (of_shard, of_buffer) = Spill::bytes_of_shard(record_words, self.buffer_records);
+        let read = (8 * record_words as u64).saturating_mul(self.read_records.min(self.rows));
+        let rows = self.rows.saturating_mul(self.row_bytes as u64);
+        let buffers = of_buffer.saturating_mul(shards);
+        let of_worker = buffers.max(rows.saturating_add(read));
+        of_worker.saturating_mul(threads).saturating_add(of_shard * shards)
     }
 
     fn count(&self) -> u32 {
@@ -255,6 +290,16 @@ impl Shards {
     fn len(&self, shard: u32) -> u64 {
         self.rows.min(self.nodes - u64::from(shard) * self.rows)
     }
+}
+
+/// Words of a spilled row: its place in the shard, and the row.
+fn record_words(row_bytes: usize) -> usize {
+    1 + row_bytes.div_ceil(8)
+}
+
+/// Fails if the memory is too small to sort rows of `row_bytes` bytes, one for each node.
+pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<()> {
+    Shards::new(store.manifest().nodes, row_bytes, name, budget).map(drop)
 }
 
 /// Writes a column to the new file `path`, after the header of the array.
@@ -305,12 +350,13 @@ pub(super) fn write_column(
     progress: &dyn Progress,
 ) -> Result<u64> {
     let nodes = store.manifest().nodes;
-    let shards = Shards::new(nodes, column.row_bytes(), budget);
+    let shards = Shards::new(nodes, column.row_bytes(), column.name(), budget)?;
+    let records = (0..shards.count()).map(|shard| shards.len(shard));
     let work = Work {
         store,
         column,
         shards,
-        spill: Spill::create(scratch, 1 + column.row_bytes().div_ceil(8), shards.count())?,
+        spill: Spill::create(scratch, record_words(column.row_bytes()), records)?,
         progress,
     };
     work.scatter(budget.threads)?;
@@ -335,7 +381,7 @@ impl Work<'_> {
         let next_chunk = AtomicU64::new(0);
         let chunks = self.store.chunks();
         workers::run(threads, |turn| {
-            let mut buffers = Buffers::new(&self.spill, self.shards.count(), self.shards.buffer_bytes as usize);
+            let mut buffers = Buffers::new(&self.spill, self.shards.buffer_records);
             while turn.goes_on() {
                 let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
                 if chunk >= u64::from(chunks.chunks()) {
@@ -362,15 +408,11 @@ impl Work<'_> {
     fn gather(&self, shard: u32, target: Target<'_>) -> Result<()> {
         let row_bytes = self.column.row_bytes();
         let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
-        let mut words = Vec::new();
-        for piece in self.spill.pieces(shard) {
-            self.spill.read(piece, &mut words)?;
-            for record in words.chunks_exact(self.spill.record_words) {
-                let row: &[u8] = bytemuck::cast_slice(&record[1..]);
-                let at = record[0] as usize * row_bytes;
-                places[at..at + row_bytes].copy_from_slice(&row[..row_bytes]);
-            }
-        }
+        self.spill.read(shard, self.shards.read_records, |record| {
+            let row: &[u8] = bytemuck::cast_slice(&record[1..]);
+            let place = places.chunks_exact_mut(row_bytes).nth(record[0] as usize);
+            place.map(|place| place.copy_from_slice(&row[..row_bytes])).is_some()
+        })?;
         let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
         target
             .file
@@ -391,13 +433,31 @@ mod tests {
             (0, 8, 1 << 20),
             (1, 8, 1 << 20),
             (1_000_000, 512, 16 << 20),
-            (10, 1 << 20, 1),
+            (10, 1 << 20, 16 << 20),
         ] {
             let budget = ExportBudget { threads: 2, memory };
-            let shards = Shards::new(nodes, row_bytes, &budget);
+            let shards = Shards::new(nodes, row_bytes, "rows", &budget).unwrap();
             let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
             assert_eq!(rows, nodes);
             assert!(shards.rows == 1 || shards.rows * row_bytes as u64 <= memory / 4);
+            assert!(shards.bytes(budget.threads) <= memory);
+        }
+    }
+
+    #[test]
+    fn memory_too_small_for_the_buffers_of_all_shards_names_what_would_do() {
+        for (nodes, row_bytes, threads, memory) in [
+            (10, 1 << 20, 2, 1),
+            (1 << 31, 512, 16, 64 << 20),
+            (1 << 27, 8, 2, 256 << 10),
+        ] {
+            let new = |memory| Shards::new(nodes, row_bytes, "features", &ExportBudget { threads, memory });
+            let least = match new(memory).unwrap_err() {
+                Error::Budget { given, least, .. } if given == memory => least,
+                other => panic!("{other}"),
+            };
+            assert!(new(least).unwrap().bytes(threads) <= least);
+            assert!(new(least / 8 * 7).is_err(), "{least} is too much");
         }
     }
 }

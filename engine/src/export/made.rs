@@ -19,7 +19,7 @@ use grappa_storage::Store;
 
 use crate::export::{
     ExportBudget, Exported,
-    columns::{Column, Target, export_column, write_column},
+    columns::{Column, Target, check_memory, export_column, write_column},
     expect_whole,
 };
 
@@ -54,6 +54,14 @@ impl MadeRows {
             folder: folder.to_owned(),
             row_bytes,
         })
+    }
+
+    /// Fails if the memory is too small for [`MadeRows::export`] or [`MadeRows::by_dense_id`]. For a check before the rows are made.
+    ///
+    /// # Errors
+    /// [`Error::Budget`], with a sufficient budget.
+    pub fn check_memory(&self, store: &Store, budget: &ExportBudget) -> Result<()> {
+        check_memory(store, self.row_bytes, self.name, budget)
     }
 
     /// Writes the rows from `first` on.

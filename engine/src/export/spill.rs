@@ -1,9 +1,12 @@
 //! Spills records to the shards they belong to, in one unnamed file.
 //!
 //! ```text
-//! worker: a buffer for each shard; a full buffer is appended to the file, and its place to the shard's list
-//! reader: reads the pieces of its shard one after the other
+//! file:   a region for each shard, as long as all its records
+//! worker: a buffer for each shard; a full buffer is appended to the shard's region
+//! reader: reads the region of its shard front to back
 //! ```
+//!
+//! Memory: buffers, and some words for each shard. It does not grow with the number of records.
 //!
 //! Unlike [`grappa_build::ingest::spill`], this cannot be resumed: the file disappears with the process.
 
@@ -11,10 +14,7 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use grappa_build::ingest::spill::sum;
@@ -27,19 +27,17 @@ pub(super) struct Spill {
     folder: PathBuf,
     /// Length of a record in words of 8 bytes.
     pub(super) record_words: usize,
-    /// Words of the file that are in use.
-    end: AtomicU64,
-    /// The pieces of each shard.
-    pieces: Mutex<Vec<Vec<Piece>>>,
+    regions: Vec<Region>,
 }
 
-/// Consecutive records of one shard.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
+/// The part of the file for the records of one shard.
+struct Region {
     first_word: u64,
-    words: usize,
-    /// A checksum of the words.
-    sum: u64,
+    words: u64,
+    /// Words that are in use.
+    used: AtomicU64,
+    /// The sum of the checksums of these words.
+    sum: AtomicU64,
 }
 
 /// One worker's buffers.
@@ -52,30 +50,50 @@ pub(super) struct Buffers<'a> {
 }
 
 impl Spill {
-    /// Space for records of `record_words` words in `shards` shards, on the file system of `folder`.
-    pub(super) fn create(folder: &Path, record_words: usize, shards: u32) -> Result<Self> {
+    /// Space for records of `record_words` words, on the file system of `folder`. `records` are the numbers of records of the shards.
+    pub(super) fn create(folder: &Path, record_words: usize, records: impl Iterator<Item = u64>) -> Result<Self> {
+        let mut end = 0;
+        let regions = records.map(|records| {
+            let (first_word, words) = (end, records * record_words as u64);
+            end += words;
+            Region {
+                first_word,
+                words,
+                used: AtomicU64::new(0),
+                sum: AtomicU64::new(0),
+            }
+        });
         Ok(Self {
+            regions: regions.collect(),
             file: unnamed_file(folder)?,
             folder: folder.to_owned(),
             record_words,
-            end: AtomicU64::new(0),
-            pieces: Mutex::new(vec![Vec::new(); shards as usize]),
         })
     }
 
-    /// The pieces of a shard.
-    pub(super) fn pieces(&self, shard: u32) -> Vec<Piece> {
-        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces[shard as usize].clone()
+    /// Bytes of memory for each shard, and for each shard of a worker's buffers with `records` records a shard.
+    pub(super) fn bytes_of_shard(record_words: usize, records: u64) -> (u64, u64) {
+        let buffer = 8 * record_words as u64 * records;
+        (size_of::<Region>() as u64, buffer + size_of::<usize>() as u64)
     }
 
-    /// Reads a piece into `words`.
-    pub(super) fn read(&self, piece: Piece, words: &mut Vec<u64>) -> Result<()> {
-        words.resize(piece.words, 0);
-        self.file
-            .read_exact_at(bytemuck::cast_slice_mut(words), 8 * piece.first_word)
-            .map_err(Error::io("read a scratch file in", &self.folder))?;
-        if sum(words) != piece.sum {
+    /// Reads the records of a shard, at most `records` at a time, and passes each to `place`, which returns whether it is
+    /// one of the shard.
+    pub(super) fn read(&self, shard: u32, records: u64, mut place: impl FnMut(&[u64]) -> bool) -> Result<()> {
+        let region = &self.regions[shard as usize];
+        let at_a_time = records * self.record_words as u64;
+        let mut words = vec![0u64; at_a_time.min(region.words) as usize];
+        let (mut at, mut found, mut are_placed) = (0, 0u64, true);
+        while at < region.words {
+            let words = &mut words[..at_a_time.min(region.words - at) as usize];
+            self.file
+                .read_exact_at(bytemuck::cast_slice_mut(words), 8 * (region.first_word + at))
+                .map_err(Error::io("read a scratch file in", &self.folder))?;
+            found = found.wrapping_add(sum(words));
+            are_placed &= words.chunks_exact(self.record_words).all(&mut place);
+            at += words.len() as u64;
+        }
+        if !are_placed || found != region.sum.load(Ordering::Relaxed) {
             let what = "a scratch file in it does not hold what was written to it: the disk or the memory is faulty";
             return Err(Error::input(&self.folder, Position::Whole, what));
         }
@@ -83,29 +101,30 @@ impl Spill {
     }
 
     fn append(&self, shard: u32, words: &[u64]) -> Result<()> {
-        let first_word = self.end.fetch_add(words.len() as u64, Ordering::Relaxed);
+        let region = &self.regions[shard as usize];
+        let at = region.used.fetch_add(words.len() as u64, Ordering::Relaxed);
+        if at + words.len() as u64 > region.words {
+            let what =
+                "a scratch file in it would get several rows of one id: the ids of the store are damaged; verify it";
+            return Err(Error::input(&self.folder, Position::Whole, what));
+        }
         self.file
-            .write_all_at(bytemuck::cast_slice(words), 8 * first_word)
+            .write_all_at(bytemuck::cast_slice(words), 8 * (region.first_word + at))
             .map_err(Error::io("write a scratch file in", &self.folder))?;
-        let piece = Piece {
-            first_word,
-            words: words.len(),
-            sum: sum(words),
-        };
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)[shard as usize].push(piece);
+        region.sum.fetch_add(sum(words), Ordering::Relaxed);
         Ok(())
     }
 }
 
 impl<'a> Buffers<'a> {
-    /// Buffers of `buffer_bytes`, and at least of one record, for each of `shards` shards.
-    pub(super) fn new(spill: &'a Spill, shards: u32, buffer_bytes: usize) -> Self {
-        let capacity = (buffer_bytes / 8 / spill.record_words).max(1) * spill.record_words;
+    /// Buffers of `records` records for each shard.
+    pub(super) fn new(spill: &'a Spill, records: u64) -> Self {
+        let (capacity, shards) = (records as usize * spill.record_words, spill.regions.len());
         Self {
             spill,
             capacity,
-            words: vec![0; capacity * shards as usize],
-            fill: vec![0; shards as usize],
+            words: vec![0; capacity * shards],
+            fill: vec![0; shards],
         }
     }
 

@@ -22,6 +22,7 @@ mod tests;
 
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Error, Result};
+use grappa_sampling::NodeSet;
 use serde::{Deserialize, Serialize};
 
 use self::halo::Halo;
@@ -67,9 +68,8 @@ const ENGINE_BYTES_MAX: f64 = (32 << 20) as f64;
 const ENGINE_SHARE: f64 = 8.0;
 /// Resident memory of the program without graph and model: code, libtorch, buffers.
 const BASE_BYTES: f64 = 650e6;
-/// Bytes of a training node, and of a node in a set: a bit, and counts.
+/// Bytes of a training node.
 const SEED_BYTES: f64 = 8.0;
-const SET_BYTES: f64 = 64.0 / 384.0;
 /// Bytes of an f32.
 const VALUE: f64 = 4.0;
 
@@ -384,7 +384,7 @@ impl<'a> Planner<'a> {
         let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
         let preaggregation = self.preaggregation();
         let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
-        let nodes = SEED_BYTES * options.train as f64 + SET_BYTES * (layers as u64 * options.nodes) as f64;
+        let nodes = SEED_BYTES * options.train as f64 + (layers as u64 * NodeSet::bytes_of(options.nodes)) as f64;
         let evaluation = exact
             .memory
             .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });

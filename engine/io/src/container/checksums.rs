@@ -138,6 +138,10 @@ impl Checksums {
                 let block = self.header.block(index);
                 buffer.resize((block.end - block.start) as usize, 0);
                 read(&mut buffer, block.start)?;
+                // The caller uses its own bytes, so these are verified, with the rest of the block.
+                let (from, to) = (start.max(block.start), end.min(block.end));
+                buffer[(from - block.start) as usize..(to - block.start) as usize]
+                    .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
                 self.check_block(index, &buffer).map_err(in_file())?;
             }
         }

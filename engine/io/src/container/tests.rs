@@ -115,6 +115,33 @@ fn files_are_read_in_pieces_of_any_length() {
 }
 
 #[test]
+fn damage_in_the_bytes_of_a_partial_block_is_found_though_a_second_read_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let payload = file(&path, 4096);
+    let opened = ContainerFile::open(&path, FileKind::ROWS).unwrap();
+    // The bytes are inside of a block, or end in another one.
+    for (start, end) in [(100, 200), (4000, 9000), (49_500, PAYLOAD_BYTES)] {
+        for damaged in [start, end - 1] {
+            let mut bytes = payload[start..end].to_vec();
+            bytes[damaged - start] ^= 4;
+            let check = |bytes: &[u8]| {
+                let checksums = Checksums::of(&opened).unwrap();
+                checksums.check_with(start as u64, bytes, |block, at| {
+                    block.copy_from_slice(&payload[at as usize..][..block.len()]);
+                    Ok(())
+                })
+            };
+            let message = check(&bytes).unwrap_err().to_string();
+            let block = damaged / 4096 * 4096;
+            let expected = format!("file: payload block at offset {}: checksum is", 128 + block);
+            assert!(message.contains(&expected), "{message}");
+            check(&payload[start..end]).unwrap();
+        }
+    }
+}
+
+#[test]
 fn blocks_around_covers_whole_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");

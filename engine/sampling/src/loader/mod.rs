@@ -23,7 +23,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use grappa_formats::{ChunkId, assignment::Assignment};
 use grappa_io::{Error, Result, progress::Progress};
@@ -75,6 +75,8 @@ pub struct Loader {
     /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
     whole: Option<Arc<PartitionView>>,
     feed: Option<Feed>,
+    /// Whether the feed was opened for [`Loader::whole_graph_batches`]. Its memory is divided for their size, so training needs another.
+    is_feed_of_evaluation: bool,
 }
 
 impl Loader {
@@ -92,6 +94,7 @@ impl Loader {
             halo_lists: None,
             whole: None,
             feed: None,
+            is_feed_of_evaluation: false,
         }
     }
 
@@ -115,6 +118,9 @@ impl Loader {
         epoch: u64,
         choose: impl Fn(PartitionBatches) -> PartitionBatches,
     ) -> Result<Arc<PartitionBatches>> {
+        if mem::take(&mut self.is_feed_of_evaluation) {
+            self.feed = None;
+        }
         let chosen = |loader: &Self| Arc::new(choose(loader.all_batches(epoch).served()));
         let mut batches = chosen(self);
         if self.feed.is_none() {
@@ -182,6 +188,7 @@ impl Loader {
         let batches = Arc::new(batches.of_share(share));
         if self.feed.is_none() {
             self.feed = Some(self.open_feed(&batches, None)?);
+            self.is_feed_of_evaluation = true;
         }
         Ok(batches)
     }

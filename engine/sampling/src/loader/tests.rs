@@ -133,6 +133,25 @@ fn workers_hold_the_partitions_that_they_serve_and_deliver_the_minibatches_of_on
 }
 
 #[test]
+fn training_does_not_use_a_feed_that_evaluations_opened() {
+    let store = Graph::mixed(1000).store(24);
+    let mut loader = opened(&store, options(ViewKind::Memory, 1, 1));
+    let evaluate = |loader: &mut Loader| {
+        let (few, sampler) = ([3, 7].into_iter().collect(), loader.options.sampler.clone());
+        let batches = loader.whole_graph_batches(&few, sampler, 1, Share::ALL, &Silent);
+        assert_eq!(loader.deliver(&batches.unwrap()).map(Result::unwrap).count(), 2);
+    };
+    evaluate(&mut loader);
+    assert!(loader.is_feed_of_evaluation);
+    let batches = loader.batches(0, |batches| batches).unwrap();
+    assert!(!loader.is_feed_of_evaluation);
+    loader.deliver(&batches).for_each(|batch| drop(batch.unwrap()));
+    // The feed of training serves evaluations too.
+    evaluate(&mut loader);
+    assert!(!loader.is_feed_of_evaluation);
+}
+
+#[test]
 fn two_groups_are_in_memory_at_most() {
     let store = Graph::mixed(1000).store(24);
     for threads in [1, 4] {

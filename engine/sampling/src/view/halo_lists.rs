@@ -42,11 +42,20 @@ struct Head {
 }
 
 impl HaloLists {
-    /// Bytes of memory of at most `per_node` in-neighbors of each node of a set.
-    pub(crate) fn bytes_max(nodes: &NodeSet, per_node: u32) -> u64 {
-        let source = if nodes.universe() > NARROW_NODES_MAX { 5 } else { 4 };
-        let lists = (nodes.len() + 1).saturating_mul(size_of::<Head>() as u64 + source * u64::from(per_node));
-        lists.saturating_add(NodeSet::bytes_of(nodes.universe()))
+    /// Bytes of memory of lists of `nodes` nodes with `sources` in-neighbors, in a graph of `universe` nodes.
+    pub fn bytes_of(universe: u64, nodes: u64, sources: u64) -> u64 {
+        let source_bytes = if universe > NARROW_NODES_MAX { 5 } else { 4 };
+        let heads = (nodes + 1).saturating_mul(size_of::<Head>() as u64);
+        heads
+            .saturating_add(sources.saturating_mul(source_bytes))
+            .saturating_add(NodeSet::bytes_of(universe))
+    }
+
+    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each. They are collected in
+    /// pieces first, so there are two copies.
+    pub fn drawing_bytes_max(universe: u64, nodes: u64, per_node: u32) -> u64 {
+        let sources = nodes.saturating_mul(per_node.into());
+        Self::bytes_of(universe, nodes, sources).saturating_mul(2)
     }
 
     /// Bytes of memory.
@@ -345,6 +354,12 @@ mod tests {
         assert_eq!(of(3), [1, 1 << 32, far]);
         assert_eq!((of(500), of(501), of(999)), (vec![], vec![far - 1], vec![5, 5]));
         assert!(of(4).is_empty(), "it has no list");
-        assert!(lists.bytes() > 0 && lists.bytes() <= HaloLists::bytes_max(lists.nodes(), 5));
+        let planned = HaloLists::bytes_of(1000, 4, lists.low.len() as u64);
+        assert_eq!(lists.bytes(), planned + lists.high.len() as u64);
+        assert_eq!(
+            HaloLists::bytes_of(1 << 33, 4, 6) - HaloLists::bytes_of(1 << 33, 3, 0),
+            16 + 6 * 5
+        );
+        assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 4, 5));
     }
 }

@@ -119,6 +119,10 @@ pub(super) fn load<S: Source>(
             plan.read(filter.store, open, &send, &messages)
         })?;
         let decoded = workers::run(threads.clamp(1, plan.pieces()), |_| decoders.work());
+        if decoded.is_err() {
+            // A decoder that fails tells the reader, but perhaps none could be started.
+            let _ = decoders.to_reader.send(DecoderMessage::Stop);
+        }
         // If reading failed or the file changed, an error of the decoders is only a consequence.
         workers::join(reader).and(decoded)
     })?;

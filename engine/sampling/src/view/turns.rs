@@ -51,8 +51,8 @@ struct State {
     groups: BTreeMap<usize, Group>,
     /// The groups of the epoch that are not finished, in order, and the number of their batches that were not sampled.
     queue: Vec<(usize, u64)>,
-    /// The thread that loads the next group.
-    loader: Option<JoinHandle<()>>,
+    /// The threads that load groups ahead: usually one.
+    loaders: Vec<JoinHandle<()>>,
 }
 
 /// The place of a partition in [`Turns`].
@@ -161,12 +161,12 @@ impl Turns {
 
     /// The epoch has ended: waits until nothing is loaded.
     pub fn end(&self) {
-        let loader = {
+        let loaders = {
             let mut state = self.lock();
             state.queue.clear();
-            state.loader.take()
+            mem::take(&mut state.loaders)
         };
-        if let Some(loader) = loader {
+        for loader in loaders {
             // A panic while it loaded is found again by the thread that needs the views.
             let _ = loader.join();
         }
@@ -230,7 +230,9 @@ impl Turns {
         // Without a thread, the views are loaded when they are needed.
         if let Ok(thread) = spawned {
             state.groups.insert(next, Group::Loading);
-            state.loader = Some(thread);
+            // The one before may still be at work, if the first group ended before it.
+            state.loaders.retain(|loader| !loader.is_finished());
+            state.loaders.push(thread);
         }
     }
 

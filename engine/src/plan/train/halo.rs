@@ -1,12 +1,13 @@
 //! The data of halo nodes that `--halo auto` chooses.
 
-use super::{HISTORY_SHARE, Planner, SET_BYTES, STATE_WORK, lists::HALO_SHARE};
+use grappa_sampling::{NodeSet, view::HaloLists};
+
+use super::{HISTORY_SHARE, Planner, STATE_WORK, lists::HALO_SHARE};
 
 /// Historical embeddings are not used if one refresh per this number of epochs would take more than their share.
 const REPARTITION_EVERY: f64 = 5.0;
 /// In-neighbors that a halo node gets without historical embeddings.
 const HALO_NEIGHBORS: u32 = 10;
-const HEAD_BYTES: f64 = 8.0;
 
 /// The data of halo nodes, the in-neighbors that a partition does not own.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,15 +62,16 @@ impl Planner<'_> {
             return Halo::Nothing;
         }
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
-        let set = self.options.nodes as f64 / 8.0;
-        // While they are drawn, there are two copies with room for all in-neighbors.
-        let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBORS)) + set);
-        let bytes = reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBORS) + set;
+        let (nodes, listed) = (self.options.nodes, reached.nodes.ceil() as u64);
+        let most = HaloLists::drawing_bytes_max(nodes, listed, HALO_NEIGHBORS);
         // A set of nodes for each partition finds them.
-        let sets = SET_BYTES * (partitions * self.options.nodes) as f64;
-        match most.max(sets) <= (self.options.memory / HALO_SHARE) as f64 {
-            true => Halo::Lists { bytes },
-            false => Halo::Nothing,
+        let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
+        if most.max(sets) > self.options.memory / HALO_SHARE {
+            return Halo::Nothing;
+        }
+        let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;
+        Halo::Lists {
+            bytes: HaloLists::bytes_of(nodes, listed, sources) as f64,
         }
     }
 }

@@ -112,6 +112,20 @@ fn halo_nodes_are_expanded_where_the_memory_has_room_for_their_lists() {
     assert!(!all.expands_halo && all.history.seconds > 0.0);
 }
 
+#[test]
+fn lists_of_halo_nodes_are_planned_with_heads_of_16_bytes() {
+    let mut options = options();
+    large(&mut options);
+    options.preaggregated = true;
+    let planner = Planner::new(&options).unwrap();
+    let halo = planner.halo(32, 1000.0, 700);
+    let reached = planner.reach.sample(options.train as f64, &[None], 1.0);
+    let heads = 16.0 * reached.nodes;
+    let sources = 4.0 * reached.drawn(&planner.reach, 10);
+    let set = options.nodes as f64 / 6.0;
+    assert_near(halo.list_bytes(), heads + sources + set, 0.001);
+}
+
 /// Whole runs of four steps and one exact evaluation were measured, so a little more was read. States and copied features are in
 /// scratch files, and each tile of destinations reads those of all sources (record of 2026-11-22, billions of edges).
 #[test]
