@@ -30,7 +30,7 @@ mod zip;
 mod tests;
 
 pub use edges::{
-    BadEdge, BlockId, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, OnBadLine,
-    REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
+    BadEdge, BlockId, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, Keys,
+    OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, SplitSource, read_split_ids};

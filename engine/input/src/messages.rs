@@ -22,12 +22,12 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     format!("\"{shown}\"")
 }
 
-/// The message about a file with another number of rows than there are nodes.
-pub(crate) fn wrong_rows(nodes: u64, rows: u64) -> String {
+/// The message about a file with another number of rows than there are nodes. `if_more` is advice for more rows.
+pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
     format!(
         "expected {nodes} rows, one per node, found {rows}; {}",
         if rows > nodes {
-            "give --nodes if there are more nodes than the edges show"
+            if_more
         } else {
             "the file belongs to another graph, or is incomplete"
         }

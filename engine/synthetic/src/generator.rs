@@ -239,6 +239,11 @@ impl Generator {
         Features::new(&self.recipe.model, self.recipe.seed, dim)
     }
 
+    /// Bytes of memory of [`Generator::features`]: the mean of each class.
+    pub fn features_memory(&self, dim: usize) -> u64 {
+        u64::from(self.classes().max(1)) * dim as u64 * size_of::<f32>() as u64
+    }
+
     #[inline]
     fn degrees(&self, label: u64) -> &Poisson {
         match &self.sampler {

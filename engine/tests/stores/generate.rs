@@ -388,3 +388,59 @@ fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
     let summary = make(named << 20, None).unwrap();
     assert!(summary.edges > 7_900_000);
 }
+
+/// The MiB of memory that an error names.
+fn named(error: &str) -> u64 {
+    let named = error
+        .split("at least ")
+        .nth(1)
+        .and_then(|rest| rest.split(" MiB").next());
+    named
+        .and_then(|named| named.parse().ok())
+        .unwrap_or_else(|| panic!("{error}"))
+}
+
+#[test]
+fn the_directories_of_large_chunks_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = Model::Er(ErdosRenyi {
+        nodes: 1 << 22,
+        edge_factor: 0.0,
+    });
+    let mut options = StoreOptions {
+        chunks: Some(1),
+        memory: 4 << 20,
+        threads: 1,
+        ..options(empty, &folder.path().join("out"))
+    };
+    let error = generate_store(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("more --chunks"), "{error}");
+    let directory = (1 << 22) / 54 * 64;
+    assert!(named(&error) << 20 > directory, "{error}");
+    options.memory = named(&error) << 20;
+    generate_store(&options, &Silent).unwrap();
+    // Smaller chunks have smaller directories.
+    options.out = folder.path().join("more");
+    (options.memory, options.chunks) = (4 << 20, Some(64));
+    generate_store(&options, &Silent).unwrap();
+}
+
+#[test]
+fn the_mean_features_of_classes_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let classes = Model::Sbm(BlockModel {
+        classes: 2048,
+        ..BlockModel::new(2048, 1.0)
+    });
+    let mut options = StoreOptions {
+        features: stored(1024, FeatureDtype::F16),
+        memory: 6 << 20,
+        ..options(classes, &folder.path().join("out"))
+    };
+    let error = generate_store(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("fewer --classes"), "{error}");
+    // 2048 means of 1024 values of 4 bytes.
+    assert!(named(&error) > 8, "{error}");
+    options.memory = named(&error) << 20;
+    generate_store(&options, &Silent).unwrap();
+}

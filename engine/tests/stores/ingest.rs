@@ -14,7 +14,7 @@ use grappa_formats::{
     rows::{RowSizes, Rows, RowsMeta},
     weights::Weights,
 };
-use grappa_input::OnBadLine;
+use grappa_input::{HeaderLine, OnBadLine};
 use grappa_io::{Error, npy, progress::Silent};
 use proptest::prelude::*;
 
@@ -418,10 +418,85 @@ fn resuming_with_other_options_or_input_is_refused() {
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("--seed = 7") && error.contains('8'), "{error}");
     options.seed = 7;
+    options.header = HeaderLine::Yes;
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--header = Auto"), "{error}");
+    options.header = HeaderLine::Auto;
     write_text(&input, &crowded(100, 5001), false);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv"), "{error}");
     write_text(&input, &crowded(100, 5000), false);
+}
+
+#[test]
+fn resuming_with_input_files_in_other_roles_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut options, ..) = with_node_files(folder.path(), 500, 8);
+    let more = folder.path().join("more.tsv");
+    write_text(&more, &crowded(100, 5000), false);
+    options.edges.push(more);
+    let mut expected = options.clone();
+    expected.out = folder.path().join("expected.grappa");
+    ingest(&expected, &Silent).unwrap();
+    assert!(interrupted(3, |progress| ingest(&options, progress)));
+    options.resume = true;
+    let refused = |change: fn(&mut IngestOptions), role: &str| {
+        let mut other = options.clone();
+        change(&mut other);
+        let error = ingest(&other, &Silent).unwrap_err().to_string();
+        assert!(error.contains("cannot resume") && error.contains(role), "{error}");
+    };
+    refused(|options| options.edges.reverse(), "edges[0] = ");
+    refused(
+        |options| options.edges.push(options.edges[0].clone()),
+        "edges[2] = none",
+    );
+    refused(|options| options.edges.truncate(1), "this one has none");
+    refused(|options| options.features = None, "features = ");
+    refused(|options| options.splits.truncate(2), "test = ");
+    let swapped = |options: &mut IngestOptions| {
+        let train = options.splits[0].path.clone();
+        options.splits[0].path = std::mem::replace(&mut options.splits[1].path, train);
+    };
+    refused(swapped, "train = ");
+    ingest(&options, &Silent).unwrap();
+    assert!(files_of(&options.out) == files_of(&expected.out));
+}
+
+#[test]
+fn a_run_that_lost_its_spill_files_has_to_start_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &crowded(3000, 150_000), false);
+    let mut options = options(folder.path(), &input);
+    (options.memory, options.chunks, options.nodes) = (2 << 20, Some(5), Some(3000));
+    let lose: [fn(&Path); 2] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| {
+            let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+        },
+    ];
+    for (name, lose) in ["removed", "cut"].into_iter().zip(lose) {
+        options.out = folder.path().join(format!("{name}.grappa"));
+        options.resume = false;
+        assert!(interrupted(15, |progress| ingest(&options, progress)));
+        let scratch = folder.path().join(format!("{name}.grappa.partial/scratch"));
+        let files: Vec<_> = fs::read_dir(scratch)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert!(!files.is_empty());
+        files.iter().for_each(|path| lose(path));
+        options.resume = true;
+        for _ in 0..2 {
+            let error = ingest(&options, &Silent).unwrap_err().to_string();
+            assert!(
+                error.contains("start again") && !error.contains("--resume"),
+                "{name}: {error}"
+            );
+        }
+    }
 }
 
 #[test]

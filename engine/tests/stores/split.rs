@@ -227,9 +227,28 @@ fn a_split_that_does_not_fit_the_budget_names_one_that_would_do() {
     let mut options = inputs(folder.path(), ExternalIds::Dense);
     options.labels = None;
     options.nodes = Some(8 << 20);
-    (options.memory, options.threads, options.chunks) = (1 << 20, 1, Some(1));
+    (options.memory, options.threads, options.chunks) = (1 << 20, 1, Some(32));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("a split of 8388608 nodes: at least 3 MiB"), "{error}");
     options.memory = 3 << 20;
+    made(&options);
+}
+
+#[test]
+fn classes_that_do_not_fit_the_budget_of_a_split_name_one_that_would_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = inputs(folder.path(), ExternalIds::Dense);
+    let labels: String = (0..NODES).map(|node| format!("{}\n", node / 10 * 200)).collect();
+    fs::write(folder.path().join("labels.txt"), labels).unwrap();
+    options.random_split = Some(split("60/20/20", true));
+    (options.memory, options.threads) = (1 << 20, 1);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    let wanted = error.split("a split of 60001 classes: at least ").nth(1);
+    let wanted = wanted
+        .unwrap_or_else(|| panic!("{error}"))
+        .split(" MiB")
+        .next()
+        .unwrap();
+    options.memory = wanted.parse::<u64>().unwrap() << 20;
     made(&options);
 }

@@ -81,6 +81,11 @@ pub(super) struct DirectoryWriter {
 }
 
 impl DirectoryWriter {
+    /// Reserves the lines of `rows` more rows, exactly.
+    pub(super) fn reserve(&mut self, rows: u64) {
+        self.lines.reserve_exact(rows.div_ceil(LINE_ROWS) as usize * LINE_BYTES);
+    }
+
     /// Appends a row that starts at bit `start`.
     ///
     /// # Panics
@@ -121,7 +126,10 @@ impl DirectoryWriter {
 
     /// The payload.
     pub(super) fn finish(mut self) -> Vec<u8> {
-        self.lines.resize(self.lines.len().next_multiple_of(LINE_BYTES), 0);
+        let bytes = self.lines.len().next_multiple_of(LINE_BYTES);
+        self.lines
+            .reserve_exact(bytes + self.exceptions.len() - self.lines.len());
+        self.lines.resize(bytes, 0);
         self.lines.append(&mut self.exceptions);
         self.lines
     }
@@ -298,4 +306,22 @@ fn start(line: &[u8; LINE_BYTES]) -> u64 {
 fn u48(bytes: &[u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = *bytes;
     u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_rows_take_their_lines_and_no_more() {
+        let rows = 100 * LINE_ROWS + 1;
+        let mut writer = DirectoryWriter::default();
+        writer.reserve(rows);
+        let reserved = writer.lines.capacity();
+        (0..rows).for_each(|row| writer.push(row, 1));
+        assert_eq!(writer.lines.capacity(), reserved);
+        let payload = writer.finish();
+        assert_eq!(payload.len(), 101 * LINE_BYTES);
+        assert_eq!(payload.capacity(), payload.len());
+    }
 }

@@ -10,7 +10,8 @@ use crate::NODES_MAX;
 
 /// Encodes the rows of a chunk one after the other.
 ///
-/// Memory: the bytes that were not taken yet, and 9.5 bits per row.
+/// Memory: the bytes that were not taken yet, the directory, which has 64 bytes per 54 rows, and 6 bytes per row of 255 or
+/// more sources.
 #[derive(Debug)]
 pub struct RowsEncoder {
     codec: RowCodec,
@@ -47,6 +48,11 @@ impl RowsEncoder {
             rows: BitWriter::default(),
             directory: DirectoryWriter::default(),
         }
+    }
+
+    /// Reserves the directory of `rows` more rows. Without that, it may take twice its memory while it grows.
+    pub fn reserve(&mut self, rows: u64) {
+        self.directory.reserve(rows);
     }
 
     /// Appends the next row, which may be empty.

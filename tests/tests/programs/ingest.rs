@@ -108,6 +108,37 @@ fn a_budget_that_is_too_small_names_one_that_would_do() {
 }
 
 #[test]
+fn skipped_lines_take_no_memory_however_many_there_are() {
+    let bench = Bench::in_folder(memory_folder());
+    let lines = 1_000_000;
+    let edges = bench.write("bad.tsv", format!("1 2\n{}", "x\n".repeat(lines)));
+    let budget = ["--memory", "16MiB", "--threads", "1"];
+    let ran = run(&mut bench.ingest(&edges, &[&["--on-bad-line", "skip", "--json"][..], &budget].concat())).success();
+    let json = ran.json();
+    assert_eq!(json["rejected"], lines);
+    // The program and its libraries take some MiB.
+    assert!(json["peak_rss_bytes"].as_u64().unwrap() < 40 << 20, "{json}");
+    let rejects = fs::read_to_string(bench.path("stores/out.grappa.rejects")).unwrap();
+    assert_eq!(rejects.lines().count(), 1 + lines);
+    let last = format!("bad.tsv\t:{}\t", lines + 1);
+    assert!(rejects.lines().last().unwrap().contains(&last), "{rejects:.200}");
+}
+
+#[test]
+fn names_of_columns_that_are_read_as_an_edge_or_a_header_are_a_warning() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "u\tv\nv\tw\n");
+    for (arguments, edges_read, warned) in [(&[][..], 2, true), (&["--header", "yes"], 1, false)] {
+        let arguments = [&["--ids", "string", "--json"][..], arguments].concat();
+        let ran = run(&mut bench.ingest(&edges, &arguments)).success();
+        assert_eq!(ran.json()["edges_read"], edges_read);
+        assert_eq!(ran.stderr.contains("edges.tsv:1: "), warned, "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains("give --header yes"), warned, "{}", ran.stderr);
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+}
+
+#[test]
 fn chunks_that_cannot_be_made_are_refused() {
     let bench = Bench::new();
     let edges = bench.write("edges.tsv", "0 1\n1 2\n");

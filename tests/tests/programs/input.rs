@@ -273,6 +273,19 @@ fn features_must_fit_the_nodes_and_be_finite() {
     bench.refused_beside_edges("--features", &file, &[], &parts);
     refused("few.npy", &rows(3), &["--nodes", "4"], &["expected 4 rows", "found 3"]);
     refused("many.npy", &rows(5), &["--nodes", "4"], &["expected 4 rows", "found 5"]);
+    let parts = [
+        "expected 4 rows",
+        "found 5; with --ids sparse or string, the nodes are the different ids",
+    ];
+    refused("many.npy", &rows(5), &["--ids", "sparse"], &parts);
+    let text = bench.write("many.csv", "0,1\n1,2\n2,3\n3,4\n4,5\n");
+    let more = ["--ids", "string"];
+    bench.refused_beside_edges(
+        "--features",
+        &text,
+        &more,
+        &["many.csv", "found more; with --ids sparse or string"],
+    );
     refused(
         "cube.npy",
         &Npy::new(&[4, 2, 1], [0f32; 8]),
@@ -334,6 +347,11 @@ fn labels_must_fit_the_nodes_and_be_classes() {
         "large.npy",
         &Npy::new(&[4], [0i64, 1, 1 << 40, 1]),
         &["row 2", "from 0 to 4294967294"],
+    );
+    refused(
+        "sentinel.npy",
+        &Npy::new(&[4], [0i64, 1, i64::from(i32::MAX), i64::from(i32::MAX)]),
+        &["at row 2", "2147483648 classes for 4 nodes", "a negative number"],
     );
     refused("half.npy", &Npy::new(&[4], [0f32, 1.0, 0.5, 1.0]), &["row 2", "0.5"]);
     refused(

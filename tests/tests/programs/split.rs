@@ -107,6 +107,31 @@ fn a_class_without_training_nodes_is_a_warning() {
     assert!(!ran.stderr.contains("no training node"), "{}", ran.stderr);
 }
 
+/// With 1 MiB, the check takes 2^17 classes at a time.
+#[test]
+fn classes_without_training_nodes_are_found_however_many_there_are() {
+    let bench = Bench::new();
+    let nodes = 80_000;
+    let edges: String = (0..nodes)
+        .map(|node| format!("{node} {}\n", (node + 1) % nodes))
+        .collect();
+    let class = |node| match node {
+        10 => 7,
+        11 => 140_000,
+        _ => node % 2,
+    };
+    let labels: String = (0..nodes).map(|node| format!("{}\n", class(node))).collect();
+    fs::write(bench.at("edges.tsv"), edges).unwrap();
+    fs::write(bench.at("labels.txt"), labels).unwrap();
+    let budget = ["--memory", "1MiB", "--threads", "1"];
+    let ran = bench.made(&[&["--labels", "labels.txt", "--train", "ids.txt"][..], &budget].concat());
+    assert!(
+        ran.stderr.contains("no training node has classes 7, 140000: 2 of"),
+        "{}",
+        ran.stderr
+    );
+}
+
 #[test]
 fn contradictions_name_both_options_and_the_remedy() {
     let bench = Bench::new();

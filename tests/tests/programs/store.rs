@@ -348,6 +348,17 @@ fn training_is_planned_from_a_store_or_from_numbers() {
     run(plan().args(["--nodes", "10", "--edges", "10", "--train", "--dim", "4"])).failure(&["--train-fraction"]);
     let fanouts = ["--train", "--fanouts", "5,5,5"];
     run(plan().arg(&store).args(fanouts)).failure(&["3 number(s) for 2 layers"]);
+    // Options that say nothing about a store, and runs that training refuses.
+    for option in ["--computed-features", "--free-memory=1GiB", "--weighted"] {
+        let (name, _) = option.split_once('=').unwrap_or((option, ""));
+        run(plan().arg(&store).args(["--train", option])).misuse(&["cannot be used with", name]);
+    }
+    let concurrent = ["--train", "--partitions", "2", "--concurrent", "8"];
+    run(plan().arg(&store).args(concurrent)).failure(&["--concurrent is 8, and there are 2 partition(s)"]);
+    let computed = ["--computed-features", "--first-hop", "preaggregated"];
+    run(plan().args(numbers).args(computed)).failure(&["computed, not stored", "--first-hop sampled"]);
+    let computed = ["--computed-features", "--first-hop", "sampled"];
+    run(plan().args(numbers).args(computed)).success();
     let little = run(plan().arg(&store).args(["--train", "--memory", "20kB"])).success();
     assert!(little.stdout.contains("in mapped files"), "{}", little.stdout);
 }

@@ -7,7 +7,7 @@ use grappa_build::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile
 use grappa_console::ByteSize;
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 use grappa_input::{
-    EdgeFormat, OnBadLine,
+    EdgeFormat, HeaderLine, OnBadLine,
     ogb::{self, OgbLayout},
 };
 
@@ -59,6 +59,13 @@ pub struct Args {
     /// Format of the edge files
     #[arg(long, help_heading = INPUT, value_enum, default_value_t = Format::Auto)]
     format: Format,
+    /// Whether the first line of text files with edges is a header
+    ///
+    /// auto: it is one if its columns are called source and target, src and dst, or the like, and, in CSV, if it has no
+    /// number. With --ids string, such a line may be an edge: then only column names in CSV are a header, and a warning
+    /// says how column names are read.
+    #[arg(long, help_heading = INPUT, value_enum, default_value_t = FirstLine::Auto)]
+    header: FirstLine,
     /// Kind of node ids in all input files
     #[arg(long, help_heading = INPUT, value_enum, default_value_t = Ids::Dense)]
     ids: Ids,
@@ -78,6 +85,9 @@ pub struct Args {
     on_bad_line: BadLine,
 
     /// Node features: .npy, .npz (dense or sparse), or text, with one row of numbers per node
+    ///
+    /// Rows are in ascending order of ids. With --ids sparse or string, there is one row for each different id in the edges,
+    /// and strings are in the order of their bytes.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
@@ -88,8 +98,8 @@ pub struct Args {
     allow_nan: bool,
     /// Node labels: .npy, .npz or text, with one row per node
     ///
-    /// A row is a class number from 0, or one 0 or 1 per class if a node can have several classes. A negative number or NaN
-    /// means that the node has no label.
+    /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can have several
+    /// classes. A negative number or NaN means that the node has no label.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Ids of the training nodes: .npy, or text with one id per line
@@ -174,7 +184,7 @@ enum Format {
     Auto,
     /// Text: columns separated by tabs, spaces or commas
     Tsv,
-    /// Text: columns separated by commas, strings may be quoted, the first line may be a header
+    /// Text: columns separated by commas, strings may be quoted
     Csv,
     /// NumPy array of integers
     Npy,
@@ -187,10 +197,20 @@ enum Format {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum FirstLine {
+    /// Recognize it in each file
+    Auto,
+    /// In all files
+    Yes,
+    /// In no file
+    No,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Ids {
     /// Integers from 0 with few gaps
     Dense,
-    /// Any integers from 0 to 2^64 - 1
+    /// Any integers from 0 to 2^64 - 2
     Sparse,
     /// Any text
     String,
@@ -254,6 +274,11 @@ impl Args {
                 Format::U32 => EdgeFormat::U32,
                 Format::U64 => EdgeFormat::U64,
                 Format::Parquet => EdgeFormat::Parquet,
+            },
+            header: match self.header {
+                FirstLine::Auto => HeaderLine::Auto,
+                FirstLine::Yes => HeaderLine::Yes,
+                FirstLine::No => HeaderLine::No,
             },
             ids: match self.ids {
                 Ids::Dense => ExternalIds::Dense,

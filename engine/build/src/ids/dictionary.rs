@@ -16,6 +16,7 @@ use grappa_formats::{
     dictionary::{BLOCK_KEYS, DictionaryMeta, KEY_BYTES_MAX, KeyKind, block_key},
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, regular};
+use grappa_storage::writer::scratch_error;
 
 use super::keys::{StringHash, integer_key};
 
@@ -62,7 +63,7 @@ impl Dictionary {
     pub fn for_each_key(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
         let hashes = match &self.hashes {
-            Some(path) => Some((regular::open(path)?, path)),
+            Some(path) => Some((regular::open(path).map_err(scratch_error)?, path)),
             None => None,
         };
         let mut next = 0;
@@ -70,7 +71,10 @@ impl Dictionary {
             let bytes = READ_BYTES.min(8 * (self.ids() - next)) as usize;
             let piece = &mut buffer[..bytes];
             match &hashes {
-                Some((file, path)) => file.read_exact_at(piece, 8 * next).map_err(Error::io("read", path))?,
+                Some((file, path)) => file
+                    .read_exact_at(piece, 8 * next)
+                    .map_err(Error::io("read", path))
+                    .map_err(scratch_error)?,
                 None => self.file.read_at(piece, 8 * next)?,
             }
             for word in piece.as_chunks().0 {

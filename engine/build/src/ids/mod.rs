@@ -16,7 +16,7 @@ pub mod keys;
 pub mod table;
 
 use grappa_formats::{DenseId, NodeId, dictionary::KeyKind};
-use grappa_input::{EdgeBatch, RawBlock, TextBatch};
+use grappa_input::{EdgeBatch, RawBlock, Reject, TextBatch};
 use grappa_io::Result;
 use grappa_storage::NodePermutation;
 
@@ -156,38 +156,50 @@ impl IdMap {
     }
 
     /// Parses a block of edges and replaces external ids by their keys. Dense ids stay as they are. `text` is a buffer for
-    /// string ids.
-    pub fn parse_keys(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
+    /// string ids. Calls `on_reject` with each line that is left out.
+    pub fn parse_keys(
+        &self,
+        block: &RawBlock,
+        batch: &mut EdgeBatch,
+        text: &mut TextBatch,
+        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
+    ) -> Result<()> {
         let Some(ListedIds { dictionary, .. }) = &self.listed else {
-            return block.parse(batch);
+            return block.parse(batch, on_reject);
         };
         match dictionary.kind() {
             KeyKind::Integers => {
-                block.parse(batch)?;
+                block.parse(batch, on_reject)?;
                 for id in batch.sources.iter_mut().chain(&mut batch.targets) {
                     *id = integer_key(*id);
                 }
             }
             KeyKind::Strings => {
-                block.parse_text(text)?;
+                block.parse_text(text, on_reject)?;
                 for (ids, keys) in [(&text.sources, &mut batch.sources), (&text.targets, &mut batch.targets)] {
                     keys.clear();
                     keys.reserve_exact(ids.len());
                     keys.extend(ids.iter().map(|id| dictionary.hash.key(id)));
                 }
                 std::mem::swap(&mut batch.weights, &mut text.weights);
-                std::mem::swap(&mut batch.rejected, &mut text.rejected);
             }
         }
         Ok(())
     }
 
-    /// Parses a block of edges and replaces external ids by nodes. `text` is a buffer for string ids.
+    /// Parses a block of edges and replaces external ids by nodes. `text` is a buffer for string ids. Calls `on_reject` with
+    /// each line that is left out.
     ///
     /// # Panics
     /// If there is a dictionary and it is not loaded.
-    pub fn parse(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
-        self.parse_keys(block, batch, text)?;
+    pub fn parse(
+        &self,
+        block: &RawBlock,
+        batch: &mut EdgeBatch,
+        text: &mut TextBatch,
+        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
+    ) -> Result<()> {
+        self.parse_keys(block, batch, text, on_reject)?;
         let Some(ListedIds { table, .. }) = &self.listed else {
             self.permutation.nodes(&mut batch.sources);
             self.permutation.nodes(&mut batch.targets);

@@ -50,7 +50,7 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
-                block.parse(&mut batch)?;
+                block.parse(&mut batch, &mut |_| Ok(()))?;
                 if let Some(&id) = batch.sources.iter().chain(&batch.targets).max() {
                     let found = Largest { id, block: block.id() };
                     let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ fn position_of(options: &IngestOptions, block_bytes: usize, id: u64, block: Bloc
     let read = || {
         let source = open_edges(&strict, Some(id), block_bytes)?;
         match source.next_block(&|other| other != block)? {
-            Some(block) => block.parse(&mut EdgeBatch::default()),
+            Some(block) => block.parse(&mut EdgeBatch::default(), &mut |_| Ok(())),
             None => Ok(()),
         }
     };

@@ -93,7 +93,7 @@ fn collect_integers(
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
-                block.parse(&mut batch)?;
+                block.parse(&mut batch, &mut |_| Ok(()))?;
                 for &id in batch.sources.iter().chain(&batch.targets) {
                     ids.add(id)?;
                 }
@@ -120,7 +120,7 @@ fn collect_strings(
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
-                block.parse_text(&mut batch)?;
+                block.parse_text(&mut batch, &mut |_| Ok(()))?;
                 ids.add_all(batch.sources.iter())?;
                 ids.add_all(batch.targets.iter())?;
                 edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
@@ -321,6 +321,23 @@ mod tests {
         for (node, name) in (0..).map(NodeId).zip(&names) {
             let (segment, key) = segment_of(plan.hash.key(name.as_bytes()), 3);
             assert_eq!(tables[segment as usize].find(key), Some(node));
+        }
+    }
+
+    #[test]
+    fn hashes_that_are_missing_or_too_few_are_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ids = listed(folder.path(), "one\ttwo\ntwo\tthree\n", IdKind::String, 64);
+        let hashes = folder.path().join("store.partial/scratch/hashes");
+        let mut bytes = std::fs::read(&hashes).unwrap();
+        assert_eq!(bytes.len(), 3 * 8);
+        bytes.pop();
+        std::fs::write(&hashes, bytes).unwrap();
+        for _ in 0..2 {
+            let error = ids.load().unwrap_err();
+            assert!(matches!(error, Error::Input { .. }), "{error}");
+            assert!(error.to_string().contains("start again"), "{error}");
+            _ = std::fs::remove_file(&hashes);
         }
     }
 

@@ -23,9 +23,15 @@ pub struct FeatureInput {
 
 impl FeatureInput {
     /// The feature rows of `matrix`, one for each of `nodes` nodes. They are stored as `dtype`; by default as f16 if the
-    /// file has f16, otherwise as f32.
-    pub fn new(mut matrix: MatrixSource, dtype: Option<FeatureDtype>, nodes: u64, allow_nan: bool) -> Result<Self> {
-        matrix.expect_rows(nodes)?;
+    /// file has f16, otherwise as f32. `if_more` is advice for a file with more rows.
+    pub fn new(
+        mut matrix: MatrixSource,
+        dtype: Option<FeatureDtype>,
+        nodes: u64,
+        if_more: &'static str,
+        allow_nan: bool,
+    ) -> Result<Self> {
+        matrix.expect_rows(nodes, if_more)?;
         let dtype = dtype.unwrap_or(match matrix.dtype() {
             ElementType::F16 => FeatureDtype::F16,
             _ => FeatureDtype::F32,

@@ -8,6 +8,9 @@ use crate::ingest::columns::ColumnInput;
 
 /// Labels per read while classes are counted.
 const SCAN_ROWS: usize = 1 << 16;
+/// This many classes more than nodes are always accepted, because labels of a part of a graph may keep the numbers of the
+/// whole. Each class costs memory in ingest and in training.
+const CLASSES_FREE: u64 = 1 << 16;
 
 /// The labels of the input.
 pub struct LabelInput {
@@ -18,9 +21,11 @@ pub struct LabelInput {
 
 impl LabelInput {
     /// The labels of `source`, one for each of `nodes` nodes. The number of classes decides the width of a stored label. If
-    /// the shape of the input does not give it, all labels are read to find the largest class.
-    pub fn new(mut source: LabelSource, nodes: u64) -> Result<Self> {
-        source.expect_rows(nodes)?;
+    /// the shape of the input does not give it, all labels are read to find the largest class. A number such as 2^31 - 1 for
+    /// "no label" would make billions of classes, so far more classes than nodes are refused. `if_more` is advice for a file
+    /// with more rows.
+    pub fn new(mut source: LabelSource, nodes: u64, if_more: &'static str) -> Result<Self> {
+        source.expect_rows(nodes, if_more)?;
         let classes = match source.classes() {
             Some(classes) => classes,
             None => count_classes(&source, nodes)?,
@@ -39,18 +44,33 @@ impl LabelInput {
 }
 
 fn count_classes(source: &LabelSource, nodes: u64) -> Result<u32> {
-    let (mut batch, mut first, mut classes) = (LabelBatch::default(), 0, 0);
+    let (mut batch, mut first) = (LabelBatch::default(), 0);
+    // The largest class, and the first row that has it.
+    let mut largest = None;
     while first < nodes {
         let read = source.read_rows(first, SCAN_ROWS, &mut batch)?;
-        classes = classes.max(batch.class_max().map_or(0, |class| class + 1));
+        if let Some(class) = batch.class_max()
+            && largest.is_none_or(|(largest, _)| class > largest)
+        {
+            let row = (0..read).find(|&row| batch.get(row).is_some_and(|classes| classes.contains(&class)));
+            largest = row.map(|row| (class, first + row as u64));
+        }
         first += read as u64;
         if read == 0 {
             return Err(too_few(source, nodes, first));
         }
     }
-    if classes == 0 {
+    let Some((class, row)) = largest else {
         let what = "no node has a label: all are negative, NaN or empty; omit --labels";
         return Err(Error::input(source.path(), Position::Whole, what));
+    };
+    let classes = class + 1;
+    if u64::from(classes) > nodes.saturating_add(CLASSES_FREE) {
+        let what = format!(
+            "the largest class is {class}, so there are {classes} classes for {nodes} nodes; if it means that the node has no \
+             label, write a negative number; otherwise number the classes from 0 without gaps"
+        );
+        return Err(Error::input(source.path(), Position::Row(row), what));
     }
     Ok(classes)
 }

@@ -68,7 +68,7 @@ use self::{
     features::FeatureInput,
     labels::LabelInput,
     nodes::NodeFiles,
-    options::{fingerprint, memory_share, open_edges, rejects_path},
+    options::{fingerprint, memory_share, open_edges, rejects_path, surplus_rows_remedy},
     plan::IngestBudget,
     rejects::RejectsFolder,
     state::{ChunkDone, Scan, Stage, State},
@@ -116,6 +116,9 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         ));
     }
     let source = open_edges(options, nodes, budget.block_bytes())?;
+    for warning in source.header_warnings() {
+        tracing::warn!("{warning}");
+    }
     let fingerprint = fingerprint(options)?;
     let (folder, begun) = StoreFolder::begin(&options.out, options.tmp.as_deref(), options.resume)?;
     let run = Run {
@@ -164,6 +167,7 @@ impl Run<'_> {
         let (permutation, permutation_spec, chunks) = self.permutation(&state, scan.nodes)?;
         let (mut ids, id_spec) = self.id_map(scan.nodes, permutation, permutation_spec)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
+        let directories = plan::directories_memory(&chunks, &self.budget)?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
@@ -173,8 +177,9 @@ impl Run<'_> {
         }
         let mut splits = self.splits(&ids, scan.nodes)?;
         ids.unload();
+        let if_more = surplus_rows_remedy(self.options.ids);
         let labels = match node_files.labels {
-            Some(source) => Some(self.labels(&state, &chunks, &ids, LabelInput::new(source, scan.nodes)?)?),
+            Some(source) => Some(self.labels(&state, &chunks, &ids, LabelInput::new(source, scan.nodes, if_more)?)?),
             None => None,
         };
         let stored_labels = labels.map(|spec| StoredLabels {
@@ -192,12 +197,12 @@ impl Run<'_> {
         let features = match node_files.features {
             Some(matrix) => {
                 let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
-                let input = FeatureInput::new(matrix, dtype, scan.nodes, allow_nan)?;
+                let input = FeatureInput::new(matrix, dtype, scan.nodes, if_more, allow_nan)?;
                 Some(self.features(&state, &chunks, &ids, input)?)
             }
             None => None,
         };
-        let edges = self.edges(&state, scan, &chunks, &mut ids, &rejects)?;
+        let edges = self.edges(&state, scan, &chunks, directories, &mut ids, &rejects)?;
         let input = self.input_stage(&state);
         let mut files = [state.files(), splits.1].concat();
         files.sort_by(|a, b| a.path.cmp(&b.path));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
-use grappa_input::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, OnBadLine};
+use grappa_input::{EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, OnBadLine};
 use grappa_io::{Error, Result};
 use grappa_storage::writer::with_suffix;
 
@@ -24,6 +24,8 @@ pub struct IngestOptions {
     pub out: PathBuf,
     /// Format of the edge list files.
     pub format: EdgeFormat,
+    /// Whether edge lists in text have a header.
+    pub header: HeaderLine,
     /// Kind of external ids.
     pub ids: ExternalIds,
     /// The number of nodes, if known. Dense ids need no scan of the input then.
@@ -32,13 +34,13 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A matrix with one feature row per node.
+    /// A matrix with one feature row per node, in ascending order of their ids.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
     /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
-    /// A file with one label, or one set of labels, per node.
+    /// A file with one label, or one set of labels, per node, in ascending order of their ids.
     pub labels: Option<PathBuf>,
     /// Files with the ids of each split.
     pub splits: Vec<SplitFile>,
@@ -72,6 +74,7 @@ impl IngestOptions {
             edges,
             out,
             format: EdgeFormat::Auto,
+            header: HeaderLine::Auto,
             ids: ExternalIds::Dense,
             nodes: None,
             edge_options: EdgeOptions::default(),
@@ -166,6 +169,7 @@ fn parts_path(options: &IngestOptions) -> Option<&PathBuf> {
 pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_bytes: usize) -> Result<EdgeSource> {
     let source_options = EdgeSourceOptions {
         format: options.format,
+        header: options.header,
         ids: id_kind(options.ids),
         id_limit: id_limit(options.ids, nodes),
         limited_by: match options.nodes {
@@ -202,22 +206,38 @@ pub(super) fn id_limit(ids: ExternalIds, nodes: Option<u64>) -> IdLimit {
     }
 }
 
+/// Advice for a file that has more rows than there are nodes.
+pub(super) fn surplus_rows_remedy(ids: ExternalIds) -> &'static str {
+    match ids {
+        ExternalIds::Dense => "give --nodes if there are more nodes than the edges show",
+        ExternalIds::Sparse | ExternalIds::String => {
+            "with --ids sparse or string, the nodes are the different ids in the edges: give one row for each, in \
+             ascending order of the ids"
+        }
+    }
+}
+
 /// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
 pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
     let mut fingerprint = BTreeMap::new();
     let mut add = |name: &str, value: String| fingerprint.insert(name.to_owned(), value);
-    let splits = options.splits.iter().map(|split| &split.path);
-    let arrays = options.weights.iter().chain(&options.features).chain(&options.labels);
-    for path in options
-        .edges
-        .iter()
-        .chain(arrays)
-        .chain(splits)
-        .chain(parts_path(options))
-    {
-        add(&format!("input {}", path.display()), version_of(path)?);
+    // The journal numbers the blocks of the edges by the index of their file, so the order of files counts too.
+    for (index, path) in options.edges.iter().enumerate() {
+        add(&format!("edges[{index}]"), version_of(path)?);
+    }
+    let arrays = [
+        ("weights", options.weights.as_ref()),
+        ("features", options.features.as_ref()),
+        ("labels", options.labels.as_ref()),
+        ("parts", parts_path(options)),
+    ];
+    let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));
+    let splits = options.splits.iter().map(|split| (split.name, &split.path));
+    for (role, path) in arrays.chain(splits) {
+        add(role, version_of(path)?);
     }
     add("--format", format!("{:?}", options.format));
+    add("--header", format!("{:?}", options.header));
     add("--ids", format!("{:?}", options.ids));
     add("--nodes", format!("{:?}", options.nodes));
     add("--feature-dtype", format!("{:?}", options.feature_dtype));
@@ -238,7 +258,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     Ok(fingerprint)
 }
 
-/// Length and modification time of a file, to notice that it changed since an earlier run.
+/// Path, length and modification time of a file, to notice that it is another or changed since an earlier run.
 fn version_of(path: &Path) -> Result<String> {
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
     let modified = metadata
@@ -246,7 +266,7 @@ fn version_of(path: &Path) -> Result<String> {
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(format!(
-        "{} bytes of {}",
+        "{path:?} ({} bytes, modified at {})",
         metadata.len(),
         modified.map_or(0, |time| time.as_nanos())
     ))

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use grappa_formats::{ChunkId, chunks::ChunkMap, manifest::BUCKETS_MAX};
 use grappa_io::{Error, Result};
+use grappa_storage::writer::AdjacencyWriter;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of input that are parsed at once. The maximum applies unless the budget is small.
@@ -99,6 +100,25 @@ pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
             format!("generate {} or fewer of the chunks", BUCKETS_MAX / chunks)
         },
     ))
+}
+
+/// Bytes of memory for the directories of the adjacency lists of all chunks that are written at the same time.
+///
+/// # Errors
+/// If they exceed half of the budget. The error names a budget that suffices.
+pub fn directories_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u64> {
+    let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
+    let at_once = u64::from(chunks.chunks()).min(budget.threads as u64);
+    let bytes = at_once * AdjacencyWriter::directory_bytes(largest);
+    if bytes <= budget.memory / 2 {
+        return Ok(bytes);
+    }
+    Err(Error::Budget {
+        what: format!("writing chunks of {largest} nodes, {at_once} at a time"),
+        given: budget.memory * budget.share,
+        least: bytes * 2 * budget.share,
+        remedy: "raise --memory, or give more --chunks or fewer --threads",
+    })
 }
 
 /// The memory and threads of a run.
@@ -259,6 +279,28 @@ mod tests {
         };
         // A larger budget needs fewer shards, so the named budget suffices.
         SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
+    }
+
+    #[test]
+    fn chunks_whose_directories_exceed_the_budget_are_refused_with_one_that_would_do() {
+        let budget = |memory, threads| IngestBudget {
+            memory,
+            threads,
+            share: 2,
+            reserved: 0,
+        };
+        let one = ChunkMap::uniform(1 << 24, 1);
+        let error = directories_memory(&one, &budget(32 << 20, 4)).unwrap_err();
+        let Error::Budget { given, least, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(given, 64 << 20);
+        // One thread writes the chunk: 64 bytes per 54 nodes, in half of the memory.
+        let bytes = (1u64 << 24).div_ceil(54) * 64;
+        assert_eq!(least, bytes * 2 * 2);
+        assert_eq!(directories_memory(&one, &budget(least / 2, 4)).unwrap(), bytes);
+        let more = ChunkMap::uniform(1 << 24, 64);
+        assert!(directories_memory(&more, &budget(32 << 20, 4)).unwrap() < 2 << 20);
     }
 
     #[test]

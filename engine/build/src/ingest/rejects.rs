@@ -12,6 +12,7 @@ use grappa_io::{
     durable::{self, Temporary},
     regular,
 };
+use grappa_storage::writer::{damaged_scratch, scratch_error};
 
 use crate::ingest::state::StageState;
 
@@ -20,12 +21,18 @@ pub struct RejectsFolder {
     folder: PathBuf,
 }
 
-/// The file of one worker. It is created with the first skipped line.
+/// The file of one worker. It is created when the first skipped lines are written out.
 pub struct RejectsWriter {
     path: PathBuf,
     file: Option<File>,
+    /// Lines that are not in the file yet.
+    buffer: Vec<u8>,
+    /// Length of the file.
     bytes: u64,
 }
+
+/// Buffered bytes above which lines are written out.
+const BUFFER_BYTES: usize = 64 << 10;
 
 impl RejectsFolder {
     /// The files in the scratch folder `folder`.
@@ -44,6 +51,7 @@ impl RejectsFolder {
         RejectsWriter {
             path: self.path(worker),
             file: None,
+            buffer: Vec::new(),
             bytes: 0,
         }
     }
@@ -59,38 +67,80 @@ impl RejectsFolder {
             .filter(|(_, worker)| worker.counts.reject_bytes > 0)
         {
             let path = self.path(worker);
-            let file = regular::open(&path)?;
-            io::copy(&mut file.take(spilled.counts.reject_bytes), &mut &out.file)
-                .map_err(Error::io("write", &out.path))?;
+            let file = regular::open(&path).map_err(scratch_error)?;
+            let bytes = spilled.counts.reject_bytes;
+            let copied = io::copy(&mut file.take(bytes), &mut &out.file).map_err(Error::io("write", &out.path))?;
+            if copied < bytes {
+                return Err(damaged_scratch(&path));
+            }
         }
         out.finish()
     }
 }
 
 impl RejectsWriter {
-    /// Appends the skipped lines of a block of `input`. Returns the length of the worker's file in bytes.
-    pub fn write(&mut self, input: &Path, rejects: &[Reject]) -> Result<u64> {
-        if rejects.is_empty() {
-            return Ok(self.bytes);
+    /// Appends a skipped line of `input`.
+    pub fn write(&mut self, input: &Path, reject: &Reject) -> Result<()> {
+        writeln!(
+            self.buffer,
+            "{}\t{}\t{}\t{}",
+            input.display(),
+            reject.position,
+            reject.reason.reason(),
+            reject.text
+        )
+        .map_err(Error::io("write", &self.path))?;
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush()?;
         }
-        let mut lines = Vec::new();
-        for reject in rejects {
-            writeln!(
-                lines,
-                "{}\t{}\t{}\t{}",
-                input.display(),
-                reject.position,
-                reject.reason.reason(),
-                reject.text
-            )
-            .map_err(Error::io("write", &self.path))?;
+        Ok(())
+    }
+
+    /// Writes out all lines. Returns the length of the worker's file in bytes.
+    pub fn flush(&mut self) -> Result<u64> {
+        if self.buffer.is_empty() {
+            return Ok(self.bytes);
         }
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(durable::create_file(&self.path)?),
         };
-        file.write_all(&lines).map_err(Error::io("write", &self.path))?;
-        self.bytes += lines.len() as u64;
+        file.write_all(&self.buffer).map_err(Error::io("write", &self.path))?;
+        self.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
         Ok(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::state::{Counts, Spilled};
+
+    #[test]
+    fn a_file_that_is_missing_or_too_short_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let (rejects, target) = (RejectsFolder::new(folder.path()), folder.path().join("store.rejects"));
+        let mut spilled = StageState::default();
+        let counts = Counts {
+            reject_bytes: 7,
+            ..Counts::default()
+        };
+        let extents = Vec::new();
+        spilled.workers.insert(0, Spilled { extents, counts });
+        let path = rejects.path(0);
+        std::fs::write(&path, "a line\nof a killed run\n").unwrap();
+        rejects.collect(&spilled, &target).unwrap();
+        assert!(std::fs::read_to_string(&target).unwrap().ends_with("text\na line\n"));
+        std::fs::write(&path, "a line").unwrap();
+        for _ in 0..2 {
+            let error = rejects.collect(&spilled, &target).unwrap_err();
+            assert!(matches!(error, Error::Input { .. }), "{error}");
+            assert!(
+                error.to_string().contains("rejects-0: scratch data is missing"),
+                "{error}"
+            );
+            _ = std::fs::remove_file(&path);
+        }
     }
 }

@@ -9,14 +9,15 @@
 //! The sum depends neither on the order of records nor on the size of buffers, and costs one multiplication per word.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use grappa_formats::random::GOLDEN;
-use grappa_io::{Error, Position, Result, durable, heap, regular};
+use grappa_io::{Error, Result, durable, heap, regular};
+use grappa_storage::writer::{damaged_scratch, scratch_error};
 use serde::{Deserialize, Serialize};
 
 /// The valid part of a spill file. A killed run may have written more behind it.
@@ -37,13 +38,17 @@ pub struct SpillFolder {
     record_words: usize,
 }
 
-/// The spill buffers of one worker.
+/// The spill buffers of one worker, one per shard. Records that are longer than a buffer, such as wide feature rows, are
+/// written one by one. All shards then share a buffer of one record.
 pub struct SpillWriter {
     folder: SpillFolder,
     worker: u32,
     buffer_words: usize,
     buffers: Vec<u64>,
+    /// Words in the buffer that belong to each shard.
     fill: Vec<u32>,
+    /// The last shard that used the buffer, if all shards share it.
+    shared: Option<u32>,
     extents: Vec<Extent>,
 }
 
@@ -66,16 +71,18 @@ impl SpillFolder {
         self.folder.join(format!("{}-{worker}-{shard}", self.name))
     }
 
-    /// Fills `words` with whole records of a file, beginning at record `first`.
+    /// Fills `words` with whole records of a file, beginning at record `first`. A file that lacks them is damaged.
     pub fn read(&self, worker: u32, shard: u32, first: u64, words: &mut [u64]) -> Result<()> {
         if words.is_empty() {
             return Ok(());
         }
         let path = self.path(worker, shard);
-        let file = regular::open(&path)?;
         let offset = first * self.record_words as u64 * 8;
-        file.read_exact_at(bytemuck::cast_slice_mut(words), offset)
-            .map_err(Error::io("read the spill file", &path))
+        let read = |file: File| {
+            file.read_exact_at(bytemuck::cast_slice_mut(words), offset)
+                .map_err(Error::io("read the spill file", &path))
+        };
+        regular::open(&path).and_then(read).map_err(scratch_error)
     }
 
     /// Fails unless `sum` is the sum of the extent. `sum` must cover all its words.
@@ -88,8 +95,7 @@ impl SpillFolder {
 
     /// The error about a file whose contents are not those that were written.
     pub fn damaged(&self, worker: u32, shard: u32) -> Error {
-        let what = "the spilled records are not those that were written; remove the unfinished store and start again";
-        Error::input(self.path(worker, shard), Position::Whole, what)
+        damaged_scratch(&self.path(worker, shard))
     }
 
     /// Removes the files of `workers` for `shards`. Any of them may be absent.
@@ -109,17 +115,21 @@ impl SpillFolder {
 }
 
 impl SpillWriter {
-    /// Allocates a buffer of `buffer_bytes` for each of `shards` shards. `worker` must be a number that no earlier run
-    /// recorded in the journal, because its files are overwritten.
+    /// Allocates a buffer of up to `buffer_bytes` for each of `shards` shards, or one for a longer record. `worker` must be a
+    /// number that no earlier run recorded in the journal, because its files are overwritten.
     pub fn new(folder: SpillFolder, worker: u32, shards: u32, buffer_bytes: usize) -> Result<Self> {
         let record = folder.record_words;
-        let buffer_words = (buffer_bytes / 8 / record).max(1) * record;
+        let records = buffer_bytes / 8 / record;
+        let shared = (records == 0).then_some(0);
+        let buffers = if shared.is_some() { 1 } else { shards as usize };
+        let buffer_words = records.max(1) * record;
         Ok(Self {
             folder,
             worker,
             buffer_words,
-            buffers: heap::zeroed(shards as usize * buffer_words, "buffers of spill files")?,
+            buffers: heap::zeroed(buffers * buffer_words, "buffers of spill files")?,
             fill: vec![0; shards as usize],
+            shared,
             extents: vec![Extent::default(); shards as usize],
         })
     }
@@ -127,7 +137,7 @@ impl SpillWriter {
     /// Appends a record of one word.
     #[inline]
     pub fn push_word(&mut self, shard: u32, word: u64) -> Result<()> {
-        debug_assert_eq!(self.folder.record_words, 1);
+        debug_assert!(self.folder.record_words == 1 && self.shared.is_none());
         let fill = &mut self.fill[shard as usize];
         self.buffers[shard as usize * self.buffer_words + *fill as usize] = word;
         *fill += 1;
@@ -141,12 +151,21 @@ impl SpillWriter {
     /// Appends a record and returns its words for the caller to fill in.
     #[inline]
     pub fn push(&mut self, shard: u32) -> Result<&mut [u64]> {
-        if self.fill[shard as usize] as usize == self.buffer_words {
+        if let Some(last) = self.shared.as_mut().map(|last| std::mem::replace(last, shard)) {
+            self.flush(last)?;
+        } else if self.fill[shard as usize] as usize == self.buffer_words {
             self.flush(shard)?;
         }
-        let at = shard as usize * self.buffer_words + self.fill[shard as usize] as usize;
+        let at = self.buffer_start(shard) + self.fill[shard as usize] as usize;
         self.fill[shard as usize] += self.folder.record_words as u32;
         Ok(&mut self.buffers[at..at + self.folder.record_words])
+    }
+
+    fn buffer_start(&self, shard: u32) -> usize {
+        match self.shared {
+            None => shard as usize * self.buffer_words,
+            Some(_) => 0,
+        }
     }
 
     #[cold]
@@ -155,7 +174,7 @@ impl SpillWriter {
         if fill == 0 {
             return Ok(());
         }
-        let at = shard as usize * self.buffer_words;
+        let at = self.buffer_start(shard);
         let words = &self.buffers[at..at + fill];
         let extent = &mut self.extents[shard as usize];
         let offset = extent.records * self.folder.record_words as u64 * 8;
@@ -198,9 +217,15 @@ mod tests {
 
     #[test]
     fn records_come_back_by_shard_in_the_order_they_were_pushed() {
+        // Buffers of 4 records, and of less than one.
+        [64, 15].into_iter().for_each(records_come_back);
+    }
+
+    fn records_come_back(buffer_bytes: usize) {
         let folder = tempfile::tempdir().unwrap();
         let spill = SpillFolder::new(folder.path(), "pairs", 2);
-        let mut writer = SpillWriter::new(spill.clone(), 3, 5, 64).unwrap();
+        let mut writer = SpillWriter::new(spill.clone(), 3, 5, buffer_bytes).unwrap();
+        assert!(writer.buffers.len() <= (5 * buffer_bytes / 8).max(2));
         let mut expected = vec![Vec::new(); 5];
         for n in 0..1000u64 {
             let shard = (n * n % 5) as u32;
@@ -224,6 +249,31 @@ mod tests {
                     "a zeroed word"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_missing_or_too_short_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = SpillFolder::new(folder.path(), "pairs", 2);
+        let mut writer = SpillWriter::new(spill.clone(), 0, 1, 64).unwrap();
+        for n in 0..3 {
+            writer.push(0).unwrap().copy_from_slice(&[n, n]);
+        }
+        writer.flush_all().unwrap();
+        let path = spill.path(0, 0);
+        let damages: [fn(&Path); 2] = [
+            |path| File::options().write(true).open(path).unwrap().set_len(47).unwrap(),
+            |path| std::fs::remove_file(path).unwrap(),
+        ];
+        for damage in damages {
+            damage(&path);
+            let error = spill.read(0, 0, 1, &mut [0; 4]).unwrap_err();
+            assert!(matches!(error, Error::Input { .. }), "{error}");
+            assert!(
+                error.to_string().contains("pairs-0-0: scratch data is missing"),
+                "{error}"
+            );
         }
     }
 }

@@ -1,14 +1,17 @@
 //! Checks that the training nodes have all classes.
 
-use std::fs;
+use std::{fs, ops::Range};
 
 use grappa_formats::{chunks::ChunkMap, splits};
 use grappa_io::{Error, Result};
+use roaring::RoaringTreemap;
 
 use crate::ingest::{Run, stored_labels::StoredLabels};
 
 /// Classes that a warning lists.
 const CLASSES_SHOWN: usize = 5;
+/// 1/CLASSES_SHARE of the budget is for the classes of one pass over the labels.
+const CLASSES_SHARE: u64 = 4;
 
 impl Run<'_> {
     /// Warns if a class has nodes, but none of them is a training node.
@@ -18,39 +21,63 @@ impl Run<'_> {
         let train = splits::decode(&bytes, "train", chunks.nodes()).map_err(Error::format(&path))?;
         drop(bytes);
         self.progress.stage("checking the split", None);
-        let missing = self.sum_chunks(
+        // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
+        let classes_max = self.budget.memory / CLASSES_SHARE / (self.options.threads as u64 + 1);
+        let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
+        let (mut first, mut missing) = (0, Missing::default());
+        while first < labels.spec.classes {
+            let classes = first..labels.spec.classes.min(first.saturating_add(classes_max));
+            first = classes.end;
+            let nodes = self.class_nodes(chunks, labels, &train, classes.clone())?;
+            for (class, _) in classes.zip(nodes).filter(|(_, nodes)| *nodes == ClassNodes::Other) {
+                missing.add(class);
+            }
+        }
+        if missing.count > 0 {
+            tracing::warn!("{}", self.without_training(&missing));
+        }
+        Ok(())
+    }
+
+    /// The nodes of each of `classes`.
+    fn class_nodes(
+        &self,
+        chunks: &ChunkMap,
+        labels: &StoredLabels,
+        train: &RoaringTreemap,
+        classes: Range<u32>,
+    ) -> Result<Vec<ClassNodes>> {
+        self.sum_chunks(
             chunks,
-            || vec![ClassNodes::None; labels.spec.classes as usize],
-            |chunk, classes| {
+            || vec![ClassNodes::None; classes.len()],
+            |chunk, nodes| {
                 let first = chunks.range(chunk).start;
                 labels.for_each(chunk, |row, label| {
                     let found = match train.contains(first + row) {
                         true => ClassNodes::Training,
                         false => ClassNodes::Other,
                     };
-                    label.for_each_class(|class| classes[class as usize] = classes[class as usize].max(found));
+                    label.for_each_class(|class| {
+                        if classes.contains(&class) {
+                            let nodes = &mut nodes[(class - classes.start) as usize];
+                            *nodes = found.max(*nodes);
+                        }
+                    });
                     Ok(())
                 })
             },
-            |classes, part| {
-                classes
+            |nodes, part| {
+                nodes
                     .iter_mut()
                     .zip(part)
-                    .for_each(|(class, found)| *class = found.max(*class))
+                    .for_each(|(nodes, found)| *nodes = found.max(*nodes));
             },
-        )?;
-        let missing: Vec<_> = (0..labels.spec.classes)
-            .filter(|&class| missing[class as usize] == ClassNodes::Other)
-            .collect();
-        if !missing.is_empty() {
-            tracing::warn!("{}", self.without_training(&missing));
-        }
-        Ok(())
+        )
     }
 
-    fn without_training(&self, classes: &[u32]) -> String {
-        let mut shown: Vec<_> = classes.iter().take(CLASSES_SHOWN).map(u32::to_string).collect();
-        if classes.len() > shown.len() {
+    fn without_training(&self, missing: &Missing) -> String {
+        let mut shown: Vec<_> = missing.first.iter().map(u32::to_string).collect();
+        if missing.count > shown.len() {
             shown.push("...".to_owned());
         }
         let remedy = match self.options.random_split {
@@ -58,12 +85,29 @@ impl Run<'_> {
             Some(split) if split.stratify => "give train a larger share",
             Some(_) => "give --stratify, or train a larger share",
         };
-        let noun = if classes.len() == 1 { "class" } else { "classes" };
+        let noun = if missing.count == 1 { "class" } else { "classes" };
         format!(
             "no training node has {noun} {}: {} of the labelled classes cannot be learned; {remedy}",
             shown.join(", "),
-            classes.len()
+            missing.count
         )
+    }
+}
+
+/// The classes without training nodes.
+#[derive(Debug, Default)]
+struct Missing {
+    count: usize,
+    /// Those that a warning lists.
+    first: Vec<u32>,
+}
+
+impl Missing {
+    fn add(&mut self, class: u32) {
+        self.count += 1;
+        if self.first.len() < CLASSES_SHOWN {
+            self.first.push(class);
+        }
     }
 }
 

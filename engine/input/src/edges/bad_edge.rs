@@ -83,7 +83,7 @@ impl BadEdge {
             Self::TooLarge(IdLimit::Nodes(nodes)) => {
                 format!("a node id is not below the number of nodes, {nodes}")
             }
-            Self::TooLarge(IdLimit::Sparse) => "a node id is too large for 64 bits".to_owned(),
+            Self::TooLarge(IdLimit::Sparse) => "a node id is too large: the largest sparse id is 2^64 - 2".to_owned(),
             Self::Weight => "the weight is not a number".to_owned(),
             Self::WeightNotFinite => "the weight is not finite".to_owned(),
             Self::Quote => "a quoted field is not closed, or does not end at a comma".to_owned(),
@@ -96,7 +96,7 @@ impl BadEdge {
     /// The remedy besides fixing the line or skipping it.
     fn remedy(self) -> &'static str {
         match self {
-            Self::NotInteger => "names need --ids string, a header line needs --format csv; otherwise ",
+            Self::NotInteger => "names need --ids string, a header line needs --header yes; otherwise ",
             Self::Negative => "arbitrary keys need --ids string; otherwise ",
             Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; otherwise ",
             Self::TooLarge(IdLimit::Nodes(_)) => "raise or omit --nodes, or ",

@@ -13,8 +13,6 @@ pub struct EdgeBatch {
     pub targets: Vec<u64>,
     /// One finite weight per edge; empty if the source is not weighted.
     pub weights: Vec<f32>,
-    /// Lines left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
-    pub rejected: Vec<Reject>,
 }
 
 impl EdgeBatch {
@@ -22,7 +20,6 @@ impl EdgeBatch {
         self.sources.clear();
         self.targets.clear();
         self.weights.clear();
-        self.rejected.clear();
     }
 
     pub(super) fn reserve(&mut self, edges: usize, weighted: bool) {
@@ -44,8 +41,6 @@ pub struct TextBatch {
     pub targets: Keys,
     /// One finite weight per edge; empty if the source is not weighted.
     pub weights: Vec<f32>,
-    /// Lines left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
-    pub rejected: Vec<Reject>,
 }
 
 impl TextBatch {
@@ -53,7 +48,6 @@ impl TextBatch {
         self.sources.clear();
         self.targets.clear();
         self.weights.clear();
-        self.rejected.clear();
     }
 }
 
@@ -101,7 +95,9 @@ impl Keys {
     }
 }
 
-/// A line or row that is not an edge.
+/// A line or row that is not an edge, and is left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
+///
+/// A reject takes much more memory than a short line, so parsers hand out one at a time and keep none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     /// The line of a text file, or the row of an array or table.
@@ -113,7 +109,7 @@ pub struct Reject {
     pub text: Box<str>,
 }
 
-/// The bytes kept of a rejected line. The limit keeps a file of only bad lines within the memory budget.
+/// The bytes kept of a rejected line.
 pub const REJECT_BYTES_MAX: usize = 1024;
 
 impl Reject {

@@ -63,11 +63,12 @@ impl RawBlock<'_> {
         Error::input(self.file.file.path(), Position::Whole, what)
     }
 
-    /// Parses integer ids into `into`, which is emptied first.
+    /// Parses integer ids into `into`, which is emptied first. Calls `on_reject` with each line or row that is left out, in
+    /// order.
     ///
     /// # Panics
     /// If the source was opened with [`IdKind::String`].
-    pub fn parse(&self, into: &mut EdgeBatch) -> Result<()> {
+    pub fn parse(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         assert_eq!(
             self.source.options.ids,
             IdKind::Integer,
@@ -75,16 +76,15 @@ impl RawBlock<'_> {
         );
         into.clear();
         let limit = self.source.options.id_limit;
-        let mut rejected = std::mem::take(&mut into.rejected);
-        let result = match (&self.file.content, &self.payload) {
+        match (&self.file.content, &self.payload) {
             (Content::Parquet { parquet, .. }, _) => {
                 parquet.parse(self.id.block, limit, into, &mut |row, line, bad| {
-                    self.reject(Position::Row(row), line, bad, &mut rejected)
+                    self.reject(Position::Row(row), line, bad, on_reject)
                 })
             }
             (Content::Table { table, .. }, _) => {
                 table.parse(self.id.block, &self.buffer, limit, into, &mut |row, line, bad| {
-                    self.reject(Position::Row(row), line, bad, &mut rejected)
+                    self.reject(Position::Row(row), line, bad, on_reject)
                 })
             }
             (_, &Payload::Lines { start, end, .. }) => {
@@ -96,45 +96,40 @@ impl RawBlock<'_> {
                     into,
                     &mut |at, line, bad| {
                         let position = self.line(&mut lines, at)?;
-                        self.reject(position, line, bad, &mut rejected)
+                        self.reject(position, line, bad, on_reject)
                     },
                     &|at, what| self.long(at, what),
                 )
             }
             (_, Payload::Rows) => unreachable!("text has lines"),
-        };
-        into.rejected = rejected;
-        result
+        }
     }
 
-    /// Parses string ids into `into`, which is emptied first.
+    /// Parses string ids into `into`, which is emptied first. Calls `on_reject` as [`parse`](Self::parse) does.
     ///
     /// # Panics
     /// If the source was opened with [`IdKind::Integer`].
-    pub fn parse_text(&self, into: &mut TextBatch) -> Result<()> {
+    pub fn parse_text(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         assert_eq!(
             self.source.options.ids,
             IdKind::String,
             "integer ids are parsed by parse"
         );
         into.clear();
-        let mut rejected = std::mem::take(&mut into.rejected);
-        let result = match (&self.file.content, &self.payload) {
+        match (&self.file.content, &self.payload) {
             (Content::Parquet { parquet, .. }, _) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
-                self.reject(Position::Row(row), line, bad, &mut rejected)
+                self.reject(Position::Row(row), line, bad, on_reject)
             }),
             (Content::Text { text, .. }, &Payload::Lines { start, end, .. }) => {
-                self.parse_keys(text.layout(), start, end, into, &mut rejected)
+                self.parse_keys(text.layout(), start, end, into, on_reject)
             }
             (Content::PackedText { layout, .. }, &Payload::Lines { start, end, .. }) => {
-                self.parse_keys(layout, start, end, into, &mut rejected)
+                self.parse_keys(layout, start, end, into, on_reject)
             }
             (Content::Table { .. }, _) => unreachable!("tables of numbers are refused when opened for strings"),
             (Content::Nothing, _) => unreachable!("nothing has no blocks"),
             (_, Payload::Rows) => unreachable!("text has lines"),
-        };
-        into.rejected = rejected;
-        result
+        }
     }
 
     fn parse_keys(
@@ -143,7 +138,7 @@ impl RawBlock<'_> {
         start: usize,
         end: usize,
         into: &mut TextBatch,
-        rejected: &mut Vec<Reject>,
+        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
     ) -> Result<()> {
         let mut lines = LineCounter::new(start);
         parse_keys(
@@ -153,13 +148,19 @@ impl RawBlock<'_> {
             into,
             &mut |at, line, bad| {
                 let position = self.line(&mut lines, at)?;
-                self.reject(position, line, bad, rejected)
+                self.reject(position, line, bad, on_reject)
             },
             &|at, what| self.long(at, what),
         )
     }
 
-    fn reject(&self, position: Position, line: &[u8], bad: BadEdge, rejected: &mut Vec<Reject>) -> Result<()> {
+    fn reject(
+        &self,
+        position: Position,
+        line: &[u8],
+        bad: BadEdge,
+        on_reject: &mut dyn FnMut(Reject) -> Result<()>,
+    ) -> Result<()> {
         let options = &self.source.options;
         match options.on_bad_line {
             OnBadLine::Fail => Err(match (bad, &options.limited_by) {
@@ -168,10 +169,7 @@ impl RawBlock<'_> {
                 }
                 _ => Error::input(self.file.file.path(), position, bad.message(line)),
             }),
-            OnBadLine::Skip => {
-                rejected.push(Reject::new(position, bad, line));
-                Ok(())
-            }
+            OnBadLine::Skip => on_reject(Reject::new(position, bad, line)),
         }
     }
 

@@ -116,6 +116,15 @@ impl Content {
         })
     }
 
+    /// The layout of text.
+    pub fn layout(&self) -> Option<&TextLayout> {
+        match self {
+            Self::Text { text, .. } => Some(text.layout()),
+            Self::PackedText { layout, .. } => Some(layout),
+            Self::Nothing | Self::Table { .. } | Self::Parquet { .. } => None,
+        }
+    }
+
     pub fn weighted(&self) -> bool {
         match self {
             Self::Nothing => false,

@@ -6,13 +6,14 @@ use grappa_io::{Error, Position, Result};
 use memchr::memchr;
 
 use super::{
-    EdgeSourceOptions, IdKind, IdLimit, TextBatch,
+    EdgeSourceOptions, HeaderLine, IdKind, IdLimit, TextBatch,
     fields::{Checked, KeySeparator, NumberFields, edge_of, is_comment, keys_of, trim, unquoted},
 };
 use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{LINE_BYTES_MAX, Lines},
+    messages::shown,
 };
 
 /// The most lines to search for one that shows the columns.
@@ -25,6 +26,19 @@ pub(super) struct TextLayout {
     pub data_start: u64,
     pub weighted: bool,
     pub separator: KeySeparator,
+    /// The first line, if it has column names that are valid string ids too.
+    pub column_names: Option<ColumnNames>,
+}
+
+/// A first line that may be a header or an edge.
+#[derive(Debug, Clone)]
+pub(super) struct ColumnNames {
+    /// The number of the line, from 1.
+    pub number: u64,
+    /// The line, for messages.
+    pub text: String,
+    /// How it is read.
+    pub is_header: bool,
 }
 
 impl TextLayout {
@@ -39,6 +53,7 @@ impl TextLayout {
         let stream = Extent::whole(file, compression).stream()?;
         let mut lines = Lines::new(stream, LINE_BYTES_MAX);
         let (mut data_start, mut looked_at) = (None, 0);
+        let mut column_names = None;
         let mut first_bad = None;
         while let Some(line) = lines.next_line()? {
             let mark = if line.number == 1 && line.bytes.starts_with(b"\xef\xbb\xbf") {
@@ -50,9 +65,19 @@ impl TextLayout {
             if is_comment(text) {
                 continue;
             }
-            if looked_at == 0 && data_start.is_none() && is_header(text, csv, strings) {
-                data_start = lines.offset().into();
-                continue;
+            if data_start.is_none() {
+                let is_header = is_header(text, csv, options);
+                if strings && options.header == HeaderLine::Auto && has_column_names(text) {
+                    column_names = Some(ColumnNames {
+                        number: line.number,
+                        text: shown(text),
+                        is_header,
+                    });
+                }
+                if is_header {
+                    data_start = lines.offset().into();
+                    continue;
+                }
             }
             data_start.get_or_insert(line.offset + mark as u64);
             match sniff(text, csv, strings, options.id_limit) {
@@ -61,6 +86,7 @@ impl TextLayout {
                         data_start: data_start.unwrap_or(0),
                         weighted: sniffed.columns == 3,
                         separator: sniffed.separator,
+                        column_names,
                     }));
                 }
                 Err(bad) => {
@@ -113,21 +139,30 @@ fn sniff(line: &[u8], csv: bool, strings: bool, limit: IdLimit) -> Checked<Sniff
     })
 }
 
-/// Whether `line` (trimmed, not a comment) is a header: its first two fields are known column names, or, in CSV, no field is
-/// a number.
-fn is_header(line: &[u8], csv: bool, strings: bool) -> bool {
-    let fields: Vec<&[u8]> = NumberFields { rest: Some(line) }.collect();
-    if fields.len() < 2 {
-        return false;
+/// Whether `line`, the first one (trimmed, not a comment), is a header.
+fn is_header(line: &[u8], csv: bool, options: &EdgeSourceOptions) -> bool {
+    match (options.header, options.ids) {
+        (HeaderLine::Yes, _) => true,
+        (HeaderLine::No, _) => false,
+        (HeaderLine::Auto, IdKind::Integer) => has_column_names(line) || csv && has_no_numbers(line),
+        (HeaderLine::Auto, IdKind::String) => csv && has_column_names(line),
     }
-    let is_one_of = |field: &[u8], names: &[&str]| {
-        let field = unquoted(field);
+}
+
+/// Whether the first two fields of a line are known column names.
+fn has_column_names(line: &[u8]) -> bool {
+    let is_one_of = |field: Option<&[u8]>, names: &[&str]| {
+        let field = field.map(unquoted).unwrap_or_default();
         names.iter().any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
     };
-    if is_one_of(fields[0], &SOURCE_NAMES) && is_one_of(fields[1], &TARGET_NAMES) {
-        return true;
-    }
-    csv && !strings
+    let mut fields = NumberFields { rest: Some(line) };
+    is_one_of(fields.next(), &SOURCE_NAMES) && is_one_of(fields.next(), &TARGET_NAMES)
+}
+
+/// Whether a line has at least two fields, and no field is a number.
+fn has_no_numbers(line: &[u8]) -> bool {
+    let fields: Vec<&[u8]> = NumberFields { rest: Some(line) }.collect();
+    fields.len() >= 2
         && fields
             .iter()
             .all(|field| std::str::from_utf8(unquoted(field)).is_ok_and(|text| text.parse::<f64>().is_err()))

@@ -38,7 +38,7 @@ pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
     block::RawBlock,
-    options::{BlockId, EdgeFormat, EdgeSourceOptions, IdKind, OnBadLine},
+    options::{BlockId, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, OnBadLine},
 };
 use self::{
     block::Payload, content::Content, edge_weights::EdgeWeights, packed_text::TextStream, table::Table, text::TextFile,
@@ -154,6 +154,29 @@ impl EdgeSource {
     /// The path of a block's file.
     pub fn path(&self, file: u32) -> &Path {
         self.files[file as usize].file.path()
+    }
+
+    /// Messages about first lines that may be a header or an edge: column names that are valid string ids.
+    pub fn header_warnings(&self) -> Vec<String> {
+        let warning = |is_header: bool| {
+            let named = self
+                .files
+                .iter()
+                .filter_map(|file| Some((file.file.path(), file.content.layout()?.column_names.as_ref()?)));
+            let mut alike = named.filter(|(_, line)| line.is_header == is_header);
+            let (path, line) = alike.next()?;
+            let more = match alike.count() {
+                0 => String::new(),
+                more => format!(" (the same in {more} more files)"),
+            };
+            let position = Position::Line(line.number);
+            let read_as = match is_header {
+                true => "is read as a header, not as an edge; if it is an edge, give --header no",
+                false => "is read as an edge; if it is a header, give --header yes",
+            };
+            Some(format!("{}{position}: {} {read_as}{more}", path.display(), line.text))
+        };
+        [true, false].into_iter().filter_map(warning).collect()
     }
 
     /// Runs `work` while `threads` other threads read the blocks that `skip` does not reject. `work` gets them, in no particular

@@ -12,8 +12,8 @@ pub enum EdgeFormat {
     Auto,
     /// Text with columns separated by blanks, tabs or a comma.
     Tsv,
-    /// Like [`Tsv`](Self::Tsv), but the first line may be a header, and string ids are separated by commas and may be
-    /// quoted.
+    /// Like [`Tsv`](Self::Tsv), but more first lines are a [`HeaderLine`], and string ids are separated by commas and may
+    /// be quoted.
     Csv,
     /// NumPy array of 32- or 64-bit integers with shape [E, 2] or [2, E]. Shape [2, 2] is read as [E, 2]. In a `.npz`
     /// archive: the array `edge_index`, `edges` or `edge_list`, or the only array.
@@ -42,8 +42,21 @@ pub enum OnBadLine {
     /// The first bad line is an error.
     #[default]
     Fail,
-    /// Bad lines are left out and listed in [`EdgeBatch::rejected`](super::EdgeBatch::rejected).
+    /// Bad lines are left out, and each is handed to the caller as a [`Reject`](super::Reject).
     Skip,
+}
+
+/// Whether the first line of a text file, after comments, is a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeaderLine {
+    /// It is one if its first two fields are known column names or, in CSV, none of its fields is a number. With string ids,
+    /// such a line may be an edge: only known column names in CSV are a header then.
+    #[default]
+    Auto,
+    /// In all files.
+    Yes,
+    /// In no file.
+    No,
 }
 
 /// How to read edges.
@@ -51,6 +64,8 @@ pub enum OnBadLine {
 pub struct EdgeSourceOptions {
     /// The format of the files.
     pub format: EdgeFormat,
+    /// Whether text files have a header.
+    pub header: HeaderLine,
     /// The kind of node ids.
     pub ids: IdKind,
     /// The upper bound of integer ids.
@@ -71,6 +86,7 @@ impl Default for EdgeSourceOptions {
     fn default() -> Self {
         Self {
             format: EdgeFormat::Auto,
+            header: HeaderLine::Auto,
             ids: IdKind::Integer,
             id_limit: IdLimit::Dense,
             limited_by: None,

@@ -110,9 +110,9 @@ impl MatrixSource {
     }
 
     /// Refuses a matrix that does not have one row for each of `nodes` nodes. The rows of text are counted only as they are
-    /// read, so for text the error comes from the read that meets the wrong end.
-    pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
-        self.file.expect_rows(nodes)
+    /// read, so for text the error comes from the read that meets the wrong end. `if_more` is advice for more rows.
+    pub fn expect_rows(&mut self, nodes: u64, if_more: &'static str) -> Result<()> {
+        self.file.expect_rows(nodes, if_more)
     }
 
     /// Fails unless the members of an archive have their CRC-32. It reads the bytes that were not read yet. Call it before you

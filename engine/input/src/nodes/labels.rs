@@ -143,9 +143,9 @@ impl LabelSource {
     }
 
     /// Refuses labels that do not have one row for each of `nodes` nodes. The rows of text are counted only as they are read,
-    /// so for text the error comes from the read that meets the wrong end.
-    pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
-        self.file.expect_rows(nodes)
+    /// so for text the error comes from the read that meets the wrong end. `if_more` is advice for more rows.
+    pub fn expect_rows(&mut self, nodes: u64, if_more: &'static str) -> Result<()> {
+        self.file.expect_rows(nodes, if_more)
     }
 
     /// Fails unless the member of an archive has its CRC-32. It reads the bytes that were not read yet. Call it before you rely

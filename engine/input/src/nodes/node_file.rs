@@ -115,13 +115,16 @@ impl NodeFile {
     }
 
     /// Refuses a file that does not have one row for each of `nodes` nodes. The rows of text are counted only as they are
-    /// read, so for text the error comes from the read that meets the wrong end.
-    pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
+    /// read, so for text the error comes from the read that meets the wrong end. `if_more` is advice for more rows.
+    pub fn expect_rows(&mut self, nodes: u64, if_more: &'static str) -> Result<()> {
         if let Content::Text(text) = &mut self.content {
-            text.expect_rows(nodes);
+            text.expect_rows(nodes, if_more);
         }
         match self.rows {
-            Some(rows) if rows != nodes => Err(Error::input(self.path(), Position::Whole, wrong_rows(nodes, rows))),
+            Some(rows) if rows != nodes => {
+                let what = wrong_rows(nodes, rows, if_more);
+                Err(Error::input(self.path(), Position::Whole, what))
+            }
             _ => Ok(()),
         }
     }

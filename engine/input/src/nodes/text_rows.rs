@@ -19,7 +19,8 @@ pub(super) struct TextRows {
     extent: Extent,
     header: bool,
     columns: usize,
-    expected: Option<u64>,
+    /// The number of rows that there must be, and advice for more rows.
+    expected: Option<(u64, &'static str)>,
     /// The lines, and the number of the next row.
     lines: Mutex<Option<(Lines, u64)>>,
 }
@@ -84,9 +85,9 @@ impl TextRows {
         &self.extent.file
     }
 
-    /// Makes it an error when reading meets the end before or after `rows` rows.
-    pub fn expect_rows(&mut self, rows: u64) {
-        self.expected = Some(rows);
+    /// Makes it an error when reading meets the end before or after `rows` rows. `if_more` is advice for more rows.
+    pub fn expect_rows(&mut self, rows: u64, if_more: &'static str) {
+        self.expected = Some((rows, if_more));
     }
 
     /// Calls `each` with the fields of up to `count` rows from row `first` on. Returns the number of rows.
@@ -114,8 +115,10 @@ impl TextRows {
                 break;
             };
             if next >= first {
-                if self.expected.is_some_and(|expected| next >= expected) {
-                    return Err(self.too_many());
+                if let Some((expected, if_more)) = self.expected
+                    && next >= expected
+                {
+                    return Err(self.too_many(expected, if_more));
                 }
                 let text = text_of(&line, self.file())?;
                 let parts: Vec<_> = fields(text).collect();
@@ -133,8 +136,11 @@ impl TextRows {
             }
             next += 1;
         }
-        if self.expected == Some(next) && lines.next_line()?.is_some() {
-            return Err(self.too_many());
+        if let Some((expected, if_more)) = self.expected
+            && next == expected
+            && lines.next_line()?.is_some()
+        {
+            return Err(self.too_many(expected, if_more));
         }
         *guard = Some((lines, next));
         Ok(read)
@@ -142,18 +148,16 @@ impl TextRows {
 
     fn check_end(&self, rows: u64) -> Result<()> {
         match self.expected {
-            Some(expected) if rows < expected => Err(self.extent.error(format!(
+            Some((expected, _)) if rows < expected => Err(self.extent.error(format!(
                 "expected {expected} rows, one per node, found {rows}; the file is truncated, or belongs to another graph"
             ))),
             _ => Ok(()),
         }
     }
 
-    fn too_many(&self) -> Error {
-        self.extent.error(format!(
-            "expected {} rows, one per node, found more; give --nodes if there are more nodes than the edges show",
-            self.expected.unwrap_or(0)
-        ))
+    fn too_many(&self, expected: u64, if_more: &str) -> Error {
+        self.extent
+            .error(format!("expected {expected} rows, one per node, found more; {if_more}"))
     }
 }
 

@@ -138,7 +138,7 @@ fn no_flipped_byte_of_compressed_text_becomes_a_feature() {
     let text: String = (0..60).map(|k| format!("{},{}\n", k * 7 % 31, k * 3 % 29)).collect();
     flip_each(&gzip(text.as_bytes()), |path| {
         let mut source = MatrixSource::open(&path)?;
-        source.expect_rows(60)?;
+        source.expect_rows(60, "fewer rows")?;
         let mut rows = Vec::new();
         source.read_rows(0, 60, &mut rows)?;
         Ok(rows)

@@ -174,30 +174,37 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
     let work = |read: &ReadAhead<RawBlock<'_>>| -> Result<()> {
         let mut batch = EdgeBatch::default();
         while let Some(block) = read.next()? {
-            block.parse(&mut batch)?;
+            let mut rejected = Vec::new();
+            block.parse(&mut batch, &mut |reject| {
+                rejected.push(reject);
+                Ok(())
+            })?;
             assert_eq!(batch.sources.len(), batch.targets.len());
             assert_eq!(
                 batch.weights.len(),
                 if source.weighted() { batch.sources.len() } else { 0 }
             );
             *input_bytes.lock().unwrap() += block.input_bytes();
-            blocks.lock().unwrap().push((block.id(), std::mem::take(&mut batch)));
+            blocks
+                .lock()
+                .unwrap()
+                .push((block.id(), std::mem::take(&mut batch), rejected));
         }
         Ok(())
     };
     source.read_ahead(threads, &|_| false, |read| workers::run(threads, |_| work(read)))?;
     assert!(*input_bytes.lock().unwrap() <= source.total_bytes());
     let mut blocks = blocks.into_inner().unwrap();
-    blocks.sort_by_key(|&(id, _)| id);
+    blocks.sort_by_key(|&(id, ..)| id);
     assert!(
         blocks.windows(2).all(|pair| pair[0].0 < pair[1].0),
         "a block came twice"
     );
     let mut all = Read::default();
-    for (_, batch) in blocks {
+    for (_, batch, rejected) in blocks {
         all.edges.extend(batch.sources.into_iter().zip(batch.targets));
         all.weights.extend(batch.weights);
-        all.rejected.extend(batch.rejected);
+        all.rejected.extend(rejected);
     }
     Ok(all)
 }

@@ -149,19 +149,22 @@ fn a_matrix_with_another_number_of_rows_is_refused() {
     let folder = Folder::new();
     let array = folder.file("f.npy", npy("<f4", "(3, 1)", &[0; 12]));
     assert_contains(
-        &message(MatrixSource::open(&array).unwrap().expect_rows(4)),
-        &["f.npy", "expected 4 rows", "found 3"],
+        &message(MatrixSource::open(&array).unwrap().expect_rows(4, "fewer rows")),
+        &["f.npy", "expected 4 rows", "found 3", "incomplete"],
     );
     assert_contains(
-        &message(MatrixSource::open(&array).unwrap().expect_rows(2)),
-        &["found 3", "--nodes"],
+        &message(MatrixSource::open(&array).unwrap().expect_rows(2, "fewer rows")),
+        &["found 3; fewer rows"],
     );
-    MatrixSource::open(&array).unwrap().expect_rows(3).unwrap();
+    MatrixSource::open(&array)
+        .unwrap()
+        .expect_rows(3, "fewer rows")
+        .unwrap();
     let text = folder.file("f.csv", "1\n2\n3\n");
     for piece in [1, 2, 3, 10] {
         let read = |nodes: u64| {
             let mut source = MatrixSource::open(&text)?;
-            source.expect_rows(nodes)?;
+            source.expect_rows(nodes, "fewer rows")?;
             let mut rows = Vec::new();
             let mut first = 0;
             while first < nodes {
@@ -173,7 +176,7 @@ fn a_matrix_with_another_number_of_rows_is_refused() {
         assert_contains(&message(read(4)), &["f.csv", "expected 4 rows", "found 3"]);
         assert_contains(
             &message(read(2)),
-            &["f.csv", "expected 2 rows", "found more", "--nodes"],
+            &["f.csv", "expected 2 rows", "found more", "fewer rows"],
         );
     }
 }
@@ -412,7 +415,7 @@ fn bad_labels_are_refused() {
     assert_contains(&text("1,0\n1\n"), &["l.csv:2", "expected 2"]);
     let mut source = LabelSource::open(&folder.file("l.npy", npy("|i1", "(3,)", &[0; 3]))).unwrap();
     assert_contains(
-        &message(source.expect_rows(4)),
+        &message(source.expect_rows(4, "fewer rows")),
         &["l.npy", "expected 4 rows", "found 3"],
     );
 }
@@ -500,7 +503,7 @@ fn real_node_arrays_are_read() {
             },
         };
         let mut source = MatrixSource::open(&folder.join(file)).unwrap();
-        source.expect_rows(nodes).unwrap();
+        source.expect_rows(nodes, "fewer rows").unwrap();
         assert_eq!(source.dim(), dim, "{name}");
         let (mut first, mut rows, mut non_zero) = (0, Vec::new(), 0);
         while first < nodes {

@@ -8,7 +8,7 @@ use ::parquet::{
     file::{properties::WriterProperties, writer::SerializedFileWriter},
     schema::parser::parse_message_type,
 };
-use grappa_formats::features::ElementType;
+use grappa_formats::{dictionary::KEY_BYTES_MAX, features::ElementType};
 use grappa_io::Position;
 
 use super::*;
@@ -244,14 +244,15 @@ fn parquet_strings_are_keys() {
     let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::default()).unwrap();
     let mut group = writer.next_row_group().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
-    let keys = ["x", "y", "", "zé"].map(ByteArray::from);
+    let (longest, longer) = ("l".repeat(KEY_BYTES_MAX), "l".repeat(KEY_BYTES_MAX + 1));
+    let keys = ["x", "y", "", "zé", &longer, &longest].map(ByteArray::from);
     column.typed::<ByteArrayType>().write_batch(&keys, None, None).unwrap();
     column.close().unwrap();
     let mut column = group.next_column().unwrap().unwrap();
-    let keys = ["one", "three", "four"].map(ByteArray::from);
+    let keys = ["one", "three", "four", "five", "six"].map(ByteArray::from);
     column
         .typed::<ByteArrayType>()
-        .write_batch(&keys, Some(&[1, 0, 1, 1]), None)
+        .write_batch(&keys, Some(&[1, 0, 1, 1, 1, 1]), None)
         .unwrap();
     column.close().unwrap();
     group.close().unwrap();
@@ -266,7 +267,11 @@ fn parquet_strings_are_keys() {
         let mut batch = TextBatch::default();
         let (mut edges, mut rejected) = (Vec::new(), Vec::new());
         while let Some(block) = source.next_block(&|_| false).unwrap() {
-            block.parse_text(&mut batch).unwrap();
+            let mut on_reject = |reject: Reject| {
+                rejected.push((reject.position, reject.reason));
+                Ok(())
+            };
+            block.parse_text(&mut batch, &mut on_reject).unwrap();
             let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
             edges.extend(
                 batch
@@ -275,13 +280,11 @@ fn parquet_strings_are_keys() {
                     .zip(batch.targets.iter())
                     .map(|(u, v)| (text(u), text(v))),
             );
-            rejected.extend(batch.rejected.iter().map(|reject| (reject.position, reject.reason)));
         }
-        assert_eq!(edges, [("x".into(), "one".into()), ("zé".into(), "four".into())]);
-        assert_eq!(
-            rejected,
-            [(Position::Row(1), BadEdge::Null), (Position::Row(2), BadEdge::EmptyId)]
-        );
+        let expected = [("x", "one"), ("zé", "four"), (longest.as_str(), "six")];
+        assert_eq!(edges, expected.map(|(u, v)| (u.to_owned(), v.to_owned())));
+        let expected = [(1, BadEdge::Null), (2, BadEdge::EmptyId), (4, BadEdge::LongId)];
+        assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
     let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
     assert_contains(
@@ -350,7 +353,7 @@ fn an_ogb_folder_of_text_is_discovered() {
     let source = EdgeSource::open(&layout.edges, EdgeSourceOptions::default()).unwrap();
     assert_eq!(read(&source, 1).unwrap().edges, [(0, 1), (2, 1)]);
     let mut matrix = MatrixSource::open(&features).unwrap();
-    matrix.expect_rows(4).unwrap();
+    matrix.expect_rows(4, "fewer rows").unwrap();
     let mut numbers = Vec::new();
     assert_eq!(matrix.read_rows(0, 10, &mut numbers).unwrap(), 4);
     assert_eq!(numbers[6..], [-0.001, 4.0]);
@@ -363,7 +366,7 @@ fn an_ogb_folder_of_text_is_discovered() {
         })
     );
     let mut source = LabelSource::open(&labels).unwrap();
-    source.expect_rows(4).unwrap();
+    source.expect_rows(4, "fewer rows").unwrap();
     let mut batch = LabelBatch::default();
     assert_eq!(source.read_rows(0, 10, &mut batch).unwrap(), 4);
     assert_eq!(

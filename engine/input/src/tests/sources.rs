@@ -24,7 +24,7 @@ fn skipped_blocks_are_left_out_and_the_others_keep_their_numbers() {
         let (mut blocks, mut bytes) = (Vec::new(), 0);
         while let Some(block) = source.next_block(skip).unwrap() {
             let mut batch = EdgeBatch::default();
-            block.parse(&mut batch).unwrap();
+            block.parse(&mut batch, &mut |_| Ok(())).unwrap();
             bytes += block.input_bytes();
             blocks.push((block.id(), batch.sources));
         }

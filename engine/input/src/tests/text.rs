@@ -47,7 +47,7 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
                 "not an integer",
                 "\"bob alice\"",
                 "--ids string",
-                "--format csv",
+                "--header yes",
             ],
         ),
         (
@@ -79,7 +79,7 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
             "a.tsv",
             b"1 2\n3 99999999999999999999\n",
             IdLimit::Sparse,
-            &["a.tsv:2", "64 bits", "--ids string"],
+            &["a.tsv:2", "largest sparse id is 2^64 - 2", "--ids string"],
         ),
         ("a.csv", b"1,2\n3,\n", IdLimit::Dense, &["a.csv:2", "empty"]),
         ("a.csv", b"1,2,nan\n", IdLimit::Dense, &["a.csv:1", "not finite"]),
@@ -213,11 +213,13 @@ fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {
     let mut batch = TextBatch::default();
     let text = |key: &[u8]| std::str::from_utf8(key).unwrap().to_owned();
     while let Some(block) = source.next_block(&|_| false)? {
-        block.parse_text(&mut batch)?;
+        block.parse_text(&mut batch, &mut |reject| {
+            Vec::push(&mut rejected, reject);
+            Ok(())
+        })?;
         let pairs = batch.sources.iter().zip(batch.targets.iter());
         Vec::extend(&mut edges, pairs.map(|(source, target)| (text(source), text(target))));
         Vec::extend(&mut weights, &batch.weights);
-        Vec::append(&mut rejected, &mut batch.rejected);
     }
     Ok((edges, weights, rejected))
 }
@@ -250,6 +252,54 @@ fn string_keys_keep_what_separates_them_elsewhere() {
     }
     let (edges, weights, _) = keys(&folder.file("a.csv", "a b,c,0.5\n"), EdgeSourceOptions::default()).unwrap();
     assert_eq!((edges.len(), weights), (1, vec![0.5]));
+}
+
+#[test]
+fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says() {
+    let folder = Folder::new();
+    let (header, edge) = ("is read as a header, not as an edge", "is read as an edge; if");
+    let cases: [(&str, &str, HeaderLine, bool, &str); 10] = [
+        ("a.tsv", "u\tv\nv\tw\n", HeaderLine::Auto, false, edge),
+        ("a.txt", "# words\nhead tail\nv w\n", HeaderLine::Auto, false, edge),
+        ("a.csv", "source,target\nv,w\n", HeaderLine::Auto, true, header),
+        ("a.csv", "\"Subject\",\"Object\"\nv,w\n", HeaderLine::Auto, true, header),
+        ("a.csv", "follower,followee\nv,w\n", HeaderLine::Auto, false, ""),
+        ("a.csv", "follower,followee\nv,w\n", HeaderLine::Yes, true, ""),
+        ("a.tsv", "u\tv\nv\tw\n", HeaderLine::Yes, true, ""),
+        ("a.tsv", "u\tv\nv\tw\n", HeaderLine::No, false, ""),
+        ("a.csv", "source,target\nv,w\n", HeaderLine::No, false, ""),
+        ("a.csv", "v,w\nsource,target\nv,w\n", HeaderLine::Yes, false, ""),
+    ];
+    for (name, text, given, is_header, warned) in cases {
+        let options = EdgeSourceOptions {
+            header: given,
+            ids: IdKind::String,
+            ..Default::default()
+        };
+        for (name, bytes) in [
+            (name.to_owned(), text.into()),
+            (format!("{name}.zst"), zstd(text.as_bytes())),
+        ] {
+            let path = folder.file(&name, bytes);
+            let (edges, ..) = keys(&path, options.clone()).unwrap();
+            assert_eq!(edges.len(), if is_header { 1 } else { 2 }, "{text:?}, {given:?}");
+            assert_eq!(edges.last(), Some(&("v".to_owned(), "w".to_owned())));
+            let warnings = EdgeSource::open(&[path], options.clone()).unwrap().header_warnings();
+            match warned {
+                "" => assert_eq!(warnings, [""; 0], "{text:?}"),
+                _ => assert_contains(&warnings.concat(), &[&name, warned, "give --header"]),
+            }
+        }
+    }
+    // One message about several files.
+    let files = ["b.tsv", "c.tsv", "d.tsv"].map(|name| folder.file(name, "u v\nv w\n"));
+    let options = EdgeSourceOptions {
+        ids: IdKind::String,
+        ..Default::default()
+    };
+    let warnings = EdgeSource::open(&files, options).unwrap().header_warnings();
+    assert_eq!(warnings.len(), 1);
+    assert_contains(&warnings[0], &["b.tsv:1: \"u v\"", "in 2 more files"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use grappa_formats::{
     chunks::ChunkMap,
     container::FileKind,
     manifest::ChunkEntry,
-    rows::{RowsEncoder, RowsMeta, choose_codec},
+    rows::{LINE_BYTES, LINE_ROWS, RowsEncoder, RowsMeta, choose_codec},
     weights::{WeightsEncoder, WeightsMeta},
 };
 use grappa_io::{
@@ -23,7 +23,7 @@ const DRAIN_BYTES: usize = 256 << 10;
 /// Writes the adjacency lists of one chunk: the files `edges`, `degrees` and, if the graph is weighted, `weights`.
 ///
 /// Adjacency lists are pushed in the order of their destinations and encoded at once. Memory: the sample from which the
-/// codec is chosen, the directory of the lists (about ten bits per list), and a buffer per file.
+/// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file.
 pub struct AdjacencyWriter<'a> {
     chunks: &'a ChunkMap,
     span: ChunkSpan,
@@ -53,6 +53,11 @@ struct WeightsWriter {
 }
 
 impl<'a> AdjacencyWriter<'a> {
+    /// Bytes of memory for the directory of `lists` adjacency lists. A list of 255 or more sources takes 6 bytes more.
+    pub fn directory_bytes(lists: u64) -> u64 {
+        lists.div_ceil(LINE_ROWS) * LINE_BYTES as u64
+    }
+
     /// Creates the files of `chunk`.
     pub fn create(store: &StoreFolder, chunks: &'a ChunkMap, chunk: ChunkId, weighted: bool) -> Result<Self> {
         let folder = store.chunk(chunk)?;
@@ -116,6 +121,7 @@ impl<'a> AdjacencyWriter<'a> {
         let first_node = self.span.first_node.0;
         let codec = choose_codec(self.chunks.nodes(), (first_node..).zip(sample.lists()));
         let mut encoder = RowsEncoder::new(codec, self.chunks.nodes(), first_node);
+        encoder.reserve(self.span.rows);
         sample.lists().for_each(|list| encoder.push(list));
         self.encoder = Encoder::Chosen(Box::new(encoder));
     }

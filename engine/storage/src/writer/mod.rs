@@ -19,7 +19,8 @@
 //!
 //! - [`StoreFolder`] begins, resumes and commits a store;
 //! - [`AdjacencyWriter`] encodes the adjacency lists of a chunk;
-//! - [`same_options`] and [`not_begun`] check the first record of a journal.
+//! - [`same_options`] and [`not_begun`] check the first record of a journal;
+//! - [`scratch_error`] and [`damaged_scratch`] are errors that a resumed run would meet again.
 
 mod adjacency;
 mod chunks;
@@ -36,6 +37,7 @@ use grappa_io::{Error, Position, Result};
 pub use self::{
     adjacency::AdjacencyWriter,
     folder::{Begun, StoreFolder},
+    scratch::{damaged_scratch, scratch_error},
 };
 
 /// Name of the journal in the folder of an unfinished store.
@@ -44,19 +46,18 @@ pub const JOURNAL: &str = "journal";
 /// Fails unless a run that resumes the store in `folder` has the same options as the run that began it. Both maps have the
 /// name and value of each option that the store depends on.
 pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
-    for (name, value) in now {
-        let earlier = before.get(name).map_or("not given", |v| v.as_str());
-        if earlier != value {
-            return Err(Error::conflict(
-                format!(
-                    "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}",
-                    folder.display()
-                ),
-                "give the same options, or remove that folder and start again",
-            ));
-        }
-    }
-    Ok(())
+    let differs = |name: &&String| before.get(*name) != now.get(*name);
+    let Some(name) = before.keys().chain(now.keys()).find(differs) else {
+        return Ok(());
+    };
+    let [earlier, value] = [before, now].map(|options| options.get(name).map_or("none", String::as_str));
+    Err(Error::conflict(
+        format!(
+            "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}",
+            folder.display()
+        ),
+        "give the same options, or remove that folder and start again",
+    ))
 }
 
 /// The error about a journal that does not begin with the options of its run.

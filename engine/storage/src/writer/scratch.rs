@@ -7,7 +7,7 @@
 use std::{
     ffi::OsString,
     fs,
-    io::Read,
+    io::{self, Read},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         fs::MetadataExt,
@@ -62,6 +62,24 @@ pub(super) fn recorded(partial: &Path) -> Result<Option<PathBuf>> {
 pub(super) fn is_private(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o077 == 0)
+}
+
+/// The error about the scratch file `path`, which has lost what an earlier step wrote. A resumed run would need it again.
+pub fn damaged_scratch(path: &Path) -> Error {
+    let what = "scratch data is missing or is not what was written; remove the unfinished store and start again";
+    Error::input(path, Position::Whole, what)
+}
+
+/// For `map_err` where a scratch file of an earlier step is read: a file that is missing or too short is damaged.
+pub fn scratch_error(error: Error) -> Error {
+    match error {
+        Error::Io { path, source, .. }
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) =>
+        {
+            damaged_scratch(&path)
+        }
+        error => error,
+    }
 }
 
 /// A random number that others cannot guess.

@@ -14,7 +14,13 @@ const TRAINING: &str = "Training";
 #[derive(Debug, clap::Args)]
 pub struct Plan {
     /// A store, in place of --nodes, --edges and the like; needs --train
-    #[arg(value_name = "STORE", requires = "train", conflicts_with_all = ["nodes", "edges", "dim", "classes", "split", "weighted", "chunks"])]
+    #[arg(
+        value_name = "STORE",
+        requires = "train",
+        conflicts_with_all = [
+            "nodes", "edges", "dim", "classes", "split", "weighted", "chunks", "free_memory", "computed_features",
+        ]
+    )]
     pub store: Option<PathBuf>,
 
     /// Number of nodes, such as 4194304, 2.5M or 1G

@@ -123,6 +123,18 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
             training.layers
         );
     }
+    if let (Some(partitions), Some(concurrent)) = (training.partitions, training.concurrent)
+        && concurrent > partitions
+    {
+        bail!("--concurrent is {concurrent}, and there are {partitions} partition(s): it must be at most that");
+    }
+    let preaggregated = match training.first_hop {
+        Some(PlannedFirstHop::Preaggregated) if !graph.stored => bail!(
+            "the first hop cannot be pre-aggregated: the features are computed, not stored; use --first-hop sampled, or leave it out"
+        ),
+        Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
+        None => graph.stored,
+    };
     Ok(TrainOptions {
         nodes: graph.nodes,
         edges: graph.edges,
@@ -140,10 +152,7 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
         batch: training.batch,
         partitions: training.partitions,
         concurrent: training.concurrent,
-        preaggregated: match training.first_hop {
-            Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
-            None => graph.stored,
-        },
+        preaggregated,
         expands_halo: training.halo == PlannedHalo::Auto,
         memory: options.memory.0,
         disk_bandwidth: speed.disk_bandwidth as f64,

@@ -11,6 +11,7 @@ use grappa_io::{
     container::{ContainerWriter, WrittenFile},
 };
 use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
+use grappa_synthetic::Features;
 
 use super::{
     Run,
@@ -26,12 +27,16 @@ const COLUMN_PIECE_BYTES: u64 = 256 << 10;
 pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 
 impl Run<'_> {
-    /// Writes all files of a chunk. They are complete, but not synced.
-    pub(super) fn chunk(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+    /// Writes all files of a chunk. They are complete, but not synced. `features` computes the stored features.
+    pub(super) fn chunk(
+        &self,
+        folder: &StoreFolder,
+        chunk: ChunkId,
+        features: Option<&Features>,
+    ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
         let (done, mut files) = self.adjacency(folder, chunk)?;
         let span = ChunkSpan::of(&self.chunks, chunk);
-        if let Some(layout) = self.stored_features() {
-            let features = self.generator.features(layout.dim as usize);
+        if let Some((layout, features)) = self.stored_features().zip(features) {
             let meta = FeaturesMeta { span, layout }.encode();
             let row = |label, values: &mut Vec<f32>, out: &mut Vec<u8>| {
                 values.resize(layout.dim as usize, 0.0);

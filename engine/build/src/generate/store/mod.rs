@@ -19,7 +19,8 @@
 //!
 //! Memory: the edges that a team has generated and not yet encoded are bounded by its *window*. Adjacency lists that exceed
 //! the window are generated one at a time, from the rest of the budget. An adjacency list must fit in the budget;
-//! [`generate_store`] checks that before it writes anything, and names a budget that suffices.
+//! [`generate_store`] checks that before it writes anything, and names a budget that suffices. The directory of each chunk
+//! that is being encoded and the features' mean of each class count too.
 
 mod chunk;
 mod journal;
@@ -37,14 +38,14 @@ use grappa_formats::{
     chunks::ChunkMap,
     features::FeatureLayout,
     manifest::{
-        ChunkEntry, ExternalIds, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec, Manifest,
-        PermutationSpec, SplitEntry,
+        ChunkEntry, ExternalIds, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec, Manifest, PermutationSpec,
+        SplitEntry,
     },
     permutation::Feistel,
     splits,
 };
 use grappa_io::{Error, Result, journal::Journal, memory::MemoryGate, progress::Progress, workers};
-use grappa_storage::writer::{JOURNAL, StoreFolder};
+use grappa_storage::writer::{AdjacencyWriter, JOURNAL, StoreFolder};
 use grappa_synthetic::{Generator, Split};
 use roaring::RoaringTreemap;
 
@@ -81,6 +82,7 @@ struct Run<'a> {
     wanted: BTreeSet<u32>,
     features: Option<FeatureLayout>,
     labels: Option<LabelSpec>,
+    held: HeldMemory,
     teams: TeamPlan,
     /// The memory for adjacency lists that exceed a window.
     gate: MemoryGate,
@@ -102,17 +104,21 @@ impl<'a> Run<'a> {
             classes: generator.classes(),
             kind: LabelKind::Single,
         });
-        let teams = TeamPlan::new(options.memory, options.threads, wanted.len());
+        let features = options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim));
+        let held = HeldMemory::new(options, &generator, &chunks, &wanted);
+        let memory = options.memory.saturating_sub(held.total());
+        let teams = TeamPlan::new(memory, options.threads, wanted.len());
         let run = Self {
             options,
             permutation: options
                 .random_permutation
                 .then(|| Feistel::new(nodes, options.recipe.seed)),
-            features: options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim)),
+            features,
             generator,
             chunks,
             wanted,
             labels,
+            held,
             teams,
             gate: MemoryGate::new(teams.spare),
             progress,
@@ -127,12 +133,20 @@ impl<'a> Run<'a> {
         if self.features.is_some() || self.labels.is_some() {
             least = least.max(COLUMN_WINDOW_BYTES * (self.teams.team_threads * self.teams.teams) as u64);
         }
+        let least = least + self.held.total();
         if self.options.memory < least {
+            let (what, remedy) = if self.held.class_means > least / 2 {
+                let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
+                ("the features' mean of each class", remedy)
+            } else {
+                let remedy = "raise --memory, give more --chunks, or use fewer --threads";
+                ("generating chunks", remedy)
+            };
             return Err(Error::Budget {
-                what: "generating chunks".into(),
+                what: what.into(),
                 given: self.options.memory,
                 least,
-                remedy: "raise --memory, or use fewer --threads",
+                remedy,
             });
         }
         let largest = match self.generator.largest_degree_estimate() {
@@ -142,7 +156,8 @@ impl<'a> Run<'a> {
             _ => self.largest_degree()?,
         };
         if !self.teams.holds_list(largest) {
-            let memory = TeamPlan::memory_for_list(largest, self.options.threads, self.wanted.len());
+            let (threads, chunks) = (self.options.threads, self.wanted.len());
+            let memory = TeamPlan::memory_for_list(largest, threads, chunks, self.held.total());
             return Err(Error::Budget {
                 what: format!("the adjacency list of a node with up to {largest} in-edges"),
                 given: self.options.memory,
@@ -271,11 +286,14 @@ impl<'a> Run<'a> {
         let edge_bytes = self.generator.expected_edges() * 8.0 / self.chunks.nodes() as f64;
         let bytes = known.then(|| (nodes as f64 * edge_bytes) as u64 + nodes * self.column_bytes());
         self.progress.stage("generating chunks", bytes);
+        let features = self
+            .stored_features()
+            .map(|layout| self.generator.features(layout.dim as usize));
         let done = Mutex::new(done);
         folder.write_chunks(
             self.teams.teams,
             &missing,
-            |chunk| self.chunk(folder, chunk),
+            |chunk| self.chunk(folder, chunk, features.as_ref()),
             |chunk, mut chunk_done: ChunkDone, files| {
                 chunk_done.files = files
                     .into_iter()
@@ -293,9 +311,7 @@ impl<'a> Run<'a> {
 
     /// The layout of feature rows, if they are stored.
     fn stored_features(&self) -> Option<FeatureLayout> {
-        let is_stored = |options: &FeatureOptions| options.source == FeatureSource::Stored;
-        self.features
-            .filter(|_| self.options.features.as_ref().is_some_and(is_stored))
+        self.features.filter(|_| self.options.stored_features().is_some())
     }
 
     /// Bytes per node of stored features and labels.
@@ -339,6 +355,35 @@ impl<'a> Run<'a> {
             });
         }
         Ok(entries)
+    }
+}
+
+/// Bytes of memory that are held while chunks are generated, beside adjacency lists and rows.
+#[derive(Debug, Clone, Copy)]
+struct HeldMemory {
+    /// The directories of the chunks that all teams encode at the same time.
+    directories: u64,
+    /// The features' mean of each class.
+    class_means: u64,
+}
+
+impl HeldMemory {
+    fn new(options: &StoreOptions, generator: &Generator, chunks: &ChunkMap, wanted: &BTreeSet<u32>) -> Self {
+        let largest = wanted
+            .iter()
+            .map(|&chunk| chunks.len(ChunkId(chunk)))
+            .max()
+            .unwrap_or(0);
+        let teams = TeamPlan::teams(options.threads, wanted.len()) as u64;
+        let features = options.stored_features();
+        Self {
+            directories: teams * AdjacencyWriter::directory_bytes(largest),
+            class_means: features.map_or(0, |features| generator.features_memory(features.dim as usize)),
+        }
+    }
+
+    fn total(self) -> u64 {
+        self.directories + self.class_means
     }
 }
 

@@ -46,6 +46,12 @@ impl StoreOptions {
         self.wanted(&self.chunk_map(&generator)?).map(drop)
     }
 
+    /// The features, if they are stored.
+    pub(super) fn stored_features(&self) -> Option<&FeatureOptions> {
+        let is_stored = |features: &&FeatureOptions| features.source == FeatureSource::Stored;
+        self.features.as_ref().filter(is_stored)
+    }
+
     pub(super) fn chunk_map(&self, generator: &Generator) -> Result<ChunkMap> {
         plan::chunk_map(generator.nodes(), self.chunks)
     }

@@ -24,7 +24,7 @@ pub(super) struct TeamPlan {
 impl TeamPlan {
     /// Divides `memory` bytes and `threads` threads for `chunks` chunks.
     pub(super) fn new(memory: u64, threads: usize, chunks: usize) -> Self {
-        let teams = threads.min(chunks).max(1);
+        let teams = Self::teams(threads, chunks);
         let window = (memory / 4 / teams as u64 / EDGE_COST).clamp(PIECE_EDGES, WINDOW_EDGES_MAX);
         Self {
             teams,
@@ -34,20 +34,26 @@ impl TeamPlan {
         }
     }
 
+    /// Number of teams that `threads` threads make for `chunks` chunks.
+    pub(super) fn teams(threads: usize, chunks: usize) -> usize {
+        threads.min(chunks).max(1)
+    }
+
     /// Whether an adjacency list fits in memory.
     pub(super) fn holds_list(&self, edges: u64) -> bool {
         edges <= self.window || edges * EDGE_COST <= self.spare
     }
 
-    /// The least memory in MiB that holds an adjacency list of `edges` edges.
-    pub(super) fn memory_for_list(edges: u64, threads: usize, chunks: usize) -> u64 {
-        // Of this much, at least three quarters are spare, so it suffices. More memory never holds less, so a binary search
-        // finds the least.
-        let enough = (2 * edges + threads as u64 * WINDOW_EDGES_MAX) * EDGE_COST;
+    /// The least memory in MiB that holds an adjacency list of `edges` edges, if `reserved` bytes are for something else.
+    pub(super) fn memory_for_list(edges: u64, threads: usize, chunks: usize, reserved: u64) -> u64 {
+        // Of this much without the reserved part, at least three quarters are spare, so it suffices. More memory never holds
+        // less, so a binary search finds the least.
+        let enough = (2 * edges + threads as u64 * WINDOW_EDGES_MAX) * EDGE_COST + reserved;
         let (mut low, mut high) = (1, enough.div_ceil(1 << 20));
         while low < high {
             let middle = low.midpoint(high);
-            if Self::new(middle << 20, threads, chunks).holds_list(edges) {
+            let memory = (middle << 20).saturating_sub(reserved);
+            if Self::new(memory, threads, chunks).holds_list(edges) {
                 high = middle;
             } else {
                 low = middle + 1;

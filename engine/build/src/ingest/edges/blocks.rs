@@ -5,10 +5,13 @@
 
 use std::path::Path;
 
-use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, TextBatch};
+use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, Reject, TextBatch};
 use grappa_io::{Result, workers::ReadAhead};
 
 use crate::ids::IdMap;
+
+/// Called with each line or row that is left out, and its file.
+pub type OnReject<'a> = &'a mut dyn FnMut(&Path, Reject) -> Result<()>;
 
 /// A source of blocks of edges, shared by all workers.
 pub trait EdgeBlocks: Sync {
@@ -17,10 +20,7 @@ pub trait EdgeBlocks: Sync {
 
     /// Puts the edges of the next block that no worker has taken into `buffers.batch`. Returns none when all blocks were
     /// taken. Blocks come in no particular order.
-    fn next(&self, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>>;
-
-    /// The input file of a block, for messages about its edges.
-    fn path(&self, id: BlockId) -> &Path;
+    fn next(&self, buffers: &mut BlockBuffers, on_reject: OnReject<'_>) -> Result<Option<ReadBlock>>;
 }
 
 /// A block that was read.
@@ -68,21 +68,20 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
         self.source.total_bytes()
     }
 
-    fn next(&self, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
+    fn next(&self, buffers: &mut BlockBuffers, on_reject: OnReject<'_>) -> Result<Option<ReadBlock>> {
         let Some(block) = self.blocks.next()? else {
             return Ok(None);
         };
+        let path = self.source.path(block.id().file);
+        let on_reject = &mut |reject| on_reject(path, reject);
+        let BlockBuffers { batch, text, .. } = buffers;
         match self.replace {
-            Replace::Nodes => self.ids.parse(&block, &mut buffers.batch, &mut buffers.text)?,
-            Replace::Keys => self.ids.parse_keys(&block, &mut buffers.batch, &mut buffers.text)?,
+            Replace::Nodes => self.ids.parse(&block, batch, text, on_reject)?,
+            Replace::Keys => self.ids.parse_keys(&block, batch, text, on_reject)?,
         }
         Ok(Some(ReadBlock {
             id: block.id(),
             bytes: block.input_bytes(),
         }))
-    }
-
-    fn path(&self, id: BlockId) -> &Path {
-        self.source.path(id.file)
     }
 }

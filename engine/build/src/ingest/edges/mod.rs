@@ -54,12 +54,14 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Runs both passes. Returns the state of pass 2, which has the counts of each chunk.
+    /// Runs both passes. Returns the state of pass 2, which has the counts of each chunk. The directories of the chunks
+    /// take `directories` bytes of memory in pass 2.
     pub(super) fn edges(
         &self,
         state: &State,
         scan: Scan,
         chunks: &ChunkMap,
+        directories: u64,
         ids: &mut IdMap,
         rejects: &RejectsFolder,
     ) -> Result<StageState> {
@@ -100,7 +102,7 @@ impl Run<'_> {
         }
         let bytes = spilled.records() * spill.record_words() as u64 * 8;
         self.progress.stage("sorting and writing adjacency lists", Some(bytes));
-        let gate = MemoryGate::new(self.budget.memory);
+        let gate = MemoryGate::new(self.budget.memory - directories);
         let pass = SortPass {
             chunks,
             plan: &plan,
@@ -112,6 +114,7 @@ impl Run<'_> {
             store: &self.folder,
             ids,
             buffers: SpareBuffers::new(&gate),
+            directories,
             share: self.budget.share,
         };
         let write = |chunk| pass.chunk(chunk, self.progress);

@@ -71,7 +71,9 @@ pub struct SortPass<'a> {
     pub ids: &'a IdMap,
     /// Buffers for the records of a shard. Shards share the memory of their gate.
     pub buffers: SpareBuffers<'a, SortBuffers>,
-    /// The user's memory budget is the gate's total times this.
+    /// Bytes of memory for the directories of the chunks, beside the gate's total.
+    pub directories: u64,
+    /// The user's memory budget is the gate's total and `directories` times this.
     pub share: u64,
 }
 
@@ -245,8 +247,8 @@ impl<'a> SortPass<'a> {
                     "sorting the adjacency list of node {}, which has {records} in-edges",
                     self.ids.external(NodeId(part.first_node + part.targets.start))?
                 ),
-                given: self.gate().total() * self.share,
-                least: bytes * self.share,
+                given: (self.gate().total() + self.directories) * self.share,
+                least: (bytes + self.directories) * self.share,
                 remedy: "raise --memory",
             });
         }

@@ -12,7 +12,9 @@
 //!
 //! Cost on two cores: about 40 ns per edge and thread for pass 1. Pass 1 writes 8 bytes per edge, or 16 with weights.
 
-use grappa_input::{BlockId, EdgeBatch, EdgeSource};
+use std::path::Path;
+
+use grappa_input::{BlockId, EdgeBatch, EdgeSource, Reject};
 use grappa_io::{Result, progress::Progress, workers};
 
 use super::{
@@ -83,10 +85,10 @@ impl SpillPass<'_> {
             let mut buffers = BlockBuffers::default();
             let mut worker = Worker::new(self, first_worker + turn.number)?;
             while turn.goes_on()
-                && let Some(block) = blocks.next(&mut buffers)?
+                && let Some(block) = blocks.next(&mut buffers, &mut |path, reject| worker.reject(path, &reject))?
             {
                 progress.advance(block.bytes, buffers.batch.sources.len() as u64);
-                worker.spill(blocks, block, &buffers.batch)?;
+                worker.spill(block, &buffers.batch)?;
                 if worker.uncommitted_bytes >= commit_bytes {
                     worker.commit(state)?;
                 }
@@ -120,21 +122,23 @@ impl<'a> Worker<'a> {
         })
     }
 
-    fn spill(&mut self, blocks: &dyn EdgeBlocks, block: ReadBlock, batch: &EdgeBatch) -> Result<()> {
+    fn reject(&mut self, path: &Path, reject: &Reject) -> Result<()> {
+        self.counts.rejected += 1;
+        self.rejects.write(path, reject)
+    }
+
+    fn spill(&mut self, block: ReadBlock, batch: &EdgeBatch) -> Result<()> {
         self.pass.route.spill(batch, &mut self.writer)?;
-        if !batch.rejected.is_empty() {
-            self.counts.reject_bytes = self.rejects.write(blocks.path(block.id), &batch.rejected)?;
-        }
         self.counts.read += batch.sources.len() as u64;
-        self.counts.rejected += batch.rejected.len() as u64;
         self.blocks.push(block.id);
         self.uncommitted_bytes += block.bytes;
         Ok(())
     }
 
     /// Writes out the buffers and records the blocks. The order matters: a block in the journal is never spilled again,
-    /// so its records must be in the files first.
+    /// so its records and rejects must be in the files first.
     fn commit(&mut self, state: &State) -> Result<()> {
+        self.counts.reject_bytes = self.rejects.flush()?;
         let extents: &[Extent] = self.writer.flush_all()?;
         let blocks = std::mem::take(&mut self.blocks);
         self.uncommitted_bytes = 0;

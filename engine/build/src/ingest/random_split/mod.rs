@@ -18,7 +18,7 @@
 //! The split depends on dense ids, labels, shares and seed only: not on the node permutation or the chunks.
 //!
 //! Cost: a pass over the labels and permutation per round and per split. Memory: the histograms, of at most 1/4 of the
-//! budget, and the set of one split with its encoding, 3 bits per node.
+//! budget, the counts and cuts of the classes, of at most 1/2, and the set of one split with its encoding, 3 bits per node.
 
 mod cut;
 mod shares;
@@ -170,6 +170,7 @@ impl Run<'_> {
             labels,
             key: combine(PURPOSE, split.seed),
         };
+        self.check_classes(population.classes() as u64)?;
         let sizes = self.class_sizes(&population)?;
         let cuts = self.cuts(&population, &sizes)?;
         self.folder.folder("splits")?;
@@ -200,6 +201,20 @@ impl Run<'_> {
             });
         }
         Ok((entries, files))
+    }
+
+    /// Fails if the counts and cuts of so many classes do not fit in half of the budget.
+    fn check_classes(&self, classes: u64) -> Result<()> {
+        // The count of each thread, and their sum. Two cuts, with the place of the histogram and the entry among open cuts.
+        let cut_bytes = size_of::<Cut>() + size_of::<Option<usize>>() + size_of::<usize>();
+        let class_bytes = (self.options.threads as u64 + 1) * 8 + 2 * cut_bytes as u64;
+        let least = 2 * classes * class_bytes;
+        if least > self.budget.memory {
+            // If all classes have nodes, a round needs two counts for each of their cuts.
+            let least = least.max(4 * classes * self.budget_per_count());
+            return Err(self.too_little(format!("a split of {classes} classes"), least));
+        }
+        Ok(())
     }
 
     /// The number of nodes of each class.
@@ -259,15 +274,18 @@ impl Run<'_> {
     /// The bits of keys that a round tells for each of `open` cuts: as many as the memory permits, but not more counts than
     /// nodes.
     fn round_bits(&self, open: u64, nodes: u64) -> Result<u32> {
-        // One histogram per thread, and their sum.
-        let count_bytes = (self.options.threads as u64 + 1) * 8;
-        let counts_max = self.budget.memory / 4 / count_bytes;
-        if counts_max < 2 * open {
-            let what = format!("a split of {} classes", open / 2);
-            return Err(self.too_little(what, 2 * open * count_bytes * 4));
+        let counts_max = self.budget.memory / self.budget_per_count();
+        let least = 2 * open * self.budget_per_count();
+        if self.budget.memory < least {
+            return Err(self.too_little(format!("a split of {} classes", open / 2), least));
         }
         let counts = counts_max.min(nodes) / open;
         Ok(counts.checked_ilog2().unwrap_or(0).clamp(1, ROUND_BITS_MAX))
+    }
+
+    /// Bytes of the budget per count of a histogram: one in each thread and one in their sum, in a quarter of the budget.
+    fn budget_per_count(&self) -> u64 {
+        (self.options.threads as u64 + 1) * 8 * 4
     }
 
     fn too_little(&self, what: String, least: u64) -> Error {

@@ -1,7 +1,7 @@
 //! Collects distinct ids in memory and writes them to runs.
 
 use grappa_formats::{dictionary::KEY_BYTES_MAX, random::GOLDEN};
-use grappa_io::{Result, heap, sort::sort_keys};
+use grappa_io::{Error, Result, heap, sort::sort_keys};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Runs, prefix};
@@ -128,7 +128,7 @@ impl<'a> StringCollector<'a> {
         Ok(collector)
     }
 
-    /// Adds strings.
+    /// Adds strings of at most [`KEY_BYTES_MAX`] bytes. A longer one is an error.
     pub fn add_all<'k>(&mut self, ids: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let mut ids = ids.map(|id| (id, xxh3_64(id))).peekable();
         let mut batch = Vec::with_capacity(BATCH);
@@ -176,6 +176,14 @@ impl<'a> StringCollector<'a> {
                 // Another string, or one with the same half hash.
                 _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
             }
+        }
+        // An empty buffer has no room for a longer one, and a run has no room for its length.
+        if id.len() > KEY_BYTES_MAX {
+            return Err(Error::limit(
+                format!("a node id has {} bytes", id.len()),
+                format!("{KEY_BYTES_MAX} bytes"),
+                "shorten the id",
+            ));
         }
         if self.entries.len() == self.entries.capacity() || self.bytes.len() + id.len() > self.bytes.capacity() {
             self.spill()?;

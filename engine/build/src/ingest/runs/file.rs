@@ -38,7 +38,8 @@ impl<'a> RunWriter<'a> {
             self.flush()?;
         }
         if self.runs.kind == KeyKind::Strings {
-            self.buffer.extend_from_slice(&(id.len() as u16).to_le_bytes());
+            let length = u16::try_from(id.len()).expect("collectors refuse longer ids");
+            self.buffer.extend_from_slice(&length.to_le_bytes());
         }
         self.buffer.extend_from_slice(id);
         Ok(())

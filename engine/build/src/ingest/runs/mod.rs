@@ -170,6 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn a_string_that_is_too_long_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::new(folder.path(), KeyKind::Strings);
+        for bytes in [KEY_BYTES_MAX + 1, 1 << 20] {
+            let mut collector = StringCollector::new(&runs, 0).unwrap();
+            let ids = [b"short".to_vec(), vec![b'l'; bytes]];
+            let error = collector.add_all(ids.iter().map(Vec::as_slice)).unwrap_err();
+            assert!(error.to_string().contains("the limit is 65535 bytes"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn more_runs_than_can_be_read_at_once_are_merged_in_rounds() {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::new(folder.path(), KeyKind::Integers);

@@ -10,6 +10,7 @@ mod schema;
 
 use std::{ops::Range, sync::Arc};
 
+use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position, Result};
 use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
@@ -190,6 +191,8 @@ impl ParquetFile {
                 BadEdge::Null
             } else if source.is_empty() || target.is_empty() {
                 BadEdge::EmptyId
+            } else if source.len().max(target.len()) > KEY_BYTES_MAX {
+                BadEdge::LongId
             } else if !text(source) || !text(target) {
                 BadEdge::NotUtf8
             } else if weight.is_some_and(|weight| !weight.is_finite()) {

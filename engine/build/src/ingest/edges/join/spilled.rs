@@ -25,7 +25,7 @@ use crate::{
     ids::table::KeyTable,
     ingest::{
         edges::{
-            blocks::{BlockBuffers, EdgeBlocks, ReadBlock},
+            blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock},
             route::EdgeEnd,
         },
         spill::{self, Extent, SpillFolder},
@@ -183,7 +183,6 @@ impl<'a> SpilledBlocks<'a> {
             sources,
             targets,
             weights,
-            rejected,
         } = &mut buffers.batch;
         let records = buffers.words.chunks_exact(self.edges.record_words());
         sources.clear();
@@ -194,7 +193,6 @@ impl<'a> SpilledBlocks<'a> {
         if self.edges.record_words() == 3 {
             weights.extend(records.map(|record| f32::from_bits(record[2] as u32)));
         }
-        rejected.clear();
         let keys = match self.end {
             EdgeEnd::Source => sources,
             EdgeEnd::Target => targets,
@@ -236,7 +234,7 @@ impl EdgeBlocks for SpilledBlocks<'_> {
         self.spilled.records() * self.edges.record_words() as u64 * 8
     }
 
-    fn next(&self, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
+    fn next(&self, buffers: &mut BlockBuffers, _on_reject: OnReject<'_>) -> Result<Option<ReadBlock>> {
         loop {
             let seen = {
                 let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
@@ -258,9 +256,5 @@ impl EdgeBlocks for SpilledBlocks<'_> {
                 self.advance(&mut current)?;
             }
         }
-    }
-
-    fn path(&self, _id: BlockId) -> &Path {
-        unreachable!("spilled edges are not rejected")
     }
 }
