@@ -299,7 +299,11 @@ impl Manifest {
         }
         let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
         let may_be_halo = self.features.as_ref().is_some_and(is_stored);
-        if let Some(i) = self.chunks.iter().position(|chunk| chunk.halo && (chunk.present || !may_be_halo)) {
+        if let Some(i) = self
+            .chunks
+            .iter()
+            .position(|chunk| chunk.halo && (chunk.present || !may_be_halo))
+        {
             return wrong(format!(
                 "chunk {i} has features for halo nodes, but it is present, or no features are stored"
             ));

@@ -10,8 +10,8 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
     manifest::{
-        ChunkEntry, EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec,
-        Manifest, PermutationSpec, SelfLoops, SplitEntry,
+        ChunkEntry, EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind,
+        LabelSpec, Manifest, PermutationSpec, SelfLoops, SplitEntry,
     },
     permutation_table::{self, PermutationTableMeta},
     splits,

@@ -331,10 +331,7 @@ pub fn manifest() -> Manifest {
         edges_read: 9,
         rejected: 1,
         chunk_starts: vec![0, 2, 5],
-        chunks: vec![
-            ChunkEntry::of_buckets(vec![1, 2]),
-            ChunkEntry::of_buckets(vec![4, 0]),
-        ],
+        chunks: vec![ChunkEntry::of_buckets(vec![1, 2]), ChunkEntry::of_buckets(vec![4, 0])],
         ids: IdSpec {
             external: ExternalIds::Sparse,
             permutation: PermutationSpec::Feistel(0x1122_3344_5566_7788),

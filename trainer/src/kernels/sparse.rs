@@ -444,9 +444,7 @@ mod tests {
         }
         for (index, row) in x.chunks(width).enumerate() {
             let mut found = vec![0.0; width];
-            kept.row(index)
-                .iter()
-                .for_each(|(column, value)| found[column] = value);
+            kept.row(index).iter().for_each(|(column, value)| found[column] = value);
             assert_eq!(found, row, "row {index}");
         }
     }
