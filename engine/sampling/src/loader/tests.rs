@@ -12,7 +12,7 @@ use crate::{
     partition::{RepartitionOptions, Schedule, Share, assign},
     sample::Minibatch,
     view::{
-        Halo,
+        Halo, TurnPlace, Turns,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -46,10 +46,10 @@ fn options(view: ViewKind, concurrent: usize, threads: usize) -> LoaderOptions {
     }
 }
 
-/// The groups of the loader whose views are in memory or being loaded.
-fn groups_in_memory(loader: &Loader) -> usize {
+/// The views of a loader that are in memory in turn.
+fn turns(loader: &Loader) -> Arc<Turns> {
     match &loader.served().next().unwrap().view {
-        ViewSource::InTurn(turns, _) => turns.groups_in_memory(),
+        ViewSource::InTurn(turns, _) => turns.clone(),
         ViewSource::Open(_) => panic!("all views are open"),
     }
 }
@@ -75,7 +75,7 @@ fn minibatches_do_not_depend_on_whether_views_are_in_memory_in_turn() {
                 found == expected,
                 "epoch {epoch}, {concurrent} at a time, {threads} threads"
             );
-            assert!(groups_in_memory(&in_turn) <= 1);
+            assert!(turns(&in_turn).groups_in_memory() <= 1);
         }
     }
 }
@@ -156,10 +156,7 @@ fn two_groups_are_in_memory_at_most() {
     let store = Graph::mixed(1000).store(24);
     for threads in [1, 4] {
         let mut loader = opened(&store, options(ViewKind::InTurn, 1, threads));
-        let turns = match &loader.served().next().unwrap().view {
-            ViewSource::InTurn(turns, _) => turns.clone(),
-            ViewSource::Open(_) => panic!("all views are open"),
-        };
+        let turns = turns(&loader);
         assert!(loader.adjacency_bytes() < opened(&store, options(ViewKind::Memory, 1, 1)).adjacency_bytes() / 2);
         for batch in loader.epoch(0).unwrap() {
             batch.unwrap();
@@ -216,6 +213,22 @@ fn an_epoch_that_ends_early_does_not_wait_and_the_next_one_is_complete() {
         loader.epoch(0).unwrap().filter(|batch| batch.is_ok()).count() as u64,
         batches
     );
+}
+
+#[test]
+fn nothing_is_being_loaded_after_an_epoch_has_ended() {
+    let store = Graph::mixed(1000).store(24);
+    let turns = turns(&opened(&store, options(ViewKind::InTurn, 1, 1)));
+    // A thread may be quick, so there are several tries.
+    for _ in 0..20 {
+        turns.begin((0..3).map(|group| (group, 1)).collect());
+        turns.view(TurnPlace { group: 0, index: 0 }).unwrap();
+        // The third group is begun while the second one is being loaded.
+        turns.sampled(0);
+        turns.end();
+        assert_eq!(Arc::strong_count(&turns), 1, "a thread that loads views holds them");
+        turns.free();
+    }
 }
 
 #[test]

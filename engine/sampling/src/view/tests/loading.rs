@@ -7,6 +7,7 @@ use std::{
     time::SystemTime,
 };
 
+use grappa_formats::weights::ANCHOR_ROWS;
 use grappa_io::{
     Error,
     progress::Progress,
@@ -15,6 +16,7 @@ use grappa_io::{
         fault::{Faults, Reordered},
         memory::Memory,
     },
+    workers::THREADS_MAX,
 };
 
 use super::{super::stream::engine_options, *};
@@ -158,6 +160,17 @@ fn damage_that_decoding_finds_ends_all_threads() {
             }
         }
     }
+}
+
+#[test]
+fn loading_ends_if_no_decoder_can_be_started() {
+    // One piece for each thread, so that the limit of threads is exceeded. The ring is full long before the last piece.
+    let threads = THREADS_MAX + 4;
+    let nodes = threads as u64 * ANCHOR_ROWS;
+    let graph = Graph::new(nodes, |node| (node..node + 4).map(|source| source % nodes).collect());
+    let store = graph.store(1);
+    let error = failure(&store.store, &Owned::whole(&store.store), threads, &any_engine);
+    assert!(matches!(error, Error::Limit { .. }), "{error}");
 }
 
 #[test]
