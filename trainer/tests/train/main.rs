@@ -387,7 +387,10 @@ fn every_kind_of_layer_is_trained_in_partitions() {
                 LayerKind::Gin => HaloMode::History,
                 _ => HaloMode::Auto,
             },
-            walks: 10,
+            walks: match model {
+                LayerKind::PinSage => 10,
+                _ => config().walks,
+            },
             lr: 0.02,
             ..config()
         };

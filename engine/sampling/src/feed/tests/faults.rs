@@ -170,7 +170,7 @@ fn a_row_that_a_slice_lacks_is_an_error() {
             consume_all(&mut feed, &within, &rows);
             let (_, error) = consume(&mut feed, &beyond, &rows);
             let text = error.unwrap().to_string();
-            assert!(text.contains("slice without chunk"), "{text}");
+            assert!(text.contains("slice without those of chunk"), "{text}");
             consume_all(&mut feed, &within, &rows);
         }
     });
