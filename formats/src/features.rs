@@ -257,38 +257,6 @@ impl FeatureLayout {
         }
     }
 
-    /// Writes several feature rows from values of another type. `source` has `dim` little-endian values per row.
-    ///
-    /// Values that already have the stored type keep their bits. Others are converted to f32 first.
-    ///
-    /// # Panics
-    /// If the lengths do not match.
-    pub fn encode_rows_from(&self, dtype: ElementType, source: &[u8], rows: &mut [u8]) {
-        let (source_row, stride) = (self.dim as usize * dtype.bytes(), self.stride as usize);
-        assert!(
-            source.len().is_multiple_of(source_row) && source.len() / source_row * stride == rows.len(),
-            "{} bytes of {dtype:?} for {} bytes",
-            source.len(),
-            rows.len()
-        );
-        let same = matches!(
-            (dtype, self.dtype),
-            (ElementType::F32, FeatureDtype::F32)
-                | (ElementType::F16, FeatureDtype::F16)
-                | (ElementType::Bf16, FeatureDtype::Bf16)
-        );
-        let mut values = vec![0.0; if same { 0 } else { self.dim as usize }];
-        for (source, row) in source.chunks_exact(source_row).zip(rows.chunks_exact_mut(stride)) {
-            if same {
-                row[..source_row].copy_from_slice(source);
-                row[source_row..].fill(0);
-            } else {
-                dtype.to_f32(source, &mut values);
-                self.encode_row(&values, row);
-            }
-        }
-    }
-
     /// Number of values that would not be finite after a round trip: those that are not finite now, and those that overflow
     /// the stored type.
     pub fn unstorable(&self, values: &[f32]) -> usize {

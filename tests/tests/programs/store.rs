@@ -355,6 +355,8 @@ fn training_is_planned_from_a_store_or_from_numbers() {
     }
     let concurrent = ["--train", "--partitions", "2", "--concurrent", "8"];
     run(plan().arg(&store).args(concurrent)).failure(&["--concurrent is 8, and there are 2 partition(s)"]);
+    let partitions = ["--train", "--partitions", "70000"];
+    run(plan().arg(&store).args(partitions)).failure(&["--partitions is 70000, and there are", "chunk"]);
     let computed = ["--computed-features", "--first-hop", "preaggregated"];
     run(plan().args(numbers).args(computed)).failure(&["computed, not stored", "--first-hop sampled"]);
     let computed = ["--computed-features", "--first-hop", "sampled"];

@@ -26,13 +26,13 @@
 //! the end, and only after success. Exit codes: 0 success, 1 failure, 2 wrong usage (clap's), 130 and 143 stopped by SIGINT
 //! and SIGTERM ([`signals`]).
 //!
-//! This crate knows nothing of graphs, except that progress counts edges.
+//! This crate knows nothing of graphs, except that progress counts edges, and the options that several programs have ([`options`]).
 
 #![forbid(unsafe_code)]
 
 mod bars;
-mod chunks;
 pub mod log;
+pub mod options;
 mod output;
 mod processor;
 pub mod signals;
@@ -41,7 +41,6 @@ mod summary;
 use std::process::ExitCode;
 
 pub use bars::Bars;
-pub use chunks::chunk_range;
 use grappa_io::{heap::Heap, text::printable_lines};
 pub use grappa_io::{
     machine::{free_memory_bytes, peak_rss_bytes},

@@ -11,10 +11,13 @@ use grappa_build::generate::{
     EdgeListFormat,
     store::{FeatureOptions, StoreOptions},
 };
-use grappa_console::{ByteSize, chunk_range};
+use grappa_console::{
+    ByteSize,
+    options::{Chunks, Dtype, Loops, chunk_range},
+};
 use grappa_formats::{
     features::DIM_MAX,
-    manifest::{EdgeOptions, FeatureDtype, FeatureSource, SelfLoops},
+    manifest::{EdgeOptions, FeatureSource},
 };
 use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, SplitShares};
 
@@ -133,7 +136,7 @@ struct Common {
     /// Number of chunks of the store; partitions are groups of chunks
     ///
     /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
-    #[arg(long, help_heading = OUTPUT, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
+    #[arg(long, help_heading = OUTPUT, value_name = "C", default_value = "auto")]
     chunks: Chunks,
     /// Generate only these chunks, such as 0,5-7 [default: all]
     ///
@@ -249,38 +252,12 @@ enum Assign {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Loops {
-    /// Keep them as they are
-    Keep,
-    /// Remove them
-    Drop,
-    /// Give every node exactly one
-    Add,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Dtype {
-    /// 32-bit float
-    F32,
-    /// 16-bit float (IEEE half precision)
-    F16,
-    /// 16-bit float with the exponent range of f32
-    Bf16,
-    /// 8-bit integer, with a scale for each row
-    Int8,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Features {
     /// Write them to disk
     Stored,
     /// Compute them whenever they are read
     Procedural,
 }
-
-/// `auto` is `None`.
-#[derive(Debug, Clone, Copy)]
-struct Chunks(Option<u32>);
 
 /// A job for the engine.
 #[derive(Debug)]
@@ -412,20 +389,11 @@ impl Common {
             edge_options: EdgeOptions {
                 undirected: false,
                 dedup: self.dedup,
-                self_loops: match self.self_loops {
-                    Loops::Keep => SelfLoops::Keep,
-                    Loops::Drop => SelfLoops::Drop,
-                    Loops::Add => SelfLoops::Add,
-                },
+                self_loops: self.self_loops.into(),
             },
             features: self.feature_dim.map(|dim| FeatureOptions {
                 dim,
-                dtype: match self.feature_dtype {
-                    Dtype::F32 => FeatureDtype::F32,
-                    Dtype::F16 => FeatureDtype::F16,
-                    Dtype::Bf16 => FeatureDtype::Bf16,
-                    Dtype::Int8 => FeatureDtype::Int8,
-                },
+                dtype: self.feature_dtype.into(),
                 source: match self.features {
                     Features::Stored => FeatureSource::Stored,
                     Features::Procedural => FeatureSource::Procedural,
@@ -526,16 +494,6 @@ impl Size {
             (None, Some(nodes)) => nodes,
             (None, None) => unreachable!("one of the two is required"),
         }
-    }
-}
-
-fn parse_chunks(text: &str) -> Result<Chunks, String> {
-    match text {
-        "auto" => Ok(Chunks(None)),
-        _ => match text.parse() {
-            Ok(chunks) if chunks > 0 => Ok(Chunks(Some(chunks))),
-            _ => Err("expected `auto` or a number of chunks from 1 to 4294967295".to_owned()),
-        },
     }
 }
 

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use grappa_build::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
-use grappa_console::ByteSize;
-use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
+use grappa_console::{
+    ByteSize,
+    options::{Chunks, Dtype, Loops},
+};
+use grappa_formats::manifest::{EdgeOptions, ExternalIds};
 use grappa_input::{
     EdgeFormat, HeaderLine, OnBadLine,
     ogb::{self, OgbLayout},
@@ -140,7 +143,7 @@ pub struct Args {
     /// Number of chunks; partitions are groups of chunks
     ///
     /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
-    #[arg(long, help_heading = STORE, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
+    #[arg(long, help_heading = STORE, value_name = "C", default_value = "auto")]
     chunks: Chunks,
     /// Assignment of nodes to chunks: random, range or file:PATH
     ///
@@ -217,38 +220,12 @@ enum Ids {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Dtype {
-    /// 32-bit float
-    F32,
-    /// 16-bit float (IEEE half precision)
-    F16,
-    /// 16-bit float with the exponent range of f32
-    Bf16,
-    /// 8-bit integer, with a scale for each row
-    Int8,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Loops {
-    /// Keep them as they are
-    Keep,
-    /// Remove them
-    Drop,
-    /// Give every node exactly one
-    Add,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
 enum BadLine {
     /// Stop with an error that names file and line
     Fail,
     /// Leave them out, count them, and list them in STORE.rejects
     Skip,
 }
-
-/// `auto` is `None`.
-#[derive(Debug, Clone, Copy)]
-struct Chunks(Option<u32>);
 
 impl Args {
     /// The engine's options.
@@ -287,12 +264,7 @@ impl Args {
             },
             nodes: self.nodes.or(files.nodes),
             features: files.features,
-            feature_dtype: self.feature_dtype.map(|dtype| match dtype {
-                Dtype::F32 => FeatureDtype::F32,
-                Dtype::F16 => FeatureDtype::F16,
-                Dtype::Bf16 => FeatureDtype::Bf16,
-                Dtype::Int8 => FeatureDtype::Int8,
-            }),
+            feature_dtype: self.feature_dtype.map(Into::into),
             allow_nan: self.allow_nan,
             labels: files.labels,
             splits,
@@ -304,11 +276,7 @@ impl Args {
             edge_options: EdgeOptions {
                 undirected: self.undirected,
                 dedup: self.dedup,
-                self_loops: match self.self_loops {
-                    Loops::Keep => SelfLoops::Keep,
-                    Loops::Drop => SelfLoops::Drop,
-                    Loops::Add => SelfLoops::Add,
-                },
+                self_loops: self.self_loops.into(),
             },
             weights: self.weights.clone(),
             chunks: self.chunks.0,
@@ -342,16 +310,6 @@ impl Args {
                 test: self.test.clone(),
             },
         })
-    }
-}
-
-fn parse_chunks(text: &str) -> Result<Chunks, String> {
-    match text {
-        "auto" => Ok(Chunks(None)),
-        _ => match text.parse() {
-            Ok(chunks) if chunks > 0 => Ok(Chunks(Some(chunks))),
-            _ => Err("expected `auto` or a number of chunks from 1 to 4294967295".to_owned()),
-        },
     }
 }
 

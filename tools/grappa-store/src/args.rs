@@ -8,9 +8,12 @@ use clap::{
     Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use grappa_console::{ByteSize, chunk_range};
+use grappa_console::{
+    ByteSize,
+    options::{Dtype, chunk_range},
+};
 use grappa_engine::place::SliceEdges;
-use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
+use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX};
 use grappa_io::read::Choice;
 use grappa_sampling::{
     partition::Schedule,
@@ -445,29 +448,6 @@ pub struct Export {
     pub memory: ByteSize,
     #[command(flatten)]
     pub threads: Threads,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Dtype {
-    /// 32-bit float
-    F32,
-    /// 16-bit float (IEEE half precision)
-    F16,
-    /// 16-bit float with the exponent range of f32
-    Bf16,
-    /// 8-bit integer, with a scale for each row
-    Int8,
-}
-
-impl From<Dtype> for FeatureDtype {
-    fn from(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F32 => Self::F32,
-            Dtype::F16 => Self::F16,
-            Dtype::Bf16 => Self::Bf16,
-            Dtype::Int8 => Self::Int8,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]

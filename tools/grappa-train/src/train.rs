@@ -110,7 +110,12 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
 fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let local = place.clone();
-    let group = Arc::new(join(place, hello(&store)?, options.workers.timeout())?);
+    let group = Arc::new(join(
+        place,
+        hello(&store)?,
+        options.workers.timeout(),
+        signals::stop_requested,
+    )?);
     let (at, folder, mut config) = open_together(&group, path, options).inspect_err(|error| {
         group.announce(false, &format!("ended with an error: {error:#}"));
         group.leave();

@@ -35,12 +35,13 @@ struct Arrival {
     hello: Hello,
 }
 
-/// Joins the other processes. Returns when all are there and connected.
+/// Joins the other processes. Returns when all are there and connected. `is_stopped` tells whether this process was asked to stop; it
+/// stays true then. A rank that waits for a value of another one gives up if so.
 ///
 /// # Errors
 /// If a rank does not come within `timeout`, two processes have the same rank, ranks differ in what must be the same, or the store
 /// cannot be served or reached. Each message names the rank.
-pub fn join(place: Place, hello: Hello, timeout: Duration) -> Result<ProcessGroup> {
+pub fn join(place: Place, hello: Hello, timeout: Duration, is_stopped: fn() -> bool) -> Result<ProcessGroup> {
     c10d::log_fatal_only();
     let (host, port) = &place.store;
     let prefix = prefix(place.restarts);
@@ -64,6 +65,7 @@ pub fn join(place: Place, hello: Hello, timeout: Duration) -> Result<ProcessGrou
         place,
         gloo: Mutex::new(None),
         messages: AtomicU64::new(0),
+        is_stopped,
     };
     let joined = group
         .meet(&arrival, timeout)

@@ -76,6 +76,8 @@ pub struct ProcessGroup {
     gloo: Mutex<Option<c10d::Group>>,
     /// Number of messages so far. All ranks exchange messages in the same order, so it names them.
     messages: AtomicU64,
+    /// Whether this process was asked to stop.
+    is_stopped: fn() -> bool,
 }
 
 impl ProcessGroup {
@@ -202,7 +204,7 @@ impl ProcessGroup {
     /// The value is passed as JSON, in which a number that is not finite becomes null. Pass the bits of one that may be NaN or infinite.
     ///
     /// # Errors
-    /// That of `value`, or if a rank has left or cannot be reached.
+    /// That of `value`; if a rank has left or cannot be reached; or if this one was asked to stop while it waited.
     pub fn share<T: Serialize + DeserializeOwned>(&self, name: &str, value: impl FnOnce() -> Result<T>) -> Result<T> {
         let key = self.message(name);
         if self.is_first() {
@@ -216,7 +218,7 @@ impl ProcessGroup {
     /// Collects a value of each rank, in the order of ranks. Rank 0 gets all of them, and the others none.
     ///
     /// # Errors
-    /// If a rank has left or cannot be reached.
+    /// As [`ProcessGroup::share`].
     pub fn gather<T: Serialize + DeserializeOwned>(&self, name: &str, value: T) -> Result<Option<Vec<T>>> {
         let message = self.message(name);
         let key = |rank: u32| format!("{message}/{rank}");
@@ -285,7 +287,7 @@ impl ProcessGroup {
     /// Calls `work` on one rank after the other, rank 0 first.
     ///
     /// # Errors
-    /// That of `work`, or if a rank has left or cannot be reached.
+    /// That of `work`, and those of [`ProcessGroup::share`].
     pub fn in_turn<T>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let message = self.message(name);
         let key = |rank: u32| format!("{message}/{rank}");
@@ -300,7 +302,7 @@ impl ProcessGroup {
     /// Waits until every rank has called it. To be called at the end of the work.
     ///
     /// # Errors
-    /// If a rank has left or cannot be reached before that.
+    /// As [`ProcessGroup::share`].
     pub fn finish(&self) -> Result<()> {
         self.gather("finish", ())?;
         self.share("finished", || Ok(()))?;
@@ -352,7 +354,7 @@ impl ProcessGroup {
         self.watch.set(key, &json(value)).map_err(|text| self.explain(&text))
     }
 
-    /// The value of a key, as soon as it has one.
+    /// The value of a key, as soon as it has one. Gives up if this process is asked to stop; this rank has to leave then.
     fn wait_for<T: DeserializeOwned>(&self, key: &str) -> Result<T> {
         const PAUSE_MAX: Duration = Duration::from_millis(50);
         let mut pause = Duration::from_micros(200);
@@ -363,6 +365,9 @@ impl ProcessGroup {
             }
             if let Some(departure) = self.watch.departure() {
                 return Err(self.error(departure));
+            }
+            if (self.is_stopped)() {
+                return Err(grappa_io::Error::Stopped.into());
             }
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);

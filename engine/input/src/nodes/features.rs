@@ -163,21 +163,6 @@ impl MatrixSource {
         Ok(read)
     }
 
-    /// Like [`read_rows`](Self::read_rows), but returns the little-endian bytes of the file, of type
-    /// [`dtype`](Self::dtype), which `grappa_formats` converts. It does not check whether numbers are finite.
-    ///
-    /// Returns none, and reads nothing, for a sparse matrix and for text, which have no such bytes.
-    pub fn read_raw(&self, first: u64, count: usize, out: &mut Vec<u8>) -> Result<Option<usize>> {
-        let Content::Dense { array, reader } = &self.file.content else {
-            return Ok(None);
-        };
-        let rows = array.shape[0].saturating_sub(first);
-        let count = (count as u64).min(rows) as usize;
-        out.resize(count * self.dim() * array.element.bytes(), 0);
-        reader.read_exact_at(out, array.offset_of(first * self.dim() as u64))?;
-        Ok(Some(count))
-    }
-
     fn note_non_finite(&self, first: u64, rows: &[f32]) {
         // Cheap as long as all numbers are finite: one branch per piece.
         for (piece, numbers) in rows.chunks(4096).enumerate() {

@@ -159,17 +159,11 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
         return Ok((0, Vec::new(), 0));
     }
     let (mut rows, mut values) = (0, Vec::new());
-    let (mut some, mut raw) = (Vec::new(), Vec::new());
+    let mut some = Vec::new();
     loop {
         let count = at_once.min(DIM_MAX / source.dim().max(1)).max(1);
         let read = source.read_rows(rows, count, &mut some)?;
         assert!(read <= count && some.len() == read * source.dim());
-        if let Some(found) = source.read_raw(rows, count, &mut raw)? {
-            assert_eq!((found, raw.len()), (read, some.len() * source.dtype().bytes()));
-            let mut converted = vec![0.0; some.len()];
-            source.dtype().to_f32(&raw, &mut converted);
-            assert!(bits(&converted).eq(bits(&some)), "raw numbers, converted");
-        }
         values.extend(bits(&some));
         rows += read as u64;
         if read < count {

@@ -128,6 +128,15 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
     {
         bail!("--concurrent is {concurrent}, and there are {partitions} partition(s): it must be at most that");
     }
+    if let Some(partitions) = training.partitions
+        && partitions > graph.chunks.into()
+    {
+        bail!(
+            "--partitions is {partitions}, and there are {} chunk(s): it must be at most that; --chunks of grappa-ingest and \
+             grappa-gen makes more",
+            graph.chunks
+        );
+    }
     let preaggregated = match training.first_hop {
         Some(PlannedFirstHop::Preaggregated) if !graph.stored => bail!(
             "the first hop cannot be pre-aggregated: the features are computed, not stored; use --first-hop sampled, or leave it out"

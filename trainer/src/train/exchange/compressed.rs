@@ -275,7 +275,7 @@ mod tests {
                 restarts: 0,
             };
             let hello = Hello { same: BTreeMap::new() };
-            let group = Arc::new(join(place, hello, Duration::from_secs(60)).unwrap());
+            let group = Arc::new(join(place, hello, Duration::from_secs(60), || false).unwrap());
             let done = work(rank, group.clone());
             group.finish().unwrap();
             done

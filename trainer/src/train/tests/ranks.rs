@@ -1,6 +1,10 @@
 //! Ranks, as threads of one process: each opens its own partitions and scores its own nodes, and together they have what one has.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
 
 use grappa_run::{checkpoint::RunState, config::LrSchedule};
 use grappa_sampling::NodeSet;
@@ -23,17 +27,7 @@ pub(super) fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> 
     let server = StoreServer::start().unwrap();
     let port = server.port();
     let of_rank = |rank| {
-        let place = Place {
-            rank,
-            ranks,
-            local_rank: rank,
-            local_ranks: ranks,
-            store: ("127.0.0.1".into(), port),
-            is_store_of_launcher: true,
-            restarts: 0,
-        };
-        let same = BTreeMap::new();
-        let group = Arc::new(join(place, Hello { same }, Duration::from_secs(60)).unwrap());
+        let group = Arc::new(joined(port, rank, ranks, || false));
         let done = work(group.clone());
         group.finish().unwrap();
         done
@@ -43,6 +37,21 @@ pub(super) fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> 
         let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || of_rank(rank))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// Joins the other ranks, which meet at `port`.
+fn joined(port: u16, rank: u32, ranks: u32, is_stopped: fn() -> bool) -> ProcessGroup {
+    let place = Place {
+        rank,
+        ranks,
+        local_rank: rank,
+        local_ranks: ranks,
+        store: ("127.0.0.1".into(), port),
+        is_store_of_launcher: true,
+        restarts: 0,
+    };
+    let same = BTreeMap::new();
+    join(place, Hello { same }, Duration::from_secs(60), is_stopped).unwrap()
 }
 
 /// The trainer of a rank, or of a single process, ready for its first epoch.
@@ -93,6 +102,41 @@ fn what_ranks_sum_unite_and_gather_is_that_of_all() {
             assert!(gathered == (rank == 0).then_some(expected), "{ranks} ranks");
         }
     }
+}
+
+#[test]
+fn a_rank_that_is_asked_to_stop_while_it_waits_for_a_value_leaves_and_stops_the_others() {
+    let server = StoreServer::start().unwrap();
+    let port = server.port();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let group = joined(port, 0, 2, || false);
+            let computed = group.share("value", || {
+                // As in a search for the nodes of an evaluation, which asks whether it should stop.
+                let begin = Instant::now();
+                while !group.is_broken() {
+                    assert!(
+                        begin.elapsed() < Duration::from_secs(30),
+                        "rank 0 never heard of the stop"
+                    );
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err::<u64, Error>(grappa_io::Error::Stopped.into())
+            });
+            assert!(computed.unwrap_err().is_stopped());
+            let stopped_by = group.stopped_by();
+            group.leave();
+            stopped_by
+        });
+        let group = joined(port, 1, 2, || true);
+        let error = group
+            .share::<u64>("value", || unreachable!("rank 0 has the value"))
+            .unwrap_err();
+        assert!(error.is_stopped(), "{error}");
+        group.announce(true, "was asked to stop");
+        group.leave();
+        assert_eq!(first.join().unwrap(), Some(1));
+    });
 }
 
 #[test]
