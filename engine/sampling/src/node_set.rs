@@ -1,15 +1,20 @@
 //! Sets of nodes, and the position of each node in its set.
 //!
 //! Exact inference computes states only for the nodes that the result depends on. Their rows are stored without gaps, so the
-//! row of a node is at the node's *position*: the number of smaller nodes in the set. A lookup costs one cache line.
+//! row of a node is at the node's *position*: the number of smaller nodes in the set. A lookup costs one cache line, and an entry of a
+//! table that is a 400th of the size.
+//!
+//! Nodes are bits in *lines*, and lines are in *pages*. Pages without nodes are left out: a slice of a graph with 10^10 nodes evaluates a
+//! few thousand of them.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
-};
+mod growing;
+
+use std::ops::Range;
 
 use grappa_formats::NodeId;
 use grappa_io::prefetch::prefetch;
+
+pub(crate) use self::growing::GrowingSet;
 
 /// Words of bits in a line.
 const LINE_WORDS: usize = 6;
@@ -17,6 +22,14 @@ const LINE_WORDS: usize = 6;
 const COUNT_BITS: u32 = 9;
 /// Nodes in a line.
 const LINE_NODES: u64 = 64 * LINE_WORDS as u64;
+/// Lines in a page.
+const PAGE_LINES: usize = 8;
+/// Words of bits in a page.
+const PAGE_WORDS: usize = LINE_WORDS * PAGE_LINES;
+/// Nodes in a page.
+const PAGE_NODES: u64 = LINE_NODES * PAGE_LINES as u64;
+/// Says that a page has no nodes. See [`Bits::table`].
+const EMPTY: u64 = 1 << 63;
 /// Nodes that [`NodeSet::positions`] and [`GrowingSet::add_all`] prefetch.
 const AHEAD: usize = 16;
 /// Nodes that [`NodeSet::iter`] looks up at a time.
@@ -28,7 +41,16 @@ pub struct NodeSet {
     nodes: u64,
     count: u64,
     /// None if the set has all nodes.
-    lines: Option<Vec<Line>>,
+    bits: Option<Bits>,
+}
+
+/// The nodes of a set as bits.
+#[derive(Debug, Clone)]
+struct Bits {
+    /// For each page the index of its first line in `lines`. For a page without nodes the number of nodes before it, and [`EMPTY`].
+    table: Vec<u64>,
+    /// The lines of pages that have nodes. Their order is that in which pages got their first node.
+    lines: Vec<Line>,
 }
 
 /// One bit for each of [`LINE_NODES`] nodes, and the number of nodes before them. It fills a cache line.
@@ -43,13 +65,6 @@ struct Line {
 }
 
 impl Line {
-    fn of(words: [u64; LINE_WORDS]) -> Self {
-        Self {
-            words,
-            ..Self::default()
-        }
-    }
-
     /// Counts the nodes, of which `before` are before the line. Returns how many are before the next line.
     fn count(&mut self, before: u64) -> u64 {
         (self.before, self.before_words) = (before, 0);
@@ -70,13 +85,101 @@ impl Line {
     }
 }
 
+impl Bits {
+    fn empty(nodes: u64) -> Self {
+        Self {
+            table: vec![EMPTY; nodes.div_ceil(PAGE_NODES) as usize],
+            lines: Vec::new(),
+        }
+    }
+
+    /// The bits of all nodes.
+    fn all(nodes: u64) -> Self {
+        let mut bits = Self::empty(nodes);
+        bits.lines.reserve_exact(bits.table.len() * PAGE_LINES);
+        for page in 0..bits.table.len() {
+            let mut left = nodes - page as u64 * PAGE_NODES;
+            for line in bits.page_mut(page) {
+                for word in &mut line.words {
+                    *word = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+                    left = left.saturating_sub(64);
+                }
+            }
+        }
+        bits
+    }
+
+    /// The lines of a page, none if it has no nodes.
+    #[inline]
+    fn page(&self, page: usize) -> Option<&[Line]> {
+        match self.table[page] {
+            entry if entry & EMPTY != 0 => None,
+            first => Some(&self.lines[first as usize..][..PAGE_LINES]),
+        }
+    }
+
+    /// The lines of a page, to add nodes to.
+    fn page_mut(&mut self, page: usize) -> &mut [Line] {
+        let lines = &mut self.lines;
+        if self.table[page] & EMPTY != 0 {
+            // By a quarter, because a set may take most of the memory.
+            if lines.len() == lines.capacity() {
+                lines.reserve_exact((lines.len() / 4).max(64 * PAGE_LINES));
+            }
+            self.table[page] = lines.len() as u64;
+            lines.resize(lines.len() + PAGE_LINES, Line::default());
+        }
+        &mut lines[self.table[page] as usize..][..PAGE_LINES]
+    }
+
+    /// Pages that have nodes, ascending.
+    fn pages(&self) -> impl Iterator<Item = (usize, &[Line])> {
+        (0..self.table.len()).filter_map(|page| Some((page, self.page(page)?)))
+    }
+
+    /// The line, or the number of nodes before it if its page has none.
+    ///
+    /// # Panics
+    /// If the graph has no such line.
+    #[inline(always)]
+    fn line(&self, line: usize) -> Result<&Line, u64> {
+        match self.table[line / PAGE_LINES] {
+            entry if entry & EMPTY != 0 => Err(entry & !EMPTY),
+            first => Ok(&self.lines[first as usize + line % PAGE_LINES]),
+        }
+    }
+
+    /// Number of nodes before the page of a table entry.
+    fn before(&self, entry: u64) -> u64 {
+        match entry & EMPTY {
+            0 => self.lines[entry as usize].before,
+            _ => entry & !EMPTY,
+        }
+    }
+
+    /// Counts the nodes before each line. Returns the number of all.
+    fn count(&mut self) -> u64 {
+        let mut count = 0;
+        for entry in &mut self.table {
+            match *entry & EMPTY {
+                0 => {
+                    let lines = &mut self.lines[*entry as usize..][..PAGE_LINES];
+                    count = lines.iter_mut().fold(count, |count, line| line.count(count));
+                }
+                _ => *entry = count | EMPTY,
+            }
+        }
+        count
+    }
+}
+
 impl NodeSet {
     /// All nodes of a graph with `nodes` nodes.
     pub fn all(nodes: u64) -> Self {
         Self {
             nodes,
             count: nodes,
-            lines: None,
+            bits: None,
         }
     }
 
@@ -85,22 +188,19 @@ impl NodeSet {
     /// # Panics
     /// If a node is not below `nodes`.
     pub fn of(nodes: u64, members: impl IntoIterator<Item = NodeId>) -> Self {
-        let mut lines = vec![Line::default(); nodes.div_ceil(LINE_NODES) as usize];
+        let mut bits = Bits::empty(nodes);
         for NodeId(node) in members {
             assert!(node < nodes, "node {node} of {nodes}");
             let (line, word, bit) = place(node);
-            lines[line].words[word] |= 1 << bit;
+            bits.page_mut(line / PAGE_LINES)[line % PAGE_LINES].words[word] |= 1 << bit;
         }
-        Self::counted(nodes, lines)
+        Self::counted(nodes, bits)
     }
 
-    fn counted(nodes: u64, mut lines: Vec<Line>) -> Self {
-        let mut count = 0;
-        for line in &mut lines {
-            count = line.count(count);
-        }
-        let lines = (count < nodes).then_some(lines);
-        Self { nodes, count, lines }
+    fn counted(nodes: u64, mut bits: Bits) -> Self {
+        let count = bits.count();
+        let bits = (count < nodes).then_some(bits);
+        Self { nodes, count, bits }
     }
 
     /// The nodes of the set that are in the given ranges of nodes, and the others. Takes as long as to copy the set, however many nodes it
@@ -110,26 +210,24 @@ impl NodeSet {
     /// If a range ends beyond the nodes of the graph.
     #[must_use]
     pub fn split(&self, ranges: &[Range<u64>]) -> (Self, Self) {
-        let mut outside = self.to_lines();
-        let mut inside = vec![Line::default(); outside.len()];
+        let mut outside = self.to_bits();
+        let mut inside = Bits::empty(self.nodes);
         for range in ranges.iter().filter(|range| !range.is_empty()) {
             assert!(range.end <= self.nodes, "nodes {range:?} of {}", self.nodes);
-            let (first, last) = (range.start / 64, (range.end - 1) / 64);
-            for at in first..=last {
-                let from = if at == first {
-                    u64::MAX << (range.start % 64)
-                } else {
-                    u64::MAX
-                };
-                let to = if at == last {
-                    u64::MAX >> (63 - (range.end - 1) % 64)
-                } else {
-                    u64::MAX
-                };
-                let (line, word, _) = place(64 * at);
-                let bits = &mut outside[line].words[word];
-                inside[line].words[word] |= *bits & from & to;
-                *bits &= !(from & to);
+            let pages = range.start / PAGE_NODES..range.end.div_ceil(PAGE_NODES);
+            for page in pages.map(|page| page as usize) {
+                if outside.page(page).is_none() {
+                    continue;
+                }
+                let words = outside.page_mut(page).iter_mut().flat_map(|line| &mut line.words);
+                let others = inside.page_mut(page).iter_mut().flat_map(|line| &mut line.words);
+                let firsts = (page as u64 * PAGE_NODES..).step_by(64);
+                for ((word, other), first) in words.zip(others).zip(firsts) {
+                    let chosen =
+                        *word & bits_between(range.start.saturating_sub(first), range.end.saturating_sub(first));
+                    *other |= chosen;
+                    *word &= !chosen;
+                }
             }
         }
         (Self::counted(self.nodes, inside), Self::counted(self.nodes, outside))
@@ -139,43 +237,36 @@ impl NodeSet {
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         assert_eq!(self.nodes, other.nodes, "one graph");
-        match &other.lines {
+        match &other.bits {
             _ if self.is_all() => Self::all(self.nodes),
             None => Self::all(self.nodes),
             Some(others) => {
-                let mut lines = self.to_lines();
-                for (line, other) in lines.iter_mut().zip(others) {
-                    line.words
-                        .iter_mut()
-                        .zip(other.words)
-                        .for_each(|(word, other)| *word |= other);
+                let mut bits = self.to_bits();
+                for (page, others) in others.pages() {
+                    let lines = bits.page_mut(page).iter_mut().flat_map(|line| &mut line.words);
+                    let others = others.iter().flat_map(|line| &line.words);
+                    lines.zip(others).for_each(|(word, other)| *word |= other);
                 }
-                Self::counted(self.nodes, lines)
+                Self::counted(self.nodes, bits)
             }
         }
     }
 
-    fn to_lines(&self) -> Vec<Line> {
-        match &self.lines {
-            Some(lines) => lines.clone(),
-            None => {
-                let mut lines = vec![Line::of([u64::MAX; LINE_WORDS]); self.nodes.div_ceil(LINE_NODES) as usize];
-                if let Some(last) = lines.last_mut() {
-                    // The last line has no bits after the last node.
-                    let in_last = (self.nodes - 1) % LINE_NODES + 1;
-                    for (word, bits) in last.words.iter_mut().enumerate() {
-                        let left = in_last.saturating_sub(64 * word as u64);
-                        *bits = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
-                    }
-                }
-                lines
-            }
-        }
+    fn to_bits(&self) -> Bits {
+        self.bits.clone().unwrap_or_else(|| Bits::all(self.nodes))
     }
 
     /// The set as bits: bit b of word w is node 64 w + b. Sets of one graph have the same number of words.
     pub fn to_words(&self) -> Vec<u64> {
-        self.to_lines().iter().flat_map(|line| line.words).collect()
+        let mut words = vec![0; words_of(self.nodes)];
+        let pages = words.chunks_mut(PAGE_WORDS).enumerate();
+        let bits = self.to_bits();
+        for (page, words) in pages {
+            let lines = bits.page(page).into_iter().flatten();
+            let found = lines.flat_map(|line| line.words);
+            words.iter_mut().zip(found).for_each(|(word, found)| *word = found);
+        }
+        words
     }
 
     /// The set that [`NodeSet::to_words`] made bits of, in a graph with `nodes` nodes.
@@ -183,16 +274,15 @@ impl NodeSet {
     /// # Panics
     /// If it was a graph of another size.
     pub fn of_words(nodes: u64, words: &[u64]) -> Self {
-        let lines = words
-            .chunks(LINE_WORDS)
-            .map(|words| Line::of(words.try_into().expect("lines are whole")));
-        let lines: Vec<Line> = lines.collect();
-        assert_eq!(
-            lines.len() as u64,
-            nodes.div_ceil(LINE_NODES),
-            "words of a set of the same graph"
-        );
-        Self::counted(nodes, lines)
+        assert_eq!(words.len(), words_of(nodes), "words of a set of the same graph");
+        let mut bits = Bits::empty(nodes);
+        for (page, found) in words.chunks(PAGE_WORDS).enumerate() {
+            if found.iter().any(|&word| word != 0) {
+                let words = bits.page_mut(page).iter_mut().flat_map(|line| &mut line.words);
+                words.zip(found).for_each(|(word, found)| *word = *found);
+            }
+        }
+        Self::counted(nodes, bits)
     }
 
     /// Number of nodes of the graph.
@@ -200,9 +290,21 @@ impl NodeSet {
         self.nodes
     }
 
-    /// Memory in bytes that a set of a graph with `nodes` nodes takes.
+    /// Memory in bytes that a set of a graph with `nodes` nodes takes at most.
     pub fn bytes_of(nodes: u64) -> u64 {
-        nodes.div_ceil(LINE_NODES) * size_of::<Line>() as u64
+        Self::bytes_of_members(nodes, nodes)
+    }
+
+    /// Memory in bytes that this set takes.
+    pub fn bytes(&self) -> u64 {
+        let of_bits = |bits: &Bits| size_of_val(&bits.table[..]) + size_of_val(&bits.lines[..]);
+        self.bits.as_ref().map_or(0, of_bits) as u64
+    }
+
+    /// Memory in bytes that a set of `members` of the `nodes` nodes of a graph takes at most.
+    pub fn bytes_of_members(nodes: u64, members: u64) -> u64 {
+        let pages = nodes.div_ceil(PAGE_NODES);
+        pages * size_of::<u64>() as u64 + pages.min(members) * (PAGE_LINES * size_of::<Line>()) as u64
     }
 
     /// Number of nodes in the set.
@@ -217,16 +319,17 @@ impl NodeSet {
 
     /// Whether the set has all nodes, so that positions are nodes.
     pub fn is_all(&self) -> bool {
-        self.lines.is_none()
+        self.bits.is_none()
     }
 
     /// Whether the set has a node.
     pub fn contains(&self, node: NodeId) -> bool {
-        match &self.lines {
-            None => node.0 < self.nodes,
-            Some(lines) => {
+        match &self.bits {
+            _ if node.0 >= self.nodes => false,
+            None => true,
+            Some(bits) => {
                 let (line, word, bit) = place(node.0);
-                lines.get(line).is_some_and(|line| line.words[word] >> bit & 1 == 1)
+                bits.line(line).is_ok_and(|line| line.words[word] >> bit & 1 == 1)
             }
         }
     }
@@ -234,8 +337,12 @@ impl NodeSet {
     /// Prefetches what [`NodeSet::contains`] and [`NodeSet::position`] read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, node: NodeId) {
-        if let Some(lines) = &self.lines {
-            prefetch(lines, place(node.0).0);
+        if let Some(Bits { table, lines }) = &self.bits {
+            let line = place(node.0).0;
+            if let Some(first) = table.get(line / PAGE_LINES) {
+                // Of a page without nodes, this is out of range, and nothing is prefetched.
+                prefetch(lines, *first as usize + line % PAGE_LINES);
+            }
         }
     }
 
@@ -258,9 +365,12 @@ impl NodeSet {
     /// If the graph has no such node.
     #[inline]
     pub fn position(&self, node: NodeId) -> u64 {
-        let Some(lines) = &self.lines else { return node.0 };
+        let Some(bits) = &self.bits else { return node.0 };
         let (line, word, bit) = place(node.0);
-        lines[line].position(word, bit)
+        match bits.line(line) {
+            Ok(line) => line.position(word, bit),
+            Err(before) => before,
+        }
     }
 
     /// The [positions](NodeSet::position) of some nodes. Lookups overlap: each is a cache miss in a large set.
@@ -284,27 +394,30 @@ impl NodeSet {
     /// If the positions are out of range.
     pub fn nodes_at(&self, positions: Range<u64>, out: &mut Vec<NodeId>) {
         assert!(positions.end <= self.count, "positions {positions:?} of {}", self.count);
-        let Some(lines) = &self.lines else {
+        let Some(bits) = &self.bits else {
             out.extend(positions.map(NodeId));
             return;
         };
         if positions.is_empty() {
             return;
         }
-        let first = lines.partition_point(|line| line.before <= positions.start) - 1;
-        let mut skip = positions.start - lines[first].before;
+        let first = bits
+            .table
+            .partition_point(|&entry| bits.before(entry) <= positions.start)
+            - 1;
+        let mut skip = positions.start - bits.before(bits.table[first]);
         let mut missing = (positions.end - positions.start) as usize;
-        for (at, line) in lines.iter().enumerate().skip(first) {
-            for (word, bits) in line.words.iter().enumerate() {
-                let mut bits = *bits;
-                while bits != 0 {
-                    let bit = bits.trailing_zeros();
-                    bits &= bits - 1;
+        for page in first..bits.table.len() {
+            let words = bits.page(page).into_iter().flatten().flat_map(|line| line.words);
+            for (mut word, first) in words.zip((page as u64 * PAGE_NODES..).step_by(64)) {
+                while word != 0 {
+                    let bit = word.trailing_zeros();
+                    word &= word - 1;
                     if skip > 0 {
                         skip -= 1;
                         continue;
                     }
-                    out.push(NodeId(at as u64 * LINE_NODES + 64 * word as u64 + u64::from(bit)));
+                    out.push(NodeId(first + u64::from(bit)));
                     missing -= 1;
                     if missing == 0 {
                         return;
@@ -315,54 +428,15 @@ impl NodeSet {
     }
 }
 
-/// A set that several threads add nodes to.
-#[derive(Debug)]
-pub(crate) struct GrowingSet {
-    nodes: u64,
-    words: Vec<AtomicU64>,
+/// Words of [`NodeSet::to_words`].
+fn words_of(nodes: u64) -> usize {
+    nodes.div_ceil(LINE_NODES) as usize * LINE_WORDS
 }
 
-impl GrowingSet {
-    /// No nodes, of a graph with `nodes` nodes.
-    pub(crate) fn new(nodes: u64) -> Self {
-        Self::from(&NodeSet::of(nodes, []))
-    }
-
-    /// The nodes of a set.
-    pub(crate) fn from(set: &NodeSet) -> Self {
-        let words = set.to_lines().into_iter().flat_map(|line| line.words);
-        Self {
-            nodes: set.nodes,
-            words: words.map(AtomicU64::new).collect(),
-        }
-    }
-
-    /// Adds a node.
-    #[inline(always)]
-    pub(crate) fn add(&self, node: u64) {
-        let (word, bit) = (&self.words[(node / 64) as usize], node % 64);
-        // Most nodes are in the set already, and reading does not take the line from other cores.
-        if word.load(Ordering::Relaxed) >> bit & 1 == 0 {
-            word.fetch_or(1 << bit, Ordering::Relaxed);
-        }
-    }
-
-    /// Adds some nodes. Faster than one by one, because cache misses overlap even where nobody can predict which nodes are new.
-    pub(crate) fn add_all(&self, nodes: &[u64]) {
-        for (at, &node) in nodes.iter().enumerate() {
-            if let Some(ahead) = nodes.get(at + AHEAD) {
-                prefetch(&self.words, (ahead / 64) as usize);
-            }
-            self.add(node);
-        }
-    }
-
-    /// The finished set.
-    pub(crate) fn finish(self) -> NodeSet {
-        let words: Vec<u64> = self.words.into_iter().map(AtomicU64::into_inner).collect();
-        let line = |words: &[u64]| Line::of(words.try_into().expect("lines are whole"));
-        NodeSet::counted(self.nodes, words.chunks(LINE_WORDS).map(line).collect())
-    }
+/// A word with the bits from `start` to before `end`.
+fn bits_between(start: u64, end: u64) -> u64 {
+    let below = |end: u64| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
+    below(end) & !below(start)
 }
 
 /// The line, word and bit of a node.
@@ -373,76 +447,4 @@ fn place(node: u64) -> (usize, usize, u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn positions_and_nodes_are_those_of_a_sorted_list(
-            nodes in 1u64..3000,
-            picks in prop::collection::btree_set(0u64..3000, 0..400),
-            ends in (0usize..400, 0usize..400),
-        ) {
-            let members: Vec<u64> = picks.into_iter().filter(|&node| node < nodes).collect();
-            let set = NodeSet::of(nodes, members.iter().rev().map(|&node| NodeId(node)));
-            prop_assert_eq!(set.len(), members.len() as u64);
-            prop_assert_eq!(set.is_all(), members.len() as u64 == nodes);
-            let all: Vec<u64> = (0..nodes).collect();
-            let positions: Vec<u64> = set.positions(&all).collect();
-            for node in 0..nodes {
-                prop_assert_eq!(positions[node as usize], set.position(NodeId(node)));
-                prop_assert_eq!(set.contains(NodeId(node)), members.binary_search(&node).is_ok());
-                prop_assert_eq!(set.position(NodeId(node)), members.partition_point(|&member| member < node) as u64);
-            }
-            let (a, b) = (ends.0.min(members.len()), ends.1.min(members.len()));
-            let range = a.min(b)..a.max(b);
-            let mut found = Vec::new();
-            set.nodes_at(range.start as u64..range.end as u64, &mut found);
-            let found: Vec<u64> = found.into_iter().map(|node| node.0).collect();
-            prop_assert_eq!(&found[..], &members[range]);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn unions_and_parts_are_those_of_sorted_sets(
-            nodes in 1u64..2000,
-            a in prop::collection::btree_set(0u64..2000, 0..300),
-            b in prop::collection::btree_set(0u64..2000, 0..300),
-            whole in any::<bool>(),
-        ) {
-            let below = |picks: BTreeSet<u64>| -> BTreeSet<u64> { picks.into_iter().filter(|&node| node < nodes).collect() };
-            let a = if whole { (0..nodes).collect() } else { below(a) };
-            let b = below(b);
-            let set = |members: &BTreeSet<u64>| NodeSet::of(nodes, members.iter().map(|&node| NodeId(node)));
-            let members = |set: &NodeSet| -> BTreeSet<u64> {
-                let mut found = Vec::new();
-                set.nodes_at(0..set.len(), &mut found);
-                found.into_iter().map(|node| node.0).collect()
-            };
-            prop_assert_eq!(members(&set(&a).union(&set(&b))), &a | &b);
-            prop_assert_eq!(members(&NodeSet::of_words(nodes, &set(&a).to_words())), a.clone());
-            prop_assert_eq!(members(&set(&b).union(&set(&a))), &a | &b);
-            // Pairs of members are ranges.
-            let ends: Vec<u64> = b.iter().copied().collect();
-            let ranges: Vec<_> = ends.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
-            let (inside, outside) = set(&a).split(&ranges);
-            let (expected, others): (BTreeSet<u64>, BTreeSet<u64>) =
-                a.iter().copied().partition(|node| ranges.iter().any(|range| range.contains(node)));
-            prop_assert_eq!((inside.len() as usize, outside.len() as usize), (expected.len(), others.len()));
-            prop_assert_eq!((members(&inside), members(&outside)), (expected, others));
-        }
-    }
-
-    #[test]
-    fn the_set_of_all_nodes_needs_no_bits() {
-        let set = NodeSet::of(500, (0..500).map(NodeId));
-        assert!(set.is_all() && set.lines.is_none());
-        assert_eq!(set.position(NodeId(499)), 499);
-        assert!(!NodeSet::all(500).contains(NodeId(500)));
-    }
-}
+mod tests;

@@ -48,7 +48,7 @@ impl HaloLists {
         let heads = (nodes + 1).saturating_mul(size_of::<Head>() as u64);
         heads
             .saturating_add(sources.saturating_mul(source_bytes))
-            .saturating_add(NodeSet::bytes_of(universe))
+            .saturating_add(NodeSet::bytes_of_members(universe, nodes))
     }
 
     /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each. They are collected in
@@ -61,7 +61,7 @@ impl HaloLists {
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         let lists = self.heads.len() * size_of::<Head>() + 4 * self.low.len() + self.high.len();
-        lists as u64 + NodeSet::bytes_of(self.nodes.universe())
+        lists as u64 + self.nodes.bytes()
     }
 
     /// Counts of the nodes that the partitions get with these lists.
@@ -357,8 +357,8 @@ mod tests {
         let planned = HaloLists::bytes_of(1000, 4, lists.low.len() as u64);
         assert_eq!(lists.bytes(), planned + lists.high.len() as u64);
         assert_eq!(
-            HaloLists::bytes_of(1 << 33, 4, 6) - HaloLists::bytes_of(1 << 33, 3, 0),
-            16 + 6 * 5
+            HaloLists::bytes_of(1 << 33, 4, 6) - HaloLists::bytes_of(1 << 33, 4, 0),
+            6 * 5
         );
         assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 4, 5));
     }

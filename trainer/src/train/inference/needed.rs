@@ -22,8 +22,8 @@ pub struct Needed {
     samples: Vec<Option<NeighborSample>>,
 }
 
-/// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes. They have a bit
-/// for each node of the graph, also if the store is a small slice of it.
+/// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes, of which each
+/// may be in all of them.
 ///
 /// # Errors
 /// [`grappa_io::Error::Budget`], with this remedy.
