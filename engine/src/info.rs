@@ -11,11 +11,12 @@ use std::{
 
 use grappa_formats::{
     ChunkId,
+    aggregates::AggregateKind,
     container::FileKind,
     manifest::{ExternalIds, FeatureSource, LabelKind, PermutationSpec, SelfLoops},
 };
 use grappa_io::{Error, Result, progress::Progress, workers};
-use grappa_storage::{Store, files};
+use grappa_storage::{Store, aggregates::Aggregates, files};
 use serde::Serialize;
 
 /// Buckets of degrees: one for 0, and one for each number of bits, since degrees are below 2^48.
@@ -48,6 +49,8 @@ pub struct Info {
     pub degree_mean: Option<f64>,
     /// The features, if there are any.
     pub features: Option<FeaturesInfo>,
+    /// The pre-aggregated features of each kind.
+    pub aggregates: Vec<AggregatesInfo>,
     /// Number of classes, if there are labels.
     pub classes: Option<u32>,
     /// `single` or `multi`, if there are labels.
@@ -105,6 +108,8 @@ pub struct Bytes {
     pub ids: u64,
     /// Manifest and assignments.
     pub other: u64,
+    /// Pre-aggregated features.
+    pub aggregates: u64,
     /// The sum.
     pub total: u64,
 }
@@ -133,6 +138,17 @@ pub struct FeaturesInfo {
     pub source: &'static str,
 }
 
+/// The pre-aggregated features of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AggregatesInfo {
+    /// `mean`, `gcn` or `sum`.
+    pub kind: &'static str,
+    /// The type of a value.
+    pub dtype: &'static str,
+    /// Length of their files.
+    pub bytes: u64,
+}
+
 /// Nodes in each split; `None` if there is no such split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct SplitsInfo {
@@ -147,7 +163,8 @@ pub struct SplitsInfo {
 /// Describes a store; counts degrees on `threads` threads.
 pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<Info> {
     let manifest = store.manifest();
-    let bytes = bytes(store)?;
+    let aggregates = aggregates(store)?;
+    let bytes = bytes(store, aggregates.iter().map(|of_kind| of_kind.bytes).sum())?;
     let counted = count_degrees(store, threads, bytes.degrees, progress)?;
     let split = |name: &str| {
         manifest
@@ -176,6 +193,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
                 FeatureSource::Procedural => "procedural",
             },
         }),
+        aggregates,
         classes: manifest.labels.map(|labels| labels.classes),
         labels: manifest.labels.map(|labels| match labels.kind {
             LabelKind::Single => "single",
@@ -221,8 +239,26 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
     })
 }
 
-fn bytes(store: &Store) -> Result<Bytes> {
-    let mut bytes = Bytes::default();
+fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
+    let mut found = Vec::new();
+    for kind in AggregateKind::ALL {
+        if let Some(of_kind) = Aggregates::open(store, kind)? {
+            found.push(AggregatesInfo {
+                kind: kind.name(),
+                dtype: of_kind.layout().dtype.name(),
+                bytes: of_kind.bytes(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
+    let mut bytes = Bytes {
+        aggregates,
+        total: aggregates,
+        ..Bytes::default()
+    };
     for file in &store.manifest().files {
         let part = match files::kind_of(&file.path) {
             Some(FileKind::ROWS) => &mut bytes.edges,

@@ -3,7 +3,7 @@
 //! - [`edges`]: a line or an array row for each edge, in the order of the store;
 //! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
 //! - [`made`]: values that a program made for each node, in the same order;
-//! - [`splits`]: the sorted ids of the nodes of a split.
+//! - [`ids`]: the sorted ids of all nodes, or of those of a split.
 //!
 //! A file gets its name when it is complete and synced. Existing files are not touched. An exported store that is ingested
 //! again with the same permutation, seed and chunks has the same adjacency lists, features, labels and splits, with two
@@ -12,11 +12,11 @@
 
 pub mod columns;
 pub mod edges;
+pub mod ids;
 pub mod made;
 mod spill;
-pub mod splits;
 
-use std::io;
+use std::{io, path::Path};
 
 use grappa_formats::{DenseId, manifest::ExternalIds};
 use grappa_io::{Error, Position, Result, workers};
@@ -49,6 +49,11 @@ fn pool(threads: usize) -> Result<ThreadPool> {
         .map_err(|error| Error::Thread {
             source: io::Error::other(error),
         })
+}
+
+/// Whether a file is called `.npy`.
+fn is_npy(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "npy")
 }
 
 /// NumPy's name for the type of integer ids: signed if that is large enough, as most programs expect.

@@ -42,6 +42,8 @@ const STATE_WORK: f64 = 16.0;
 /// With `auto`, an exact evaluation may take this share of an epoch, or as long as a sampled one.
 const EXACT_SHARE: f64 = 0.25;
 const SAMPLED_EVALUATION: f64 = 1.3;
+/// Or so much work, which takes some 20 ms.
+const LITTLE_WORK: f64 = 2e6;
 /// Historical embeddings are refreshed as often as this share of the work of an epoch allows.
 const HISTORY_SHARE: f64 = 0.25;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
@@ -86,8 +88,8 @@ pub struct TrainOptions {
     pub adjacency_bytes: u64,
     /// Values of a node and their type.
     pub features: (u32, FeatureDtype),
-    /// Whether features are stored, and not computed.
-    pub stored: bool,
+    /// Nodes whose features are stored: all of them, or those of a slice and of its halo nodes. 0 if features are computed.
+    pub stored: u64,
     /// Number of classes.
     pub classes: u32,
     /// Number of training nodes.
@@ -108,8 +110,10 @@ pub struct TrainOptions {
     pub partitions: Option<u64>,
     /// Number of partitions of a step, if given.
     pub concurrent: Option<u64>,
-    /// Whether the first hop is pre-aggregated, and the aggregates have to be made.
+    /// Whether the first hop is pre-aggregated.
     pub preaggregated: bool,
+    /// Whether the store has the pre-aggregated features already.
+    pub has_aggregates: bool,
     /// Whether nodes of other partitions get historical embeddings or sampled in-neighbors (`--halo auto`).
     pub expands_halo: bool,
     /// Bytes of memory for the graph and its features.
@@ -318,11 +322,7 @@ impl<'a> Planner<'a> {
                 options.present,
             ),
             row_bytes,
-            feature_bytes: if options.stored {
-                options.nodes as f64 * row_bytes
-            } else {
-                0.0
-            },
+            feature_bytes: options.stored as f64 * row_bytes,
             threads: options.threads as f64,
             options,
         })
@@ -381,7 +381,7 @@ impl<'a> Planner<'a> {
         let (first_sampled, sampled) = self.sampled_inferences(is_resident);
         let epoch_work = minibatch.work() * (steps * concurrent) as f64;
         let sampled_work = epoch_work * SAMPLED_EVALUATION * options.scored as f64 / options.train as f64;
-        let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
+        let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work).max(LITTLE_WORK);
         let preaggregation = self.preaggregation();
         let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
         let nodes = SEED_BYTES * options.train as f64 + (layers as u64 * NodeSet::bytes_of(options.nodes)) as f64;
@@ -408,7 +408,7 @@ impl<'a> Planner<'a> {
             sampled_evaluation: sampled,
             exact_evaluation: exact.stage,
             disk: DiskPlan {
-                aggregates: match options.preaggregated {
+                aggregates: match self.makes_aggregates() {
                     true => self.feature_bytes,
                     false => 0.0,
                 },
@@ -424,6 +424,11 @@ impl<'a> Planner<'a> {
                 total: beside + step_bytes.max(evaluation),
             },
         }
+    }
+
+    /// Whether training begins with pre-aggregation.
+    fn makes_aggregates(&self) -> bool {
+        self.options.preaggregated && !self.options.has_aggregates
     }
 
     /// The sampled hops of a minibatch.

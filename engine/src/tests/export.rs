@@ -19,8 +19,8 @@ use crate::export::{
     ExportBudget,
     columns::{export_features, export_labels},
     edges::{EdgeFormat, export_edges, print_edges},
+    ids::export_split,
     made::MadeRows,
-    splits::export_split,
 };
 
 /// So little memory that there are several shards.

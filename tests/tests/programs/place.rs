@@ -83,12 +83,18 @@ fn edges_from_other_chunks_are_left_out_on_request() {
     let whole = generated(&path("whole"), &[]);
     run(store("preaggregate", &whole).args(["--kind", "mean", "--quiet"])).success();
     let count = |placed: &serde_json::Value, key: &str| placed[key].as_u64().unwrap();
-    let all = run(&mut place(&whole, "0-2", &path("all"))).success().json();
+    let all = run(&mut place(&whole, "0-2", &path("all"))).success();
+    assert!(
+        all.stderr.contains("--halo-features, or --edges inside"),
+        "{}",
+        all.stderr
+    );
+    let all = all.json();
     assert_eq!(count(&all, "edges_left_out"), 0);
     let to = path("inside");
-    let inside = run(place(&whole, "0-2", &to).args(["--edges", "inside"]))
-        .success()
-        .json();
+    let inside = run(place(&whole, "0-2", &to).args(["--edges", "inside"])).success();
+    assert!(!inside.stderr.contains("--halo-features"), "{}", inside.stderr);
+    let inside = inside.json();
     assert!(count(&inside, "edges_left_out") > 0);
     assert_eq!(
         count(&inside, "edges") + count(&inside, "edges_left_out"),

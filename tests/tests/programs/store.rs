@@ -156,6 +156,44 @@ fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
     run(export().arg("--edges").arg(sample.at("edges.tsv"))).failure(&["edges.tsv exists"]);
     run(export().args(["--weights", "w.npy"])).failure(&["no weights"]);
     run(export().args(["--edges", "-", "--labels", "y.npy"])).failure(&["stdout"]);
+
+    // A file that is not what its name says.
+    for (option, file) in [("--edges", "e.parquet"), ("--features", "x.csv"), ("--ids", "ids.npz")] {
+        run(export().arg(option).arg(sample.at(file))).failure(&[file, ".npy"]);
+        assert!(!sample.at(file).exists());
+    }
+    run(export().args(["--split", "train"]).arg(sample.at("t.gz"))).failure(&["t.gz", ".txt"]);
+}
+
+/// The ids of all nodes, and of a split, as integers or as text, whatever the name asks for.
+#[test]
+fn ids_are_exported_as_arrays_and_as_lines() {
+    let sample = Sample::new();
+    let at = |name: &str| sample.at(name);
+    run(of_store("export", &sample.store())
+        .arg("--ids")
+        .arg(at("ids.txt"))
+        .args(["--split", "train"])
+        .arg(at("train-2.txt")))
+    .success();
+    run(of_store("export", &sample.store()).arg("--ids").arg(at("ids.npy"))).success();
+    let lines = |name: &str| -> Vec<u64> {
+        let text = fs::read_to_string(at(name)).unwrap();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    };
+    let ids = lines("ids.txt");
+    assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
+    let train = lines("train-2.txt");
+    assert_eq!(train.len(), 50);
+    assert!(train.is_sorted() && train.iter().all(|id| ids.contains(id)));
+    let array = fs::read(at("ids.npy")).unwrap();
+    let of_array: Vec<u64> = array[array.len() - 8 * ids.len()..]
+        .as_chunks()
+        .0
+        .iter()
+        .map(|id| u64::from_le_bytes(*id))
+        .collect();
+    assert_eq!(of_array, ids);
 }
 
 /// Each part of the plan must be within 25 % of the store.

@@ -33,6 +33,8 @@ pub struct Built {
     pub bytes_on_disk: u64,
     /// Chunks of the store; 0 for an edge list.
     pub chunks: u64,
+    /// Chunks that were made, of a slice; otherwise all.
+    pub chunks_present: u64,
     /// The store or file that was written. Only the text has it.
     #[serde(skip)]
     pub name: String,
@@ -52,6 +54,7 @@ impl Built {
             peak_rss_bytes: peak_rss_bytes(),
             bytes_on_disk: 0,
             chunks: 0,
+            chunks_present: 0,
             name: name.into(),
         }
     }
@@ -66,7 +69,15 @@ impl Summary for Built {
             count(self.edges)
         );
         if self.chunks > 0 {
-            line += &format!(" in {} chunk{}", self.chunks, if self.chunks == 1 { "" } else { "s" });
+            let of_slice = match self.chunks_present < self.chunks {
+                true => format!("{} of ", self.chunks_present),
+                false => String::new(),
+            };
+            line += &format!(
+                " in {of_slice}{} chunk{}",
+                self.chunks,
+                if self.chunks == 1 { "" } else { "s" }
+            );
         }
         line += &format!(
             ", {} on disk; {} ({} edges/s",
@@ -96,6 +107,7 @@ mod tests {
             rejected: 3,
             bytes_on_disk: 1 << 20,
             chunks: 4,
+            chunks_present: 4,
             peak_rss_bytes: Some(64 << 20),
             ..Built::new("cora.grappa", Duration::from_millis(500), 10_556)
         }
@@ -108,13 +120,22 @@ mod tests {
             "cora.grappa: 2708 nodes, 10556 edges in 4 chunks, 1.0 MiB on disk; 0.50 s (21112 edges/s, peak memory 64.0 \
              MiB); 3 rejected"
         );
+        let slice = Built {
+            chunks_present: 2,
+            ..built()
+        };
+        assert!(
+            slice.text().contains("10556 edges in 2 of 4 chunks"),
+            "{}",
+            slice.text()
+        );
     }
 
     #[test]
     fn the_object_has_the_documented_keys_in_order() {
         assert_eq!(
             serde_json::to_string(&built()).unwrap(),
-            r#"{"nodes":2708,"edges":10556,"edges_read":10556,"rejected":3,"seconds":0.5,"edges_per_second":21112.0,"peak_rss_bytes":67108864,"bytes_on_disk":1048576,"chunks":4}"#
+            r#"{"nodes":2708,"edges":10556,"edges_read":10556,"rejected":3,"seconds":0.5,"edges_per_second":21112.0,"peak_rss_bytes":67108864,"bytes_on_disk":1048576,"chunks":4,"chunks_present":4}"#
         );
     }
 }

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
                     edges: made.edges,
                     bytes_on_disk: made.bytes_on_disk,
                     chunks: u64::from(made.chunks),
+                    chunks_present: u64::from(made.chunks_present),
                     ..Built::new(name, begin.elapsed(), made.edges_drawn)
                 }
             }

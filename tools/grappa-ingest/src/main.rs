@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         built.rejected = summary.rejected;
         built.bytes_on_disk = summary.bytes_on_disk;
         built.chunks = u64::from(summary.chunks);
+        built.chunks_present = built.chunks;
         console.finish(&built)
     })
 }

@@ -423,7 +423,7 @@ fn parse_lookahead(text: &str) -> Result<usize, String> {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "what", required = true, multiple = true, args = ["edges", "weights", "features", "labels", "split"])]
+#[group(id = "what", required = true, multiple = true, args = ["edges", "weights", "features", "labels", "ids", "split"])]
 pub struct Export {
     /// The store
     #[arg(value_name = "STORE")]
@@ -440,7 +440,10 @@ pub struct Export {
     /// Export labels, one row per node in the order of sorted ids
     #[arg(long, value_name = "FILE.npy")]
     pub labels: Option<PathBuf>,
-    /// Export the node ids of a split: train, val or test; may be repeated
+    /// Export the ids of all nodes, sorted: the ids of the rows of features and labels. Integers to .npy, or a line for each id
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
+    /// Export the node ids of a split (train, val or test), as --ids does; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], action = clap::ArgAction::Append)]
     pub split: Vec<String>,
     /// Memory limit, such as 512MiB or 2GiB

@@ -2,7 +2,7 @@
 
 use std::{
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -12,12 +12,15 @@ use grappa_engine::export::{
     ExportBudget, Exported,
     columns::{export_features, export_labels},
     edges::{EdgeFormat, export_edges, print_edges},
-    splits::export_split,
+    ids::{export_ids, export_split},
 };
 use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;
+
+/// Names of files that are neither arrays nor text.
+const OTHER_FORMATS: [&str; 8] = ["npz", "parquet", "gz", "zst", "zip", "pt", "json", "feather"];
 
 #[derive(Serialize)]
 struct Written {
@@ -35,6 +38,7 @@ struct File {
 
 pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
+    check_names(options)?;
     signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
     let bars = console.bars();
@@ -77,6 +81,9 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     if let Some(path) = &options.labels {
         add("labels", path, export_labels(&store, path, &budget, &bars)?);
     }
+    if let Some(path) = &options.ids {
+        add("ids", path, export_ids(&store, path, &bars)?);
+    }
     for split in options.split.chunks_exact(2) {
         let (name, path) = (&split[0], Path::new(&split[1]));
         add(name, path, export_split(&store, name, path, &bars)?);
@@ -88,13 +95,51 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
 
 /// Prints edges on stdout. Other output there is refused.
 fn print(store: &Store, options: &args::Export, budget: &ExportBudget, console: &Console) -> anyhow::Result<()> {
-    let others = [&options.weights, &options.features, &options.labels];
+    let others = [&options.weights, &options.features, &options.labels, &options.ids];
     if console.json() || others.iter().any(|other| other.is_some()) || !options.split.is_empty() {
         bail!("--edges - prints edges on stdout, so --json and other exports are not possible; give --edges a file");
     }
     let mut out = grappa_console::stdout();
     print_edges(store, &mut out, budget, &console.bars())?;
     out.flush().context("cannot write to stdout")
+}
+
+/// Refuses files whose names promise another format than they would get.
+fn check_names(options: &args::Export) -> anyhow::Result<()> {
+    let arrays = [
+        ("--weights", &options.weights),
+        ("--features", &options.features),
+        ("--labels", &options.labels),
+    ];
+    for (option, path) in arrays {
+        if let Some(path) = path
+            && !has_extension(path, &["npy"])
+        {
+            bail!(
+                "{option} writes a NumPy array: give it a name that ends in .npy, not {}",
+                path.display()
+            );
+        }
+    }
+    let lists = [&options.edges, &options.ids]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path);
+    let splits = options.split.chunks_exact(2).map(|split| Path::new(&split[1]));
+    for path in lists.chain(splits) {
+        if has_extension(path, &OTHER_FORMATS) {
+            bail!(
+                "{} would be text: give it a name that ends in .npy, .csv, .tsv or .txt",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extensions.contains(&extension))
 }
 
 fn edge_format(path: &Path) -> EdgeFormat {
@@ -126,6 +171,7 @@ impl Summary for Written {
 fn unit(what: &str) -> String {
     match what {
         "edges" | "weights" => what.to_owned(),
+        "ids" => "nodes' ids".to_owned(),
         "features" | "labels" => format!("nodes' {what}"),
         split => format!("nodes of {split}"),
     }

@@ -75,6 +75,13 @@ impl Summary for Shown {
             };
             table.row("features", format!("{} x {}{source}", features.dim, features.dtype));
         }
+        if !info.aggregates.is_empty() {
+            let kinds = info
+                .aggregates
+                .iter()
+                .map(|of_kind| format!("{} ({})", of_kind.kind, of_kind.dtype));
+            table.row("pre-aggregated", kinds.collect::<Vec<_>>().join(", "));
+        }
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
             let of = if kind == "multi" { ", any number per node" } else { "" };
             table.row("classes", format!("{classes}{of}"));
@@ -172,6 +179,7 @@ fn bytes(info: &Info) -> String {
         ("labels", bytes.labels),
         ("splits", bytes.splits),
         ("ids", bytes.ids),
+        ("aggregates", bytes.aggregates),
         ("other", bytes.other),
         ("total", bytes.total),
     ];

@@ -33,6 +33,13 @@ pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
     };
     signals::leaves_folder(partial_folder(&options.to), "rerun with --resume to continue");
     let placed = place(&store, &place_options, &console.bars())?;
+    if !Store::open(&options.to)?.missing_features().is_empty() {
+        tracing::warn!(
+            "{}: the slice has edges from nodes of other chunks, and not their features, so it cannot be trained: give --halo-features, or \
+             --edges inside",
+            options.to.display()
+        );
+    }
     console.finish(&Made {
         placed,
         seconds: begin.elapsed().as_secs_f64(),

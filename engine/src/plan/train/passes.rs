@@ -169,7 +169,7 @@ impl Planner<'_> {
             bytes: FOUND_SHARE * lists.bytes,
             alone: FOUND_SHARE * lists.alone,
         };
-        if is_resident || !options.stored {
+        if is_resident || options.stored == 0 {
             return (stage(found, 0.0, 0.0), stage(lists, 0.0, 0.0));
         }
         let first = self.layers(&sets).next().expect("a model has a layer");
@@ -215,7 +215,7 @@ impl Planner<'_> {
 
     /// Processor seconds to compute the features of the first layer, if they are not stored.
     fn computed_seconds(&self, sets: &Minibatch) -> f64 {
-        match self.options.stored {
+        match self.options.stored > 0 {
             true => 0.0,
             false => sets.nodes * f64::from(self.options.features.0) * COMPUTED_VALUE_NS * 1e-9,
         }
@@ -233,7 +233,7 @@ impl Planner<'_> {
         }
         let passes = self.tiles(&first, self.row_bytes);
         let copy = self.row_bytes * first.sources;
-        match whole + copy * (1.0 + passes) < whole * passes && self.options.stored {
+        match whole + copy * (1.0 + passes) < whole * passes && self.options.stored > 0 {
             true => Transfer {
                 read: whole + copy * passes,
                 written: copy,
@@ -256,7 +256,7 @@ impl Planner<'_> {
     /// Aggregates the features of all in-neighbors of all nodes.
     pub(super) fn preaggregation(&self) -> StagePlan {
         let options = self.options;
-        if !options.preaggregated {
+        if !self.makes_aggregates() {
             return StagePlan::default();
         }
         let (nodes, edges) = (options.nodes as f64, options.edges as f64);

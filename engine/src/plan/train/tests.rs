@@ -8,7 +8,7 @@ fn options() -> TrainOptions {
         degrees: Degrees::Rmat,
         adjacency_bytes: 134_300_000,
         features: (64, FeatureDtype::F16),
-        stored: true,
+        stored: 1 << 22,
         classes: 16,
         train: 209_715,
         scored: 41_943,
@@ -20,6 +20,7 @@ fn options() -> TrainOptions {
         partitions: None,
         concurrent: None,
         preaggregated: false,
+        has_aggregates: false,
         expands_halo: true,
         memory: 6 << 30,
         disk_bandwidth: 1.8e9,
@@ -32,6 +33,7 @@ fn options() -> TrainOptions {
 /// R-MAT 26 with 1 % training nodes, in 2 GiB.
 fn large(options: &mut TrainOptions) {
     options.nodes = 1 << 26;
+    options.stored = 1 << 26;
     options.edges = 1_073_761_138;
     options.adjacency_bytes = 2_578_000_000;
     options.train = 672_441;
@@ -162,7 +164,7 @@ fn a_sampled_evaluation_reads_pages_at_random() {
         options.nodes = 1 << 29;
         options.edges = 8_589_900_000;
         options.adjacency_bytes = 23_300_000_000;
-        options.stored = false;
+        options.stored = 0;
         options.memory = 6 << 30;
         options.train = 5_370_000;
         options.scored = 107_700;
@@ -293,7 +295,7 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.edges = 1 << 32;
         options.degrees = Degrees::Even;
         options.adjacency_bytes = 14_600_000_000;
-        options.stored = false;
+        options.stored = 0;
         options.train = 2000 * 1024;
         options.fanouts = vec![Some(10), Some(10)];
         options.features.0 = 1;

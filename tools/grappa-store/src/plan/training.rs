@@ -8,8 +8,8 @@ use grappa_engine::plan::{
     Degrees, Plan,
     train::{PlannedLists, StagePlan, TrainOptions, TrainPlan},
 };
-use grappa_formats::{ChunkId, container::FileKind, manifest::FeatureSource};
-use grappa_storage::{Store, files};
+use grappa_formats::{ChunkId, aggregates::AggregateKind, container::FileKind, manifest::FeatureSource};
+use grappa_storage::{Store, aggregates::Aggregates, files};
 
 use super::Speed;
 use crate::{
@@ -45,7 +45,12 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
         edges: manifest.edges,
         adjacency_bytes: lists.map(|file| file.bytes).sum(),
         features: (features.dim, features.dtype),
-        stored: features.source == FeatureSource::Stored,
+        stored: match features.source {
+            FeatureSource::Stored => store.feature_nodes(),
+            FeatureSource::Procedural => 0,
+        },
+        is_whole: manifest.is_whole(),
+        has_aggregates: Aggregates::open(store, AggregateKind::Mean)?.is_some(),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
         train: nodes_of("train"),
         scored: Some(nodes_of("val").unwrap_or(0) + nodes_of("test").unwrap_or(0)),
@@ -67,7 +72,12 @@ pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Resu
         edges: plan.edges,
         adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
         features: (dim, options.dtype.into()),
-        stored: !options.training.computed_features,
+        stored: match options.training.computed_features {
+            true => 0,
+            false => plan.nodes,
+        },
+        is_whole: true,
+        has_aggregates: false,
         classes: options.classes.unwrap_or(CLASSES),
         train: shares.map(|shares| nodes(shares[0])),
         scored: shares.map(|shares| nodes(shares[1] + shares[2])),
@@ -82,7 +92,11 @@ struct Graph {
     edges: u64,
     adjacency_bytes: u64,
     features: (u32, grappa_formats::manifest::FeatureDtype),
-    stored: bool,
+    /// Nodes whose features are stored.
+    stored: u64,
+    is_whole: bool,
+    /// Whether the store has the pre-aggregated features of GraphSAGE.
+    has_aggregates: bool,
     classes: u32,
     train: Option<u64>,
     scored: Option<u64>,
@@ -137,12 +151,17 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
             graph.chunks
         );
     }
+    let can_be_preaggregated = graph.stored > 0 && (graph.is_whole || graph.has_aggregates);
     let preaggregated = match training.first_hop {
-        Some(PlannedFirstHop::Preaggregated) if !graph.stored => bail!(
+        Some(PlannedFirstHop::Preaggregated) if graph.stored == 0 => bail!(
             "the first hop cannot be pre-aggregated: the features are computed, not stored; use --first-hop sampled, or leave it out"
         ),
+        Some(PlannedFirstHop::Preaggregated) if !can_be_preaggregated => bail!(
+            "the first hop cannot be pre-aggregated: the slice has no pre-aggregated features, and they need the whole graph; use \
+             --first-hop sampled, or leave it out"
+        ),
         Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
-        None => graph.stored,
+        None => can_be_preaggregated,
     };
     Ok(TrainOptions {
         nodes: graph.nodes,
@@ -162,6 +181,7 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
         partitions: training.partitions,
         concurrent: training.concurrent,
         preaggregated,
+        has_aggregates: graph.has_aggregates,
         expands_halo: training.halo == PlannedHalo::Auto,
         memory: options.memory.0,
         disk_bandwidth: speed.disk_bandwidth as f64,
