@@ -140,7 +140,11 @@ impl Sparse {
         let ends = self.ends(first, count)?;
         let entries = self.indices.shape[0];
         let in_order = ends.windows(2).all(|pair| pair[0] <= pair[1]);
-        if !in_order || ends[0] < 0 || ends[count] as u64 > entries {
+        let is_first = first == 0;
+        let is_last = first + count as u64 == self.rows;
+        let in_range = ends[0] >= 0 && ends[count] as u64 <= entries;
+        let has_all = (!is_first || ends[0] == 0) && (!is_last || ends[count] as u64 == entries);
+        if !in_order || !in_range || !has_all {
             return Err(Error::input(
                 self.indptr.extent.file.path(),
                 Position::Row(first),

@@ -289,6 +289,10 @@ fn sparse_matrices_that_do_not_fit_together_are_refused() {
     for ends in [[0, 2, 1, 4], [-1, 1, 1, 4], [0, 1, 1, 5]] {
         assert_contains(&read(indptr(ends)), &["f.npz at row 0", "indptr"]);
     }
+    // Entries before the first row, and after the last one.
+    for ends in [[1, 1, 1, 4], [0, 1, 1, 3]] {
+        assert_contains(&read(indptr(ends)), &["f.npz at row 0", "indptr", "from 0 to 4"]);
+    }
     let short = npy("<i8", "(3,)", &le(&[0_i64, 1, 4], i64::to_le_bytes));
     assert_contains(&read(with("indptr", short)), &["member indptr", "3 + 1 entries"]);
     for column in [3, -1] {

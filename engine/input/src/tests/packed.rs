@@ -235,6 +235,34 @@ fn bad_parquet_rows_are_errors_or_rejects() {
     }
 }
 
+/// Parquet stores unsigned integers in signed ones of the same size.
+#[test]
+fn unsigned_parquet_weights_are_not_negative() {
+    let folder = Folder::new();
+    let schema = "message edges { required int32 src; required int32 dst; required int32 weight (uint_32); }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut file = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for values in [[0, 1], [1, 2], [5, 3_000_000_000_u32.cast_signed()]] {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    let path = folder.file("edges.parquet", file);
+    let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
+    let mut batch = EdgeBatch::default();
+    source
+        .next_block(&|_| false)
+        .unwrap()
+        .unwrap()
+        .parse(&mut batch, &mut |_| Ok(()))
+        .unwrap();
+    assert_eq!(batch.weights, [5.0, 3e9]);
+}
+
 #[test]
 fn parquet_strings_are_keys() {
     let folder = Folder::new();

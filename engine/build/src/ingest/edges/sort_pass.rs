@@ -25,6 +25,7 @@ use grappa_io::{
     memory::{MemoryGate, SpareBuffers},
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
+    text::printable,
 };
 use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
 
@@ -178,6 +179,25 @@ impl<'a> SortPass<'a> {
         self.push_lists(part, buffers, writer)
     }
 
+    /// The error about parallel edges whose weights, added up, are no f32.
+    fn too_heavy(&self, source: NodeId, target: NodeId) -> Error {
+        let ids = self
+            .ids
+            .external(source)
+            .and_then(|source| Ok((source, self.ids.external(target)?)));
+        match ids {
+            Ok((source, target)) => Error::conflict(
+                format!(
+                    "the weights of the parallel edges from {} to {} add up to more than a 32-bit float holds",
+                    printable(&source),
+                    printable(&target)
+                ),
+                "scale the weights down, or ingest without --dedup",
+            ),
+            Err(error) => error,
+        }
+    }
+
     /// The memory that shards may use together.
     fn gate(&self) -> &'a MemoryGate {
         self.buffers.gate()
@@ -204,8 +224,10 @@ impl<'a> SortPass<'a> {
                 list_weights.clear();
                 list_weights.extend(weights[start..at].iter().map(|&bits| f32::from_bits(bits)));
             }
-            if self.options.dedup {
-                merge_parallel(sources, list_weights);
+            if self.options.dedup
+                && let Some(source) = merge_parallel(sources, list_weights)
+            {
+                return Err(self.too_heavy(NodeId(source), NodeId(part.first_node + target)));
             }
             if self.options.self_loops == SelfLoops::Add {
                 let node = part.first_node + target;
@@ -336,22 +358,51 @@ fn resize<T: Zeroable>(values: &mut Vec<T>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// Merges parallel edges of an adjacency list. Their weights, if any, are added.
-fn merge_parallel(sources: &mut Vec<u64>, weights: &mut Vec<f32>) {
+/// Merges parallel edges of an adjacency list. Their weights, if any, are added in f64 and rounded once. Returns the source of an edge whose
+/// weight then exceeds f32, if there is one.
+fn merge_parallel(sources: &mut Vec<u64>, weights: &mut Vec<f32>) -> Option<u64> {
     if weights.is_empty() {
         sources.dedup();
-        return;
+        return None;
     }
-    let mut kept = 0;
-    for i in 1..sources.len() {
-        if sources[i] == sources[kept] {
-            weights[kept] += weights[i];
-        } else {
-            kept += 1;
-            sources[kept] = sources[i];
-            weights[kept] = weights[i];
+    let (mut kept, mut start, mut too_large) = (0, 0, None);
+    while start < sources.len() {
+        let source = sources[start];
+        let edges = sources[start..].iter().take_while(|&&other| other == source).count();
+        let sum: f64 = weights[start..start + edges]
+            .iter()
+            .map(|&weight| f64::from(weight))
+            .sum();
+        (sources[kept], weights[kept]) = (source, sum as f32);
+        if !weights[kept].is_finite() {
+            too_large = Some(source);
         }
+        kept += 1;
+        start += edges;
     }
-    sources.truncate(kept + 1);
-    weights.truncate(kept + 1);
+    sources.truncate(kept);
+    weights.truncate(kept);
+    too_large
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_parallel_edges_are_added_exactly_and_refused_beyond_f32() {
+        let merged = |edges: &[(u64, f32)]| {
+            let (mut sources, mut weights): (Vec<u64>, Vec<f32>) = edges.iter().copied().unzip();
+            let too_large = merge_parallel(&mut sources, &mut weights);
+            (sources, weights, too_large)
+        };
+        assert_eq!(merged(&[]), (vec![], vec![], None));
+        // A sum in f32 is 100958.34.
+        let mut many = vec![(3, 0.1); 1_000_000];
+        many.extend([(5, 1.0), (7, -2.0), (7, 0.5)]);
+        assert_eq!(merged(&many), (vec![3, 5, 7], vec![100_000.0, 1.0, -1.5], None));
+        let (sources, _, too_large) = merged(&[(1, 1.0), (2, 3e38), (2, 3e38)]);
+        assert_eq!((sources, too_large), (vec![1, 2], Some(2)));
+        assert_eq!(merged(&[(2, 3e38), (2, 3e38), (2, -3e38)]).1, [3e38]);
+    }
 }

@@ -264,11 +264,18 @@ impl ParquetFile {
             ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, missing, |values| {
                 into.extend(values.map(|value| value as f32))
             }),
+            // Parquet has the bits of unsigned integers in signed ones.
             ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
-                into.extend(values.map(|value| value as f32))
+                into.extend(values.map(|value| match self.columns.signed_weight {
+                    true => value as f32,
+                    false => value.cast_unsigned() as f32,
+                }))
             }),
             ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
-                into.extend(values.map(|value| value as f32))
+                into.extend(values.map(|value| match self.columns.signed_weight {
+                    true => value as f32,
+                    false => value.cast_unsigned() as f32,
+                }))
             }),
             _ => unreachable!("weights are read from columns of numbers"),
         }

@@ -19,6 +19,8 @@ pub(super) struct EdgeColumns {
     /// Whether the ids are signed integers.
     pub signed: [bool; 2],
     pub weight: Option<usize>,
+    /// Whether weights are signed, if they are integers.
+    pub signed_weight: bool,
 }
 
 impl EdgeColumns {
@@ -72,6 +74,7 @@ impl EdgeColumns {
             ids: picked,
             signed: picked.map(|column| is_signed(&schema.column(column))),
             weight,
+            signed_weight: weight.is_none_or(|column| is_signed(&schema.column(column))),
         })
     }
 }
