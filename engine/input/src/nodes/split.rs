@@ -1,4 +1,4 @@
-//! Splits: the ids of the nodes for training, validation or test.
+//! Lists of node ids: those of the nodes for training, validation or test, and those of the rows of node data.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,6 +17,8 @@ use crate::{
 
 /// Ids that are read at a time.
 const BATCH: usize = 1 << 16;
+/// Bytes of strings after which a batch ends, though it has fewer ids.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// A list of node ids: a `.npy` array of integers of shape `[M]` or `[M, 1]`; a `.npy` array of bool of shape `[N]` (a mask);
 /// or text, compressed or not, with one id per line and comments as in edge lists.
@@ -41,18 +43,42 @@ enum Content {
 impl SplitSource {
     /// Opens `path`. Integer ids must be below `limit`.
     pub fn open(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        Self::open_if(
+            path,
+            ids,
+            limit,
+            "integers of shape [M], or a mask, bool of shape [N]",
+            |_| true,
+        )
+    }
+
+    /// The same for a list whose order counts, so it may not be a mask.
+    pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        Self::open_if(path, ids, limit, "integers of shape [N]", |element| {
+            element != ElementType::Bool
+        })
+    }
+
+    /// Opens `path`, which must have `expected` if it is an array.
+    fn open_if(
+        path: &Path,
+        ids: IdKind,
+        limit: IdLimit,
+        expected: &str,
+        accepts: impl Fn(ElementType) -> bool,
+    ) -> Result<Self> {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
                 return Err(array.error(
-                    "the nodes have string ids (--ids string), so a split must be a text file with one id per line",
+                    "the nodes have string ids (--ids string), so a list of them must be a text file with one id per line",
                 ));
             }
-            if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() {
+            if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || !accepts(array.element) {
                 return Err(array.error(format!(
-                    "expected node ids, integers of shape [M], or a mask, bool of shape [N]; found {} of shape {}: \
+                    "expected node ids, {expected}; found {} of shape {}: \
                      numpy.save(path, a.astype('<i8').ravel())",
                     array.element.name(),
                     array.shape_shown()
@@ -78,6 +104,14 @@ impl SplitSource {
     /// The file.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Number of ids, if it is known before they are read: in arrays other than masks.
+    pub fn ids(&self) -> Option<u64> {
+        match &self.content {
+            Content::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
+            _ => None,
+        }
     }
 
     /// The position in the file of the id at `index` of the last batch.
@@ -150,6 +184,7 @@ impl SplitSource {
             unreachable!("arrays are refused when opened for strings")
         };
         while out.len() < BATCH
+            && out.bytes.len() < BATCH_BYTES
             && let Some(line) = lines.next_line()?
         {
             let text = trimmed(&line.bytes, line.number);

@@ -464,6 +464,33 @@ fn splits_are_read_from_arrays_masks_and_text() {
 }
 
 #[test]
+fn batches_of_long_strings_have_few_of_them() {
+    let folder = Folder::new();
+    let line = "x".repeat(60_000) + "\n";
+    let path = folder.file("s.txt", line.repeat(300));
+    let mut source = SplitSource::open(&path, IdKind::String, IdLimit::Sparse).unwrap();
+    let (mut keys, mut counts) = (Keys::default(), Vec::new());
+    while source.next_keys(&mut keys).unwrap() {
+        counts.push(keys.len());
+    }
+    assert_eq!(counts.iter().sum::<usize>(), 300);
+    assert!(counts.iter().all(|&count| count <= 70), "{counts:?}");
+}
+
+#[test]
+fn lists_in_order_are_no_masks_and_arrays_tell_their_length() {
+    let folder = Folder::new();
+    let open = |path: &PathBuf| SplitSource::open_ordered(path, IdKind::Integer, IdLimit::Dense);
+    let array = folder.file("a.npy", npy("<i8", "(2,)", &le(&[5_i64, 1], i64::to_le_bytes)));
+    assert_eq!(open(&array).unwrap().ids(), Some(2));
+    assert_eq!(open(&folder.file("a.txt", "5\n1\n")).unwrap().ids(), None);
+    let mask = folder.file("m.npy", npy("|b1", "(2,)", &[1, 1]));
+    assert_contains(&message(open(&mask)), &["m.npy", "integers of shape [N];", "bool"]);
+    let split = SplitSource::open(&mask, IdKind::Integer, IdLimit::Dense).unwrap();
+    assert_eq!(split.ids(), None);
+}
+
+#[test]
 fn bad_splits_are_refused() {
     let folder = Folder::new();
     let read = |path: PathBuf| message(read_split_ids(&path, IdLimit::Nodes(10)));
