@@ -4,4 +4,5 @@ mod common;
 mod generate;
 mod ids;
 mod ingest;
+mod node_ids;
 mod split;

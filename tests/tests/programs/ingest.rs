@@ -139,6 +139,45 @@ fn names_of_columns_that_are_read_as_an_edge_or_a_header_are_a_warning() {
 }
 
 #[test]
+fn rows_belong_to_the_ids_of_a_file_or_a_warning_says_which_order_they_need() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "n2\tn10\nn10\tn1\n");
+    let features = bench.npy("features.npy", &Npy::new(&[4, 1], [2.0_f32, 10.0, 1.0, 7.0]));
+    let labels = bench.npy("labels.npy", &Npy::new(&[4], [2_i64, 0, 1, 0]));
+    let ids = bench.write("ids.txt", "n2\nn10\nn1\nn7\n");
+    let [features, labels, ids] = [&features, &labels, &ids].map(|path| path.to_str().unwrap());
+    let rows = ["--ids", "string", "--features", features, "--labels", labels];
+    let ran = run(&mut bench.ingest(&edges, &[&rows[..], &["--node-ids", ids, "--json"]].concat())).success();
+    assert_eq!((ran.json()["nodes"].as_u64(), ran.stderr.as_str()), (Some(4), ""));
+    let (exported, classes) = (bench.path("exported.npy"), bench.path("classes.npy"));
+    let mut export = program::command("grappa-store");
+    export.arg("export").arg(bench.out()).arg("--features").arg(&exported);
+    run(export.arg("--labels").arg(&classes)).success();
+    // In ascending order of the ids: n1, n10, n2, n7.
+    let sorted = [1.0_f32, 10.0, 2.0, 7.0].map(f32::to_le_bytes).concat();
+    assert!(fs::read(exported).unwrap().ends_with(&sorted));
+    let sorted = [1_i64, 0, 2, 0].map(i64::to_le_bytes).concat();
+    assert!(fs::read(classes).unwrap().ends_with(&sorted));
+    fs::remove_dir_all(bench.out()).unwrap();
+
+    bench.write("ids.txt", "n2\nn10\nn3\nn7\n");
+    let more = [&rows[..], &["--node-ids", ids]].concat();
+    bench.refused(
+        &edges,
+        &more,
+        &["ids.txt", "features.npy and", "labels.npy", "for example n1;"],
+    );
+
+    // Without the ids, rows are in the order of the bytes of the ids in the edges.
+    bench.npy("features.npy", &Npy::new(&[3, 1], [1.0_f32, 10.0, 2.0]));
+    bench.npy("labels.npy", &Npy::new(&[3], [1_i64, 0, 2]));
+    let ran = run(&mut bench.ingest(&edges, &rows)).success();
+    for part in ["features.npy and", "labels.npy", "n10 comes before n2", "--node-ids"] {
+        assert!(ran.stderr.contains(part), "expected {part:?} in: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn chunks_that_cannot_be_made_are_refused() {
     let bench = Bench::new();
     let edges = bench.write("edges.tsv", "0 1\n1 2\n");
@@ -244,6 +283,8 @@ fn wrong_usage_exits_with_2() {
     misused(&["--assign", "metis"], &["metis", "range"]);
     misused(&["--feature-dtype", "f64"], &["f64", "bf16"]);
     misused(&["--ogb", "folder"], &["--ogb"]);
+    let ogb = ["--ogb", "folder", "--node-ids", "ids.txt", "--out", "x.grappa"];
+    run(program::command("grappa-ingest").args(ogb)).misuse(&["--ogb", "--node-ids"]);
     run(program::command("grappa-ingest").arg("--help")).success();
     run(program::command("grappa-ingest").arg("--version")).success();
 }

@@ -277,9 +277,10 @@ fn features_must_fit_the_nodes_and_be_finite() {
         "expected 4 rows",
         "found 5; with --ids sparse or string, the nodes are the different ids",
     ];
-    refused("many.npy", &rows(5), &["--ids", "sparse"], &parts);
+    // Without the warning about the order of rows.
+    refused("many.npy", &rows(5), &["--ids", "sparse", "--quiet"], &parts);
     let text = bench.write("many.csv", "0,1\n1,2\n2,3\n3,4\n4,5\n");
-    let more = ["--ids", "string"];
+    let more = ["--ids", "string", "--quiet"];
     bench.refused_beside_edges(
         "--features",
         &text,

@@ -51,12 +51,12 @@ pub struct Args {
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
     ///
-    /// Replaces --edges, --features, --labels, --train, --val and --test.
+    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test.
     #[arg(
         long,
         help_heading = INPUT,
         value_name = "DIR",
-        conflicts_with_all = ["edges", "features", "labels", "train", "val", "test"]
+        conflicts_with_all = ["edges", "features", "labels", "node_ids", "train", "val", "test"]
     )]
     ogb: Option<PathBuf>,
     /// Format of the edge files
@@ -89,8 +89,8 @@ pub struct Args {
 
     /// Node features: .npy, .npz (dense or sparse), or text, with one row of numbers per node
     ///
-    /// Rows are in ascending order of ids. With --ids sparse or string, there is one row for each different id in the edges,
-    /// and strings are in the order of their bytes.
+    /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, there is one row for
+    /// each different id in the edges and in --node-ids. Strings are in the order of their bytes: n10 before n2.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
@@ -105,6 +105,12 @@ pub struct Args {
     /// classes. A negative number or NaN means that the node has no label.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
+    /// Id of each row of --features and --labels: .npy, or text with one id per line
+    ///
+    /// For rows that are not in ascending order of ids. Every node must be there once. With --ids sparse or string, ids that
+    /// no edge has are nodes without edges.
+    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    node_ids: Option<PathBuf>,
     /// Ids of the training nodes: .npy, or text with one id per line
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     train: Option<PathBuf>,
@@ -267,6 +273,7 @@ impl Args {
             feature_dtype: self.feature_dtype.map(Into::into),
             allow_nan: self.allow_nan,
             labels: files.labels,
+            node_ids: self.node_ids.clone(),
             splits,
             random_split: self.split.map(|shares| RandomSplit {
                 shares,

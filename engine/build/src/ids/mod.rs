@@ -143,6 +143,18 @@ impl IdMap {
         Ok(id.map(|id| self.permutation.node(id)))
     }
 
+    /// The node of a string that the dictionary has. If its table is loaded, another string may get the node of one that the
+    /// dictionary has, because strings are not compared.
+    pub fn node_of_known_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
+        match &self.listed {
+            Some(ListedIds {
+                dictionary,
+                table: Some(table),
+            }) if dictionary.kind() == KeyKind::Strings => Ok(table.find(dictionary.hash.key(external))),
+            _ => self.node_of_text(external),
+        }
+    }
+
     /// The external id of a node, as text.
     pub fn external(&self, node: NodeId) -> Result<String> {
         let id = self.permutation.dense_id(node)?;

@@ -1,10 +1,10 @@
 //! Columns of nodes: features and labels, from the order of the input to that of the store.
 //!
-//! The input has one row per dense id; the store has one row per node. A row is a feature row or a label, encoded.
+//! The input has its rows in any order; the store has them in that of the nodes. A row is a feature row or a label, encoded.
 //!
 //! ```text
 //! pass 1, other threads: read the next block of rows, and encode them
-//!         each worker: take a block; append (index in shard, row) to the shard's spill file
+//!         each worker: take a block; look up the node of each row; append (index in shard, row) to the shard's spill file
 //! pass 2, each worker: take the next chunk; for each of its shards, put the rows in their places and write them
 //! ```
 //!
@@ -26,16 +26,17 @@ use grappa_io::{
     progress::Progress,
     workers::{self, ReadAhead, Worker},
 };
-use grappa_storage::{NodePermutation, writer::StoreFolder};
+use grappa_storage::writer::StoreFolder;
 
 use crate::ingest::{
     ChunkFiles,
     plan::{IngestBudget, SpillPlan},
+    row_nodes::RowNodes,
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Counts, Stage, StageState, State},
 };
 
-/// The rows of the input, one per dense id.
+/// The rows of the input, one per node.
 pub trait ColumnInput: Sync {
     /// Number of rows.
     fn rows(&self) -> u64;
@@ -46,7 +47,7 @@ pub trait ColumnInput: Sync {
     /// Whether rows can only be read in order. One thread reads them all then.
     fn is_sequential(&self) -> bool;
 
-    /// Appends the encoded rows of `count` dense ids, beginning at `first`.
+    /// Appends `count` encoded rows, beginning at row `first`.
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()>;
 
     /// Whether all rows read so far are valid. If not, reading continues, so that the error can count all invalid rows, but
@@ -60,7 +61,7 @@ pub trait ColumnInput: Sync {
 /// A block of rows that was read.
 struct ReadRows {
     id: BlockId,
-    /// The dense id of its first row.
+    /// Its first row.
     first: u64,
     count: u64,
     /// The rows, encoded.
@@ -87,8 +88,8 @@ pub struct Column<'a> {
     pub file: ColumnFile,
     /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
-    /// Maps dense ids to nodes.
-    pub permutation: &'a NodePermutation,
+    /// Maps rows to nodes.
+    pub rows: &'a RowNodes,
     /// The unfinished store.
     pub store: &'a StoreFolder,
     /// Memory and threads.
@@ -178,9 +179,7 @@ impl Column<'_> {
                     bytes,
                 }) = rows.next()?
             {
-                nodes.clear();
-                nodes.extend(first..first + count);
-                self.permutation.nodes(&mut nodes);
+                self.rows.read(first..first + count, &mut nodes)?;
                 for (&node, row) in nodes.iter().zip(bytes.chunks_exact(self.input.row_bytes())) {
                     let shard = shards.chunk_of(NodeId(node)).0;
                     let record = writer.push(shard)?;

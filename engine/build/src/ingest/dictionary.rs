@@ -1,4 +1,4 @@
-//! Builds the dictionary: all external ids of the edges, sorted, within the memory budget.
+//! Builds the dictionary: all external ids of the edges, and those that the user lists, sorted, within the memory budget.
 //!
 //! Cost: one more pass over the input than with dense ids. The number of ids that are sorted, merged and written is about
 //! that of the nodes, not of the edges, if nodes have many edges: most duplicates are dropped before. A run that is killed
@@ -14,15 +14,15 @@ use std::{
 use grappa_formats::{
     NODES_MAX,
     container::FileKind,
-    dictionary::{DictionaryMeta, IntegerDictionaryBuilder, KeyKind, StringDictionaryBuilder},
+    dictionary::{DictionaryMeta, IntegerDictionaryBuilder, KEY_BYTES_MAX, KeyKind, StringDictionaryBuilder},
     manifest::FileEntry,
 };
-use grappa_input::{EdgeBatch, EdgeSource, IdKind, TextBatch};
+use grappa_input::{EdgeBatch, EdgeSource, IdKind, Keys, SplitSource, TextBatch};
 use grappa_io::{
     Error, Result,
     container::{ContainerWriter, WrittenFile},
     durable,
-    progress::Progress,
+    progress::{Progress, check_stopped},
     workers,
 };
 use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
@@ -44,9 +44,11 @@ pub fn hashes_path(store: &StoreFolder) -> PathBuf {
     store.lasting_scratch().join("hashes")
 }
 
-/// Collects the ids of all edges and writes the dictionary, synced. Returns the counts and the file's entry.
+/// Collects the ids of all edges, and those of `node_ids`, and writes the dictionary, synced. Returns the counts and the
+/// file's entry.
 pub fn build(
     source: &EdgeSource,
+    node_ids: Option<SplitSource>,
     budget: &IngestBudget,
     store: &StoreFolder,
     hash: &StringHash,
@@ -65,6 +67,9 @@ pub fn build(
         KeyKind::Integers => collect_integers(source, &runs, memory, budget.threads, progress)?,
         KeyKind::Strings => collect_strings(source, &runs, memory, budget.threads, progress)?,
     };
+    if let Some(ids) = node_ids {
+        collect_listed(ids, kind, &runs, memory, progress)?;
+    }
     progress.stage("sorting ids", Some(runs.bytes()));
     let folder = store.folder("ids")?;
     let path = store.path().join(DICTIONARY);
@@ -130,6 +135,38 @@ fn collect_strings(
         })
     })?;
     Ok(edges.into_inner())
+}
+
+/// Collects the ids that the user lists.
+fn collect_listed(
+    mut source: SplitSource,
+    kind: KeyKind,
+    runs: &Runs,
+    memory: u64,
+    progress: &dyn Progress,
+) -> Result<()> {
+    match kind {
+        KeyKind::Integers => {
+            let (mut batch, mut ids) = (Vec::new(), IntegerCollector::new(runs, memory)?);
+            while source.next_ids(&mut batch)? {
+                check_stopped(progress)?;
+                batch.iter().try_for_each(|&id| ids.add(id))?;
+            }
+            ids.finish()
+        }
+        KeyKind::Strings => {
+            let (mut batch, mut ids) = (Keys::default(), StringCollector::new(runs, memory)?);
+            while source.next_keys(&mut batch)? {
+                check_stopped(progress)?;
+                if let Some(long) = batch.iter().position(|id| id.len() > KEY_BYTES_MAX) {
+                    let what = format!("a node id is longer than {KEY_BYTES_MAX} bytes; shorten it");
+                    return Err(Error::input(source.path(), source.position(long), what));
+                }
+                ids.add_all(batch.iter())?;
+            }
+            ids.finish()
+        }
+    }
 }
 
 /// Writes the dictionary and, for strings, the file of their first hashes.
@@ -267,7 +304,7 @@ mod tests {
             reserved: 0,
         };
         let hash = StringHash::with_bits(bits);
-        build(&source, &budget, &store, &hash, &Silent).unwrap();
+        build(&source, None, &budget, &store, &hash, &Silent).unwrap();
         let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();
         IdMap::listed(dictionary, NodePermutation::Identity)
     }
@@ -288,6 +325,7 @@ mod tests {
         let check = |ids: &IdMap| {
             for (node, name) in (0..).map(NodeId).zip(&names) {
                 assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(node));
+                assert_eq!(ids.node_of_known_text(name.as_bytes()).unwrap(), Some(node));
                 assert_eq!(&ids.external(node).unwrap(), name);
             }
             for other in (0..3000).map(|i| format!("other {i}")).chain(["".into(), "zzz".into()]) {

@@ -4,7 +4,8 @@
 //! open all input files, so that most mistakes are found before anything is written    options, nodes
 //! number of nodes; for sparse and string ids, a sorted dictionary of them             dense_ids; dictionary, runs
 //! node permutation and chunks                                                         node_ids, permutation
-//! splits, if files give them                                                          splits
+//! splits, if files give them                                                          splits, id_lists
+//! the node of each row of labels and features                                         row_nodes, id_lists
 //! labels: spill by shard, then write in node order                                    nodes, columns
 //! random splits                                                                       random_split
 //! features, in the same way as labels                                                 nodes, columns
@@ -30,6 +31,7 @@ mod dense_ids;
 mod dictionary;
 mod edges;
 mod features;
+mod id_lists;
 mod labels;
 mod node_ids;
 mod nodes;
@@ -38,6 +40,7 @@ mod permutation;
 pub mod plan;
 mod random_split;
 mod rejects;
+mod row_nodes;
 mod runs;
 pub mod spill;
 mod splits;
@@ -105,6 +108,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
     };
     let node_files = NodeFiles::open(options)?;
     node_files.check_split(options)?;
+    node_files.check_node_ids(options)?;
     let nodes = options
         .nodes
         .or_else(|| node_files.rows().filter(|_| options.ids == ExternalIds::Dense));
@@ -171,15 +175,17 @@ impl Run<'_> {
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
-        // the lookups of splits fast; it is freed for the rest.
-        if !self.options.splits.is_empty() && ids.table_memory() <= self.budget.memory / 2 {
+        // the lookups of splits and rows fast; it is freed for the rest.
+        let looked_up = !self.options.splits.is_empty() || self.options.node_ids.is_some();
+        if looked_up && ids.table_memory() <= self.budget.memory / 2 {
             ids.load()?;
         }
         let mut splits = self.splits(&ids, scan.nodes)?;
+        let rows = self.row_nodes(&ids, scan.nodes, &node_files)?;
         ids.unload();
-        let if_more = surplus_rows_remedy(self.options.ids);
+        let if_more = surplus_rows_remedy(self.options);
         let labels = match node_files.labels {
-            Some(source) => Some(self.labels(&state, &chunks, &ids, LabelInput::new(source, scan.nodes, if_more)?)?),
+            Some(source) => Some(self.labels(&state, &chunks, &rows, LabelInput::new(source, scan.nodes, if_more)?)?),
             None => None,
         };
         let stored_labels = labels.map(|spec| StoredLabels {
@@ -198,10 +204,11 @@ impl Run<'_> {
             Some(matrix) => {
                 let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
                 let input = FeatureInput::new(matrix, dtype, scan.nodes, if_more, allow_nan)?;
-                Some(self.features(&state, &chunks, &ids, input)?)
+                Some(self.features(&state, &chunks, &rows, input)?)
             }
             None => None,
         };
+        drop(rows);
         let edges = self.edges(&state, scan, &chunks, directories, &mut ids, &rejects)?;
         let input = self.input_stage(&state);
         let mut files = [state.files(), splits.1].concat();

@@ -19,7 +19,7 @@ use crate::{
     ingest::{
         Assign, Run,
         dictionary::{self, hashes_path},
-        options::open_edges,
+        options::{open_edges, open_node_ids},
         permutation, plan,
         state::{Scan, State},
     },
@@ -30,15 +30,17 @@ impl Run<'_> {
     pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
         let hash = StringHash::default();
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
-        let (scan, file) = dictionary::build(&source, &self.budget, &self.folder, &hash, self.progress)?;
+        let node_ids = open_node_ids(self.options)?;
+        let (scan, file) = dictionary::build(&source, node_ids, &self.budget, &self.folder, &hash, self.progress)?;
         source.check()?;
         if let Some(nodes) = self.options.nodes
             && nodes != scan.nodes
         {
             return Err(Error::conflict(
                 format!(
-                    "--nodes {nodes} was given, but the edges have {} different ids, and with --ids sparse or string \
+                    "--nodes {nodes} was given, but the edges{} have {} different ids, and with --ids sparse or string \
                      these are the nodes",
+                    self.options.node_ids.as_ref().map_or("", |_| " and --node-ids"),
                     scan.nodes
                 ),
                 "omit --nodes",

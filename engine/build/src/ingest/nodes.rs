@@ -1,27 +1,30 @@
 //! Data of nodes: features, labels and splits.
 
+use std::path::Path;
+
 use grappa_formats::{
     ChunkSpan,
     chunks::ChunkMap,
     container::FileKind,
     features::FeaturesMeta,
     labels::LabelsMeta,
-    manifest::{FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
+    manifest::{ExternalIds, FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
 };
 use grappa_input::{LabelSource, MatrixSource};
 use grappa_io::{
-    Error, Result,
+    Error, Position, Result,
     memory::{MemoryGate, SpareBuffers},
 };
 
 use crate::{
     ids::IdMap,
     ingest::{
-        IngestOptions, Run,
+        Assign, IngestOptions, Run,
         columns::{Column, ColumnFile, ColumnInput},
         features::FeatureInput,
         labels::LabelInput,
-        options::{id_kind, id_limit},
+        options::{id_kind, id_limit, open_node_ids},
+        row_nodes::RowNodes,
         splits,
         state::{Stage, State},
     },
@@ -82,6 +85,67 @@ impl NodeFiles {
         }
     }
 
+    /// Opens the file with the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not
+    /// dense have no such file, because rows may then have another order than the user thinks.
+    pub fn check_node_ids(&self, options: &IngestOptions) -> Result<()> {
+        let names = self.names();
+        let Some(source) = open_node_ids(options)? else {
+            let example = match options.ids {
+                ExternalIds::Dense => return Ok(()),
+                ExternalIds::Sparse => "",
+                ExternalIds::String => ", byte by byte, so n10 comes before n2",
+            };
+            if !names.is_empty() {
+                tracing::warn!(
+                    "the rows of {} must be in ascending order of the node ids{example}; if they have another order, give \
+                     the id of each row with --node-ids",
+                    names.join(" and ")
+                );
+            }
+            return Ok(());
+        };
+        if options.ids == ExternalIds::Dense && names.is_empty() {
+            return Err(Error::conflict(
+                "--node-ids with dense ids is the order of the rows of --features and --labels, and neither is given",
+                "omit --node-ids, or give one of them; nodes without edges need --nodes",
+            ));
+        }
+        if let Assign::File(_) = options.assign {
+            return Err(Error::conflict(
+                "--assign file: has the parts in ascending order of the ids, and --node-ids gives another order",
+                "omit one of them",
+            ));
+        }
+        match source.ids() {
+            Some(ids) => self.check_number_of_ids(source.path(), ids),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if `path`, the file with the ids of the rows, has another number of ids than a file has rows.
+    pub fn check_number_of_ids(&self, path: &Path, ids: u64) -> Result<()> {
+        let features = self.features.as_ref().map(|matrix| (matrix.path(), matrix.rows()));
+        let labels = self.labels.as_ref().map(|labels| (labels.path(), labels.rows()));
+        for (file, rows) in [features, labels].into_iter().flatten() {
+            if let Some(rows) = rows.filter(|&rows| rows != ids) {
+                let what = format!(
+                    "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows",
+                    file.display()
+                );
+                return Err(Error::input(path, Position::Whole, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files, for messages.
+    pub fn names(&self) -> Vec<String> {
+        let features = self.features.as_ref().map(MatrixSource::path);
+        let labels = self.labels.as_ref().map(LabelSource::path);
+        let paths = features.into_iter().chain(labels);
+        paths.map(|path| path.display().to_string()).collect()
+    }
+
     /// The number of rows, which is the number of nodes, if it is known before the files are read.
     pub fn rows(&self) -> Option<u64> {
         let features = self.features.as_ref().and_then(MatrixSource::rows);
@@ -94,7 +158,7 @@ impl Run<'_> {
         &self,
         state: &State,
         chunks: &ChunkMap,
-        ids: &IdMap,
+        rows: &RowNodes,
         input: FeatureInput,
     ) -> Result<FeatureSpec> {
         let layout = input.layout();
@@ -111,11 +175,17 @@ impl Run<'_> {
             kind: FileKind::FEATURES,
             meta: Box::new(meta),
         };
-        self.column(Stage::Features, state, chunks, ids, &input, file)?;
+        self.column(Stage::Features, state, chunks, rows, &input, file)?;
         Ok(input.spec())
     }
 
-    pub(super) fn labels(&self, state: &State, chunks: &ChunkMap, ids: &IdMap, input: LabelInput) -> Result<LabelSpec> {
+    pub(super) fn labels(
+        &self,
+        state: &State,
+        chunks: &ChunkMap,
+        rows: &RowNodes,
+        input: LabelInput,
+    ) -> Result<LabelSpec> {
         let spec = input.spec();
         let span = chunks.clone();
         let meta = move |chunk| {
@@ -130,7 +200,7 @@ impl Run<'_> {
             kind: FileKind::LABELS,
             meta: Box::new(meta),
         };
-        self.column(Stage::Labels, state, chunks, ids, &input, file)?;
+        self.column(Stage::Labels, state, chunks, rows, &input, file)?;
         Ok(spec)
     }
 
@@ -139,7 +209,7 @@ impl Run<'_> {
         stage: Stage,
         state: &State,
         chunks: &ChunkMap,
-        ids: &IdMap,
+        rows: &RowNodes,
         input: &dyn ColumnInput,
         file: ColumnFile,
     ) -> Result<()> {
@@ -150,7 +220,7 @@ impl Run<'_> {
             input,
             file,
             chunks,
-            permutation: ids.permutation(),
+            rows,
             store: &self.folder,
             budget: self.budget,
         };

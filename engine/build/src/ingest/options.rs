@@ -9,7 +9,7 @@ use std::{
 };
 
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
-use grappa_input::{EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, OnBadLine};
+use grappa_input::{EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, OnBadLine, SplitSource};
 use grappa_io::{Error, Result};
 use grappa_storage::writer::with_suffix;
 
@@ -34,14 +34,17 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A matrix with one feature row per node, in ascending order of their ids.
+    /// A matrix with one feature row per node, in ascending order of their ids or in that of `node_ids`.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
     /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
-    /// A file with one label, or one set of labels, per node, in ascending order of their ids.
+    /// A file with one label, or one set of labels, per node, in the same order.
     pub labels: Option<PathBuf>,
+    /// A file with the external id of each row of features and labels. Ids that are not dense are nodes even if no edge has
+    /// them.
+    pub node_ids: Option<PathBuf>,
     /// Files with the ids of each split.
     pub splits: Vec<SplitFile>,
     /// How to draw the splits, instead of files.
@@ -83,6 +86,7 @@ impl IngestOptions {
             feature_dtype: None,
             allow_nan: false,
             labels: None,
+            node_ids: None,
             splits: Vec::new(),
             random_split: None,
             chunks: None,
@@ -189,6 +193,12 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
     EdgeSource::open(&options.edges, source_options)
 }
 
+/// Opens the file with the ids of the rows, if there is one.
+pub(super) fn open_node_ids(options: &IngestOptions) -> Result<Option<SplitSource>> {
+    let open = |path: &PathBuf| SplitSource::open_ordered(path, id_kind(options.ids), id_limit(options.ids, None));
+    options.node_ids.as_ref().map(open).transpose()
+}
+
 /// The kind of ids, for the parsers.
 pub(super) fn id_kind(ids: ExternalIds) -> IdKind {
     match ids {
@@ -207,12 +217,13 @@ pub(super) fn id_limit(ids: ExternalIds, nodes: Option<u64>) -> IdLimit {
 }
 
 /// Advice for a file that has more rows than there are nodes.
-pub(super) fn surplus_rows_remedy(ids: ExternalIds) -> &'static str {
-    match ids {
+pub(super) fn surplus_rows_remedy(options: &IngestOptions) -> &'static str {
+    match options.ids {
+        _ if options.node_ids.is_some() => "give one row for each id of --node-ids, in the same order",
         ExternalIds::Dense => "give --nodes if there are more nodes than the edges show",
         ExternalIds::Sparse | ExternalIds::String => {
             "with --ids sparse or string, the nodes are the different ids in the edges: give one row for each, in \
-             ascending order of the ids"
+             ascending order of the ids, or the id of each row with --node-ids"
         }
     }
 }
@@ -229,6 +240,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         ("weights", options.weights.as_ref()),
         ("features", options.features.as_ref()),
         ("labels", options.labels.as_ref()),
+        ("node ids", options.node_ids.as_ref()),
         ("parts", parts_path(options)),
     ];
     let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use grappa_formats::NodeId;
-use grappa_input::{IdKind, IdLimit, Keys, SplitSource};
+use grappa_input::{IdKind, IdLimit, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
-use crate::ids::IdMap;
+use crate::{
+    ids::IdMap,
+    ingest::id_lists::{self, Strings},
+};
 
 /// A split, as the user gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,35 +25,16 @@ pub struct SplitFile {
 pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<RoaringTreemap> {
     let mut source = SplitSource::open(path, kind, limit)?;
     let mut nodes = RoaringTreemap::new();
-    let mut add = |source: &SplitSource, index: usize, node: Option<NodeId>, id: &dyn Fn() -> String| match node {
+    id_lists::for_each_node(&mut source, kind, ids, Strings::Any, |position, node, id| match node {
         Some(node) => {
             nodes.insert(node.0);
             Ok(())
         }
         None => {
             let what = format!("the graph has no node with the id {}; remove it from the split", id());
-            Err(Error::input(path, source.position(index), what))
+            Err(Error::input(path, position, what))
         }
-    };
-    match kind {
-        IdKind::Integer => {
-            let mut batch = Vec::new();
-            while source.next_ids(&mut batch)? {
-                for (index, &id) in batch.iter().enumerate() {
-                    add(&source, index, ids.node_of_int(id)?, &|| id.to_string())?;
-                }
-            }
-        }
-        IdKind::String => {
-            let mut batch = Keys::default();
-            while source.next_keys(&mut batch)? {
-                for (index, key) in batch.iter().enumerate() {
-                    let id = || String::from_utf8_lossy(key).into_owned();
-                    add(&source, index, ids.node_of_text(key)?, &id)?;
-                }
-            }
-        }
-    }
+    })?;
     if nodes.is_empty() {
         return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
     }
