@@ -212,7 +212,11 @@ impl Trainer {
 
     /// The scores of all processes, after each has scored its part. None on ranks other than 0.
     fn reports(&self, scored: Result<SplitScores<'_>>, progress: &dyn Progress) -> Result<Option<Vec<ScoreReport>>> {
-        let mut scores = self.agree(scored, progress)?;
+        self.reports_of(self.agree(scored, progress)?, progress)
+    }
+
+    /// The scores of all processes, none of which failed.
+    fn reports_of(&self, mut scores: SplitScores<'_>, progress: &dyn Progress) -> Result<Option<Vec<ScoreReport>>> {
         let Some(group) = &self.group else {
             return Ok(Some(scores.reports()));
         };
@@ -264,7 +268,8 @@ impl Trainer {
         let [val, test] = self.scored_splits.clone();
         let mut scores = SplitScores::new([&*val, &*test], self.labels.spec(), ranked);
         let refreshed = self.refresh(Some(&mut scores), progress);
-        let reports = self.reports(refreshed.map(|()| scores), progress)?;
+        let scores = self.refreshed(refreshed.map(|()| scores), progress)?;
+        let reports = self.reports_of(scores, progress)?;
         Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
     }
 

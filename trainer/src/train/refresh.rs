@@ -155,18 +155,24 @@ impl Trainer {
         }
         let stage = self.clock.enter(Stage::History);
         let refreshed = self.refresh(None, progress);
-        match self.agree(refreshed, progress) {
-            Err(error) if error.is_disk_full() => {
-                // Other ranks may have theirs. All train alike.
-                (self.historical, self.historical_origin) = (None, None);
-                self.warnings.push(format!(
-                    "no historical embeddings: {error}; training continues without them until the next epoch"
-                ));
-            }
+        match self.refreshed(refreshed, progress) {
+            Err(error) if error.is_disk_full() => self.warnings.push(format!(
+                "no historical embeddings: {error}; training continues without them until the next epoch"
+            )),
             refreshed => refreshed?,
         }
         self.clock.enter(stage);
         Ok(())
+    }
+
+    /// The end of a refresh on all ranks. If it failed on one of them, no rank has historical embeddings: all train alike, and all refresh
+    /// before the next epoch or none does.
+    pub(super) fn refreshed<T>(&mut self, done: Result<T>, progress: &dyn Progress) -> Result<T> {
+        let agreed = self.agree(done, progress);
+        if agreed.is_err() {
+            (self.historical, self.historical_origin) = (None, None);
+        }
+        agreed
     }
 
     /// Whether the epoch after a checkpoint begins with a refresh.

@@ -431,6 +431,34 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
 }
 
 #[test]
+fn no_rank_has_historical_embeddings_after_an_evaluation_that_failed_on_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        halo: HaloMode::History,
+        evaluate: Evaluate::Exact,
+        ..config(LayerKind::Sage)
+    };
+    let found = as_ranks(3, |group| {
+        let mut trainer = prepared(&store, &config, folder.path(), Some(group.clone()));
+        trainer.step = 5;
+        assert!(trainer.historical.is_some() && trainer.is_refreshed_with(0));
+        let least_memory = trainer.least_memory;
+        if group.place().rank == 1 {
+            trainer.least_memory = 1;
+        }
+        let failed = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap_err().is_budget();
+        trainer.least_memory = least_memory;
+        let has_any = [trainer.historical.is_some(), trainer.historical_origin.is_some()];
+        // If ranks differ, those with embeddings do not take part in the next refresh, and others wait for them.
+        assert_eq!(group.gather_all("embeddings", has_any).unwrap(), [[false; 2]; 3]);
+        trainer.refresh_when_due(1, &Silent).unwrap();
+        (failed, trainer.historical.is_some())
+    });
+    assert_eq!(found, [(true, true); 3]);
+}
+
+#[test]
 fn what_one_rank_lacks_memory_or_disk_for_fails_on_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
