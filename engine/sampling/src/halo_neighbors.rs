@@ -110,6 +110,7 @@ impl HaloNeighbors<'_> {
     fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
         self.check_memory(HaloLists::drawing_bytes_max(
             nodes.universe(),
+            self.chunks.edges(),
             nodes.len(),
             self.per_node,
         ))?;
@@ -240,7 +241,9 @@ mod tests {
         for hops in ["-1", "-1,-1", "-1,-1,-1"] {
             for view in [ViewKind::Memory, ViewKind::Mapped] {
                 let options = LoaderOptions {
-                    halo_neighbors: 10_000,
+                    // More than there are, which takes no more memory than all edges.
+                    halo_neighbors: u32::MAX,
+                    memory: 4 << 20,
                     view,
                     ..options(Sampler::uniform(hops.parse().unwrap(), false))
                 };

@@ -51,10 +51,11 @@ impl HaloLists {
             .saturating_add(NodeSet::bytes_of_members(universe, nodes))
     }
 
-    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each. They are collected in
-    /// pieces first, so there are two copies.
-    pub fn drawing_bytes_max(universe: u64, nodes: u64, per_node: u32) -> u64 {
-        let sources = nodes.saturating_mul(per_node.into());
+    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each, in a graph of `edges` edges.
+    /// They are collected in pieces first, so there are two copies.
+    pub fn drawing_bytes_max(universe: u64, edges: u64, nodes: u64, per_node: u32) -> u64 {
+        // Each edge is in one adjacency list, and is drawn once at most.
+        let sources = nodes.saturating_mul(per_node.into()).min(edges);
         Self::bytes_of(universe, nodes, sources).saturating_mul(2)
     }
 
@@ -360,6 +361,6 @@ mod tests {
             HaloLists::bytes_of(1 << 33, 4, 6) - HaloLists::bytes_of(1 << 33, 4, 0),
             6 * 5
         );
-        assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 4, 5));
+        assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 50, 4, 5));
     }
 }

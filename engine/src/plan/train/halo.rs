@@ -63,7 +63,7 @@ impl Planner<'_> {
         }
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
         let (nodes, listed) = (self.options.nodes, reached.nodes.ceil() as u64);
-        let most = HaloLists::drawing_bytes_max(nodes, listed, HALO_NEIGHBORS);
+        let most = HaloLists::drawing_bytes_max(nodes, self.options.edges, listed, HALO_NEIGHBORS);
         // A set of nodes for each partition finds them.
         let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
         if most.max(sets) > self.options.memory / HALO_SHARE {
