@@ -57,7 +57,6 @@ use std::sync::Arc;
 
 use grappa_io::{Result, read::ReadEngine};
 
-pub(crate) use self::sharing::decline_sharing;
 use self::{
     access::RowAccess,
     budget::FeedBudget,

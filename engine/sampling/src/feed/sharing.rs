@@ -98,7 +98,7 @@ impl SharedRows {
 ///
 /// # Errors
 /// If another process has ended.
-pub(crate) fn decline_sharing(host: &dyn HostProcesses) -> Result<()> {
+pub(super) fn decline_sharing(host: &dyn HostProcesses) -> Result<()> {
     host.exchange(&[]).map(drop)
 }
 

@@ -37,10 +37,7 @@ pub use self::{
     options::{LoaderOptions, Seeds},
 };
 use crate::{
-    feed::{
-        Epoch, EpochOptions, Feed, FeedOptions, FeedStats, HostProcesses, Part, PartitionBatches, Seeded,
-        decline_sharing,
-    },
+    feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, HostProcesses, Part, PartitionBatches, Seeded},
     partition::{Owned, Share},
     sample::Sampler,
     view::{HaloLists, PartitionView, ViewKind, ViewSource},
@@ -134,11 +131,9 @@ impl Loader {
                 feed => feed,
             };
             self.feed = Some(feed?);
-        } else if let Some(host) = &self.options.host {
-            decline_sharing(&**host)?;
+            // Processes share the rows that they read first. A feed that is opened again is one that did not keep all rows.
+            self.options.host = None;
         }
-        // Processes share the rows that they read first. A feed that is opened again is one that did not keep all rows.
-        self.options.host = None;
         Ok(batches)
     }
 
