@@ -107,9 +107,9 @@ impl Feed {
         self.engine_name
     }
 
-    /// Whether the rows of all owned chunks are resident.
+    /// Whether all rows that the store has are resident, so that none is read on demand.
     pub fn is_resident(&self) -> bool {
-        self.budget.resident_bytes > 0
+        self.budget.resident_bytes > 0 && self.budget.pool.is_none()
     }
 
     /// Bytes of the resident rows, as far as they are this process's: a part of those that processes share.

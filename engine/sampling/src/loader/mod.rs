@@ -286,7 +286,7 @@ impl Loader {
 
     fn open_feed(&self, batches: &Arc<PartitionBatches>, host: Option<Arc<dyn HostProcesses>>) -> Result<Feed> {
         let views = self.adjacency_bytes();
-        let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
+        let chunks: Vec<ChunkId> = self.store.feature_chunks().collect();
         let options = FeedOptions {
             memory_bytes: self.options.memory.saturating_sub(views),
             adjacency_bytes: views,

@@ -86,6 +86,24 @@ fn config_of(model: LayerKind, halo: HaloMode, concurrent: u32) -> TrainConfig {
 }
 
 #[test]
+fn the_features_of_the_halo_nodes_of_a_slice_are_in_memory_like_those_of_its_own_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    for slice in Slices::with_halo_features(folder.path()).slices {
+        assert!(slice.feature_nodes() > slice.present_nodes());
+        let mut loader = Loader::open(&slice)
+            .fanouts([3, 3])
+            .batch(7)
+            .memory(64 << 20)
+            .start()
+            .unwrap();
+        loader.batches(0, |batches| batches).unwrap();
+        let feed = loader.feed().unwrap();
+        assert!(feed.is_resident() && feed.pool_rows() == 0);
+        assert_eq!(feed.resident_bytes(), loader.feature_bytes());
+    }
+}
+
+#[test]
 fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
     let folder = tempfile::tempdir().unwrap();
     let (computed, stored) = (Slices::new(folder.path()), Slices::with_halo_features(folder.path()));

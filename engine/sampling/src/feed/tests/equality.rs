@@ -26,8 +26,9 @@ fn resident_and_pooled_rows_of_every_dtype_are_those_of_the_store() {
                         ..options(memory, 2)
                     };
                     let mut feed = Feed::open(&store, owned, &source, &options).unwrap();
-                    assert_eq!(feed.is_resident(), !owned.is_empty());
-                    assert_eq!(feed.pool_rows() > 0, owned.len() < CHUNKS as usize);
+                    assert_eq!(feed.resident_bytes() > 0, !owned.is_empty());
+                    assert_eq!(feed.is_resident(), owned.len() == CHUNKS as usize);
+                    assert_eq!(feed.pool_rows() > 0, !feed.is_resident());
                     consume_all(&mut feed, &source, &rows);
                     let stats = feed.stats();
                     let wanted: usize = (0..25).map(|index| source.minibatch(index).nodes.len()).sum();
@@ -66,7 +67,7 @@ fn aggregates_are_delivered_with_resident_and_pooled_features() {
                 };
                 for owned in [&all_chunks()[..], &[ChunkId(1), ChunkId(3)], &[]] {
                     let mut feed = Feed::open(&store, owned, &source, &wanted).unwrap();
-                    assert_eq!(feed.is_resident(), !owned.is_empty());
+                    assert_eq!(feed.is_resident(), owned.len() == CHUNKS as usize);
                     consume_all(&mut feed, &source, &rows);
                     let stats = feed.stats();
                     let bytes = 37 * (dtype.row_bytes(37) / 37 + of_aggregates.row_bytes(37) / 37);
