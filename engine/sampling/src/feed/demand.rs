@@ -48,6 +48,8 @@ impl MinibatchDemand {
     const PROBE_NODES: usize = 1 << 18;
     /// The maximum number of sampled minibatches.
     const PROBES_MAX: u64 = 100;
+    /// The number of margins on top of the largest sampled minibatch.
+    const MARGINS: usize = 4;
     /// About this many of the sampled nodes are kept, to count the distinct ones.
     const KEPT_NODES: usize = 1 << 20;
 
@@ -62,14 +64,15 @@ impl MinibatchDemand {
         }
     }
 
-    /// Samples a few minibatches, and adds an eighth to the largest. Minibatches of 1024 seeds differ by a few per
-    /// cent. Adds a half if only some of the minibatches may be sampled in advance.
-    pub fn measure(source: &impl BatchSource) -> Result<Self> {
+    /// Samples a few minibatches. The first demand adds an eighth to the largest: minibatches of 1024 seeds differ by a few
+    /// per cent. It adds a half if only some of the minibatches may be sampled in advance. The others add less and less,
+    /// for memory that is too small for that, and the last one adds nothing.
+    pub fn measure(source: &impl BatchSource) -> Result<[Self; Self::MARGINS]> {
         Self::measure_keeping(source, Self::KEPT_NODES)
     }
 
     /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
-    fn measure_keeping(source: &impl BatchSource, kept_nodes: usize) -> Result<Self> {
+    fn measure_keeping(source: &impl BatchSource, kept_nodes: usize) -> Result<[Self; Self::MARGINS]> {
         let mut demand = Self {
             batches: source.batches(),
             ..Self::default()
@@ -101,17 +104,21 @@ impl MinibatchDemand {
         }
         demand.distinct = DistinctRows::of(kept, probes);
         demand.distinct.each *= kept_share as f64;
+        demand.held_bytes = source.bytes();
         // Other groups of partitions reach more nodes, above all those that own hubs.
         let share = if batches < demand.batches { 2 } else { 8 };
-        let more = |n: usize| n + n / share + 64;
-        demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
-        demand.held_bytes = source.bytes();
-        demand.scratch_bytes = source.scratch_bytes(&scratch, demand.rows);
-        for block in &mut demand.blocks {
-            block.destinations = more(block.destinations);
-            block.edges = more(block.edges);
-        }
-        Ok(demand)
+        let with_margin = |share: Option<usize>| {
+            let mut demand = demand.clone();
+            let more = |n: usize| n + share.map_or(0, |share| n / share + 64);
+            demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
+            demand.scratch_bytes = source.scratch_bytes(&scratch, demand.rows);
+            for block in &mut demand.blocks {
+                block.destinations = more(block.destinations);
+                block.edges = more(block.edges);
+            }
+            demand
+        };
+        Ok([Some(share), Some(2 * share), Some(4 * share), None].map(with_margin))
     }
 
     /// The minibatch that probe `probe` samples, below `end`. Fractional parts of multiples of the golden ratio are
@@ -243,9 +250,12 @@ mod tests {
 
     #[test]
     fn minibatches_of_every_partition_are_measured() {
-        let demand = MinibatchDemand::measure(&Turns).unwrap();
-        assert_eq!(demand.rows, 2000 + 2000 / 8 + 64);
-        assert_eq!((demand.held_bytes, demand.scratch_bytes), (77, 8 * demand.rows as u64));
+        let demands = MinibatchDemand::measure(&Turns).unwrap();
+        let rows = demands.each_ref().map(|demand| demand.rows);
+        assert_eq!(rows, [2000 + 250 + 64, 2000 + 125 + 64, 2000 + 62 + 64, 2000]);
+        for demand in demands {
+            assert_eq!((demand.held_bytes, demand.scratch_bytes), (77, 8 * demand.rows as u64));
+        }
     }
 
     /// Minibatches of 20,000 nodes. Half of them are in a small part of the graph, which all minibatches need.
@@ -291,12 +301,8 @@ mod tests {
 
     #[test]
     fn a_sample_of_the_nodes_estimates_the_number_of_distinct_rows() {
-        let all = MinibatchDemand::measure_keeping(&Overlapping, usize::MAX)
-            .unwrap()
-            .distinct;
-        let part = MinibatchDemand::measure_keeping(&Overlapping, 1 << 13)
-            .unwrap()
-            .distinct;
+        let distinct = |kept_nodes| MinibatchDemand::measure_keeping(&Overlapping, kept_nodes).unwrap()[0].distinct;
+        let (all, part) = (distinct(usize::MAX), distinct(1 << 13));
         assert!((0.5..0.95).contains(&all.growth), "{all:?}");
         assert!((part.each / all.each - 1.0).abs() < 0.05, "{part:?}, {all:?}");
         assert!((part.growth - all.growth).abs() < 0.02, "{part:?}, {all:?}");

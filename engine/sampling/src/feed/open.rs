@@ -111,8 +111,14 @@ impl Feed {
             &mut MinibatchDemand::of_seeds(source),
             "the feature feed, even if minibatches had only seeds",
         )?;
-        let mut demand = MinibatchDemand::measure(source)?;
-        let mut budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
+        let margins = MinibatchDemand::measure(source)?.into_iter();
+        let allowed = if options.keeps_margin { 1 } else { margins.len() };
+        // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and should not be refused.
+        let divided = margins.take(allowed).map(|mut demand| {
+            let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
+            Ok((demand, budget))
+        });
+        let (demand, mut budget) = divided.reduce(Result::or).expect("there is a margin")?;
         let mut shared = None;
         if let Some(host) = &options.host {
             let with_part = shared_budget(requested, &demand, format.as_ref(), rows, host);

@@ -72,6 +72,9 @@ pub struct FeedOptions {
     pub register: Option<Arc<dyn RegisterMemory>>,
     /// The processes of this machine that open a feed of the same rows now, to share those in memory.
     pub host: Option<Arc<dyn HostProcesses>>,
+    /// Whether memory is too little if it has no room for minibatches an eighth larger than those that are sampled in advance. By default,
+    /// they get what room there is.
+    pub keeps_margin: bool,
     /// Number of threads that sample and assemble. One more thread reads, and mostly sleeps.
     pub threads: usize,
     /// The maximum number of batches of a window. By default, the number for which batches and pool balance.
@@ -97,6 +100,7 @@ impl Default for FeedOptions {
             aggregates: None,
             register: None,
             host: None,
+            keeps_margin: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             lookahead: None,
             engine: read::Choice::Auto,

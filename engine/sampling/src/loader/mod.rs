@@ -121,12 +121,13 @@ impl Loader {
         let chosen = |loader: &Self| Arc::new(choose(loader.all_batches(epoch).served()));
         let mut batches = chosen(self);
         if self.feed.is_none() {
-            let feed = match self.open_feed(&batches, self.options.host.clone()) {
-                Err(Error::Budget { .. }) if self.may_map() => {
+            let may_map = self.may_map();
+            let feed = match self.open_feed(&batches, self.options.host.clone(), may_map) {
+                Err(Error::Budget { .. }) if may_map => {
                     drop(batches);
                     self.map_views()?;
                     batches = chosen(self);
-                    self.open_feed(&batches, self.options.host.clone())
+                    self.open_feed(&batches, self.options.host.clone(), false)
                 }
                 feed => feed,
             };
@@ -182,7 +183,7 @@ impl Loader {
         let batches = PartitionBatches::new(vec![seeded.into()], options);
         let batches = Arc::new(batches.of_share(share));
         if self.feed.is_none() {
-            self.feed = Some(self.open_feed(&batches, None)?);
+            self.feed = Some(self.open_feed(&batches, None, true)?);
             self.is_feed_of_evaluation = true;
         }
         Ok(batches)
@@ -284,7 +285,14 @@ impl Loader {
         PartitionBatches::new(self.parts.clone(), options)
     }
 
-    fn open_feed(&self, batches: &Arc<PartitionBatches>, host: Option<Arc<dyn HostProcesses>>) -> Result<Feed> {
+    /// Opens a feed. It holds the features of all nodes, those of halo nodes of a slice among them, or none: evaluations close a feed that
+    /// reads some on demand.
+    fn open_feed(
+        &self,
+        batches: &Arc<PartitionBatches>,
+        host: Option<Arc<dyn HostProcesses>>,
+        keeps_margin: bool,
+    ) -> Result<Feed> {
         let views = self.adjacency_bytes();
         let chunks: Vec<ChunkId> = self.store.feature_chunks().collect();
         let options = FeedOptions {
@@ -301,6 +309,7 @@ impl Loader {
             engine: self.options.read_engine,
             ..FeedOptions::default()
         };
+            keeps_margin,
         Feed::open(&self.store, &chunks, &**batches, &options)
     }
 }

@@ -46,6 +46,36 @@ fn a_budget_too_small_for_seeds_is_an_error_before_anything_is_sampled() {
 }
 
 #[test]
+fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = SkewedSource::new(1, 20);
+        let of = |keeps_margin| FeedOptions {
+            keeps_margin,
+            ..options(0, 2)
+        };
+        let [least, with_margin] = [false, true].map(|keeps_margin| smallest(&store, &source, &of(keeps_margin)));
+        assert!(least < with_margin - (16 << 10), "{least} and {with_margin} bytes");
+        for memory_bytes in [least, (least + with_margin) / 2, with_margin - 1] {
+            let kept = FeedOptions {
+                memory_bytes,
+                ..of(true)
+            };
+            let error = Feed::open(&store, &[], &source, &kept).err();
+            assert!(matches!(error, Some(Error::Budget { .. })), "{memory_bytes}: {error:?}");
+            let shrinking = FeedOptions {
+                keeps_margin: false,
+                ..kept
+            };
+            let mut feed = Feed::open(&store, &[], &source, &shrinking).unwrap();
+            consume_all(&mut feed, &source, &rows);
+        }
+    });
+}
+
+#[test]
 fn batches_may_grow_into_the_reserve_and_no_further() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();

@@ -248,6 +248,7 @@ fn with_growing(store: &Arc<Store>, at: u64, threads: usize) -> (SkewedSource, F
     let source = SkewedSource::new(3, 200).with_fault(at, InjectedFault::GrowFrom(400));
     let options = FeedOptions {
         lookahead: Some(64),
+        keeps_margin: true,
         ..options(0, threads)
     };
     let options = with_little(store, &source, 800 << 10, options);
