@@ -84,6 +84,12 @@ pub(crate) fn release_memory_above(bytes: u64) {
     }
 }
 
+/// Returns freed memory to the operating system: that of large tensors, and what the C library's heap has.
+pub(crate) fn release_memory() {
+    memory::release_kept();
+    memory::trim_heap();
+}
+
 /// Makes libtorch's idle threads sleep early, so that threads that sample and read get their processors.
 ///
 /// Idle threads of OpenMP spin for some milliseconds before they sleep. GCC's OpenMP library spins only 1/300 of that if it manages more

@@ -39,6 +39,18 @@ pub(crate) fn release_kept() {
     grappa_release_blocks();
 }
 
+/// Returns the free pages of the C library's heap to the system. It keeps them otherwise ([`keep_freed`]).
+pub(crate) fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: `int malloc_trim(size_t)` returns free pages, at any time, and leaves so many bytes at the end of the heap.
+        unsafe extern "C" {
+            safe fn malloc_trim(left: usize) -> i32;
+        }
+        malloc_trim(0);
+    }
+}
+
 /// Bytes of large blocks; zeros before [`keep_freed`].
 pub(crate) fn block_bytes() -> BlockBytes {
     let (mut used, mut kept) = (0, 0);

@@ -122,6 +122,9 @@ impl Trainer {
         let whole = self.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
+        if self.loader.opens_feed() {
+            self.make_room_for_feed();
+        }
         let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps));
         let batches = match (batches, &self.group) {
             // Ranks of one machine open their feeds together.

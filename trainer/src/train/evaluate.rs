@@ -28,7 +28,11 @@ use super::{
     scored::{Scored, ScoredNodes},
     split::SplitScores,
 };
-use crate::{Result, nn::Model, runtime::release_memory_above};
+use crate::{
+    Result,
+    nn::Model,
+    runtime::{release_memory, release_memory_above},
+};
 
 /// The splits that are scored.
 pub(super) const VAL: usize = 0;
@@ -242,11 +246,13 @@ impl Trainer {
         // Those of the evaluations, and those of an exact inference at the end.
         let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
         let historical = self.historical.as_ref().map_or(0, HistoricalRows::memory);
-        let held = views + sets + historical + self.kept_batch_memory();
+        // An evaluation in progress has taken its own, and counts them.
+        let first_inputs = self.scored_nodes.as_ref().map_or(0, ScoredNodes::memory);
+        let held = views + sets + historical + first_inputs + self.kept_batch_memory();
         let free = memory.saturating_sub(held);
         // The first refresh is before the feed opens.
         if self.loader.feed().is_none() && features > free {
-            release_memory_above(0);
+            release_memory();
             return Room {
                 inference: free.max(memory / 4),
                 kept: 0,
@@ -256,11 +262,20 @@ impl Trainer {
         let kept = if keeps { free / 2 } else { 0 };
         let of_steps = free / STEP_SHARE;
         let inference = free - kept - of_steps;
-        release_memory_above(if inference < memory / 4 { 0 } else { of_steps });
+        match inference < memory / 4 {
+            true => release_memory(),
+            false => release_memory_above(of_steps),
+        }
         Room {
             inference: inference.max(memory / 4),
             kept,
         }
+    }
+
+    /// Frees what inferences keep only to save time, before a feed opens: it may take all memory that the views leave.
+    pub(super) fn make_room_for_feed(&mut self) {
+        self.scored_nodes.iter_mut().for_each(ScoredNodes::free_memory);
+        release_memory();
     }
 
     /// Exact scores and historical embeddings, from one inference.

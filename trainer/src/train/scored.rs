@@ -99,6 +99,22 @@ impl ScoredNodes {
         }
     }
 
+    /// Bytes of memory of what stays, apart from sets of nodes.
+    pub(super) fn memory(&self) -> u64 {
+        let bytes = |scored: &Scored| scored.first_inputs.bytes();
+        self.all().iter().map(bytes).sum::<u64>() + self.left_bytes()
+    }
+
+    /// Bytes of these that stay only so that the system need not clear them again.
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.all().iter().map(|scored| scored.first_inputs.left_bytes()).sum()
+    }
+
+    /// Frees what [`ScoredNodes::left_bytes`] counts.
+    pub(super) fn free_memory(&mut self) {
+        self.all().iter().for_each(|scored| scored.first_inputs.free_memory());
+    }
+
     /// The inferences of an evaluation.
     fn all(&self) -> &[Scored] {
         match self {

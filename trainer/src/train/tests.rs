@@ -16,12 +16,13 @@ use grappa_run::{
 use grappa_sampling::{Loader, LoaderOptions, partition::Share, view::ViewKind};
 use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
     Trainer, exchange::LossWeights, first_hop, historical::HistoricalRows, scored::ScoredNodes, step::BatchSums,
     trainer::loader_options,
 };
+use crate::{runtime::keep_freed_memory, shim::memory::block_bytes};
 
 fn store(folder: &Path) -> Arc<Store> {
     generated(&folder.join("graph.grappa"), FeatureSource::Stored, None)
@@ -395,6 +396,32 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
             assert_eq!(together.historical.as_ref().map(std::ptr::from_ref), before);
             assert!(rows_of(together.historical.as_ref().unwrap()) == found);
         }
+    }
+}
+
+#[test]
+fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        halo: HaloMode::Stop,
+        evaluate: Evaluate::Exact,
+        ..config(LayerKind::Sage)
+    };
+    keep_freed_memory();
+    let mut trainer = trainer(&store, &config, folder.path());
+    trainer.prepare(0, None, &Silent).unwrap();
+    for epoch in 0..2 {
+        trainer.evaluate(true, epoch, &|_| true, &Silent).unwrap();
+        drop(Tensor::zeros([64 << 20], (Kind::Uint8, Device::Cpu)));
+        let left = |trainer: &Trainer| trainer.scored_nodes.as_ref().unwrap().left_bytes();
+        let before = (left(&trainer), block_bytes().kept);
+        assert!(before.0 > 0 && before.1 >= 64 << 20, "{before:?}");
+        trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
+        trainer.end_epoch();
+        let after = (left(&trainer), block_bytes().kept);
+        // Features that are all in memory leave the feed open.
+        assert_eq!(after, if epoch == 0 { (0, 0) } else { before });
     }
 }
 

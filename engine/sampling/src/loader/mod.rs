@@ -260,6 +260,11 @@ impl Loader {
         self.feed = Some(feed);
     }
 
+    /// Whether [`Loader::batches`] opens a feed.
+    pub fn opens_feed(&self) -> bool {
+        self.feed.is_none() || self.is_feed_of_evaluation
+    }
+
     /// Closes the feed, unless all feature rows are in memory, and frees its memory. The next epoch opens it again.
     pub fn close_feed_on_disk(&mut self) {
         self.feed.take_if(|feed| !feed.is_resident());
@@ -304,12 +309,12 @@ impl Loader {
             aggregates: self.options.aggregates,
             register: self.options.register.clone(),
             host,
+            keeps_margin,
             threads: self.options.threads,
             lookahead: self.options.lookahead,
             engine: self.options.read_engine,
             ..FeedOptions::default()
         };
-            keeps_margin,
         Feed::open(&self.store, &chunks, &**batches, &options)
     }
 }

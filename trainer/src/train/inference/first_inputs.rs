@@ -138,6 +138,16 @@ impl FirstInputs {
         }
     }
 
+    /// Bytes of the memory that inferences left for later ones.
+    pub fn left_bytes(&self) -> u64 {
+        self.memory.borrow().iter().map(StateRows::memory).sum()
+    }
+
+    /// Frees the memory that inferences left.
+    pub fn free_memory(&self) {
+        self.memory.take();
+    }
+
     /// Bytes of a file with the inputs of `rows` updates of these widths; 0 if there is none.
     pub(super) fn file_bytes(&self, rows: u64, widths: [usize; 2]) -> u64 {
         match bytes_of(rows, widths) {
@@ -220,10 +230,9 @@ impl FirstInputs {
 
     /// Keeps the memory of rows if there is space.
     pub(super) fn leave_memory(&self, rows: StateRows) {
-        let mut left = self.memory.borrow_mut();
-        let bytes = left.iter().chain([&rows]).map(StateRows::memory).sum::<u64>();
-        if rows.memory() > 0 && self.bytes() + bytes <= self.memory_max {
-            left.push(rows);
+        let bytes = self.bytes() + self.left_bytes() + rows.memory();
+        if rows.memory() > 0 && bytes <= self.memory_max {
+            self.memory.borrow_mut().push(rows);
         }
     }
 }
