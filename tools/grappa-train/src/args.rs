@@ -450,10 +450,10 @@ pub struct Predict {
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
     /// Write logits instead of classes (.npy)
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "ids"])]
     pub logits: bool,
     /// Write the input of the last layer (node embeddings) instead of classes (.npy)
-    #[arg(long, requires = "out", conflicts_with = "logits")]
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "ids", "logits"])]
     pub embeddings: bool,
     /// Memory limit, such as 512MiB or 4GiB; with less, features are read more often
     #[arg(long, help_heading = MACHINE, value_name = "SIZE", default_value = "4GiB")]

@@ -1,5 +1,6 @@
 //! `grappa-train export RUN`: the model of a run for other programs.
 
+use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
 use grappa_run::config::DeviceChoice;
 use grappa_trainer::{
@@ -21,6 +22,16 @@ struct Written {
 }
 
 pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+    if options
+        .out
+        .extension()
+        .is_none_or(|extension| extension != "safetensors")
+    {
+        bail!(
+            "{}: the file is written in the safetensors format: give it a name that ends in .safetensors",
+            options.out.display()
+        );
+    }
     let trained = Trained::open(&options.run, runtime::device(DeviceChoice::Cpu)?)?;
     signals::stops_by_itself("finishing the file, which takes a moment");
     let exported = export(&trained, &options.out)?;

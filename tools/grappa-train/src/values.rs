@@ -99,7 +99,8 @@ pub fn halo_help(halo: HaloMode) -> &'static str {
         HaloMode::None => "never sampled, as if their edges were missing",
         HaloMode::History => {
             "as stop; deeper layers take their aggregates from the last refresh (historical embeddings), corrected by \
-             one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop"
+             one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop \
+             with 2 layers, and as aggregates with more"
         }
         HaloMode::Aggregates => "as history, without the correction",
     }

@@ -62,7 +62,7 @@ pub use self::{
 };
 
 /// How to use less memory.
-const OUT_OF_MEMORY: &str = "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; the last checkpoint is intact";
+const OUT_OF_MEMORY: &str = "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; checkpoints, if there are any, are intact";
 
 /// A key made of several parts. Changing any part changes all of the key.
 fn key<const N: usize>(parts: [u64; N]) -> u64 {

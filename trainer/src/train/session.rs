@@ -10,7 +10,11 @@ use std::{
 };
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::{machine::peak_rss_bytes, progress::Progress, size::duration};
+use grappa_io::{
+    machine::peak_rss_bytes,
+    progress::Progress,
+    size::{ByteSize, duration},
+};
 use grappa_run::{
     background::{BackgroundWriter, Pages, RunFiles},
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
@@ -22,7 +26,7 @@ use grappa_run::{
     stages::{Stage, StageClock, StageSeconds},
     summary::Summary,
 };
-use grappa_storage::Store;
+use grappa_storage::{Store, aggregates::Aggregates};
 use tch::Device;
 
 use super::{EpochStats, Evaluation, OUT_OF_MEMORY, Trainer, first_hop, hosts::Ranks, numbers::Numbers, ranks, state};
@@ -141,6 +145,11 @@ fn train_on(
     trainer.clock = clock;
     if trainer.group.is_none() {
         trainer.warn_about_compression(1);
+    }
+    if trainer.is_first() && trainer.store.manifest().weighted {
+        watcher.warn(
+            "training does not use the edge weights of the store; only `grappa-store sample --by-weight` draws by them",
+        );
     }
     tell_warnings(&mut trainer, watcher);
     let mut state = RunState {
@@ -533,8 +542,18 @@ pub(super) fn first_hop(
     }
     let mut warnings = Vec::new();
     let warn = &mut |what: &str| warnings.push(what.to_owned());
+    let before = first_hop::known(store, config.model)?.is_some();
     let chosen = first_hop::choose(store, &config, watcher.progress(), warn);
     warnings.iter().for_each(|warning| watcher.warn(warning));
+    if let Ok(Some(kind)) = chosen
+        && !before
+        && let Some(made) = Aggregates::open(store, kind)?
+    {
+        watcher.tell(&format!(
+            "pre-aggregated features ({kind}, {}) are in the store now; other runs use them too",
+            ByteSize(made.bytes())
+        ));
+    }
     chosen
 }
 

@@ -1,8 +1,8 @@
 //! The score of a run that its predictions come with.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
-use grappa_tests::program::run;
+use grappa_tests::program::{self, run};
 
 use crate::workers::{folder, metrics, train};
 
@@ -33,4 +33,55 @@ fn predictions_come_with_the_number_that_the_run_monitors() {
         let stdout = predict(&[]).stdout;
         assert!(stdout.contains(text), "{stdout}");
     }
+}
+
+/// Options of `predict` and `export` that would give something else than they ask for.
+#[test]
+fn results_that_would_not_be_what_was_asked_for_are_refused() {
+    let folder = folder();
+    run(&mut train(
+        folder.path(),
+        &["--epochs", "1", "--layers", "1", "--out", "run"],
+    ))
+    .success();
+    let trained = |command: &str, more: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+        program.current_dir(folder.path()).args([command, "run"]).args(more);
+        program
+    };
+    for values in ["--embeddings", "--logits"] {
+        run(&mut trained("predict", &["graph.grappa", "--nodes", "1,2", values])).misuse(&[values, "--nodes"]);
+    }
+    run(&mut trained("export", &["--out", "model.pt"])).failure(&["model.pt", ".safetensors"]);
+    assert!(!folder.path().join("model.pt").exists());
+    run(&mut trained("export", &["--out", "model.safetensors"])).success();
+}
+
+#[test]
+fn training_says_that_it_ignores_edge_weights() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let edges: String = (0..60)
+        .map(|node| format!("{node}\t{}\t0.5\n", (node + 1) % 60))
+        .collect();
+    fs::write(at("edges.tsv"), edges).unwrap();
+    let rows: String = (0..60).map(|node| format!("{},1\n", node % 2)).collect();
+    fs::write(at("features.csv"), rows).unwrap();
+    let labels: String = (0..60).map(|node| format!("{}\n", node % 2)).collect();
+    fs::write(at("labels.csv"), labels).unwrap();
+    let mut ingest = program::ingest(&at("edges.tsv"), &at("weighted.grappa"));
+    ingest.arg("--features").arg(at("features.csv"));
+    ingest.arg("--labels").arg(at("labels.csv"));
+    run(ingest.args(["--split", "60/20/20"])).success();
+    let trained = |store: &str, out: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+        program
+            .current_dir(folder.path())
+            .args([store, "--epochs", "1", "--out", out]);
+        run(&mut program).success().stderr
+    };
+    let weighted = trained("weighted.grappa", "a");
+    assert!(weighted.contains("does not use the edge weights"), "{weighted}");
+    let plain = trained("graph.grappa", "b");
+    assert!(!plain.contains("weights"), "{plain}");
 }
