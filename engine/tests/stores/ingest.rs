@@ -221,6 +221,26 @@ fn a_run_with_features_interrupted_anywhere_resumes_to_the_same_store() {
 }
 
 #[test]
+fn features_are_written_in_ranges_if_a_run_is_resumed_with_less_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    // A shard of 2.4 MB, which does not fit in the second budget.
+    let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
+    options.chunks = Some(1);
+    ingest(&options, &Silent).unwrap();
+    let expected = files_of(&options.out);
+    for steps in 1..30 {
+        options.out = folder.path().join(format!("{steps}.grappa"));
+        (options.memory, options.resume) = (64 << 20, false);
+        if !interrupted(steps, |progress| ingest(&options, progress)) {
+            continue;
+        }
+        (options.memory, options.resume) = (2 << 20, true);
+        ingest(&options, &Silent).unwrap();
+        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
+    }
+}
+
+#[test]
 fn features_that_are_not_finite_are_counted_and_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, mut features, _) = with_node_files(folder.path(), 500, 8);

@@ -5,15 +5,19 @@
 //! ```text
 //! pass 1, other threads: read the next block of rows, and encode them
 //!         each worker: take a block; look up the node of each row; append (index in shard, row) to the shard's spill file
-//! pass 2, each worker: take the next chunk; for each of its shards, put the rows in their places and write them
+//! pass 2, each worker: take the next chunk; for each of its shards, put the rows in their places and write them,
+//!         in ranges of rows if the shard does not fit in memory, because the run was begun with more
 //! ```
 //!
 //! Cost: rows are read, spilled, read back and written, each time in large pieces. A gather from the input through the
 //! inverse permutation would read it only once, but row by row, and a row is much smaller than the unit that a drive reads.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, container::FileKind};
@@ -30,7 +34,7 @@ use grappa_storage::writer::StoreFolder;
 
 use crate::ingest::{
     ChunkFiles,
-    plan::{IngestBudget, SpillPlan},
+    plan::{BUFFER_BYTES_MIN, IngestBudget, SpillPlan},
     row_nodes::RowNodes,
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Counts, Stage, StageState, State},
@@ -100,13 +104,19 @@ pub struct Column<'a> {
 const COMMIT_BYTES: u64 = 256 << 20;
 /// Bytes of encoded rows per block.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes of memory for reading spill files in pass 2.
+const READ_MEMORY: u64 = 2 * BLOCK_BYTES as u64;
 /// Bytes of memory per record word that pass 2 needs: 8 for its place in the output, and some to spare.
 const PLACE_COST: u64 = 10;
 
 impl Column<'_> {
     /// The division of rows into shards: that of the run that began pass 1, or a new one.
     pub fn plan(&self, state: &State) -> Result<SpillPlan> {
-        if let Some(plan) = state.stage(self.stage).plan {
+        if let Some(mut plan) = state.stage(self.stage).plan {
+            // The shards stay, but this run may have less memory for buffers.
+            let shards = u64::from(plan.shards_per_chunk) * u64::from(self.chunks.chunks());
+            let buffer_bytes = self.budget.buffer_bytes(shards).max(BUFFER_BYTES_MIN) as usize;
+            plan.buffer_bytes = plan.buffer_bytes.min(buffer_bytes);
             return Ok(plan);
         }
         let words = self.input.rows() * self.record_words() as u64;
@@ -239,26 +249,38 @@ impl Column<'_> {
         let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len())?;
         let shards = plan.shards(self.chunks);
         for shard in plan.shards_of(chunk) {
-            let rows = shards.len(ChunkId(shard)) as usize;
-            let bytes = rows * self.input.row_bytes();
-            let mut places = buffers.take(bytes as u64 + 2 * BLOCK_BYTES as u64);
-            let missing = bytes.saturating_sub(places.len());
-            heap::reserve(&mut places, missing, "the feature rows or labels of a shard")?;
-            places.resize(bytes, 0);
-            let mut placed = 0;
-            for (&worker, spilled) in &spilled.workers {
-                let extent = spilled.extents[shard as usize];
-                placed += extent.records;
-                self.place(worker, shard, extent, &mut places)?;
-            }
-            if placed != rows as u64 {
+            let rows = shards.len(ChunkId(shard));
+            let placed: u64 = spilled
+                .workers
+                .values()
+                .map(|s| s.extents[shard as usize].records)
+                .sum();
+            if placed != rows {
                 let what = format!(
                     "expected {rows} spilled rows, one per node, found {placed}; remove the unfinished store and start again"
                 );
                 return Err(Error::input(&path, Position::Whole, what));
             }
-            writer.write(&places)?;
-            progress.advance(places.len() as u64, 0);
+            let step = self.rows_at_once(rows, buffers.gate().total());
+            for first in (0..rows).step_by(step as usize) {
+                let range = first..rows.min(first + step);
+                let bytes = (range.end - range.start) as usize * self.input.row_bytes();
+                let mut places = buffers.take(bytes as u64 + READ_MEMORY);
+                let missing = bytes.saturating_sub(places.len());
+                heap::reserve(&mut places, missing, "the feature rows or labels of a shard")?;
+                places.resize(bytes, 0);
+                for (&worker, spilled) in &spilled.workers {
+                    self.place(
+                        worker,
+                        shard,
+                        spilled.extents[shard as usize],
+                        range.clone(),
+                        &mut places,
+                    )?;
+                }
+                writer.write(&places)?;
+                progress.advance(places.len() as u64, 0);
+            }
         }
         let done = ChunkDone {
             edges: 0,
@@ -271,8 +293,15 @@ impl Column<'_> {
         })
     }
 
-    /// Copies the rows of a spill file to their places, and checks the file.
-    fn place(&self, worker: u32, shard: u32, extent: Extent, places: &mut [u8]) -> Result<()> {
+    /// The number of rows of a shard that are put in their places at a time: all, unless the run was begun with more memory
+    /// than `memory`. The spill files are read once for each range of rows.
+    fn rows_at_once(&self, rows: u64, memory: u64) -> u64 {
+        let bytes = memory.saturating_sub(READ_MEMORY).max(memory / 2);
+        (bytes / self.input.row_bytes() as u64).clamp(1, rows.max(1))
+    }
+
+    /// Copies a range of the rows of a spill file to their places, and checks the file.
+    fn place(&self, worker: u32, shard: u32, extent: Extent, range: Range<u64>, places: &mut [u8]) -> Result<()> {
         let (spill, row_bytes) = (self.spill(), self.input.row_bytes());
         let records_per_read = (BLOCK_BYTES / 8 / self.record_words()).max(1) as u64;
         let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
@@ -283,10 +312,10 @@ impl Column<'_> {
             sum = sum.wrapping_add(spill::sum(&words));
             for record in words.chunks_exact(self.record_words()) {
                 let row: &[u8] = bytemuck::cast_slice(&record[1..]);
-                let at = record[0] as usize * row_bytes;
-                // An index out of range means damage. It is skipped here, and the comparison of the sums reports it.
-                if let Some(place) = places.get_mut(at..at.saturating_add(row_bytes)) {
-                    place.copy_from_slice(&row[..row_bytes]);
+                // An index beyond the shard means damage. It is skipped here, and the comparison of the sums reports it.
+                if range.contains(&record[0]) {
+                    let at = (record[0] - range.start) as usize * row_bytes;
+                    places[at..at + row_bytes].copy_from_slice(&row[..row_bytes]);
                 }
             }
             first += count;
