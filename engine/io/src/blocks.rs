@@ -25,6 +25,15 @@ use crate::{
 /// Enough blocks that threads rarely wait for the slowest one.
 const BLOCKS_PER_THREAD: usize = 4;
 
+/// The most blocks in memory at the same time, with the caller's rayon pool.
+pub fn blocks_at_once() -> usize {
+    2 * round_len()
+}
+
+fn round_len() -> usize {
+    BLOCKS_PER_THREAD * rayon::current_num_threads()
+}
+
 /// A block to be made.
 pub struct Planned<B> {
     /// Description of its content.
@@ -90,7 +99,7 @@ pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
     make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,
     mut sink: impl FnMut(&[u8], u64) -> Result<()> + Send,
 ) -> Result<()> {
-    let round_len = BLOCKS_PER_THREAD * rayon::current_num_threads();
+    let round_len = round_len();
     let mut plan_round = || {
         std::iter::from_fn(|| plan().transpose())
             .take(round_len)

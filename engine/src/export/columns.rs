@@ -15,7 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use grappa_build::generate::write_features;
+use grappa_build::generate::{check_features_memory, write_features};
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
     features::{FeatureLayout, FeaturesMeta},
@@ -54,7 +54,11 @@ pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progre
     };
     if spec.source == FeatureSource::Procedural {
         let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
-        let bytes = pool(budget.threads)?.install(|| write_features(&generator, spec.dim as usize, path, progress))?;
+        let dim = spec.dim as usize;
+        let bytes = pool(budget.threads)?.install(|| {
+            check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
+            write_features(&generator, dim, path, progress)
+        })?;
         return Ok(Exported {
             rows: manifest.nodes,
             bytes,

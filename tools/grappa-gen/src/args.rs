@@ -281,6 +281,8 @@ pub struct FileOptions {
     pub feature_dim: Option<u32>,
     /// Worker threads.
     pub threads: usize,
+    /// Bytes of memory that suffice for the features' mean of each class.
+    pub memory: u64,
 }
 
 /// Options that only stores have.
@@ -343,6 +345,7 @@ impl Args {
             format,
             feature_dim: common.feature_dim,
             threads: threads.get(),
+            memory: common.memory.0,
         }))
     }
 }

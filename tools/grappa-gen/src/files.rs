@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use grappa_build::generate::{write_classes, write_edge_list, write_features, write_split};
+use grappa_build::generate::{check_features_memory, write_classes, write_edge_list, write_features, write_split};
 use grappa_console::Bars;
 use grappa_synthetic::{Generator, Split};
 
@@ -53,6 +53,10 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         .context("cannot start threads")?;
     let mut finished = Vec::new();
     let made = pool.install(|| {
+        if let Some(dim) = options.feature_dim {
+            let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
+            check_features_memory(&generator, dim as usize, options.memory, remedy)?;
+        }
         let written = write_edge_list(&generator, &options.edges, options.format, bars)?;
         finished.push(&options.edges);
         let mut bytes = written.bytes;

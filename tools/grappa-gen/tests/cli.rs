@@ -139,6 +139,20 @@ fn too_little_memory_is_refused_with_the_least_that_is_enough() {
 }
 
 #[test]
+fn class_means_that_exceed_the_memory_are_refused_for_files_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = "sbm --nodes 65536 --classes 32768 --feature-dim 2048 --as npy --out g.npy --memory 64MiB";
+    let output = run(folder.path(), line);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let error = stderr(&output);
+    assert!(
+        error.contains("the features' mean of each class") && error.contains("--classes"),
+        "{error}"
+    );
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
 fn an_edge_list_has_its_node_files_beside_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = run(

@@ -10,5 +10,5 @@ pub mod store;
 
 pub use self::{
     edge_list::{EdgeListFormat, EdgeListSummary, write_edge_list},
-    node_files::{write_classes, write_features, write_split},
+    node_files::{check_features_memory, write_classes, write_features, write_split},
 };

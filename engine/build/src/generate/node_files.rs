@@ -3,8 +3,8 @@
 use std::{ops::Range, path::Path};
 
 use grappa_io::{
-    Result,
-    blocks::{NewFile, Planned},
+    Error, Result,
+    blocks::{NewFile, Planned, blocks_at_once},
     npy,
     progress::Progress,
 };
@@ -12,6 +12,22 @@ use grappa_synthetic::{Generator, Split};
 
 /// Approximate bytes per block.
 const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Fails if [`write_features`] with the rayon threads of the caller takes more than `memory` bytes because of the features'
+/// mean of each class, which is in memory all the time. Its blocks alone, a few MB per thread, are not refused.
+pub fn check_features_memory(generator: &Generator, dim: usize, memory: u64, remedy: &'static str) -> Result<()> {
+    let means = generator.features_memory(dim);
+    let blocks = blocks_at_once() as u64 * BLOCK_BYTES.max(4 * dim as u64);
+    if means <= blocks || means + blocks <= memory {
+        return Ok(());
+    }
+    Err(Error::Budget {
+        what: "the features' mean of each class".to_owned(),
+        given: memory,
+        least: means + blocks,
+        remedy,
+    })
+}
 
 /// Writes the features of all nodes to the new file `path`: f32 with shape (nodes, `dim`). Returns the length of the file in
 /// bytes. Threads and errors are as in [`super::write_edge_list`].
@@ -120,6 +136,25 @@ mod tests {
     use grappa_synthetic::{BlockModel, Model, Recipe};
 
     use super::*;
+
+    #[test]
+    fn class_means_beyond_the_memory_are_refused_with_what_would_do() {
+        let model = BlockModel {
+            classes: 4096,
+            ..BlockModel::new(40_000, 3.0)
+        };
+        let generator = Generator::new(Recipe::new(Model::Sbm(model), 5)).expect("valid options");
+        let check = |memory| check_features_memory(&generator, 32768, memory, "raise --memory");
+        let Err(Error::Budget { given, least, .. }) = check(64 << 20) else {
+            panic!("64 MiB suffice for 512 MiB of means");
+        };
+        assert_eq!(given, 64 << 20);
+        assert!(least > 512 << 20);
+        assert!(check(least - 1).is_err());
+        check(least).expect("enough");
+        // Means that are smaller than the blocks do not count.
+        check_features_memory(&generator, 1, 1, "raise --memory").expect("only blocks");
+    }
 
     #[test]
     fn files_hold_what_the_generator_says_of_each_node() {
