@@ -111,7 +111,11 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
     found.sort();
     match found.len() {
         0 => Ok([None, None, None]),
-        1 => Ok(found.swap_remove(0).1),
+        1 => {
+            let (path, lists) = found.swap_remove(0);
+            whole_split(&path, &lists)?;
+            Ok(lists)
+        }
         _ => {
             let names: Vec<_> = found
                 .iter()
@@ -128,6 +132,24 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
             ))
         }
     }
+}
+
+/// Fails if a list of a split is missing: its file may be there under another name, and its nodes would be left out.
+fn whole_split(folder: &Path, lists: &[Option<PathBuf>; 3]) -> Result<()> {
+    let missing: Vec<_> = ["train.csv.gz", "valid.csv.gz", "test.csv.gz"]
+        .into_iter()
+        .zip(lists)
+        .filter_map(|(name, list)| list.is_none().then_some(name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "expected the lists train.csv.gz, valid.csv.gz and test.csv.gz (or .csv), but {} is missing; rename or add it, or name \
+         the files with --edges, --train, --val and --test",
+        missing.join(" and ")
+    );
+    Err(Error::input(folder, Position::Whole, what))
 }
 
 /// The one number in `num-node-list`.

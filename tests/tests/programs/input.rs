@@ -399,6 +399,65 @@ fn splits_must_be_disjoint_and_of_known_nodes() {
 }
 
 #[test]
+fn a_mask_is_of_type_bool_and_has_one_entry_per_node() {
+    let bench = Bench::new();
+    let bytes = |name: &str, descr: &str, entries: &[u8]| {
+        let array = Npy {
+            descr: descr.to_owned(),
+            fortran: false,
+            shape: vec![entries.len()],
+            bytes: entries.to_vec(),
+        };
+        bench.npy(name, &array)
+    };
+    let bits = bytes("bits.npy", "|u1", &[1, 0, 0, 1]);
+    let parts = &[
+        "bits.npy at row 2",
+        "the id 0 is there already, at row 1",
+        "mask.astype(bool)",
+    ];
+    bench.refused_beside_edges("--train", &bits, &[], parts);
+    let text = bench.write("twice.txt", "# ids\n3\n1\n3\n");
+    let parts = &[
+        "twice.txt:4",
+        "the id 3 is there already, in line 2",
+        "list each id once",
+    ];
+    bench.refused_beside_edges("--train", &text, &[], parts);
+    bench.refused_beside_edges("--train", &text, &["--ids", "string"], parts);
+
+    let mask = |name: &str, entries: &[u8]| bytes(name, "|b1", entries);
+    let short = mask("short.npy", &[1, 0, 1]);
+    bench.refused_beside_edges("--train", &short, &[], &["short.npy", "expected 4 rows", "found 3"]);
+    let long = mask("long.npy", &[1, 0, 1, 0, 0]);
+    bench.refused_beside_edges("--train", &long, &[], &["long.npy", "expected 4 rows", "--nodes"]);
+    let whole = mask("whole.npy", &[1, 0, 1, 0]);
+    for ids in ["sparse", "string"] {
+        bench.refused_beside_edges(
+            "--train",
+            &whole,
+            &["--ids", ids],
+            &["whole.npy", &format!("--ids {ids}")],
+        );
+    }
+    let edges = bench.path("good.tsv");
+    run(&mut bench.ingest(&edges, &["--train", whole.to_str().unwrap()])).success();
+}
+
+#[test]
+fn one_hot_labels_are_pointed_out() {
+    let bench = Bench::new();
+    let edges = bench.write("good.tsv", "0 1\n1 2\n2 3\n3 0\n");
+    for (last, warned) in [([0i64, 1], true), ([1, 1], false)] {
+        let labels = Npy::new(&[4, 2], [1i64, 0, 0, 1, 1, 0].into_iter().chain(last));
+        let labels = bench.npy("labels.npy", &labels);
+        let ran = run(&mut bench.ingest(&edges, &["--labels", labels.to_str().unwrap()])).success();
+        assert_eq!(ran.stderr.contains("labels.argmax(axis=1)"), warned, "{}", ran.stderr);
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+}
+
+#[test]
 fn missing_files_and_folders_are_named() {
     let bench = Bench::new();
     bench.refused(&bench.path("no.tsv"), &[], &["no.tsv", "No such file"]);

@@ -117,6 +117,13 @@ impl ColumnInput for LabelInput {
     }
 
     fn finish(&self) -> Result<()> {
+        if self.source.is_one_hot() {
+            tracing::warn!(
+                "{}: every label is a set of exactly one class, and training treats sets as several classes per node; if each \
+                 node has one class, give its number: numpy.save(path, labels.argmax(axis=1))",
+                self.source.path().display()
+            );
+        }
         self.source.check()
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         columns::{Column, ColumnFile, ColumnInput},
         features::FeatureInput,
         labels::LabelInput,
-        options::{id_kind, id_limit, open_node_ids},
+        options::open_node_ids,
         row_nodes::RowNodes,
         splits,
         state::{Stage, State},
@@ -244,11 +244,7 @@ impl Run<'_> {
         }
         let mut sets = Vec::new();
         for split in &options.splits {
-            let limit = id_limit(options.ids, Some(nodes));
-            sets.push((
-                split.clone(),
-                splits::read(&split.path, id_kind(options.ids), limit, ids)?,
-            ));
+            sets.push((split.clone(), splits::read(&split.path, options.ids, nodes, ids)?));
         }
         splits::check_disjoint(&sets, |node| ids.external(node))?;
         self.folder.folder("splits")?;

@@ -2,14 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use grappa_formats::NodeId;
-use grappa_input::{IdKind, IdLimit, SplitSource};
+use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_input::{IdKind, Keys, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
 use crate::{
     ids::IdMap,
-    ingest::id_lists::{self, Strings},
+    ingest::{
+        id_lists::{self, Strings},
+        options::{id_kind, id_limit, surplus_rows_remedy},
+    },
 };
 
 /// A split, as the user gives it.
@@ -21,24 +24,35 @@ pub struct SplitFile {
     pub path: PathBuf,
 }
 
-/// Reads the ids of a split and looks up their nodes.
-pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<RoaringTreemap> {
-    let mut source = SplitSource::open(path, kind, limit)?;
-    let mut nodes = RoaringTreemap::new();
-    id_lists::for_each_node(&mut source, kind, ids, Strings::Any, |position, node, id| match node {
-        Some(node) => {
-            nodes.insert(node.0);
-            Ok(())
-        }
-        None => {
-            let what = format!("the graph has no node with the id {}; remove it from the split", id());
-            Err(Error::input(path, position, what))
-        }
-    })?;
-    if nodes.is_empty() {
+/// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
+pub fn read(path: &Path, kind: ExternalIds, nodes: u64, ids: &IdMap) -> Result<RoaringTreemap> {
+    let open = || SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)));
+    let mut source = open()?;
+    if source.is_mask() && kind != ExternalIds::Dense {
+        let what =
+            "a mask needs --ids dense; with --ids sparse, give the ids of the nodes: numpy.save(path, ids[mask])";
+        return Err(Error::input(path, Position::Whole, what));
+    }
+    source.expect_rows(nodes, surplus_rows_remedy(kind))?;
+    let mut set = RoaringTreemap::new();
+    let each = |position, node: Option<NodeId>, id: &dyn Fn() -> String| {
+        let what = match node {
+            Some(node) if set.insert(node.0) => return Ok(()),
+            Some(_) => format!(
+                "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: \
+                 numpy.save(path, mask.astype(bool))",
+                id(),
+                first_position(open()?, id_kind(kind), &id())?,
+            ),
+            None => format!("the graph has no node with the id {}; remove it from the split", id()),
+        };
+        Err(Error::input(path, position, what))
+    };
+    id_lists::for_each_node(&mut source, id_kind(kind), ids, Strings::Any, each)?;
+    if set.is_empty() {
         return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
     }
-    Ok(nodes)
+    Ok(set)
 }
 
 /// Fails if two splits share a node.
@@ -62,4 +76,32 @@ pub fn check_disjoint(
         }
     }
     Ok(())
+}
+
+/// The place of the first `id` of a split, for a message. It reads the file again.
+fn first_position(mut source: SplitSource, kind: IdKind, id: &str) -> Result<String> {
+    let place = |position: Position| match position {
+        Position::Line(line) => format!("in line {line}"),
+        Position::Row(row) => format!("at row {row}"),
+        Position::Offset(_) | Position::Whole => "before".to_owned(),
+    };
+    match kind {
+        IdKind::Integer => {
+            let mut batch = Vec::new();
+            while source.next_ids(&mut batch)? {
+                if let Some(index) = batch.iter().position(|other| other.to_string() == id) {
+                    return Ok(place(source.position(index)));
+                }
+            }
+        }
+        IdKind::String => {
+            let mut batch = Keys::default();
+            while source.next_keys(&mut batch)? {
+                if let Some(index) = batch.iter().position(|key| key == id.as_bytes()) {
+                    return Ok(place(source.position(index)));
+                }
+            }
+        }
+    }
+    Ok(place(Position::Whole))
 }

@@ -149,12 +149,8 @@ impl MatrixSource {
                 count
             }
             Content::Text(text) => text.read(first, count, &mut |fields| {
-                for field in fields {
-                    out.push(
-                        field
-                            .parse()
-                            .map_err(|_| format!("expected a number, found {}", shown(field.as_bytes())))?,
-                    );
+                for (column, field) in fields.iter().enumerate() {
+                    out.push(field.parse().map_err(|_| not_a_number(column, field))?);
                 }
                 Ok(())
             })?,
@@ -203,4 +199,13 @@ impl MatrixSource {
             ),
         ))
     }
+}
+
+/// The message about a field of text that is not a number.
+fn not_a_number(column: usize, field: &str) -> String {
+    let remedy = match column {
+        0 => "; if the first column has the ids of the nodes, leave it out, and give the ids with --node-ids",
+        _ => "",
+    };
+    format!("expected a number, found {}{remedy}", shown(field.as_bytes()))
 }

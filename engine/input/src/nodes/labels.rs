@@ -4,7 +4,10 @@
 //! set is a row of zeros and ones, one column per class. A row of only NaN, negative numbers or empty fields means that the
 //! node has no label.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind};
 use grappa_io::{Error, Position, Result};
@@ -24,6 +27,10 @@ const FORMS: Forms = Forms {
 /// The labels of all nodes.
 pub struct LabelSource {
     file: NodeFile,
+    /// Whether a set of exactly one class was read.
+    has_one: AtomicBool,
+    /// Whether a set of no class, or of several classes, was read.
+    has_others: AtomicBool,
 }
 
 /// Labels of consecutive nodes.
@@ -105,6 +112,8 @@ impl LabelSource {
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             file: NodeFile::open(path, &FORMS)?,
+            has_one: AtomicBool::new(false),
+            has_others: AtomicBool::new(false),
         })
     }
 
@@ -148,6 +157,33 @@ impl LabelSource {
         self.file.expect_rows(nodes, if_more)
     }
 
+    /// Whether all labels read so far are sets of exactly one class, as if they were one class per node in one-hot form.
+    pub fn is_one_hot(&self) -> bool {
+        self.has_one.load(Ordering::Relaxed) && !self.has_others.load(Ordering::Relaxed)
+    }
+
+    /// Notes the sizes of sets that were read.
+    fn note_sizes(&self, batch: &LabelBatch) {
+        if self.kind() == LabelKind::Single {
+            return;
+        }
+        // One store per batch: threads that read different rows share the flags.
+        let mut sizes = (0..batch.len()).filter_map(|index| batch.get(index).map(<[u32]>::len));
+        let (mut one, mut others) = (false, false);
+        while !(one && others)
+            && let Some(size) = sizes.next()
+        {
+            one |= size == 1;
+            others |= size != 1;
+        }
+        if one {
+            self.has_one.store(true, Ordering::Relaxed);
+        }
+        if others {
+            self.has_others.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Fails unless the member of an archive has its CRC-32. It reads the bytes that were not read yet. Call it before you rely
     /// on any label.
     pub fn check(&self) -> Result<()> {
@@ -160,7 +196,7 @@ impl LabelSource {
         out.clear();
         let columns = self.file.columns();
         let mut values = Vec::with_capacity(columns);
-        match &self.file.content {
+        let read = match &self.file.content {
             Content::Dense { array, reader } => {
                 let rows = array.shape[0].saturating_sub(first);
                 let count = (count as u64).min(rows) as usize;
@@ -177,7 +213,7 @@ impl LabelSource {
                     add_row(&values, out)
                         .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
                 }
-                Ok(count)
+                count
             }
             Content::Text(text) => text.read(first, count, &mut |fields| {
                 values.clear();
@@ -195,9 +231,11 @@ impl LabelSource {
                     });
                 }
                 add_row(&values, out)
-            }),
+            })?,
             Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),
-        }
+        };
+        self.note_sizes(out);
+        Ok(read)
     }
 }
 

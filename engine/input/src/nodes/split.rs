@@ -11,8 +11,9 @@ use crate::{
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
     line_reader::Lines,
-    messages::shown,
+    messages::{shown, wrong_rows},
     npy::{self, NpyArray},
+    zip,
 };
 
 /// Ids that are read at a time.
@@ -69,6 +70,11 @@ impl SplitSource {
     ) -> Result<Self> {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
+        if head.starts_with(zip::MAGIC) {
+            let what = "a split is not read from a .npz archive; save its array as .npy: numpy.save(path, \
+                        numpy.load(archive)[name])";
+            return Err(Error::input(path, Position::Whole, what));
+        }
         let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
@@ -111,6 +117,21 @@ impl SplitSource {
         match &self.content {
             Content::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
             _ => None,
+        }
+    }
+
+    /// Whether it is a mask, whose rows are dense ids.
+    pub fn is_mask(&self) -> bool {
+        matches!(&self.content, Content::Array { array, .. } if array.element == ElementType::Bool)
+    }
+
+    /// Refuses a mask that does not have one row for each of `nodes` nodes. `if_more` is advice for more rows.
+    pub fn expect_rows(&self, nodes: u64, if_more: &str) -> Result<()> {
+        match &self.content {
+            Content::Array { array, .. } if self.is_mask() && array.shape[0] != nodes => {
+                Err(array.error(wrong_rows(nodes, array.shape[0], if_more)))
+            }
+            _ => Ok(()),
         }
     }
 

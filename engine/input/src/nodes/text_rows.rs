@@ -34,7 +34,12 @@ impl TextRows {
     /// Reads the first lines to find header and columns. With `blanks`, a blank line is a row with one empty field; otherwise
     /// it is an error.
     pub fn open(file: &Arc<InputFile>, blanks: bool) -> Result<Self> {
-        let compression = Compression::of(&file.head(8)?);
+        let head = file.head(8)?;
+        if head.starts_with(b"PAR1") {
+            let what = "only edges are read from Parquet; save these rows as .npy: numpy.save(path, table.to_numpy())";
+            return Err(Error::input(file.path(), Position::Whole, what));
+        }
+        let compression = Compression::of(&head);
         let extent = Extent::whole(file, compression);
         let mut lines = lines_of(&extent)?;
         let (mut header, mut columns) = (false, None);

@@ -557,3 +557,68 @@ fn real_node_arrays_are_read() {
         assert_eq!(ids.len(), train, "{name}");
     }
 }
+
+#[test]
+fn masks_have_one_entry_per_node() {
+    let folder = Folder::new();
+    let mask = SplitSource::open(
+        &folder.file("s.npy", npy("|b1", "(4,)", &[0, 1, 0, 1])),
+        IdKind::Integer,
+        IdLimit::Nodes(10),
+    )
+    .unwrap();
+    assert!(mask.is_mask());
+    mask.expect_rows(4, "more nodes").unwrap();
+    for nodes in [3, 5] {
+        let error = message(mask.expect_rows(nodes, "more nodes"));
+        assert_contains(&error, &["s.npy", &format!("expected {nodes} rows"), "found 4"]);
+    }
+    // A list of ids may have any length.
+    let list = folder.file("s.npy", npy("|u1", "(4,)", &[0, 1, 2, 3]));
+    let list = SplitSource::open(&list, IdKind::Integer, IdLimit::Nodes(10)).unwrap();
+    assert!(!list.is_mask());
+    list.expect_rows(10, "more nodes").unwrap();
+}
+
+#[test]
+fn sets_of_one_class_each_are_seen_as_one_hot() {
+    let folder = Folder::new();
+    let read = |text: &str| {
+        let source = LabelSource::open(&folder.file("l.txt", text)).unwrap();
+        let mut batch = LabelBatch::default();
+        for first in 0..4 {
+            source.read_rows(first, 1, &mut batch).unwrap();
+        }
+        source.is_one_hot()
+    };
+    assert!(read("0 1\n1 0\n-1 -1\n1 0\n"));
+    assert!(!read("0 1\n1 0\n1 1\n1 0\n"));
+    assert!(!read("0 1\n0 0\n1 0\n1 0\n"));
+    assert!(!read("0\n1\n1\n1\n"));
+}
+
+#[test]
+fn node_data_in_other_formats_is_refused_with_the_remedy() {
+    let folder = Folder::new();
+    let archive = folder.file("s.npz", npz(&[("ids", npy("|u1", "(1,)", &[0]))], false, false));
+    assert_contains(
+        &message(SplitSource::open(&archive, IdKind::Integer, IdLimit::Dense)),
+        &["s.npz", "not read from a .npz archive", "numpy.save"],
+    );
+    let table = folder.file("x.parquet", b"PAR1 and more");
+    assert_contains(
+        &message(MatrixSource::open(&table)),
+        &["x.parquet", "only edges are read from Parquet"],
+    );
+    assert_contains(
+        &message(LabelSource::open(&table)),
+        &["only edges are read from Parquet"],
+    );
+    let named = MatrixSource::open(&folder.file("x.csv", "id,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
+    let error = message(named.read_rows(0, 2, &mut Vec::new()));
+    assert_contains(&error, &["x.csv:2", "user_0", "leave it out", "--node-ids"]);
+    // In another column, a word is not an id.
+    let words = MatrixSource::open(&folder.file("x.csv", "1,2\n3,four\n")).unwrap();
+    let error = message(words.read_rows(0, 2, &mut Vec::new()));
+    assert!(error.contains("four") && !error.contains("--node-ids"), "{error}");
+}
