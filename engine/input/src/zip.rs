@@ -67,6 +67,14 @@ impl Npz {
         match (name, &self.names[..]) {
             (Some(name), _) => self.array(name),
             (None, [only]) => self.array(only),
+            // An adjacency matrix of scipy.sparse.save_npz, or of the GNN benchmark of Shchur et al.
+            (None, _) if what == "edges" && self.names.iter().any(|name| name.ends_with("indptr") || name == "row") => {
+                Err(self.error(&format!(
+                    "this is a sparse matrix ({}), not an array of edges; save its entries: a = matrix.tocoo(); \
+                     numpy.save(path, numpy.stack([a.row, a.col], axis=1))",
+                    self.names.join(", ")
+                )))
+            }
             (None, _) => Err(self.error(&format!(
                 "expected an array of {what} named {}, found {}; rename it, or save it as a .npy file of its own",
                 names.join(" or "),

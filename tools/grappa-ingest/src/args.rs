@@ -65,8 +65,8 @@ pub struct Args {
     /// Whether the first line of text files with edges is a header
     ///
     /// auto: it is one if its columns are called source and target, src and dst, or the like, and, in CSV, if it has no
-    /// number. With --ids string, such a line may be an edge: then only column names in CSV are a header, and a warning
-    /// says how column names are read.
+    /// number. With --ids string, such a line may be an edge: then only these names in CSV are a header, and a warning says
+    /// how a line that may have names is read. A header with dst before src means that targets come first.
     #[arg(long, help_heading = INPUT, value_enum, default_value_t = FirstLine::Auto)]
     header: FirstLine,
     /// Kind of node ids in all input files
@@ -112,12 +112,14 @@ pub struct Args {
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     node_ids: Option<PathBuf>,
     /// Ids of the training nodes: .npy, or text with one id per line
+    ///
+    /// With --ids dense, a .npy of type bool is a mask with one entry per node. Each id is listed once.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     train: Option<PathBuf>,
-    /// Ids of the validation nodes
+    /// Ids or mask of the validation nodes, as for --train
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     val: Option<PathBuf>,
-    /// Ids of the test nodes
+    /// Ids or mask of the test nodes, as for --train
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     test: Option<PathBuf>,
     /// Split the nodes at random: percent for train, val and test, such as 60/20/20

@@ -120,7 +120,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         ));
     }
     let source = open_edges(options, nodes, budget.block_bytes())?;
-    for warning in source.header_warnings() {
+    for warning in source.warnings() {
         tracing::warn!("{warning}");
     }
     let fingerprint = fingerprint(options)?;

@@ -11,7 +11,7 @@ use crate::{
     ids::IdMap,
     ingest::{
         id_lists::{self, Strings},
-        options::{id_kind, id_limit, surplus_rows_remedy},
+        options::{id_kind, id_limit},
     },
 };
 
@@ -33,7 +33,7 @@ pub fn read(path: &Path, kind: ExternalIds, nodes: u64, ids: &IdMap) -> Result<R
             "a mask needs --ids dense; with --ids sparse, give the ids of the nodes: numpy.save(path, ids[mask])";
         return Err(Error::input(path, Position::Whole, what));
     }
-    source.expect_rows(nodes, surplus_rows_remedy(kind))?;
+    source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
     let each = |position, node: Option<NodeId>, id: &dyn Fn() -> String| {
         let what = match node {

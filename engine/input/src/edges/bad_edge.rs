@@ -105,6 +105,7 @@ impl BadEdge {
                 "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; otherwise "
             }
             Self::NotUtf8 => "convert the file (iconv -t utf-8), or ",
+            Self::Columns { found: ..2, .. } => "columns are separated by tabs, spaces or, in CSV, commas; ",
             Self::Columns { .. }
             | Self::EmptyId
             | Self::LongId
@@ -113,6 +114,20 @@ impl BadEdge {
             | Self::WeightNotFinite
             | Self::Quote
             | Self::Null => "",
+        }
+    }
+
+    /// The whole message about `line`, a line like which all others of the file probably are.
+    pub(super) fn message_of_file(self, line: &[u8]) -> String {
+        match self {
+            Self::Columns { found: 4.., .. } => {
+                format!(
+                    "expected 2 or 3 columns (source, target and, if edges have weights, a weight), found more: {}; write a \
+                     file with only these columns, such as with cut -d, -f1,2",
+                    shown(line)
+                )
+            }
+            _ => self.message(line),
         }
     }
 

@@ -4,12 +4,12 @@ use grappa_io::Position;
 
 use super::BadEdge;
 
-/// Edges with integer ids, as written in the file and in file order: edge `k` goes from `sources[k]` to `targets[k]`.
+/// Edges with integer ids, in file order: edge `k` goes from `sources[k]` to `targets[k]`.
 #[derive(Debug, Default)]
 pub struct EdgeBatch {
-    /// First column.
+    /// The column of sources.
     pub sources: Vec<u64>,
-    /// Second column.
+    /// The column of targets.
     pub targets: Vec<u64>,
     /// One finite weight per edge; empty if the source is not weighted.
     pub weights: Vec<f32>,
@@ -35,9 +35,9 @@ impl EdgeBatch {
 /// Edges with string ids.
 #[derive(Debug, Default)]
 pub struct TextBatch {
-    /// First column.
+    /// The column of sources.
     pub sources: Keys,
-    /// Second column.
+    /// The column of targets.
     pub targets: Keys,
     /// One finite weight per edge; empty if the source is not weighted.
     pub weights: Vec<f32>,

@@ -6,6 +6,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, IdLimit, OnBadLine, Reject, TextBatch,
+    column_names::ColumnOrder,
     content::Content,
     layout::TextLayout,
     parse::{BlockLines, parse_edges, parse_keys},
@@ -99,10 +100,20 @@ impl RawBlock<'_> {
                         self.reject(position, line, bad, on_reject)
                     },
                     &|at, what| self.long(at, what),
-                )
+                )?;
+                if self.targets_first() {
+                    std::mem::swap(&mut into.sources, &mut into.targets);
+                }
+                Ok(())
             }
             (_, Payload::Rows) => unreachable!("text has lines"),
         }
+    }
+
+    /// Whether the first column of the text has the targets.
+    fn targets_first(&self) -> bool {
+        let layout = self.file.content.layout();
+        layout.is_some_and(|layout| layout.order == ColumnOrder::TargetSource)
     }
 
     /// Parses string ids into `into`, which is emptied first. Calls `on_reject` as [`parse`](Self::parse) does.
@@ -151,7 +162,11 @@ impl RawBlock<'_> {
                 self.reject(position, line, bad, on_reject)
             },
             &|at, what| self.long(at, what),
-        )
+        )?;
+        if self.targets_first() {
+            std::mem::swap(&mut into.sources, &mut into.targets);
+        }
+        Ok(())
     }
 
     fn reject(

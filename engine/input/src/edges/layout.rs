@@ -7,7 +7,8 @@ use memchr::memchr;
 
 use super::{
     EdgeSourceOptions, HeaderLine, IdKind, IdLimit, TextBatch,
-    fields::{Checked, KeySeparator, NumberFields, edge_of, is_comment, keys_of, trim, unquoted},
+    column_names::{ColumnOrder, NamedColumns, has_no_numbers, with_fields},
+    fields::{Checked, KeySeparator, NumberFields, edge_of, is_comment, keys_of, trim},
 };
 use crate::{
     extent::{Compression, Extent},
@@ -26,19 +27,50 @@ pub(super) struct TextLayout {
     pub data_start: u64,
     pub weighted: bool,
     pub separator: KeySeparator,
-    /// The first line, if it has column names that are valid string ids too.
-    pub column_names: Option<ColumnNames>,
+    /// The order of the columns with ids.
+    pub order: ColumnOrder,
+    /// The first line, if the user should know how it is read.
+    pub first_line: Option<FirstLine>,
 }
 
-/// A first line that may be a header or an edge.
+/// A first line that may be meant in another way than it is read.
 #[derive(Debug, Clone)]
-pub(super) struct ColumnNames {
+pub(super) struct FirstLine {
     /// The number of the line, from 1.
     pub number: u64,
     /// The line, for messages.
     pub text: String,
     /// How it is read.
-    pub is_header: bool,
+    pub read_as: ReadAs,
+}
+
+/// How a first line is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadAs {
+    /// A header that may be an edge between strings.
+    Header,
+    /// An edge between strings that may be a header.
+    Edge,
+    /// A header that names the targets first.
+    TargetsFirst,
+}
+
+impl ReadAs {
+    pub const ALL: [Self; 3] = [Self::Header, Self::Edge, Self::TargetsFirst];
+
+    /// The message, after the line.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Header => "is read as a header, not as an edge; if it is an edge, give --header no",
+            Self::Edge => {
+                "is read as an edge; give --header yes if it has column names, or --header no to say that it has not"
+            }
+            Self::TargetsFirst => {
+                "names the targets first, so edges go from the second column to the first; correct it if they do not, or give \
+                 --header no if it is an edge"
+            }
+        }
+    }
 }
 
 impl TextLayout {
@@ -53,7 +85,7 @@ impl TextLayout {
         let stream = Extent::whole(file, compression).stream()?;
         let mut lines = Lines::new(stream, LINE_BYTES_MAX);
         let (mut data_start, mut looked_at) = (None, 0);
-        let mut column_names = None;
+        let (mut order, mut first_line) = (ColumnOrder::SourceTarget, None);
         let mut first_bad = None;
         while let Some(line) = lines.next_line()? {
             let mark = if line.number == 1 && line.bytes.starts_with(b"\xef\xbb\xbf") {
@@ -65,32 +97,47 @@ impl TextLayout {
             if is_comment(text) {
                 continue;
             }
-            if data_start.is_none() {
-                let is_header = is_header(text, csv, options);
-                if strings && options.header == HeaderLine::Auto && has_column_names(text) {
-                    column_names = Some(ColumnNames {
-                        number: line.number,
-                        text: shown(text),
-                        is_header,
-                    });
+            let is_first = data_start.is_none();
+            let note = |read_as| FirstLine {
+                number: line.number,
+                text: shown(text),
+                read_as,
+            };
+            if is_first {
+                let named = with_fields(text, csv, strings, NamedColumns::find);
+                let is_header = is_header(text, named.is_some(), csv, options);
+                if strings && options.header == HeaderLine::Auto && named.is_some() {
+                    first_line = Some(note(if is_header { ReadAs::Header } else { ReadAs::Edge }));
                 }
                 if is_header {
                     data_start = lines.offset().into();
+                    if let Some(named) = named {
+                        let wrong = || Error::input(file.path(), Position::Line(line.number), wrong_order(text));
+                        order = named.order().ok_or_else(wrong)?;
+                    }
+                    if order == ColumnOrder::TargetSource {
+                        first_line = Some(note(ReadAs::TargetsFirst));
+                    }
                     continue;
                 }
             }
             data_start.get_or_insert(line.offset + mark as u64);
             match sniff(text, csv, strings, options.id_limit) {
                 Ok(sniffed) => {
+                    let ambiguous = is_first && strings && options.header == HeaderLine::Auto;
+                    if ambiguous && may_be_names(text, csv, &sniffed) {
+                        first_line = Some(note(ReadAs::Edge));
+                    }
                     return Ok(Some(Self {
                         data_start: data_start.unwrap_or(0),
                         weighted: sniffed.columns == 3,
                         separator: sniffed.separator,
-                        column_names,
+                        order,
+                        first_line,
                     }));
                 }
                 Err(bad) => {
-                    let message = bad.message(&line.bytes[mark..]);
+                    let message = bad.message_of_file(&line.bytes[mark..]);
                     first_bad.get_or_insert((line.number, message));
                 }
             }
@@ -139,61 +186,27 @@ fn sniff(line: &[u8], csv: bool, strings: bool, limit: IdLimit) -> Checked<Sniff
     })
 }
 
-/// Whether `line`, the first one (trimmed, not a comment), is a header.
-fn is_header(line: &[u8], csv: bool, options: &EdgeSourceOptions) -> bool {
+/// Whether `line`, the first one (trimmed, not a comment), is a header. `named`: it has known column names.
+fn is_header(line: &[u8], named: bool, csv: bool, options: &EdgeSourceOptions) -> bool {
     match (options.header, options.ids) {
         (HeaderLine::Yes, _) => true,
         (HeaderLine::No, _) => false,
-        (HeaderLine::Auto, IdKind::Integer) => has_column_names(line) || csv && has_no_numbers(line),
-        (HeaderLine::Auto, IdKind::String) => csv && has_column_names(line),
+        (HeaderLine::Auto, IdKind::Integer) => named || csv && with_fields(line, csv, false, has_no_numbers),
+        (HeaderLine::Auto, IdKind::String) => named && csv,
     }
 }
 
-/// Whether the first two fields of a line are known column names.
-fn has_column_names(line: &[u8]) -> bool {
-    let is_one_of = |field: Option<&[u8]>, names: &[&str]| {
-        let field = field.map(unquoted).unwrap_or_default();
-        names.iter().any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    let mut fields = NumberFields { rest: Some(line) };
-    is_one_of(fields.next(), &SOURCE_NAMES) && is_one_of(fields.next(), &TARGET_NAMES)
+/// Whether a line of string ids that is read as an edge may have column names instead.
+fn may_be_names(line: &[u8], csv: bool, sniffed: &Sniffed) -> bool {
+    // A third column is a number, and words that are separated by blanks rarely have a header.
+    sniffed.columns == 2 && sniffed.separator != KeySeparator::Blanks && with_fields(line, csv, true, has_no_numbers)
 }
 
-/// Whether a line has at least two fields, and no field is a number.
-fn has_no_numbers(line: &[u8]) -> bool {
-    let fields: Vec<&[u8]> = NumberFields { rest: Some(line) }.collect();
-    fields.len() >= 2
-        && fields
-            .iter()
-            .all(|field| std::str::from_utf8(unquoted(field)).is_ok_and(|text| text.parse::<f64>().is_err()))
-        && fields.iter().take(2).all(|field| !field.is_empty())
+/// The message about a header whose order of columns is not read.
+fn wrong_order(line: &[u8]) -> String {
+    format!(
+        "the columns are {}, but expected source, target and, if edges have weights, a third column of weights; write the \
+         columns in this order, or remove this line if its names are wrong",
+        shown(line)
+    )
 }
-
-/// Names for the column of sources, the most specific first.
-pub(super) const SOURCE_NAMES: [&str; 10] = [
-    "source",
-    "src",
-    "from",
-    "source_id",
-    "src_id",
-    "from_id",
-    "u",
-    "head",
-    "subject",
-    "start",
-];
-
-/// Names for the column of targets.
-pub(super) const TARGET_NAMES: [&str; 11] = [
-    "target",
-    "dst",
-    "dest",
-    "to",
-    "target_id",
-    "dst_id",
-    "to_id",
-    "v",
-    "tail",
-    "object",
-    "end",
-];

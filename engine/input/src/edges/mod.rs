@@ -9,6 +9,7 @@
 mod bad_edge;
 mod batch;
 mod block;
+mod column_names;
 mod content;
 mod edge_weights;
 mod fields;
@@ -41,7 +42,8 @@ pub use self::{
     options::{BlockId, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, OnBadLine},
 };
 use self::{
-    block::Payload, content::Content, edge_weights::EdgeWeights, packed_text::TextStream, table::Table, text::TextFile,
+    block::Payload, content::Content, edge_weights::EdgeWeights, layout::ReadAs, packed_text::TextStream, table::Table,
+    text::TextFile,
 };
 pub(crate) use self::{fields::integer, fields::is_comment, fields::trim};
 use crate::file::{InputFile, read_past_cache_if_large};
@@ -156,27 +158,36 @@ impl EdgeSource {
         self.files[file as usize].file.path()
     }
 
-    /// Messages about first lines that may be a header or an edge: column names that are valid string ids.
-    pub fn header_warnings(&self) -> Vec<String> {
-        let warning = |is_header: bool| {
-            let named = self
+    /// Messages about files that may be meant in another way than they are read: first lines of text that may be headers or
+    /// edges, and columns that are picked without a known name.
+    pub fn warnings(&self) -> Vec<String> {
+        let first_lines = |read_as: ReadAs| {
+            let lines = self
                 .files
                 .iter()
-                .filter_map(|file| Some((file.file.path(), file.content.layout()?.column_names.as_ref()?)));
-            let mut alike = named.filter(|(_, line)| line.is_header == is_header);
+                .filter_map(|file| Some((file.file.path(), file.content.layout()?.first_line.as_ref()?)));
+            let mut alike = lines.filter(|(_, line)| line.read_as == read_as);
             let (path, line) = alike.next()?;
-            let more = match alike.count() {
-                0 => String::new(),
-                more => format!(" (the same in {more} more files)"),
-            };
             let position = Position::Line(line.number);
-            let read_as = match is_header {
-                true => "is read as a header, not as an edge; if it is an edge, give --header no",
-                false => "is read as an edge; if it is a header, give --header yes",
-            };
-            Some(format!("{}{position}: {} {read_as}{more}", path.display(), line.text))
+            Some(format!(
+                "{}{position}: the first line, {}, {}{}",
+                path.display(),
+                line.text,
+                read_as.message(),
+                in_more_files(alike.count())
+            ))
         };
-        [true, false].into_iter().filter_map(warning).collect()
+        let guessed_columns = || {
+            let mut guessed = self.files.iter().filter_map(|file| match &file.content {
+                Content::Parquet { parquet, .. } => Some((file.file.path(), parquet.guessed()?)),
+                _ => None,
+            });
+            let (path, message) = guessed.next()?;
+            let more = in_more_files(guessed.count());
+            Some(format!("{}: {message}{more}", path.display()))
+        };
+        let first_lines = ReadAs::ALL.into_iter().filter_map(first_lines);
+        first_lines.chain(guessed_columns()).collect()
     }
 
     /// Runs `work` while `threads` other threads read the blocks that `skip` does not reject. `work` gets them, in no particular
@@ -402,6 +413,14 @@ impl EdgeSource {
             buffer,
             payload: Payload::Rows,
         }
+    }
+}
+
+/// The end of a warning that is about more files than the one that it names.
+fn in_more_files(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        more => format!(" (the same in {more} more files)"),
     }
 }
 

@@ -49,8 +49,8 @@ pub enum OnBadLine {
 /// Whether the first line of a text file, after comments, is a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderLine {
-    /// It is one if its first two fields are known column names or, in CSV, none of its fields is a number. With string ids,
-    /// such a line may be an edge: only known column names in CSV are a header then.
+    /// It is one if it has known names for the columns of sources and targets or, in CSV, none of its fields is a number. With
+    /// string ids, such a line may be an edge: only known column names in CSV are a header then.
     #[default]
     Auto,
     /// In all files.

@@ -192,6 +192,32 @@ fn parquet_columns_are_found_by_name_and_else_by_place() {
         let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
         assert_eq!(source.weighted(), weighted);
         assert_eq!(read(&source, 1).unwrap().edges, [edge]);
+        match names {
+            ["a", ..] => assert_contains(
+                &source.warnings().concat(),
+                &["edges.parquet: the column \"a\" is read as the source of each edge and \"b\" as its target"],
+            ),
+            _ => assert_eq!(source.warnings(), [""; 0]),
+        }
+    }
+}
+
+#[test]
+fn a_sparse_matrix_given_as_edges_is_refused_with_the_call_that_saves_its_edges() {
+    let folder = Folder::new();
+    let array = || npy("<i4", "(2,)", &[0; 8]);
+    for names in [
+        // scipy.sparse.save_npz, as CSR and as COO, and the GNN benchmark of Shchur et al.
+        ["indices", "indptr", "data", "shape"],
+        ["row", "col", "data", "shape"],
+        ["adj_data", "adj_indices", "adj_indptr", "labels"],
+    ] {
+        let members = names.map(|name| (name, array()));
+        let path = folder.file("a.npz", npz(&members, false, false));
+        assert_contains(
+            &message(read_path(&path, EdgeSourceOptions::default())),
+            &["a.npz", "sparse matrix", ".tocoo()", "numpy.save"],
+        );
     }
 }
 
@@ -403,6 +429,15 @@ fn an_ogb_folder_of_text_is_discovered() {
     );
     assert_eq!(read_split_ids(&train, IdLimit::Nodes(4)).unwrap(), [0, 3]);
 
+    std::fs::rename(
+        folder.0.path().join("split/time/valid.csv.gz"),
+        folder.0.path().join("split/time/val.csv.gz"),
+    )
+    .unwrap();
+    assert_contains(
+        &message(ogb::discover(folder.0.path())),
+        &["split/time", "valid.csv.gz is missing", "rename or add it"],
+    );
     gz("split/random/train.csv.gz", "0\n");
     assert_contains(
         &message(ogb::discover(folder.0.path())),

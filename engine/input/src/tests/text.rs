@@ -36,7 +36,7 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
             "a.tsv",
             b"1 2 3 4\n",
             IdLimit::Dense,
-            &["a.tsv:1: expected 3 columns", "found 4"],
+            &["a.tsv:1: expected 2 or 3 columns", "cut -d, -f1,2"],
         ),
         (
             "a.tsv",
@@ -257,14 +257,25 @@ fn string_keys_keep_what_separates_them_elsewhere() {
 #[test]
 fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says() {
     let folder = Folder::new();
-    let (header, edge) = ("is read as a header, not as an edge", "is read as an edge; if");
-    let cases: [(&str, &str, HeaderLine, bool, &str); 10] = [
+    let (header, edge) = ("is read as a header, not as an edge", "is read as an edge; give");
+    let cases: [(&str, &str, HeaderLine, bool, &str); 18] = [
         ("a.tsv", "u\tv\nv\tw\n", HeaderLine::Auto, false, edge),
         ("a.txt", "# words\nhead tail\nv w\n", HeaderLine::Auto, false, edge),
         ("a.csv", "source,target\nv,w\n", HeaderLine::Auto, true, header),
         ("a.csv", "\"Subject\",\"Object\"\nv,w\n", HeaderLine::Auto, true, header),
-        ("a.csv", "follower,followee\nv,w\n", HeaderLine::Auto, false, ""),
+        ("a.csv", "follower,followee\nv,w\n", HeaderLine::Auto, true, header),
         ("a.csv", "follower,followee\nv,w\n", HeaderLine::Yes, true, ""),
+        // Names that are not known.
+        ("a.csv", "fan,idol\nv,w\n", HeaderLine::Auto, false, edge),
+        ("a.tsv", "fan\tidol\nv\tw\n", HeaderLine::Auto, false, edge),
+        ("a.csv", "fan,idol\nv,w\n", HeaderLine::No, false, ""),
+        ("a.csv", "fan,idol\nv,w\n", HeaderLine::Yes, true, ""),
+        // These are not names of columns.
+        ("a.csv", "a,17\nv,w\n", HeaderLine::Auto, false, ""),
+        ("a.csv", "a,b,0.5\nv,w,1\n", HeaderLine::Auto, false, ""),
+        ("a.txt", "a b\nv w\n", HeaderLine::Auto, false, ""),
+        // A CSV line is split at commas only.
+        ("a.csv", "from to,weight\nv,w\n", HeaderLine::Auto, false, edge),
         ("a.tsv", "u\tv\nv\tw\n", HeaderLine::Yes, true, ""),
         ("a.tsv", "u\tv\nv\tw\n", HeaderLine::No, false, ""),
         ("a.csv", "source,target\nv,w\n", HeaderLine::No, false, ""),
@@ -284,7 +295,7 @@ fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says()
             let (edges, ..) = keys(&path, options.clone()).unwrap();
             assert_eq!(edges.len(), if is_header { 1 } else { 2 }, "{text:?}, {given:?}");
             assert_eq!(edges.last(), Some(&("v".to_owned(), "w".to_owned())));
-            let warnings = EdgeSource::open(&[path], options.clone()).unwrap().header_warnings();
+            let warnings = EdgeSource::open(&[path], options.clone()).unwrap().warnings();
             match warned {
                 "" => assert_eq!(warnings, [""; 0], "{text:?}"),
                 _ => assert_contains(&warnings.concat(), &[&name, warned, "give --header"]),
@@ -297,9 +308,98 @@ fn column_names_that_may_be_string_ids_are_read_as_the_format_or_the_user_says()
         ids: IdKind::String,
         ..Default::default()
     };
-    let warnings = EdgeSource::open(&files, options).unwrap().header_warnings();
+    let warnings = EdgeSource::open(&files, options).unwrap().warnings();
     assert_eq!(warnings.len(), 1);
-    assert_contains(&warnings[0], &["b.tsv:1: \"u v\"", "in 2 more files"]);
+    assert_contains(&warnings[0], &["b.tsv:1: the first line, \"u v\"", "in 2 more files"]);
+}
+
+#[test]
+fn usual_pairs_of_column_names_are_a_header_of_string_ids() {
+    let folder = Folder::new();
+    for names in [
+        "source,destination",
+        "source_node,target_node",
+        "SRC_NODE,DST_NODE",
+        "from_node,to_node",
+        "from_id,to_id",
+        "node1,node2",
+        "node_1,node_2",
+        "id_1,id_2",
+        "citing,cited",
+        "from_user,to_user",
+        "follower,followee",
+    ] {
+        let path = folder.file("a.csv", format!("{names}\nv,w\nw,x\n"));
+        let (edges, ..) = keys(&path, EdgeSourceOptions::default()).unwrap();
+        assert_eq!(edges.len(), 2, "{names}");
+    }
+}
+
+#[test]
+fn names_in_a_header_give_the_order_of_the_columns() {
+    let folder = Folder::new();
+    let open = |path: &Path, header| {
+        let options = EdgeSourceOptions {
+            header,
+            ..Default::default()
+        };
+        EdgeSource::open(&[path.to_owned()], options)
+    };
+    for (name, text) in [
+        ("a.csv", "dst,src\n1,2\n1,3\n"),
+        ("a.csv", "\"Target\", \"Source\"\n1,2\n1,3\n"),
+        ("a.tsv", "to\tfrom\tweight\n1\t2\t0.5\n1\t3\t0.5\n"),
+        ("a.txt", "dst,src\n1,2\n1,3\n"),
+    ] {
+        for header in [HeaderLine::Auto, HeaderLine::Yes] {
+            for path in [folder.file(name, text), folder.file("a.csv.zst", zstd(text.as_bytes()))] {
+                let source = open(&path, header).unwrap();
+                assert_eq!(read(&source, 1).unwrap().edges, [(2, 1), (3, 1)], "{text:?}");
+                assert_contains(&source.warnings().concat(), &["names the targets first"]);
+            }
+        }
+    }
+    // The same line without a header, names of other columns, and string ids.
+    let path = folder.file("a.csv", "src,dst\n1,2\n");
+    assert_eq!(read(&open(&path, HeaderLine::Yes).unwrap(), 1).unwrap().edges, [(1, 2)]);
+    assert_eq!(open(&path, HeaderLine::Yes).unwrap().warnings(), [""; 0]);
+    let path = folder.file("a.csv", "to,from\nv,w\n");
+    let (edges, ..) = keys(&path, EdgeSourceOptions::default()).unwrap();
+    assert_eq!(edges, [("w".to_owned(), "v".to_owned())]);
+    // Any other order is refused.
+    for text in ["weight,src,dst\n0.5,1,2\n", "src,weight,dst\n1,0.5,2\n"] {
+        for header in [HeaderLine::Auto, HeaderLine::Yes] {
+            let path = folder.file("a.csv", text);
+            assert_contains(
+                &message(open(&path, header)),
+                &[
+                    "a.csv:1: the columns are",
+                    "expected source, target",
+                    "write the columns in this order",
+                ],
+            );
+        }
+    }
+}
+
+#[test]
+fn lines_of_other_columns_are_refused_with_a_remedy_that_helps() {
+    let folder = Folder::new();
+    let refused = |name: &str, text: &str| message(read_path(&folder.file(name, text), EdgeSourceOptions::default()));
+    assert_contains(
+        &refused("a.tsv", "1;2\n"),
+        &["found 1", "columns are separated by tabs, spaces or"],
+    );
+    for error in [
+        refused("a.csv", "src,dst,type,time\n1,2,3,4\n5,6,7,8\n"),
+        message(read_path(
+            &folder.file("a.csv", "src,dst,type,time\n1,2,3,4\n5,6,7,8\n"),
+            skipping(1 << 20),
+        )),
+    ] {
+        assert_contains(&error, &["a.csv:2: expected 2 or 3 columns", "cut -d, -f1,2"]);
+        assert!(!error.contains("--on-bad-line"), "{error}");
+    }
 }
 
 #[test]

@@ -147,6 +147,11 @@ impl ParquetFile {
         self.columns.weight.is_some()
     }
 
+    /// The message about columns that were picked without a known name.
+    pub fn guessed(&self) -> Option<&str> {
+        self.columns.guessed.as_deref()
+    }
+
     pub fn blocks(&self) -> u64 {
         self.blocks
     }

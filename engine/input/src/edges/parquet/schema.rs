@@ -7,7 +7,7 @@ use parquet::{
 
 use super::super::{
     IdKind,
-    layout::{SOURCE_NAMES, TARGET_NAMES},
+    column_names::{SOURCE_NAMES, TARGET_NAMES},
 };
 
 const WEIGHT_NAMES: [&str; 3] = ["weight", "weights", "w"];
@@ -21,6 +21,8 @@ pub(super) struct EdgeColumns {
     pub weight: Option<usize>,
     /// Whether weights are signed, if they are integers.
     pub signed_weight: bool,
+    /// The message about columns of ids without known names. None if the names are known.
+    pub guessed: Option<String>,
 }
 
 impl EdgeColumns {
@@ -40,6 +42,7 @@ impl EdgeColumns {
             IdKind::Integer => is_integer(&schema.column(column)),
             IdKind::String => is_string(&schema.column(column)),
         };
+        let mut guessed = None;
         let picked = match (named(&SOURCE_NAMES), named(&TARGET_NAMES)) {
             (Some(source), Some(target)) => [source, target],
             _ => {
@@ -47,6 +50,13 @@ impl EdgeColumns {
                 let (Some(source), Some(target)) = (fitting.next(), fitting.next()) else {
                     return Err(no_columns(schema, ids));
                 };
+                let name = |column| schema.column(column).name().escape_debug().to_string();
+                guessed = Some(format!(
+                    "the column \"{}\" is read as the source of each edge and \"{}\" as its target, because no columns have \
+                     names such as src and dst; rename them if these are not the edges",
+                    name(source),
+                    name(target)
+                ));
                 [source, target]
             }
         };
@@ -75,6 +85,7 @@ impl EdgeColumns {
             signed: picked.map(|column| is_signed(&schema.column(column))),
             weight,
             signed_weight: weight.is_none_or(|column| is_signed(&schema.column(column))),
+            guessed,
         })
     }
 }
