@@ -7,8 +7,8 @@
 //!
 //! A file gets its name when it is complete and synced. Existing files are not touched. An exported store that is ingested
 //! again with the same permutation, seed and chunks has the same adjacency lists, features, labels and splits, with two
-//! exceptions: nodes without edges whose ids are sparse or strings are lost, because nothing names them, and the last bit of
-//! the scale of an int8 feature row may differ.
+//! exceptions: nodes without edges whose ids are sparse or strings are lost if ingest does not get the exported [`ids`], and the
+//! last bit of the scale of an int8 feature row may differ.
 
 pub mod columns;
 pub mod edges;

@@ -148,8 +148,8 @@ pub fn monitor_help(monitor: Monitor) -> &'static str {
 pub fn evaluate_help(evaluate: Evaluate) -> &'static str {
     match evaluate {
         Evaluate::Auto => {
-            "exact if that takes at most about a quarter of an epoch; else sampled, and the best model is evaluated exactly \
-             at the end"
+            "exact if that takes at most about a quarter of an epoch, or some 20 ms; else sampled, and the best model is \
+             evaluated exactly at the end"
         }
         Evaluate::Exact => "from all in-neighbors of the scored nodes",
         Evaluate::Sampled => "from sampled in-neighbors, with twice the fanouts of training",
