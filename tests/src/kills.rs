@@ -7,7 +7,7 @@
 mod training;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, fs,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
@@ -315,13 +315,9 @@ fn ingest_listed(ids: &'static str, prefix: &str, graph: &Graph, inputs: &Path) 
     text.push_str("one-column\n");
     fs::write(&edges, text).unwrap();
     let train = inputs.join(format!("{ids}-train.txt"));
-    let mut lines: Vec<String> = graph
-        .edges
-        .iter()
-        .map(|(source, _)| format!("{prefix}{source}\n"))
-        .collect();
-    lines.truncate(100);
-    fs::write(&train, lines.concat()).unwrap();
+    let sources: BTreeSet<_> = graph.edges.iter().take(100).map(|(source, _)| source).collect();
+    let lines: String = sources.iter().map(|source| format!("{prefix}{source}\n")).collect();
+    fs::write(&train, lines).unwrap();
     let job = Job::new(&format!("ingest, {ids} ids"), move |folder| {
         let mut command = ingest(&edges, folder);
         command.args(["--ids", ids, "--chunks", "2", "--on-bad-line", "skip"]);

@@ -157,6 +157,22 @@ fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
     run(export().args(["--weights", "w.npy"])).failure(&["no weights"]);
     run(export().args(["--edges", "-", "--labels", "y.npy"])).failure(&["stdout"]);
 
+    // Nothing is written if a part of the request is impossible.
+    for (impossible, why) in [
+        (&["--split", "tests", "t.npy"][..], "no split \"tests\""),
+        (&["--weights", "w.npy"], "no weights"),
+        (&["--labels", "edges.tsv"], ".npy"),
+    ] {
+        let ran = export()
+            .current_dir(sample.folder.path())
+            .args(["--edges", "all.csv"])
+            .args(impossible)
+            .output();
+        let stderr = String::from_utf8(ran.unwrap().stderr).unwrap();
+        assert!(stderr.contains(why), "{stderr}");
+        assert!(!sample.at("all.csv").exists());
+    }
+
     // A file that is not what its name says.
     for (option, file) in [("--edges", "e.parquet"), ("--features", "x.csv"), ("--ids", "ids.npz")] {
         run(export().arg(option).arg(sample.at(file))).failure(&[file, ".npy"]);

@@ -41,6 +41,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     check_names(options)?;
     signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
+    check_requests(&store, options)?;
     let bars = console.bars();
     let budget = ExportBudget {
         threads: options.threads.get()?,
@@ -102,6 +103,50 @@ fn print(store: &Store, options: &args::Export, budget: &ExportBudget, console: 
     let mut out = grappa_console::stdout();
     print_edges(store, &mut out, budget, &console.bars())?;
     out.flush().context("cannot write to stdout")
+}
+
+/// Refuses what cannot be exported before anything is written: a typo should not cost the export of all edges.
+fn check_requests(store: &Store, options: &args::Export) -> anyhow::Result<()> {
+    let manifest = store.manifest();
+    let names: Vec<&str> = manifest.splits.iter().map(|split| split.name.as_str()).collect();
+    let splits = options.split.chunks_exact(2);
+    if let Some(split) = splits.clone().find(|split| !names.contains(&split[0].as_str())) {
+        let has = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        bail!(
+            "{}: there is no split {:?}; the store has {has}",
+            options.store.display(),
+            split[0]
+        );
+    }
+    let columns = [
+        (&options.weights, manifest.weighted, "the edges have no weights"),
+        (
+            &options.features,
+            manifest.features.is_some(),
+            "the nodes have no features",
+        ),
+        (&options.labels, manifest.labels.is_some(), "the nodes have no labels"),
+    ];
+    if let Some((_, _, what)) = columns.iter().find(|(path, is_there, _)| path.is_some() && !is_there) {
+        bail!("{}: {what}", options.store.display());
+    }
+    let files = [
+        &options.edges,
+        &options.weights,
+        &options.features,
+        &options.labels,
+        &options.ids,
+    ];
+    let files = files.into_iter().flatten().map(PathBuf::as_path);
+    let mut files = files.chain(splits.map(|split| Path::new(&split[1])));
+    match files.find(|path| path.exists()) {
+        Some(path) => bail!("{} exists; remove it, or give another name", path.display()),
+        None => Ok(()),
+    }
 }
 
 /// Refuses files whose names promise another format than they would get.

@@ -110,12 +110,9 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
 fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let local = place.clone();
-    let group = Arc::new(join(
-        place,
-        hello(&store)?,
-        options.workers.timeout(),
-        signals::stop_requested,
-    )?);
+    let (same, timeout) = (hello(&store)?, options.workers.timeout());
+    let joined = workers::while_launcher_lives(|| join(place, same, timeout, signals::stop_requested))?;
+    let group = Arc::new(joined?);
     let (at, folder, mut config) = open_together(&group, path, options).inspect_err(|error| {
         group.announce(false, &format!("ended with an error: {error:#}"));
         group.leave();
@@ -146,7 +143,7 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
         .into_iter()
         .for_each(|folder| remove_if_not_begun(folder, &summary, options));
     // One rank tells for all.
-    let remedy = || match (local.rank, options.workers.number()) {
+    let remedy = || match (local.rank, options.workers.launched()) {
         (0, Some(workers)) => format!("; continue with `{}`", resume_command(path, &at, Some(workers))),
         (0, None) => {
             let options = shell_line(&["--out".to_owned(), word(&at), "--resume".to_owned()]);

@@ -25,7 +25,10 @@ use grappa_trainer::{
     Error,
     distributed::{Place, ProcessGroup, StoreServer},
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+
+/// The variable by which a process knows that this program started it: the process of the launcher.
+const LAUNCHER: &str = "GRAPPA_LAUNCHER";
 
 /// The heading of options about several processes in the help.
 pub const PROCESSES: &str = "Processes";
@@ -76,9 +79,9 @@ impl Workers {
         }
     }
 
-    /// The number of processes to start on this host, if the user gave one.
-    pub fn number(&self) -> Option<u32> {
-        self.workers
+    /// The number of processes that a launcher of this program started. None if another launcher did, whatever the user gave.
+    pub fn launched(&self) -> Option<u32> {
+        launcher().and(self.workers)
     }
 
     /// Time without a sign of life after which a rank is missing.
@@ -101,6 +104,7 @@ pub fn launch(workers: u32) -> anyhow::Result<()> {
             .env("MASTER_ADDR", "127.0.0.1")
             .env("MASTER_PORT", store.port().to_string())
             .env("TORCHELASTIC_USE_AGENT_STORE", "True")
+            .env(LAUNCHER, std::process::id().to_string())
             .env_remove("TORCHELASTIC_RESTART_COUNT");
         for (name, value) in [
             ("RANK", rank),
@@ -131,6 +135,25 @@ pub fn launch(workers: u32) -> anyhow::Result<()> {
         None => Ok(()),
         Some((rank, status)) => Err(anyhow!("worker {rank} {}", told(status))),
     }
+}
+
+/// The process that started this one with [`launch`].
+fn launcher() -> Option<Pid> {
+    Pid::from_raw(env::var(LAUNCHER).ok()?.parse().ok()?)
+}
+
+/// Calls `join`, in which this process waits for the others, and ends with the launcher until it returns. Later, a rank notices by itself
+/// that the store of the launcher is gone.
+pub fn while_launcher_lives<T>(join: impl FnOnce() -> T) -> anyhow::Result<T> {
+    let Some(launcher) = launcher() else { return Ok(join()) };
+    let end_with_launcher = |signal| set_parent_process_death_signal(signal).context("cannot follow the launcher");
+    end_with_launcher(Some(Signal::TERM))?;
+    if getppid() != Some(launcher) {
+        bail!("the process that started this one has ended");
+    }
+    let joined = join();
+    end_with_launcher(None)?;
+    Ok(joined)
 }
 
 /// Waits for the end of all workers. Returns the first that did not succeed.

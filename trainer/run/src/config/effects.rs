@@ -137,9 +137,20 @@ impl TrainConfig {
             ));
         }
         let default = Self::default();
-        let mut warn = |option: &str, value: &dyn Display, why: String| {
-            warnings.push(format!("--{option} {value} has no effect with {why}"));
-        };
+        let mut warn_of = |given: String, why: String| warnings.push(format!("--{given} has no effect with {why}"));
+        if self.residual && self.layers == 1 && is_last_alone {
+            warn_of("residual".into(), "--layers 1, which has no hidden layer".into());
+        }
+        if self.replace && self.model == LayerKind::PinSage {
+            warn_of(
+                "replace".into(),
+                "--model pinsage, whose neighbors are chosen by random walks".into(),
+            );
+        }
+        if self.replace && self.full_graph {
+            warn_of("replace".into(), "--full-graph, which takes all neighbors".into());
+        }
+        let mut warn = |option: &str, value: &dyn Display, why: String| warn_of(format!("{option} {value}"), why);
         if self.heads != default.heads && !self.model.attends() {
             let why = format!("--model {}, which has no attention", self.model);
             warn("heads", &self.heads, why);
@@ -156,7 +167,19 @@ impl TrainConfig {
                 warn("walk-termination", &self.walk_termination, why());
             }
         }
+        if self.layers == 1 && is_last_alone {
+            let why = || "--layers 1, which has no hidden layer".to_owned();
+            if self.dropout != default.dropout {
+                warn("dropout", &self.dropout, why());
+            }
+            if let Auto::Value(norm) = self.norm {
+                warn("norm", &norm, why());
+            }
+        }
         let schedule = || format!("--lr-schedule {}", self.lr_schedule);
+        if self.lr_min != default.lr_min && self.lr_schedule == LrSchedule::Constant {
+            warn("lr-min", &self.lr_min, schedule());
+        }
         if self.lr_step != default.lr_step && self.lr_schedule != LrSchedule::Step {
             warn("lr-step", &self.lr_step, schedule());
         }
@@ -173,6 +196,20 @@ impl TrainConfig {
             && !matches!(self.halo, HaloMode::Auto | HaloMode::Neighbors)
         {
             warn("halo-neighbors", &neighbors, format!("--halo {}", self.halo));
+        }
+        if self.partitions() == 1 {
+            let why = || "--partitions 1: there are no other partitions".to_owned();
+            if self.schedule != default.schedule {
+                warn("schedule", &self.schedule, why());
+            }
+            if self.repartition_every != default.repartition_every {
+                warn("repartition-every", &self.repartition_every, why());
+            }
+            if self.halo != default.halo {
+                warn("halo", &self.halo, why());
+            } else if let Auto::Value(neighbors) = self.halo_neighbors {
+                warn("halo-neighbors", &neighbors, why());
+            }
         }
         warnings
     }

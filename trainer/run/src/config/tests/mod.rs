@@ -471,7 +471,11 @@ fn options_without_effect_are_warned_about() {
         let found = halo(4, layers, HaloMode::History).warnings(false);
         assert!(found.len() == 1 && found[0].contains(same), "{found:?}");
         assert!(halo(4, layers, HaloMode::History).warnings(true).is_empty());
-        assert!(halo(1, layers, HaloMode::History).warnings(false).is_empty());
+        let alone = halo(1, layers, HaloMode::History).warnings(false);
+        assert!(
+            matches!(&alone[..], [warning] if warning.starts_with("--halo history has no effect with --partitions 1")),
+            "{alone:?}"
+        );
         for mode in [HaloMode::Features, HaloMode::Stop, HaloMode::None, HaloMode::Aggregates] {
             let found = halo(4, layers, mode).warnings(false);
             assert!(found.len() == 1 && found[0].contains("--halo neighbors"), "{found:?}");
@@ -484,6 +488,71 @@ fn options_without_effect_are_warned_about() {
     let neighbors = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbors).warnings(knows_first_hop);
     assert!(neighbors(2, true)[0].contains("no effect with 2 layers"));
     assert!(neighbors(3, true).is_empty() && neighbors(2, false).is_empty());
+}
+
+#[test]
+fn options_of_hidden_layers_and_other_partitions_need_some() {
+    let warned = |options: &[(&'static str, Value)]| {
+        let options = options
+            .iter()
+            .cloned()
+            .map(|(option, value)| (option.to_owned(), value));
+        let options: BTreeMap<String, Value> = options.collect();
+        TrainConfig::layered(None, None, &options).unwrap().warnings(true)
+    };
+    for (option, value, without, shown) in [
+        (
+            "dropout",
+            Value::from(0.25),
+            ("layers", Value::from(1)),
+            "--dropout 0.25",
+        ),
+        ("norm", "layer".into(), ("layers", 1.into()), "--norm layer"),
+        ("residual", true.into(), ("layers", 1.into()), "--residual"),
+        ("replace", true.into(), ("model", "pinsage".into()), "--replace"),
+        ("replace", true.into(), ("full-graph", true.into()), "--replace"),
+        (
+            "lr-min",
+            0.001.into(),
+            ("lr-schedule", "constant".into()),
+            "--lr-min 0.001",
+        ),
+        (
+            "schedule",
+            "fixed".into(),
+            ("partitions", "1".into()),
+            "--schedule fixed",
+        ),
+        (
+            "repartition-every",
+            2.into(),
+            ("partitions", "1".into()),
+            "--repartition-every 2",
+        ),
+        ("halo", "stop".into(), ("partitions", "1".into()), "--halo stop"),
+        (
+            "halo-neighbors",
+            "3".into(),
+            ("partitions", "1".into()),
+            "--halo-neighbors 3",
+        ),
+    ] {
+        let layers = ("layers", Value::from(3));
+        let found = warned(&[layers.clone(), (option, value.clone()), without]);
+        assert!(
+            matches!(&found[..], [warning] if warning.starts_with(&format!("{shown} has no effect with"))),
+            "{option}: {found:?}"
+        );
+        let needed = match option {
+            "lr-min" => ("lr-schedule", "cosine".into()),
+            _ => ("partitions", "4".into()),
+        };
+        assert_eq!(
+            warned(&[layers, (option, value), needed]),
+            Vec::<String>::new(),
+            "{option}"
+        );
+    }
 }
 
 #[test]
