@@ -73,7 +73,10 @@ fn a_graph_that_exceeds_the_memory_is_trained_in_partitions_which_a_resumed_run_
 
     let (expected, summary, watcher) = start("little.run", &options(LITTLE));
     assert_eq!((summary.partitions, summary.concurrent), (8, 1));
-    let why = &watcher.told[0];
+    let [made, why] = &watcher.told[..2] else {
+        unreachable!("two were taken")
+    };
+    assert!(made.starts_with("pre-aggregated features (mean, "), "{made}");
     assert!(
         why.starts_with("--partitions auto is 8, 1 per step") && why.contains("of --memory 8.0 MiB"),
         "{why}"

@@ -125,7 +125,7 @@ impl TextLayout {
             match sniff(text, csv, strings, options.id_limit) {
                 Ok(sniffed) => {
                     let ambiguous = is_first && strings && options.header == HeaderLine::Auto;
-                    if ambiguous && may_be_names(text, csv, &sniffed) {
+                    if ambiguous && may_be_names(text, &sniffed) {
                         first_line = Some(note(ReadAs::Edge));
                     }
                     return Ok(Some(Self {
@@ -197,9 +197,10 @@ fn is_header(line: &[u8], named: bool, csv: bool, options: &EdgeSourceOptions) -
 }
 
 /// Whether a line of string ids that is read as an edge may have column names instead.
-fn may_be_names(line: &[u8], csv: bool, sniffed: &Sniffed) -> bool {
-    // A third column is a number, and words that are separated by blanks rarely have a header.
-    sniffed.columns == 2 && sniffed.separator != KeySeparator::Blanks && with_fields(line, csv, true, has_no_numbers)
+fn may_be_names(line: &[u8], sniffed: &Sniffed) -> bool {
+    // A third column is a number, and words that are separated by blanks rarely have a header. The usual names with digits are known.
+    let has_digits = line.iter().any(u8::is_ascii_digit);
+    sniffed.columns == 2 && sniffed.separator != KeySeparator::Blanks && !has_digits
 }
 
 /// The message about a header whose order of columns is not read.

@@ -114,11 +114,15 @@ impl Feed {
         let margins = MinibatchDemand::measure(source)?.into_iter();
         let allowed = if options.keeps_margin { 1 } else { margins.len() };
         // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and should not be refused.
-        let divided = margins.take(allowed).map(|mut demand| {
+        let mut divided = margins.take(allowed).map(|mut demand| {
             let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
             Ok((demand, budget))
         });
-        let (demand, mut budget) = divided.reduce(Result::or).expect("there is a margin")?;
+        let (demand, mut budget) = match divided.next().expect("there is a margin") {
+            Ok(divided) => divided,
+            // The error names memory that has room for the whole margin.
+            Err(refused) => divided.find_map(Result::ok).ok_or(refused)?,
+        };
         let mut shared = None;
         if let Some(host) = &options.host {
             let with_part = shared_budget(requested, &demand, format.as_ref(), rows, host);

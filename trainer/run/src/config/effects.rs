@@ -169,7 +169,7 @@ impl TrainConfig {
         }
         if self.layers == 1 && is_last_alone {
             let why = || "--layers 1, which has no hidden layer".to_owned();
-            if self.dropout != default.dropout {
+            if self.dropout > 0.0 && self.dropout != default.dropout {
                 warn("dropout", &self.dropout, why());
             }
             if let Auto::Value(norm) = self.norm {
@@ -201,9 +201,6 @@ impl TrainConfig {
             let why = || "--partitions 1: there are no other partitions".to_owned();
             if self.schedule != default.schedule {
                 warn("schedule", &self.schedule, why());
-            }
-            if self.repartition_every != default.repartition_every {
-                warn("repartition-every", &self.repartition_every, why());
             }
             if self.halo != default.halo {
                 warn("halo", &self.halo, why());

@@ -523,12 +523,6 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
             ("partitions", "1".into()),
             "--schedule fixed",
         ),
-        (
-            "repartition-every",
-            2.into(),
-            ("partitions", "1".into()),
-            "--repartition-every 2",
-        ),
         ("halo", "stop".into(), ("partitions", "1".into()), "--halo stop"),
         (
             "halo-neighbors",
