@@ -61,7 +61,8 @@ impl Summary {
         let last = records.last();
         let at_best = match &state.best {
             Some(best) => records.iter().find(|record| record.epoch == best.epoch),
-            None => last,
+            // Without validation nodes, the model is that of the last epoch.
+            None => last.filter(|record| record.epoch == state.epoch),
         };
         let training: f64 = records.iter().map(|record| record.seconds_by_stage.training()).sum();
         let per = |sum: f64, count: f64| (count > 0.0 && sum.is_finite()).then(|| sum / count);
@@ -87,7 +88,7 @@ impl Summary {
             bytes_sent_per_step: per_step(|record| record.bytes_sent),
             bytes_read: sum(|record| record.bytes_read),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
-            generation: last.map_or(0, |record| record.generation),
+            generation: last.map_or(state.generation, |record| record.generation),
             partitions: last.map_or(0, |record| record.partitions),
             concurrent: last.map_or(0, |record| record.concurrent),
             config: config.clone(),
@@ -224,6 +225,22 @@ mod tests {
             assert_eq!((summary.best_epoch, summary.epochs), (Some(3), 4));
             assert_eq!(summary.gradient_bytes_per_step, Some(100.0), "without epoch {lost}");
             assert_eq!(summary.sampled_edges_per_second, Some(500.0), "without epoch {lost}");
+        }
+        // Without validation nodes the model is the last one, and another record than the last has other scores.
+        let state = RunState {
+            best: None,
+            generation: 7,
+            ..state
+        };
+        for kept in [3, 0] {
+            let summary = Summary::new(
+                &records()[..kept],
+                &state,
+                &TrainConfig::default(),
+                StageSeconds::default(),
+            );
+            assert_eq!(summary.test_accuracy, Some(0.3), "of {kept} records");
+            assert_eq!((summary.evaluated, summary.generation), (Some(Evaluate::Exact), 7));
         }
     }
 

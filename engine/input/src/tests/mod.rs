@@ -6,6 +6,7 @@ mod naive;
 mod nodes;
 mod packed;
 mod sources;
+mod splits;
 mod text;
 
 use std::{

@@ -4,6 +4,7 @@ mod compress;
 mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
+mod launcher;
 mod network;
 mod predict;
 mod refused;

@@ -29,7 +29,11 @@ impl Run<'_, '_> {
     /// a best model, the scores are those of the last one.
     fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
         let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
-        let is_due = self.config.evaluate == Evaluate::Auto && self.journal.records().iter().any(was_sampled);
+        // Lines of the journal may be missing.
+        let scores = self.state.scores.as_ref();
+        let is_sampled = scores.is_some_and(|scores| scores.evaluated == Evaluate::Sampled);
+        let was_sampled = is_sampled || self.journal.records().iter().any(was_sampled);
+        let is_due = self.config.evaluate == Evaluate::Auto && was_sampled;
         self.trainer.clock.enter(Stage::Evaluate);
         let has_model = is_due && self.load_best_model(watcher)?;
         if !self.trainer.has_final_evaluation(has_model)? {
