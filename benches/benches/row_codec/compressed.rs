@@ -4,7 +4,11 @@ use std::hint::black_box;
 
 use grappa_formats::rows::{RowCodec, RowPlace, RowSizes, Rows, RowsEncoder, RowsMeta};
 
-use super::{Codec, Encoded, FANOUT, GROUP, graph::Csr, positions, touch};
+use super::{
+    graph::Csr,
+    measure::{Codec, Encoded, FANOUT, GROUP, positions},
+    touch,
+};
 
 /// Adjacency lists in one of Grappa's codecs.
 pub struct Compressed {
@@ -18,12 +22,12 @@ impl Compressed {
     pub fn new(graph: &Csr, codec: RowCodec) -> Self {
         let mut encoder = RowsEncoder::new(codec, graph.nodes(), 0);
         let mut edges = Vec::new();
-        graph.for_rows(|_, row| {
+        for (_, row) in graph.rows() {
             encoder.push(row);
             if encoder.finished_bytes() > 1 << 20 {
                 edges.extend_from_slice(&encoder.take_bytes());
             }
-        });
+        }
         let tail = encoder.finish();
         edges.extend_from_slice(&tail.edges_payload_rest);
         Self {

@@ -54,26 +54,22 @@ impl Csr {
         &self.sources[self.offsets[row as usize] as usize..self.offsets[row as usize + 1] as usize]
     }
 
-    pub fn for_rows(&self, mut on_row: impl FnMut(u64, &[u64])) {
-        for row in 0..self.nodes() {
-            on_row(row, self.row(row));
-        }
+    /// All nodes and their rows.
+    pub fn rows(&self) -> impl Iterator<Item = (u64, &[u64])> + Clone {
+        (0..self.nodes()).map(|node| (node, self.row(node)))
     }
+}
 
-    /// Bits that distinguish a graph from all others with the same degrees: the sum of log2 C(N, d).
-    pub fn bound(&self) -> f64 {
-        let mut log_factorials = vec![0.0f64; self.offsets.len()];
-        for n in 1..log_factorials.len() {
-            log_factorials[n] = log_factorials[n - 1] + (n as f64).log2();
-        }
-        let nodes = self.nodes() as usize;
-        let log_choose = |d: usize| log_factorials[nodes] - log_factorials[d] - log_factorials[nodes - d];
-        (0..self.nodes()).map(|row| log_choose(self.row(row).len())).sum()
+/// The R-MAT graph `rmat:SCALE`, or the edges of a `.npy` file; `None` if there is no such file.
+pub fn load(name: &str) -> Option<Csr> {
+    match name.strip_prefix("rmat:") {
+        Some(scale) => Some(rmat(scale.parse().expect("a scale"), 16)),
+        None => read_npy(Path::new(name)),
     }
 }
 
 /// An R-MAT graph with Graph500's probabilities and permuted ids.
-pub fn rmat(scale: u32, edge_factor: usize) -> Csr {
+fn rmat(scale: u32, edge_factor: usize) -> Csr {
     let nodes = 1usize << scale;
     let order = Feistel::new(nodes as u64, 1);
     let mut random = SplitMix64::new(7);
@@ -99,7 +95,7 @@ pub fn rmat(scale: u32, edge_factor: usize) -> Csr {
 }
 
 /// An int64 [E,2] array of sources and targets; `None` if there is no such file.
-pub fn read_npy(path: &Path) -> Option<Csr> {
+fn read_npy(path: &Path) -> Option<Csr> {
     let bytes = fs::read(path).ok()?;
     let header_bytes = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
     let header = String::from_utf8_lossy(&bytes[10..10 + header_bytes]);

@@ -2,7 +2,11 @@
 
 use std::hint::black_box;
 
-use super::{Codec, Encoded, FANOUT, GROUP, graph::Csr, positions, touch};
+use super::{
+    graph::Csr,
+    measure::{Codec, Encoded, FANOUT, GROUP, positions},
+    touch,
+};
 
 /// Offsets of 64 bits and sources of a fixed number of bytes.
 pub struct Plain<T> {

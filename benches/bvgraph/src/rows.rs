@@ -13,7 +13,10 @@ use webgraph::{
     },
 };
 
-use super::{Codec, Encoded, FANOUT, graph::Csr, positions};
+use super::{
+    graph::Csr,
+    measure::{Codec, Encoded, FANOUT, positions},
+};
 
 /// A BVGraph loaded into memory, with static dispatch to its default codes.
 pub struct BvRows<G, S> {
@@ -28,12 +31,9 @@ pub fn bv_rows(
     flags: CompFlags,
 ) -> BvRows<impl RandomAccessGraph, impl SequentialLabeling<Label = usize>> {
     let base = folder.join("graph");
-    let arcs = (0..graph.nodes()).flat_map(|row| {
-        graph
-            .row(row)
-            .iter()
-            .map(move |&source| (row as usize, source as usize))
-    });
+    let arcs = graph
+        .rows()
+        .flat_map(|(node, row)| row.iter().map(move |&source| (node as usize, source as usize)));
     let arcs = ArcListGraph::new(graph.nodes() as usize, arcs);
     let data = base.with_extension("graph");
     let offsets = base.with_extension("ef");
