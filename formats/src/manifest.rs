@@ -196,6 +196,12 @@ pub struct FileEntry {
 }
 
 impl Manifest {
+    /// The features, if their rows are on disk.
+    pub fn stored_features(&self) -> Option<&FeatureSpec> {
+        let features = self.features.as_ref()?;
+        (features.source == FeatureSource::Stored).then_some(features)
+    }
+
     /// How the splits were drawn at random, such as `60/20/20, seed 0, stratified`. None if they were given.
     pub fn random_split(&self) -> Option<&str> {
         self.writer.split("; ").find_map(|part| part.strip_prefix("split: "))

@@ -31,7 +31,7 @@ use grappa_formats::{
     ChunkId,
     aggregates::AggregateIndex,
     container::FileKind,
-    manifest::{ChunkEntry, FeatureSource, FeatureSpec, FileEntry, Manifest, SplitEntry},
+    manifest::{ChunkEntry, FileEntry, Manifest, SplitEntry},
     splits,
 };
 use grappa_io::{
@@ -426,8 +426,7 @@ fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) ->
         ));
     }
     let manifest = store.manifest();
-    let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
-    if !manifest.features.as_ref().is_some_and(is_stored) {
+    if manifest.stored_features().is_none() {
         return Err(Error::conflict(
             format!(
                 "{}: --halo-features, but no features are stored",

@@ -6,7 +6,6 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError,
     features::FeaturesMeta,
     labels::Labels,
-    manifest::FeatureSource,
     rows::{RowSizes, Rows, RowsMeta},
     weights::{Weights, WeightsMeta},
 };
@@ -130,14 +129,14 @@ impl Chunk {
             meta: rows_meta,
             sizes,
         } = AdjacencyFiles::open(store, span, manifest.weighted)?;
-        let features = match &manifest.features {
-            Some(spec) if spec.source == FeatureSource::Stored => {
+        let features = match manifest.stored_features() {
+            Some(_) => {
                 let file = file("features")?;
                 let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
                 meta.span.expect(&span).map_err(Error::format(file.path()))?;
                 Some((meta, mapped(&file)?))
             }
-            _ => None,
+            None => None,
         };
         let labels = manifest.labels.is_some().then(|| file("labels")).transpose()?;
 

@@ -6,7 +6,7 @@ use grappa_formats::{
     ChunkId, FormatError,
     aggregates::AggregateKind,
     container::FileKind,
-    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest, PermutationSpec},
+    manifest::{ExternalIds, FileEntry, Manifest, PermutationSpec},
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, durable::TEMPORARY};
 
@@ -130,11 +130,7 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     if manifest.weighted {
         names.push("weights");
     }
-    if manifest
-        .features
-        .as_ref()
-        .is_some_and(|f| f.source == FeatureSource::Stored)
-    {
+    if manifest.stored_features().is_some() {
         names.push("features");
     }
     if manifest.labels.is_some() {

@@ -11,7 +11,7 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId,
     assignment::Assignment,
     chunks::ChunkMap,
-    manifest::{FeatureSource, FeatureSpec, FileEntry, Manifest},
+    manifest::{FileEntry, Manifest},
     rows::{RowCodec, RowSizes},
     splits,
 };
@@ -130,8 +130,7 @@ impl Store {
 
     /// Chunks whose stored features are missing: the store is a slice without them, and has edges from their nodes.
     pub fn missing_features(&self) -> Vec<ChunkId> {
-        let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
-        if !self.manifest.features.as_ref().is_some_and(is_stored) {
+        if self.manifest.stored_features().is_none() {
             return Vec::new();
         }
         let mut missing = self.missing_sources();

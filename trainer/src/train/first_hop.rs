@@ -8,7 +8,7 @@ use grappa_engine::{
     aggregate::Budget,
     derive::preaggregate::{AggregateOptions, aggregate_bytes, preaggregate},
 };
-use grappa_formats::{aggregates::AggregateKind, manifest::FeatureSource};
+use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_disk_bytes, progress::Progress, size::ByteSize};
 use grappa_run::{
     config::{FirstHop, TrainConfig},
@@ -123,13 +123,7 @@ fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKin
             ));
         }
     };
-    let manifest = store.manifest();
-    let is_stored = |source: &FeatureSource| *source == FeatureSource::Stored;
-    if !manifest
-        .features
-        .as_ref()
-        .is_some_and(|features| is_stored(&features.source))
-    {
+    if store.manifest().stored_features().is_none() {
         return Err("the features of the store are computed, not stored".into());
     }
     Ok(kind)

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, atomic::AtomicBool},
 };
 
-use grappa_formats::{ChunkId, aggregates::AggregateKind, manifest::FeatureSource, random};
+use grappa_formats::{ChunkId, aggregates::AggregateKind, random};
 use grappa_io::{
     Error, Result,
     read::{self, ReadEngine},
@@ -81,7 +81,7 @@ impl Feed {
             Some(spec) => Some(spec),
             None => return Err(no_features(store.path())),
         };
-        let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
+        let is_stored = spec.is_some() && store.manifest().stored_features().is_some();
         let aggregates = options
             .aggregates
             .map(|kind| open_aggregates(store, kind, is_stored))

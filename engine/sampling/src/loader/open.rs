@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use grappa_formats::{PartitionId, assignment::Assignment, manifest::FeatureSource, random};
+use grappa_formats::{PartitionId, assignment::Assignment, random};
 use grappa_io::{
     Error, Result,
     progress::{Progress, Silent},
@@ -31,10 +31,8 @@ pub fn adjacency_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
 
 /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
 pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
-    match &store.manifest().features {
-        Some(spec) if options.features && spec.source == FeatureSource::Stored => {
-            store.feature_nodes().saturating_mul(u64::from(spec.row_stride))
-        }
+    match store.manifest().stored_features() {
+        Some(spec) if options.features => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
         _ => 0,
     }
 }
