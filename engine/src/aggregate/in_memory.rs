@@ -13,16 +13,16 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::ListScratch;
+use grappa_sampling::{List, ListScratch};
 
-use super::{Aggregation, ListSize, OwnRows, Reduce, RowValues, Sink};
+use super::{Aggregation, ListSize, OwnRows, Reduce, RowValues, Sink, reduce::PART};
 
 /// Destinations of a tile: the rows that the caller gets at once.
 const TILE_NODES: u64 = 1 << 15;
 /// Destinations that a thread takes at a time.
 const GROUP_NODES: usize = 128;
-/// Edges that a thread lists before it adds their sources' rows.
-const EDGES: usize = 4096;
+/// Edges that a thread lists before it adds their sources' rows. They stay in the cache.
+const EDGES: usize = PART as usize;
 /// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
 /// Values in a cache line.
@@ -126,49 +126,72 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         }
         let mut sizes = [ListSize::whole(0); GROUP_NODES];
         let mut count = 0;
-        let position = |source: u64| self.aggregation.sources.position(NodeId(source));
         self.aggregation.lists.each(nodes, scratch, |destination, list| {
             sizes[destination] = ListSize {
                 degree: list.degree(),
                 added: list.len(),
             };
             count += list.len();
-            match list.whole().filter(|row| row.degree() > EDGES as u64) {
-                // The list of a hub does not fit the cache.
-                Some(hub) => {
-                    for source in hub.iter() {
-                        edges.listed.push((destination as u32, position(source)));
-                        if edges.listed.len() >= EDGES {
-                            self.add(edges, states);
-                        }
-                    }
-                }
-                None => {
-                    edges.sources.clear();
-                    list.decode_into(&mut edges.sources);
-                    let positions = self.aggregation.sources.positions(&edges.sources);
-                    edges
-                        .listed
-                        .extend(positions.map(|position| (destination as u32, position)));
-                }
+            if list.len() > PART {
+                self.add(&mut edges.listed, states);
+                let own = &own[destination * own_width..][..own_width];
+                self.add_parts(edges, &list, own, &mut states[destination * width..][..width]);
+                return Ok(());
             }
+            edges.sources.clear();
+            list.decode_into(&mut edges.sources);
+            let positions = self.aggregation.sources.positions(&edges.sources);
+            edges
+                .listed
+                .extend(positions.map(|position| (destination as u32, position)));
             if edges.listed.len() >= EDGES {
-                self.add(edges, states);
+                self.add(&mut edges.listed, states);
             }
             Ok(())
         })?;
-        self.add(edges, states);
+        self.add(&mut edges.listed, states);
         for (size, state) in sizes.iter().zip(states.chunks_exact_mut(width)) {
             self.reduce.finish(*size, state);
         }
         Ok(count)
     }
 
+    /// Adds a list of several parts to the state of its node. No other edges are listed.
+    fn add_parts(&self, edges: &mut Edges, list: &List<'_>, own: &[f32], state: &mut [f32]) {
+        let mut part = vec![0.0; state.len()];
+        let mut is_first = true;
+        let mut add_part = |listed: &mut Vec<(u32, u64)>| {
+            if std::mem::take(&mut is_first) {
+                self.add(listed, state);
+            } else {
+                self.reduce.begin_part(own, &mut part);
+                self.add(listed, &mut part);
+                self.reduce.merge(state, &part);
+            }
+        };
+        let listed = &mut edges.listed;
+        let mut take = |sources: &mut Vec<u64>| {
+            for position in self.aggregation.sources.positions(sources) {
+                listed.push((0, position));
+                if listed.len() == EDGES {
+                    add_part(listed);
+                }
+            }
+            sources.clear();
+        };
+        edges.sources.clear();
+        list.decode_in_pieces(&mut edges.sources, &mut take);
+        take(&mut edges.sources);
+        if !listed.is_empty() {
+            add_part(listed);
+        }
+    }
+
     /// Adds the rows of the listed sources, and clears the list.
-    fn add(&self, edges: &mut Edges, states: &mut [f32]) {
+    fn add(&self, listed: &mut Vec<(u32, u64)>, states: &mut [f32]) {
         let (width, state_width) = (self.reduce.source_width(), self.reduce.state_width());
-        for (i, (destination, source)) in edges.listed.iter().enumerate() {
-            if let Some((_, ahead)) = edges.listed.get(i + AHEAD) {
+        for (i, (destination, source)) in listed.iter().enumerate() {
+            if let Some((_, ahead)) = listed.get(i + AHEAD) {
                 let first = self.values.start(*ahead);
                 (first..first + width)
                     .step_by(LINE_VALUES)
@@ -179,7 +202,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
                 self.values.row(*source, width),
             );
         }
-        edges.listed.clear();
+        listed.clear();
     }
 }
 
@@ -187,6 +210,6 @@ impl<'a, R: Reduce> InMemory<'a, R> {
 #[derive(Default)]
 struct Edges {
     listed: Vec<(u32, u64)>,
-    /// The sources of one destination.
+    /// The sources of one destination, or some of them.
     sources: Vec<u64>,
 }

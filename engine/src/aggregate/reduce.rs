@@ -4,10 +4,19 @@ use grappa_formats::features::FeatureLayout;
 
 use super::ScaledRows;
 
+/// In-neighbors of a part of an adjacency list. Each part of a longer list has a state of its own, and states are merged in the end. A sum of
+/// f32 loses small terms when it is large: from 2^24 on, ones no longer change it. So its error is that of a sum of this many rows.
+pub(super) const PART: u64 = 4096;
+
+/// The number of parts of a list of `rows` rows.
+pub(super) fn parts(rows: u64) -> u64 {
+    rows.div_ceil(PART).max(1)
+}
+
 /// Reduces rows to a state, one row at a time.
 ///
 /// [`Reduce::begin`] makes the state of a node. [`Reduce::add`] adds the row of each in-neighbor, in ascending order.
-/// [`Reduce::finish`] completes the state.
+/// [`Reduce::finish`] completes the state. Long lists come in parts, which [`Reduce::begin_part`] begins and [`Reduce::merge`] adds.
 pub trait Reduce: Sync {
     /// Values in a source's row.
     fn source_width(&self) -> usize;
@@ -25,6 +34,16 @@ pub trait Reduce: Sync {
     /// Makes the state of a node without in-neighbors from the node's own row. By default zeros.
     fn begin(&self, _own: &[f32], state: &mut [f32]) {
         state.fill(0.0);
+    }
+
+    /// Makes the state of a part of a node's in-neighbors other than the first. By default as [`Reduce::begin`].
+    fn begin_part(&self, own: &[f32], state: &mut [f32]) {
+        self.begin(own, state);
+    }
+
+    /// Adds the state of another part. By default adds its values.
+    fn merge(&self, state: &mut [f32], part: &[f32]) {
+        state.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
     }
 
     /// Adds the row of an in-neighbor.
@@ -192,6 +211,10 @@ impl Reduce for Max {
             .iter_mut()
             .zip(source)
             .for_each(|(max, value)| *max = larger(*max, *value));
+    }
+
+    fn merge(&self, state: &mut [f32], part: &[f32]) {
+        self.add(state, part);
     }
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {

@@ -16,7 +16,7 @@ use grappa_sampling::{InNeighbors, List, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::MappedChunks;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
-use super::*;
+use super::{reduce::PART, *};
 
 const DIM: usize = 11;
 
@@ -115,15 +115,23 @@ fn aggregated<R: Reduce>(
     (all, tiles)
 }
 
+/// Reduces each list part by part.
 fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f32> {
     sources
         .iter()
         .flat_map(|sources| {
             let mut state = vec![0.0; reduce.state_width()];
             reduce.begin(&[], &mut state);
-            sources
-                .iter()
-                .for_each(|&source| reduce.add(&mut state, &rows[source as usize]));
+            for (i, part) in sources.chunks(PART as usize).enumerate() {
+                let mut of_part = vec![0.0; reduce.state_width()];
+                reduce.begin_part(&[], &mut of_part);
+                let target = if i == 0 { &mut state } else { &mut of_part };
+                part.iter()
+                    .for_each(|&source| reduce.add(target, &rows[source as usize]));
+                if i > 0 {
+                    reduce.merge(&mut state, &of_part);
+                }
+            }
             reduce.finish(ListSize::whole(sources.len() as u64), &mut state);
             state
         })
@@ -155,20 +163,46 @@ fn any_memory_and_any_threads_give_the_same_bits() {
 }
 
 #[test]
-fn lists_of_hubs_that_are_decoded_in_pieces_give_the_same_bits() {
+fn lists_of_hubs_in_parts_and_pieces_give_the_same_bits() {
+    fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
+        // The rows exceed the smaller memory, so they are streamed.
+        for (memory, tiles_min) in [(500_000, 2), (16 << 20, 1)] {
+            for threads in [1, 2] {
+                let (found, tiles) = aggregated(store, features, reduce, memory, threads);
+                assert!(found == expected, "{memory} bytes, {threads} threads");
+                assert!(tiles >= tiles_min, "{tiles} tiles in {memory} bytes");
+            }
+        }
+    }
     let folder = tempfile::tempdir().unwrap();
-    // The rows exceed the memory, so they are streamed.
     let dim = 256;
     let rmat = Rmat::graph500(9, 600.0);
     let store = store_of(rmat, dim, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
     let (sources, rows) = whole(&store, &features);
     assert!(sources.iter().any(|sources| sources.len() > 20_000));
-    let mean = Mean { width: dim };
-    let expected = naive(&sources, &rows, &mean);
-    for threads in [1, 2] {
-        let (found, tiles) = aggregated(&store, &features, &mean, 500_000, threads);
-        assert!(found == expected && tiles > 1, "{threads} threads, {tiles} tiles");
+    let (mean, max) = (Mean { width: dim }, Max { width: dim });
+    check(&store, &features, &naive(&sources, &rows, &mean), &mean);
+    check(&store, &features, &naive(&sources, &rows, &max), &max);
+}
+
+#[test]
+fn the_error_of_a_long_sum_is_that_of_a_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let rmat = Rmat::graph500(3, 50_000.0);
+    let store = store_of(rmat, 1, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let mut rows = rows::StateRows::new(8, 1).unwrap();
+    rows.values_mut().fill(0.1);
+    let (means, _) = aggregated(&store, &rows, &Mean { width: 1 }, 1 << 20, 1);
+    let (lists, _) = whole(&store, &rows);
+    let longest = lists.iter().map(Vec::len).max().unwrap();
+    let naive = std::iter::repeat_n(0.1, longest).sum::<f32>() / longest as f32;
+    assert!(
+        (naive - 0.1).abs() > 1e-4,
+        "{naive} is the mean of a sum of {longest} rows"
+    );
+    for (mean, list) in means.iter().zip(&lists) {
+        assert!((mean - 0.1).abs() < 1e-5, "{mean} of {} rows", list.len());
     }
 }
 

@@ -15,6 +15,7 @@ use grappa_sampling::{ListScratch, NodeSet, Pieces};
 use super::{
     Aggregation, ListSize, OwnRows, Reduce,
     edge_lists::{BlockEdges, EdgeCode, EdgeLists, is_room},
+    reduce::{PART, parts},
     stream::{Blocks, DestinationRows},
 };
 
@@ -56,6 +57,7 @@ struct Spare {
 pub struct Tile<'a, R> {
     reduce: &'a R,
     positions: Range<u64>,
+    /// Each destination has a state for each part of its adjacency list, until the tile is finished.
     states: Vec<f32>,
     strips: Vec<Strip>,
     /// The rows of the destinations, if they are kept.
@@ -100,6 +102,8 @@ struct CutStrip {
 struct Strip {
     edges: EdgeLists,
     sizes: Vec<ListSize>,
+    /// Number of states.
+    states: usize,
 }
 
 impl Blocks {
@@ -165,13 +169,13 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         if self.next >= self.aggregation.destinations.len() {
             return Ok(None);
         }
-        let strips = self.cut()?;
+        let (strips, states) = self.cut()?;
         let positions = self.next..strips.last().expect("a tile has a node").positions.end;
         self.next = positions.end;
         let destinations = (positions.end - positions.start) as usize;
         // What does not fit is freed before more is allocated.
         let spare = mem::take(&mut self.spare);
-        let values = destinations * self.reduce.state_width();
+        let values = states * self.reduce.state_width();
         let states = emptied(spare.states, values);
         let kept = emptied(spare.kept, destinations * self.blocks.stride as usize);
         let spare_edges = spare.edges.into_iter().map(Some).chain(iter::repeat_with(|| None));
@@ -216,15 +220,16 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         };
     }
 
-    /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
-    fn cut(&self) -> Result<Vec<CutStrip>> {
+    /// Finds the end of the next tile, and cuts the tile into strips of about equal work. Returns these and the number of states.
+    fn cut(&self) -> Result<(Vec<CutStrip>, usize)> {
         let blocks = self.blocks.count();
         let far_bytes = (2 * EDGE_BYTES * blocks).div_ceil(u64::from(self.blocks.code().far()));
         let row_bytes = bytes_of(1, 0, self.reduce) + far_bytes + self.kept_bytes;
+        let part_bytes = 4 * self.reduce.state_width() as u64 + far_bytes;
         let mut bytes = self.threads as u64 * EdgeLists::bytes_of_lists(blocks, self.segment_words());
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
         let mut marks = vec![(self.next, 0u64)];
-        let (mut position, mut cost) = (self.next, 0);
+        let (mut position, mut cost, mut states) = (self.next, 0, 0);
         let Aggregation {
             lists, destinations, ..
         } = self.aggregation;
@@ -233,8 +238,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         'full: while pieces.next(&mut nodes).is_some() {
             for node in &nodes {
                 let (degree, added) = lists.degree_and_length(*node)?;
-                let row_needs = row_bytes + EDGE_BYTES * added;
-                let is_full = bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
+                let row_needs = row_bytes + (parts(added) - 1) * part_bytes + EDGE_BYTES * added;
+                let is_full = bytes + row_needs > self.tile_bytes || states + parts(added) > u64::from(u32::MAX);
                 if is_full && position == self.next {
                     return Err(self.too_small(*node, degree, row_needs + bytes));
                 }
@@ -242,6 +247,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                     break 'full;
                 }
                 bytes += row_needs;
+                states += parts(added);
                 cost += 1 + added;
                 position += 1;
                 if position.is_multiple_of(1024) {
@@ -262,7 +268,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 edges: cost - cost_before - (end - first),
             }
         });
-        Ok(strips.filter(|strip| !strip.positions.is_empty()).collect())
+        let strips = strips.filter(|strip| !strip.positions.is_empty()).collect();
+        Ok((strips, states as usize))
     }
 
     /// Room in `rows` for the rows of the destinations at some positions.
@@ -289,7 +296,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     fn strip(&self, CutStrip { positions, edges }: CutStrip, spare: Option<Arena>) -> Result<Strip> {
         let (sources, blocks) = (self.aggregation.sources, self.blocks.count());
         let code = self.blocks.code();
-        let far = EdgeLists::far_edges(code, blocks, positions.end - positions.start);
+        let states_max = positions.end - positions.start + edges / PART;
+        let far = EdgeLists::far_edges(code, blocks, states_max);
         let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges), spare)?;
         let mut listed = ListedEdges::default();
         let (mut nodes, mut decoded, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
@@ -313,6 +321,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Ok(Strip {
             edges: lists,
             sizes: listed.sizes,
+            states: listed.state as usize,
         })
     }
 
@@ -339,23 +348,30 @@ struct ListedEdges {
     whole: usize,
     /// The number of listed edges of the next one.
     of_next: u64,
+    /// The state that the next edge is added to.
+    state: u32,
 }
 
 impl ListedEdges {
     /// Lists the next edges, whose sources are `decoded`, and clears it.
     fn add(&mut self, decoded: &mut Vec<u64>, lists: &mut EdgeLists, all: &NodeSet) {
         let (mut positions, mut left) = (all.positions(decoded), decoded.len() as u64);
-        for (row, size) in self.sizes.iter().enumerate().skip(self.whole) {
-            let count = left.min(size.added - self.of_next);
+        while let Some(size) = self.sizes.get(self.whole) {
+            let of_part = PART - self.of_next % PART;
+            let count = left.min(size.added - self.of_next).min(of_part);
             for position in positions.by_ref().take(count as usize) {
-                lists.push(row as u32, position);
+                lists.push(self.state, position);
             }
             left -= count;
             self.of_next += count;
-            if self.of_next == size.added {
+            let is_whole = self.of_next == size.added;
+            if is_whole {
                 self.whole += 1;
                 self.of_next = 0;
+            } else if left == 0 && count < of_part {
+                break;
             }
+            self.state += u32::from(is_whole || count == of_part);
         }
         drop(positions);
         decoded.clear();
@@ -385,8 +401,13 @@ impl<R: Reduce> Tile<'_, R> {
         if let Some(own) = own {
             own(self.positions.clone(), &mut rows)?;
         }
-        for (i, state) in self.states.chunks_exact_mut(reduce.state_width()).enumerate() {
-            reduce.begin(&rows[i * width..][..width], state);
+        let mut states = self.states.chunks_exact_mut(reduce.state_width());
+        let sizes = self.strips.iter().flat_map(|strip| &strip.sizes);
+        for (i, size) in sizes.enumerate() {
+            let own = &rows[i * width..][..width];
+            let mut states = states.by_ref().take(parts(size.added) as usize);
+            reduce.begin(own, states.next().expect("a destination has a state"));
+            states.for_each(|state| reduce.begin_part(own, state));
         }
         Ok(())
     }
@@ -429,13 +450,36 @@ impl<R: Reduce> Tile<'_, R> {
 
     /// Completes the states. Returns them, and the rows that were kept.
     pub fn finish(&mut self) -> Result<(&mut Vec<f32>, Option<&[u8]>)> {
-        let reduce = self.reduce;
+        let (reduce, width) = (self.reduce, self.reduce.state_width());
         self.each_strip(|strip, states| {
-            for (size, state) in strip.sizes.iter().zip(states.chunks_exact_mut(reduce.state_width())) {
+            let mut first = 0;
+            for (i, size) in strip.sizes.iter().enumerate() {
+                let end = first + parts(size.added) as usize * width;
+                let (state, others) = states[first..end].split_at_mut(width);
+                others.chunks_exact(width).for_each(|part| reduce.merge(state, part));
                 reduce.finish(*size, state);
+                if first != i * width {
+                    states.copy_within(first..first + width, i * width);
+                }
+                first = end;
             }
         })?;
+        self.close_gaps(width);
         Ok((&mut self.states, self.kept.as_ref().map(|kept| &kept.rows[..])))
+    }
+
+    /// Removes the states that were merged into others: those behind the first states of a strip, one for each destination.
+    fn close_gaps(&mut self, width: usize) {
+        let (mut from, mut to) = (0, 0);
+        for strip in &self.strips {
+            let values = strip.sizes.len() * width;
+            if from != to {
+                self.states.copy_within(from..from + values, to);
+            }
+            from += strip.states * width;
+            to += values;
+        }
+        self.states.truncate(to);
     }
 
     /// Runs `work` for each strip and its states, each on its own thread.
@@ -446,7 +490,7 @@ impl<R: Reduce> Tile<'_, R> {
             let mut states = self.states.as_mut_slice();
             let mut threads = Vec::new();
             for strip in &self.strips {
-                let (now, rest) = states.split_at_mut(strip.sizes.len() * width);
+                let (now, rest) = states.split_at_mut(strip.states * width);
                 states = rest;
                 threads.push(workers::spawn(scope, move || work(strip, now))?);
             }

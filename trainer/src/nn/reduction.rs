@@ -61,6 +61,14 @@ impl Reduce for Reduction {
         each!(self, reduce => reduce.begin(own, state));
     }
 
+    fn begin_part(&self, own: &[f32], state: &mut [f32]) {
+        each!(self, reduce => reduce.begin_part(own, state));
+    }
+
+    fn merge(&self, state: &mut [f32], part: &[f32]) {
+        each!(self, reduce => reduce.merge(state, part));
+    }
+
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         each!(self, reduce => reduce.add(state, source));
@@ -191,6 +199,32 @@ impl Reduce for Attention {
             .zip(&*largest)
             .for_each(|(weight, logit)| *weight = weight_of_largest(*logit));
         kept.copy_from_slice(query);
+    }
+
+    fn begin_part(&self, own: &[f32], state: &mut [f32]) {
+        self.begin(own, state);
+        let (sums, rest) = state.split_at_mut(self.width());
+        // The node itself is in the first part.
+        sums.fill(0.0);
+        rest[self.heads..2 * self.heads].fill(0.0);
+    }
+
+    fn merge(&self, state: &mut [f32], part: &[f32]) {
+        let (sums, rest) = state.split_at_mut(self.width());
+        let (largest, rest) = rest.split_at_mut(self.heads);
+        let (part_sums, part_rest) = part.split_at(self.width());
+        let (part_largest, part_weights) = part_rest.split_at(self.heads);
+        let heads = sums
+            .chunks_exact_mut(self.head_width)
+            .zip(part_sums.chunks_exact(self.head_width));
+        for (head, (sums, of_part)) in heads.enumerate() {
+            let common = largest[head].max(part_largest[head]);
+            let [scale, part_scale] = [largest[head], part_largest[head]].map(|logit| (logit - common).exp());
+            let add = |sum: &mut f32, value: f32| *sum = *sum * scale + value * part_scale;
+            sums.iter_mut().zip(of_part).for_each(|(sum, value)| add(sum, *value));
+            add(&mut rest[head], part_weights[head]);
+            largest[head] = common;
+        }
     }
 
     fn add(&self, state: &mut [f32], source: &[f32]) {
