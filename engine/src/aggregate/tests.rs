@@ -191,7 +191,7 @@ fn the_error_of_a_long_sum_is_that_of_a_part() {
     let folder = tempfile::tempdir().unwrap();
     let rmat = Rmat::graph500(3, 50_000.0);
     let store = store_of(rmat, 1, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let mut rows = rows::StateRows::new(8, 1).unwrap();
+    let mut rows = StateRows::new(8, 1).unwrap();
     rows.values_mut().fill(0.1);
     let (means, _) = aggregated(&store, &rows, &Mean { width: 1 }, 1 << 20, 1);
     let (lists, _) = whole(&store, &rows);

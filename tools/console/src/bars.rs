@@ -239,10 +239,10 @@ pub(crate) fn clear() {
 
 /// Prints a line on stderr, above the progress bar.
 pub(crate) fn eprint_line(line: &str) {
-    // An error cannot be reported if stderr is closed.
     if let Some(line) = log::shown(line, true) {
+        // In one call, because several processes may write to the same terminal. An error cannot be reported if stderr is closed.
         above(|| {
-            let _ = writeln!(io::stderr(), "{line}");
+            let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
         });
     }
 }
@@ -263,7 +263,7 @@ impl Write for AboveBars {
         let line = text.strip_suffix('\n').unwrap_or(&text);
         let line = printable(line);
         if let Some(line) = log::shown(&line, line.trim_start().starts_with("ERROR")) {
-            above(|| writeln!(io::stderr(), "{line}"))?;
+            above(|| io::stderr().write_all(format!("{line}\n").as_bytes()))?;
         }
         Ok(bytes.len())
     }

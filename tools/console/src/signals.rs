@@ -8,7 +8,7 @@
 //! | calls [`ends_at_once`] or [`leaves_folder`] | ends at once, and prints what is left on disk and how to continue |
 //! | calls [`stops_by_itself`] | [`Bars`](crate::Bars) ask the running operation to stop; it cleans up and returns an error |
 //!
-//! A second signal always ends the program at once. The exit code is 128 plus the signal's number, as a shell reports it:
+//! A second signal always ends the program at once, after what [`at_second`] was given. The exit code is 128 plus the signal's number, as a shell reports it:
 //! 130 for SIGINT, 143 for SIGTERM.
 //!
 //! A thread waits for the signals, so no code runs inside a signal handler. A signal that is ignored when the program starts
@@ -37,6 +37,9 @@ static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
 static ON_SIGNAL: Mutex<OnSignal> = Mutex::new(OnSignal::End(None));
 
+/// What the second signal does before it ends the program.
+static AT_SECOND: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
+
 /// The effect of the first signal.
 enum OnSignal {
     /// Ends the program and prints the text that the function returns.
@@ -63,6 +66,16 @@ pub fn leaves_folder(folder: PathBuf, remedy: &'static str) {
 /// it ends. The program must then end soon by itself.
 pub fn stops_by_itself(line: impl Into<String>) {
     set(OnSignal::Stop(line.into()));
+}
+
+/// Calls `end` when a second signal ends the program, to end other processes with it.
+pub fn at_second(end: impl Fn() + Send + 'static) {
+    *AT_SECOND.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(end));
+}
+
+/// Takes the signal of another process, which has stopped the work of this one, for a signal to this one: the exit code says so.
+pub fn stopped_elsewhere(signal: i32) {
+    let _ = RECEIVED.compare_exchange(0, signal, SeqCst, SeqCst);
 }
 
 /// The number of the signal that has asked the program to stop; none before it.
@@ -115,6 +128,9 @@ pub(crate) fn catch() {
 fn wait(mut signals: Signals) {
     for signal in signals.forever() {
         if RECEIVED.swap(signal, SeqCst) != 0 {
+            if let Some(end) = &*AT_SECOND.lock().unwrap_or_else(PoisonError::into_inner) {
+                end();
+            }
             low_level::exit(code_of(signal));
         }
         // The lock is released before printing, because a thread that is printing may wait for it.

@@ -74,7 +74,7 @@ struct Trained {
 pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     match options.workers.role()? {
         Role::Alone => alone(path, options, console),
-        Role::Launcher(workers) => workers::launch(workers),
+        Role::Launcher(workers) => workers::launch(workers, options.workers.timeout()),
         Role::Rank(place) => {
             let is_first = place.rank == 0;
             log::name_process(&format!("rank {}", place.rank), !is_first);

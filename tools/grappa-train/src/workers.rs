@@ -9,9 +9,9 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, bail};
@@ -29,6 +29,9 @@ use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_dea
 
 /// The variable by which a process knows that this program started it: the process of the launcher.
 const LAUNCHER: &str = "GRAPPA_LAUNCHER";
+
+/// Workers may take so much longer than `--timeout` to end after one of them did not succeed.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The heading of options about several processes in the help.
 pub const PROCESSES: &str = "Processes";
@@ -90,8 +93,9 @@ impl Workers {
     }
 }
 
-/// Starts `workers` processes with the command line of this one, and waits for them.
-pub fn launch(workers: u32) -> anyhow::Result<()> {
+/// Starts `workers` processes with the command line of this one, and waits for them. If one does not succeed, the others end by themselves
+/// within `timeout`.
+pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
     let store = StoreServer::start()?;
     let program = env::current_exe().context("cannot find this program to start it again")?;
     let start = |rank: u32| {
@@ -119,22 +123,35 @@ pub fn launch(workers: u32) -> anyhow::Result<()> {
         }
         command.spawn()
     };
+    let running = Running::default();
     signals::stops_by_itself("stopping the workers");
-    let mut running: Vec<(u32, Child)> = Vec::new();
+    let ended = running.clone();
+    signals::at_second(move || ended.kill());
     for rank in 0..workers {
         match start(rank) {
-            Ok(child) => running.push((rank, child)),
+            Ok(child) => running.lock().push((rank, child)),
             Err(error) => {
                 store.announce(rank, &format!("could not be started: {error}"));
-                wait(&store, running);
+                running.wait(&store, timeout);
                 return Err(error).with_context(|| format!("cannot start worker {rank}"));
             }
         }
     }
-    match wait(&store, running) {
-        None => Ok(()),
-        Some((rank, status)) => Err(anyhow!("worker {rank} {}", told(status))),
-    }
+    let Some(Failure { rank, status, killed }) = running.wait(&store, timeout) else {
+        return Ok(());
+    };
+    let what = match stopped_by(status) {
+        _ if signals::stop_requested() => "the workers have ended".to_owned(),
+        Some(signal) => {
+            signals::stopped_elsewhere(signal);
+            format!("worker {rank} was asked to stop")
+        }
+        None => format!("worker {rank} {}", told(status)),
+    };
+    let late = killed
+        .iter()
+        .map(|rank| format!("; worker {rank} did not end with the others, and was killed"));
+    Err(anyhow!("{what}{}", late.collect::<String>()))
 }
 
 /// The process that started this one with [`launch`].
@@ -156,44 +173,100 @@ pub fn while_launcher_lives<T>(join: impl FnOnce() -> T) -> anyhow::Result<T> {
     Ok(joined)
 }
 
-/// Waits for the end of all workers. Returns the first that did not succeed.
-fn wait(store: &StoreServer, mut running: Vec<(u32, Child)>) -> Option<(u32, ExitStatus)> {
-    let (mut first, mut passed_on) = (None, false);
-    while !running.is_empty() {
-        running.retain_mut(|(rank, child)| match child.try_wait() {
-            Ok(Some(status)) if status.success() => false,
-            Ok(Some(status)) => {
-                if status.signal().is_some() {
-                    store.announce(*rank, &told(status));
-                }
-                first.get_or_insert((*rank, status));
-                false
-            }
-            Ok(None) => true,
-            // It is not a child of this process any more.
-            Err(_) => false,
-        });
-        if let Some(signal) = signals::received().filter(|_| !passed_on) {
-            let signal = if signal == Signal::INT.as_raw() {
-                Signal::INT
-            } else {
-                Signal::TERM
-            };
-            for (_, child) in &running {
-                // It may have ended by itself.
-                let _ = kill_process(Pid::from_child(child), signal);
-            }
-            passed_on = true;
-        }
-        thread::sleep(Duration::from_millis(10));
+/// The workers that have not ended: their ranks and processes.
+#[derive(Debug, Clone, Default)]
+struct Running(Arc<Mutex<Vec<(u32, Child)>>>);
+
+/// Workers that did not succeed.
+#[derive(Debug)]
+struct Failure {
+    /// The first of them; one that was asked to stop, if there is one.
+    rank: u32,
+    status: ExitStatus,
+    /// Those that did not end by themselves.
+    killed: Vec<u32>,
+}
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u32, Child)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    first
+
+    /// Waits for the end of all. Returns those that did not succeed.
+    fn wait(&self, store: &StoreServer, timeout: Duration) -> Option<Failure> {
+        let (mut failed, mut failed_at, mut passed_on) = (None::<(u32, ExitStatus)>, None, false);
+        let mut killed = Vec::new();
+        loop {
+            let mut running = self.lock();
+            running.retain_mut(|(rank, child)| match child.try_wait() {
+                Ok(Some(status)) if status.success() => false,
+                Ok(Some(status)) => {
+                    if status.signal().is_some() {
+                        store.announce(*rank, &told(status));
+                    }
+                    if failed.is_none_or(|(_, first)| stopped_by(first).is_none() && stopped_by(status).is_some()) {
+                        failed = Some((*rank, status));
+                    }
+                    failed_at.get_or_insert_with(Instant::now);
+                    false
+                }
+                Ok(None) => true,
+                // It is not a child of this process any more.
+                Err(_) => false,
+            });
+            if running.is_empty() {
+                return failed.map(|(rank, status)| Failure { rank, status, killed });
+            }
+            if let Some(signal) = signals::received().filter(|_| !passed_on) {
+                let signal = if signal == Signal::INT.as_raw() {
+                    Signal::INT
+                } else {
+                    Signal::TERM
+                };
+                for (_, child) in &*running {
+                    // It may have ended by itself, or have been stopped.
+                    let _ = kill_process(Pid::from_child(child), signal);
+                    let _ = kill_process(Pid::from_child(child), Signal::CONT);
+                }
+                passed_on = true;
+            }
+            let is_late = failed_at.is_some_and(|at: Instant| at.elapsed() > timeout + GRACE);
+            if is_late && killed.is_empty() {
+                killed.extend(running.iter().map(|(rank, _)| *rank));
+            }
+            drop(running);
+            if is_late {
+                self.kill();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Kills all.
+    fn kill(&self) {
+        for (_, child) in &mut *self.lock() {
+            // It may have ended by itself.
+            let _ = child.kill();
+        }
+    }
+}
+
+/// The signal after which a program of ours ended by itself.
+fn stopped_by(status: ExitStatus) -> Option<i32> {
+    let signal = status.code()?.checked_sub(128)?;
+    [Signal::INT, Signal::TERM]
+        .map(Signal::as_raw)
+        .contains(&signal)
+        .then_some(signal)
 }
 
 /// How a process ended, as the rest of a sentence.
 fn told(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
+        (_, Some(signal)) if signal == Signal::KILL.as_raw() => {
+            format!("was killed by signal {signal}, which Linux also does to a process when memory is exhausted")
+        }
         (_, Some(signal)) => format!("was killed by signal {signal}"),
         _ => "ended".to_owned(),
     }

@@ -3,7 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs,
-    sync::{Mutex, atomic::AtomicU64, mpsc::channel},
+    sync::{
+        Mutex,
+        atomic::AtomicU64,
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -11,11 +15,15 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Place, ProcessGroup, json, prefix,
+    Place, ProcessGroup,
+    attempts::Attempts,
+    json, prefix,
     watch::{self, Watch},
 };
 use crate::{Error, Result, shim::c10d};
 
+/// Time between two looks at what the other ranks do.
+const POLL: Duration = Duration::from_millis(20);
 /// Operations of Gloo end when they are done, or when the watch says that a rank is missing. Not by time.
 const NEVER: Duration = Duration::MAX;
 
@@ -43,8 +51,40 @@ struct Arrival {
 /// cannot be served or reached. Each message names the rank.
 pub fn join(place: Place, hello: Hello, timeout: Duration, is_stopped: fn() -> bool) -> Result<ProcessGroup> {
     c10d::log_fatal_only();
+    if !place.is_store_of_launcher || !place.is_restarted {
+        return join_attempt(0, place, hello, timeout, is_stopped, &|| false);
+    }
+    let attempts = Attempts::of(&place, timeout)?;
+    let mut attempt = attempts.find(0)?;
+    loop {
+        // A store that is gone is noticed elsewhere.
+        let is_superseded = || attempts.is_begun(attempt + 1).unwrap_or(false);
+        let joined = join_attempt(
+            attempt,
+            place.clone(),
+            hello.clone(),
+            timeout,
+            is_stopped,
+            &is_superseded,
+        );
+        match joined {
+            Err(_) if place.rank > 0 && is_superseded() => attempt = attempts.find(attempt + 1)?,
+            joined => return joined,
+        }
+    }
+}
+
+/// Joins the other processes of an attempt. Gives up when it is superseded by the next one.
+fn join_attempt(
+    attempt: u64,
+    place: Place,
+    hello: Hello,
+    timeout: Duration,
+    is_stopped: fn() -> bool,
+    is_superseded: &dyn Fn() -> bool,
+) -> Result<ProcessGroup> {
     let (host, port) = &place.store;
-    let prefix = prefix(place.restarts);
+    let prefix = prefix(attempt);
     let open = |is_server| c10d::Store::open(host, *port, is_server, timeout, &prefix);
     let store = open(place.serves_store()).map_err(|text| no_store(&place, &text, timeout))?;
     let arrival = Arrival {
@@ -68,8 +108,8 @@ pub fn join(place: Place, hello: Hello, timeout: Duration, is_stopped: fn() -> b
         is_stopped,
     };
     let joined = group
-        .meet(&arrival, timeout)
-        .and_then(|()| group.connect(for_gloo, timeout));
+        .meet(&arrival, timeout, is_superseded)
+        .and_then(|()| group.connect(for_gloo, timeout, is_superseded));
     match joined {
         Ok(gloo) => {
             *group.gloo.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(gloo);
@@ -85,7 +125,7 @@ pub fn join(place: Place, hello: Hello, timeout: Duration, is_stopped: fn() -> b
 
 impl ProcessGroup {
     /// Waits for all ranks, and compares what they say with what this rank says.
-    fn meet(&self, own: &Arrival, timeout: Duration) -> Result<()> {
+    fn meet(&self, own: &Arrival, timeout: Duration, is_superseded: &dyn Fn() -> bool) -> Result<()> {
         let until = Instant::now() + timeout;
         let mut missing: Vec<u32> = (0..self.place.ranks).filter(|&rank| rank != self.place.rank).collect();
         while !missing.is_empty() {
@@ -104,16 +144,19 @@ impl ProcessGroup {
             if let Some(failure) = self.failure() {
                 return Err(failure);
             }
+            if is_superseded() {
+                return Err(superseded());
+            }
             if !missing.is_empty() && Instant::now() > until {
                 return Err(never_came(&missing, &self.place, timeout));
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(POLL);
         }
         Ok(())
     }
 
     /// Connects to all ranks, on another thread: a rank that is stopped right now would block this one.
-    fn connect(&self, store: c10d::Store, timeout: Duration) -> Result<c10d::Group> {
+    fn connect(&self, store: c10d::Store, timeout: Duration, is_superseded: &dyn Fn() -> bool) -> Result<c10d::Group> {
         let (rank, ranks) = (self.place.rank, self.place.ranks);
         let (send, connected) = channel();
         let connect = move || {
@@ -121,7 +164,15 @@ impl ProcessGroup {
         };
         let started = thread::Builder::new().name("connect".into()).spawn(connect);
         started.map_err(|error| Error::Distributed(format!("no thread to connect to the other ranks: {error}")))?;
-        match connected.recv_timeout(timeout * 2) {
+        let until = Instant::now() + timeout * 2;
+        let mut found = connected.recv_timeout(POLL);
+        while matches!(found, Err(RecvTimeoutError::Timeout)) && Instant::now() < until {
+            if is_superseded() {
+                return Err(superseded());
+            }
+            found = connected.recv_timeout(10 * POLL);
+        }
+        match found {
             Ok(group) => group.map_err(|text| {
                 let cause = self.explain(&text);
                 match self.failure() {
@@ -137,12 +188,17 @@ impl ProcessGroup {
     }
 }
 
+/// The error of a rank that joined the processes of the start before. It joins again, so nobody reads it.
+fn superseded() -> Error {
+    Error::Distributed("the processes were started again".to_owned())
+}
+
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
 }
 
-fn never_came(missing: &[u32], place: &Place, timeout: Duration) -> Error {
+pub(super) fn never_came(missing: &[u32], place: &Place, timeout: Duration) -> Error {
     let ranks: Vec<String> = missing.iter().map(u32::to_string).collect();
     Error::Distributed(format!(
         "rank {} did not come within {} s (--timeout); WORLD_SIZE is {}: start as many processes, with the same MASTER_ADDR and \
@@ -153,7 +209,7 @@ fn never_came(missing: &[u32], place: &Place, timeout: Duration) -> Error {
     ))
 }
 
-fn duplicate(place: &Place, found: &[u8]) -> Error {
+pub(super) fn duplicate(place: &Place, found: &[u8]) -> Error {
     let who = match serde_json::from_slice::<Arrival>(found) {
         Ok(other) => format!("process {} on {}", other.process, other.host),
         Err(_) => "another process".to_owned(),
@@ -164,7 +220,7 @@ fn duplicate(place: &Place, found: &[u8]) -> Error {
     ))
 }
 
-fn no_store(place: &Place, text: &str, timeout: Duration) -> Error {
+pub(super) fn no_store(place: &Place, text: &str, timeout: Duration) -> Error {
     let (host, port) = &place.store;
     let is_in_use = text.contains("EADDRINUSE") || text.contains("already in use");
     Error::Distributed(match (place.serves_store(), is_in_use) {

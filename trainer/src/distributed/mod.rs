@@ -18,6 +18,7 @@
 //! No call of c10d blocks the trainer for longer than a moment, because a peer that is stopped would block it for ever. A thread of
 //! its own talks to the store (`watch`), and an operation of Gloo is awaited in slices.
 
+mod attempts;
 mod collect;
 mod join;
 mod local;
@@ -395,9 +396,12 @@ impl ProcessGroup {
     }
 }
 
-/// The prefix of all keys. A launcher keeps its store, and the keys in it, when it starts the processes again.
-fn prefix(restarts: u64) -> String {
-    format!("grappa/{restarts}")
+/// The prefix of all keys.
+const PREFIX: &str = "grappa";
+
+/// The prefix of the keys of an attempt.
+fn prefix(attempt: u64) -> String {
+    format!("{PREFIX}/{attempt}")
 }
 
 fn json<T: Serialize>(value: &T) -> Vec<u8> {

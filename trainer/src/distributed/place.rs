@@ -19,8 +19,8 @@ pub struct Place {
     pub store: (String, u16),
     /// TORCHELASTIC_USE_AGENT_STORE: the launcher serves the store, not rank 0.
     pub is_store_of_launcher: bool,
-    /// TORCHELASTIC_RESTART_COUNT: how often the launcher has started the processes again.
-    pub restarts: u64,
+    /// TORCHELASTIC_RESTART_COUNT is set: the launcher starts all processes again when one ends.
+    pub is_restarted: bool,
 }
 
 impl Place {
@@ -58,10 +58,7 @@ impl Place {
             local_ranks: optional("LOCAL_WORLD_SIZE", 1)?.max(1),
             store: (required(variable, "MASTER_ADDR")?, required(variable, "MASTER_PORT")?),
             is_store_of_launcher: variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True"),
-            restarts: match variable("TORCHELASTIC_RESTART_COUNT") {
-                Some(_) => required(variable, "TORCHELASTIC_RESTART_COUNT")?,
-                None => 0,
-            },
+            is_restarted: variable("TORCHELASTIC_RESTART_COUNT").is_some(),
         }))
     }
 
@@ -124,7 +121,7 @@ mod tests {
             local_ranks: 2,
             store: ("node0".to_owned(), 29500),
             is_store_of_launcher: false,
-            restarts: 0,
+            is_restarted: false,
         };
         assert_eq!(place(&variables).unwrap(), Some(expected.clone()));
         variables.extend([
@@ -133,7 +130,7 @@ mod tests {
         ]);
         let restarted = Place {
             is_store_of_launcher: true,
-            restarts: 2,
+            is_restarted: true,
             ..expected
         };
         assert_eq!(place(&variables).unwrap(), Some(restarted));

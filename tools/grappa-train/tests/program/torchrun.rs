@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    net::TcpListener,
     process::{Command, Stdio},
 };
 
@@ -21,6 +22,20 @@ const TORCHRUN: [&str; 6] = [
     "--no-python",
     "--nproc-per-node",
     "2",
+];
+
+/// A run that is killed and continued. With one layer, differences of rounding do not grow over hundreds of steps.
+const KILLED: [&str; 10] = [
+    "--partitions",
+    "4",
+    "--layers",
+    "1",
+    "--epochs",
+    "60",
+    "--checkpoint-every",
+    "1",
+    "--batch",
+    "4",
 ];
 
 #[test]
@@ -53,22 +68,8 @@ fn torchrun_continues_from_the_last_checkpoint_after_kills() {
     };
     let folder = folder();
     let at = folder.path().canonicalize().unwrap();
-    // One layer: differences of rounding do not grow over hundreds of steps.
-    let options = [
-        "--partitions",
-        "4",
-        "--layers",
-        "1",
-        "--epochs",
-        "60",
-        "--checkpoint-every",
-        "1",
-        "--batch",
-        "4",
-        "--out",
-    ];
-    run(&mut train(&at, &[&options[..], &["one"]].concat())).success();
-    let together = train(&at, &[&options[..], &["two", "--resume", "auto"]].concat());
+    run(&mut train(&at, &[&KILLED[..], &["--out", "one"]].concat())).success();
+    let together = train(&at, &[&KILLED[..], &["--out", "two", "--resume", "auto"]].concat());
     let mut torchrun = Command::new(python);
     torchrun
         .current_dir(&at)
@@ -84,5 +85,41 @@ fn torchrun_continues_from_the_last_checkpoint_after_kills() {
         kill_process(process_of_rank(victim, &at).unwrap(), Signal::KILL).unwrap();
     }
     end(torchrun).success();
+    assert_same_losses(&at.join("one"), &at.join("two"), "after two kills");
+}
+
+#[test]
+fn two_agents_of_torchrun_continue_after_kills() {
+    let Some(python) = env::var_os(PYTHON) else {
+        grappa_skip::skip!("{PYTHON} names no Python with PyTorch")
+    };
+    let folder = folder();
+    let at = folder.path().canonicalize().unwrap();
+    run(&mut train(&at, &[&KILLED[..], &["--out", "one"]].concat())).success();
+    let together = train(&at, &[&KILLED[..], &["--out", "two", "--resume", "auto"]].concat());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let agents = [0, 1].map(|_| {
+        let mut agent = Command::new(&python);
+        agent
+            .current_dir(&at)
+            .args(["-m", "torch.distributed.run", "--no-python"])
+            .args(["--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "3"])
+            .args(["--rdzv-backend", "c10d", "--rdzv-endpoint"])
+            .arg(format!("127.0.0.1:{port}"))
+            .args(["--rdzv-id", "job", "--monitor-interval", "0.1"])
+            .arg(together.get_program())
+            .args(together.get_args())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        agent.spawn().unwrap()
+    });
+    // Each agent counts its own failures only, so after the second kill the counts differ.
+    for (victim, epochs) in [(1, 2), (1, 12)] {
+        wait_for_epochs(&at.join("two"), epochs);
+        kill_process(process_of_rank(victim, &at).unwrap(), Signal::KILL).unwrap();
+    }
+    for agent in agents {
+        end(agent).success();
+    }
     assert_same_losses(&at.join("one"), &at.join("two"), "after two kills");
 }

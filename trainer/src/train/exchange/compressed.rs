@@ -272,7 +272,7 @@ mod tests {
                 local_ranks: ranks,
                 store: ("127.0.0.1".to_owned(), port),
                 is_store_of_launcher: true,
-                restarts: 0,
+                is_restarted: false,
             };
             let hello = Hello { same: BTreeMap::new() };
             let group = Arc::new(join(place, hello, Duration::from_secs(60), || false).unwrap());

@@ -48,7 +48,7 @@ fn joined(port: u16, rank: u32, ranks: u32, is_stopped: fn() -> bool) -> Process
         local_ranks: ranks,
         store: ("127.0.0.1".into(), port),
         is_store_of_launcher: true,
-        restarts: 0,
+        is_restarted: false,
     };
     let same = BTreeMap::new();
     join(place, Hello { same }, Duration::from_secs(60), is_stopped).unwrap()
