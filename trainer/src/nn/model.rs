@@ -374,6 +374,14 @@ impl Model {
         }
     }
 
+    /// Width of the rows that a layer makes: those at the input of the next one, or the logits.
+    pub fn made_width(&self, layer: usize) -> usize {
+        match layer + 1 == self.layers.len() {
+            true => self.options.outputs,
+            false => self.width(layer + 1),
+        }
+    }
+
     /// Width of the rows at a layer's input: the states, then what is carried for jumping knowledge; or the layer's products.
     pub fn width(&self, layer: usize) -> usize {
         if let Some(weights_first) = self.weights_first(layer) {

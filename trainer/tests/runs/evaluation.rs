@@ -1,6 +1,7 @@
 //! Evaluation of a part of the nodes, exactly and by sampling.
 
 use std::{
+    ops::Range,
     path::Path,
     sync::{
         Arc,
@@ -51,7 +52,7 @@ const MODELS: [LayerKind; 7] = [
 /// The logits of the wanted nodes, row after row.
 fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32> {
     let mut found = Vec::new();
-    let mut take = |positions: std::ops::Range<u64>, rows: &Tensor| {
+    let mut take = |positions: Range<u64>, rows: &Tensor| {
         assert_eq!(positions.start as usize * CLASSES as usize, found.len());
         let rows = rows.to_kind(Kind::Float).contiguous().view([-1]);
         found.extend(Vec::<f32>::try_from(rows).unwrap());
@@ -88,7 +89,7 @@ fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
     let mean = grappa_engine::aggregate::Mean {
         width: features.width(),
     };
-    let mut sink = |nodes: std::ops::Range<u64>, means: &mut Vec<f32>| rows.write(nodes.start, means);
+    let mut sink = |nodes: Range<u64>, means: &mut Vec<f32>| rows.write(nodes.start, means);
     aggregation.run(&mean, 0, None, &Silent, &mut sink).unwrap();
     rows
 }
@@ -200,6 +201,47 @@ impl Progress for StopsAfter {
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         left.is_err()
+    }
+}
+
+#[test]
+fn logits_of_many_classes_come_in_pieces_of_16_mib() {
+    const MANY: usize = 100_000;
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let chunks = Arc::new(MappedChunks::open(&store).unwrap());
+    let features = StoreFeatures::open(&store).unwrap();
+    let means = means(&store, &features);
+    for layers in [1, 2] {
+        let config = TrainConfig { layers, ..config() };
+        let options = config.model_options(DENSE.dim as usize, MANY);
+        let model = Model::new(options, 3, Device::Cpu).unwrap();
+        let first_inputs = FirstInputs::new(0, folder.path(), 64 << 20);
+        let inference = Inference {
+            store: &store,
+            chunks: &chunks,
+            features: &features,
+            first_hop: Some(&means),
+            first_inputs: Some(&first_inputs),
+            budget: BUDGETS[0],
+            kept_memory: 0,
+            scratch: folder.path(),
+            rounded_states: FeatureDtype::F32,
+            device: Device::Cpu,
+        };
+        let needed = Needed::all(&store, layers);
+        // The second time, the inputs of the first layer are those that the first time left.
+        for _ in 0..2 {
+            let (mut nodes, mut largest) = (0, 0);
+            let mut count = |positions: Range<u64>, _: &Tensor| {
+                largest = largest.max(positions.end - positions.start);
+                nodes += positions.end - positions.start;
+                Ok(())
+            };
+            inference.run_needed(&model, &needed, &Silent, &mut count).unwrap();
+            assert_eq!(nodes, store.manifest().nodes);
+            assert!(largest * 4 * MANY as u64 <= 16 << 20, "{largest} nodes at once");
+        }
     }
 }
 

@@ -261,13 +261,14 @@ impl Kept {
         Ok(())
     }
 
-    /// Passes all inputs of `count` updates to `each`. `degrees` has the in-degrees of a range.
+    /// Passes all inputs of `count` updates to `each`. Of a file, `step` rows of a width are read at once. `degrees` has the in-degrees of a range.
     ///
     /// # Errors
     /// If the file cannot be read. Also the errors of `degrees` and `each`.
     pub(super) fn each(
         &self,
         count: u64,
+        step: impl FnOnce(usize) -> u64,
         device: Device,
         degrees: impl Fn(Range<u64>) -> Result<Option<Tensor>>,
         mut each: impl FnMut(&UpdateInputs) -> Result<()>,
@@ -276,7 +277,7 @@ impl Kept {
             Self::Memory(parts) => return parts.iter().try_for_each(each),
             Self::File { rows, own_width } => (rows, *own_width as i64),
         };
-        let step = update_nodes(rows.width());
+        let step = step(rows.width());
         let range = |first: u64| first.min(count)..(first + step).min(count);
         for first in (0..count).step_by(step as usize) {
             let positions = range(first);

@@ -61,7 +61,7 @@ impl LayerPass<'_> {
             },
         ];
         let Budget { memory, threads } = self.inference.budget;
-        let part_nodes = update_nodes(first_hop.width().max(self.rows.width()));
+        let part_nodes = self.update_nodes(first_hop.width());
         let scan = RowScan::new(&columns, self.outputs, part_nodes, memory, threads)?;
         let layout = StateRows::layout_of(self.rows.width(), FeatureDtype::F32);
         scan.each(self.progress, |ScannedPart { positions, columns }| {
@@ -185,7 +185,7 @@ impl LayerPass<'_> {
         let width = aggregates.len() / count.max(1) as usize;
         let memory = Arc::new(Rows(aggregates));
         let aggregates = shim::view_memory(memory.clone(), count as usize, width, Kind::Float);
-        let step = update_nodes(width.max(self.rows.width()));
+        let step = self.update_nodes(width);
         for first in positions.clone().step_by(step as usize) {
             check_stopped(self.progress)?;
             let range = first..(first + step).min(positions.end);
@@ -218,10 +218,17 @@ impl LayerPass<'_> {
     /// Updates outputs from the inputs that an earlier inference left.
     pub(super) fn update_again(&self, inputs: &Kept, on_new: &mut OnRows<'_>) -> Result<()> {
         let degrees = |positions| self.degrees_of(positions);
-        inputs.each(self.outputs.len(), self.inference.device, degrees, |part| {
+        let step = |width| self.update_nodes(width);
+        inputs.each(self.outputs.len(), step, self.inference.device, degrees, |part| {
             check_stopped(self.progress)?;
             on_new(part.positions.clone(), &part.rows.updated(self.model, self.layer))
         })
+    }
+
+    /// The number of outputs that are updated at once, from rows of `width` values and their own.
+    fn update_nodes(&self, width: usize) -> u64 {
+        let widths = [width, self.rows.width(), self.model.made_width(self.layer)];
+        update_nodes(widths.into_iter().max().expect("there are three"))
     }
 
     /// The in-degrees of some outputs, if updates take them.
