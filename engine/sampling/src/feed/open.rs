@@ -191,7 +191,7 @@ impl Feed {
                 counters: Counters::default(),
                 access,
                 format,
-                reserve: MemoryReserve::of(options.memory_bytes),
+                reserve: MemoryReserve::of(options),
                 scratch_bytes: demand.scratch_bytes,
             }),
             engine,

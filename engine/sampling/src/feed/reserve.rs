@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use grappa_io::{Error, Result, size::ByteSize};
 
+use super::options::FeedOptions;
+
 /// Memory that all threads and batches of a feed draw from.
 ///
 /// It may be overdrawn a little. In-flight batches are then retired when they return, until it is not.
@@ -11,7 +13,7 @@ use grappa_io::{Error, Result, size::ByteSize};
 pub(super) struct MemoryReserve {
     /// Negative if it is overdrawn.
     left: AtomicI64,
-    budget: u64,
+    options: FeedOptions,
 }
 
 impl MemoryReserve {
@@ -23,12 +25,16 @@ impl MemoryReserve {
     /// It may be overdrawn by 1/OVERDRAFT_SHARE of the budget.
     const OVERDRAFT_SHARE: u64 = 128;
 
-    /// The reserve of a budget, in bytes.
-    pub fn of(budget: u64) -> Self {
+    /// The reserve of the memory of a feed.
+    pub fn of(options: &FeedOptions) -> Self {
         Self {
-            left: AtomicI64::new((budget / Self::SHARE).cast_signed()),
-            budget,
+            left: AtomicI64::new((options.memory_bytes / Self::SHARE).cast_signed()),
+            options: options.clone(),
         }
+    }
+
+    fn budget(&self) -> u64 {
+        self.options.memory_bytes
     }
 
     /// Takes `bytes` for the nodes and edges of a minibatch. With 0 bytes, checks that the sampler's tables did not overdraw it
@@ -36,7 +42,7 @@ impl MemoryReserve {
     pub fn take_for_minibatch(&self, bytes: u64) -> Result<()> {
         let least = match bytes {
             0 => self.least(),
-            _ => (self.budget / Self::FEATURES_SHARE).cast_signed(),
+            _ => (self.budget() / Self::FEATURES_SHARE).cast_signed(),
         };
         self.take(bytes, least, "its nodes, its edges and the sampler's tables")
     }
@@ -47,7 +53,7 @@ impl MemoryReserve {
     }
 
     fn least(&self) -> i64 {
-        -(self.budget / Self::OVERDRAFT_SHARE).cast_signed()
+        -(self.budget() / Self::OVERDRAFT_SHARE).cast_signed()
     }
 
     /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
@@ -59,14 +65,16 @@ impl MemoryReserve {
             Err(left) => {
                 let missing = bytes.saturating_add_signed(least - left);
                 // What may be taken of each byte of the budget.
-                let share = (Self::SHARE as f64).recip() - least as f64 / self.budget as f64;
+                let share = (Self::SHARE as f64).recip() - least as f64 / self.budget() as f64;
+                // Both parts are rounded down.
+                let enough = self.budget() + ((missing + 2) as f64 / share).ceil() as u64;
                 Err(Error::Budget {
                     what: format!(
                         "a minibatch that is much larger than those that were sampled in advance: {} are missing for {what}",
                         ByteSize(missing)
                     ),
-                    given: self.budget,
-                    least: self.budget + (missing as f64 / share).ceil() as u64,
+                    given: self.budget() + self.options.adjacency_bytes,
+                    least: enough + self.options.adjacency_bytes_beside(enough),
                     remedy: "raise --memory, or use smaller batches or fewer neighbors (--fanouts)",
                 })
             }
@@ -122,5 +130,30 @@ impl<'a, S> ScratchReservation<'a, S> {
 impl<S> Drop for ScratchReservation<'_, S> {
     fn drop(&mut self) {
         self.reserve.give_back(self.taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_budget_of_the_user_with_adjacency_lists() {
+        let options = FeedOptions {
+            memory_bytes: 32 << 20,
+            adjacency_bytes: 10 << 20,
+            ..FeedOptions::default()
+        };
+        let reserve = MemoryReserve::of(&options);
+        let error = reserve.take_for_features(2 << 20).unwrap_err();
+        let Error::Budget { given, least, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(given, 42 << 20);
+        let enough = MemoryReserve::of(&FeedOptions {
+            memory_bytes: least - options.adjacency_bytes,
+            ..options
+        });
+        enough.take_for_features(2 << 20).unwrap();
     }
 }
