@@ -264,7 +264,20 @@ fn features_that_are_not_finite_are_counted_and_refused() {
     write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
     (options.allow_nan, options.feature_dtype) = (false, Some(FeatureDtype::F16));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(error.contains("2 values are too large for f16"), "{error}");
+    for part in [
+        "features.npy at row 77: ",
+        "column 3 of node 77 is 1000000000, too large for f16",
+        "1 more values",
+        "--feature-dtype bf16 or f32",
+    ] {
+        assert!(error.contains(part), "{part:?} in: {error}");
+    }
+    // With ids in another order, the row is not the node.
+    let ids: String = (0..500).rev().map(|id| format!("{id}\n")).collect();
+    options.node_ids = Some(folder.path().join("ids.txt"));
+    fs::write(folder.path().join("ids.txt"), ids).unwrap();
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("row 77: column 3 of node 422 is"), "{error}");
 }
 
 #[test]

@@ -1,27 +1,39 @@
 //! Features as a column: read as f32, checked, and encoded.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use grappa_formats::{
     features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, FeatureSource, FeatureSpec},
 };
 use grappa_input::MatrixSource;
-use grappa_io::{Error, Position, Result};
+use grappa_io::{Error, Position, Result, text};
 
 use crate::ingest::columns::ColumnInput;
 
 /// The feature rows of the input.
-pub struct FeatureInput {
+pub struct FeatureInput<'a> {
     matrix: MatrixSource,
     layout: FeatureLayout,
     nodes: u64,
     allow_nan: bool,
-    /// Number of values that are finite, but not in the stored type.
-    overflows: AtomicU64,
+    /// The external id of the node of a row.
+    id_of_row: &'a IdOfRow<'a>,
+    overflows: Mutex<Option<Overflows>>,
 }
 
-impl FeatureInput {
+/// Gives the external id of the node of a row.
+pub type IdOfRow<'a> = dyn Fn(u64) -> Result<String> + Sync + 'a;
+
+/// The values that are finite, but not in the stored type.
+struct Overflows {
+    /// How many there are.
+    count: u64,
+    /// Row, column and value of the first one.
+    first: (u64, usize, f32),
+}
+
+impl<'a> FeatureInput<'a> {
     /// The feature rows of `matrix`, one for each of `nodes` nodes. They are stored as `dtype`; by default as f16 if the
     /// file has f16, otherwise as f32. `if_more` is advice for a file with more rows.
     pub fn new(
@@ -30,6 +42,7 @@ impl FeatureInput {
         nodes: u64,
         if_more: &'static str,
         allow_nan: bool,
+        id_of_row: &'a IdOfRow<'a>,
     ) -> Result<Self> {
         matrix.expect_rows(nodes, if_more)?;
         let dtype = dtype.unwrap_or(match matrix.dtype() {
@@ -48,7 +61,8 @@ impl FeatureInput {
             layout,
             nodes,
             allow_nan,
-            overflows: AtomicU64::new(0),
+            id_of_row,
+            overflows: Mutex::default(),
         })
     }
 
@@ -67,9 +81,35 @@ impl FeatureInput {
             source: FeatureSource::Stored,
         }
     }
+
+    fn overflows(&self) -> MutexGuard<'_, Option<Overflows>> {
+        self.overflows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the values of the rows from `first` on that are finite, but not in the stored type.
+    fn note_overflows(&self, first: u64, values: &[f32]) {
+        // Cheap as long as there are none.
+        if self.layout.unstorable(values) == 0 {
+            return;
+        }
+        let one = FeatureLayout::new(self.layout.dtype, 1);
+        let is_lost = |value: f32| value.is_finite() && one.unstorable(&[value]) > 0;
+        let mut lost = values.iter().enumerate().filter(|&(_, &value)| is_lost(value));
+        let Some((at, &value)) = lost.next() else { return };
+        let place = (first + (at / self.matrix.dim()) as u64, at % self.matrix.dim(), value);
+        let count = 1 + lost.count() as u64;
+        let mut all = self.overflows();
+        *all = Some(match all.take() {
+            None => Overflows { count, first: place },
+            Some(other) => Overflows {
+                count: other.count + count,
+                first: if place.0 < other.first.0 { place } else { other.first },
+            },
+        });
+    }
 }
 
-impl ColumnInput for FeatureInput {
+impl ColumnInput for FeatureInput<'_> {
     fn rows(&self) -> u64 {
         self.nodes
     }
@@ -93,9 +133,7 @@ impl ColumnInput for FeatureInput {
             );
             return Err(Error::input(self.matrix.path(), Position::Whole, what));
         }
-        let not_finite = values.iter().filter(|value| !value.is_finite()).count();
-        let overflows = self.layout.unstorable(&values) - not_finite;
-        self.overflows.fetch_add(overflows as u64, Ordering::Relaxed);
+        self.note_overflows(first, &values);
         let start = rows.len();
         rows.resize(start + count * self.row_bytes(), 0);
         self.layout.encode_rows(&values, &mut rows[start..]);
@@ -103,7 +141,7 @@ impl ColumnInput for FeatureInput {
     }
 
     fn is_sound(&self) -> bool {
-        self.allow_nan || self.matrix.non_finite().is_none() && self.overflows.load(Ordering::Relaxed) == 0
+        self.allow_nan || self.matrix.non_finite().is_none() && self.overflows().is_none()
     }
 
     fn finish(&self) -> Result<()> {
@@ -112,17 +150,21 @@ impl ColumnInput for FeatureInput {
             return Ok(());
         }
         self.matrix.check_finite()?;
-        match self.overflows.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            count => Err(Error::input(
-                self.matrix.path(),
-                Position::Whole,
-                format!(
-                    "{count} values are too large for {}; give --feature-dtype f32 or bf16, or --allow-nan to store them as \
-                     infinity",
-                    self.layout.dtype.name()
-                ),
-            )),
-        }
+        let Some(Overflows { count, first }) = self.overflows().take() else {
+            return Ok(());
+        };
+        let (row, column, value) = first;
+        let what = format!(
+            "column {column} of node {} is {value}, too large for {}, and so are {} more values; store the features with \
+             --feature-dtype {}, or give --allow-nan to store such values as infinity",
+            text::printable(&(self.id_of_row)(row)?),
+            self.layout.dtype.name(),
+            count - 1,
+            match self.layout.dtype {
+                FeatureDtype::F16 => "bf16 or f32",
+                _ => "f32",
+            }
+        );
+        Err(Error::input(self.matrix.path(), Position::Row(row), what))
     }
 }

@@ -203,7 +203,8 @@ impl Run<'_> {
         let features = match node_files.features {
             Some(matrix) => {
                 let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
-                let input = FeatureInput::new(matrix, dtype, scan.nodes, if_more, allow_nan)?;
+                let id_of_row = |row| ids.external(rows.node(row)?);
+                let input = FeatureInput::new(matrix, dtype, scan.nodes, if_more, allow_nan, &id_of_row)?;
                 Some(self.features(&state, &chunks, &rows, input)?)
             }
             None => None,

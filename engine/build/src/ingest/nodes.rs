@@ -159,7 +159,7 @@ impl Run<'_> {
         state: &State,
         chunks: &ChunkMap,
         rows: &RowNodes,
-        input: FeatureInput,
+        input: FeatureInput<'_>,
     ) -> Result<FeatureSpec> {
         let layout = input.layout();
         let span = chunks.clone();

@@ -59,6 +59,13 @@ pub enum RowNodes {
 }
 
 impl RowNodes {
+    /// The node of a row.
+    pub fn node(&self, row: u64) -> Result<NodeId> {
+        let mut nodes = Vec::new();
+        self.read(row..row + 1, &mut nodes)?;
+        Ok(NodeId(nodes[0]))
+    }
+
     /// Replaces the contents of `nodes` with the nodes of a range of rows.
     pub fn read(&self, rows: Range<u64>, nodes: &mut Vec<u64>) -> Result<()> {
         nodes.clear();
