@@ -12,7 +12,7 @@
 //! The codec defines the meaning of a code. The code must determine the size of the row. A lookup sums the sizes of the
 //! earlier rows in the line: one cache miss and about 30 additions.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use crate::{FormatError, Result};
 
@@ -76,7 +76,10 @@ pub(super) fn directory_bytes(rows: u64, exceptions: u64) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(super) struct DirectoryWriter {
     lines: Vec<u8>,
+    /// The exceptions after those that were taken.
     exceptions: Vec<u8>,
+    /// The number of exceptions that were taken.
+    taken: u64,
     rows: u64,
 }
 
@@ -121,11 +124,29 @@ impl DirectoryWriter {
 
     /// Exceptions so far.
     pub(super) fn exceptions(&self) -> u64 {
-        (self.exceptions.len() / EXCEPTION_BYTES) as u64
+        self.taken + (self.exceptions.len() / EXCEPTION_BYTES) as u64
     }
 
-    /// The payload.
+    /// Length of what [`DirectoryWriter::take_exceptions`] would return.
+    pub(super) fn exceptions_bytes(&self) -> usize {
+        self.exceptions.len()
+    }
+
+    /// Takes the end of the payload so far: the exceptions after those that were taken.
+    pub(super) fn take_exceptions(&mut self) -> Vec<u8> {
+        self.taken = self.exceptions();
+        mem::take(&mut self.exceptions)
+    }
+
+    /// The payload, without the exceptions that were taken.
+    ///
+    /// # Panics
+    /// If some exceptions were taken, and not all.
     pub(super) fn finish(mut self) -> Vec<u8> {
+        assert!(
+            self.taken == 0 || self.exceptions.is_empty(),
+            "all exceptions are taken or none"
+        );
         let bytes = self.lines.len().next_multiple_of(LINE_BYTES);
         self.lines
             .reserve_exact(bytes + self.exceptions.len() - self.lines.len());
@@ -323,5 +344,29 @@ mod tests {
         let payload = writer.finish();
         assert_eq!(payload.len(), 101 * LINE_BYTES);
         assert_eq!(payload.capacity(), payload.len());
+    }
+
+    #[test]
+    fn exceptions_that_were_taken_are_the_end_of_the_payload() {
+        let whole = |take_every: u64| {
+            let (mut writer, mut taken) = (DirectoryWriter::default(), Vec::new());
+            for row in 0..5 * LINE_ROWS + 1 {
+                writer.push(row, if row % 3 == 0 { 255 + row } else { row % 255 });
+                if row % take_every == take_every - 1 {
+                    taken.append(&mut writer.take_exceptions());
+                    assert_eq!(writer.exceptions_bytes(), 0);
+                }
+            }
+            assert_eq!(writer.exceptions(), 91);
+            if take_every <= writer.rows() {
+                taken.append(&mut writer.take_exceptions());
+            }
+            [writer.finish(), taken].concat()
+        };
+        let expected = whole(u64::MAX);
+        assert_eq!(expected.len(), 6 * LINE_BYTES + 91 * EXCEPTION_BYTES);
+        for take_every in [1, 2, 7, 100] {
+            assert_eq!(whole(take_every), expected);
+        }
     }
 }

@@ -10,8 +10,8 @@ use crate::NODES_MAX;
 
 /// Encodes the rows of a chunk one after the other.
 ///
-/// Memory: the bytes that were not taken yet, the directory, which has 64 bytes per 54 rows, and 6 bytes per row of 255 or
-/// more sources.
+/// Memory: the bytes that were not taken yet, the lines of the directory, 64 bytes per 54 rows, and 6 bytes per exception that
+/// was not taken yet. Exceptions are the rows of 255 or more sources in Elias-Fano, and of 255 or more bits with gaps.
 #[derive(Debug)]
 pub struct RowsEncoder {
     codec: RowCodec,
@@ -27,7 +27,7 @@ pub struct RowsEncoder {
 pub struct RowsTail {
     /// The rest of the payload of `edges`, after the bytes that were taken.
     pub edges_payload_rest: Vec<u8>,
-    /// The payload of `degrees`.
+    /// The payload of `degrees`, without the exceptions that were taken.
     pub degrees_payload: Vec<u8>,
     /// The meta of both files.
     pub meta: RowsMeta,
@@ -101,12 +101,26 @@ impl RowsEncoder {
         self.rows.take_bytes()
     }
 
+    /// Number of bytes that [`RowsEncoder::take_exceptions`] would return.
+    pub fn exceptions_bytes(&self) -> usize {
+        self.directory.exceptions_bytes()
+    }
+
+    /// Takes the finished bytes of the end of the payload of `degrees`. If some are taken, all that remain must be taken before
+    /// [`RowsEncoder::finish`].
+    pub fn take_exceptions(&mut self) -> Vec<u8> {
+        self.directory.take_exceptions()
+    }
+
     /// How a line of the directory starts whose first row is the next one.
     pub(super) fn directory_head(&self) -> [u8; HEAD_BYTES] {
         self.directory.head(self.rows.bits())
     }
 
     /// Finishes the encoding.
+    ///
+    /// # Panics
+    /// If some exceptions were taken, and not all.
     pub fn finish(self) -> RowsTail {
         let meta = RowsMeta {
             codec: self.codec,

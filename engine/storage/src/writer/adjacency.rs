@@ -1,5 +1,11 @@
 //! Encodes the adjacency lists of a chunk.
 
+use std::{
+    fs::File,
+    io::{Read, Seek, Write},
+    path::PathBuf,
+};
+
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
     chunks::ChunkMap,
@@ -9,8 +15,9 @@ use grappa_formats::{
     weights::{WeightsEncoder, WeightsMeta},
 };
 use grappa_io::{
-    Result,
+    Error, Result,
     container::{ContainerWriter, WrittenFile},
+    unnamed::unnamed_file,
 };
 
 use super::StoreFolder;
@@ -23,7 +30,8 @@ const DRAIN_BYTES: usize = 256 << 10;
 /// Writes the adjacency lists of one chunk: the files `edges`, `degrees` and, if the graph is weighted, `weights`.
 ///
 /// Adjacency lists are pushed in the order of their destinations and encoded at once. Memory: the sample from which the
-/// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file.
+/// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file. The exceptions of
+/// the directory come after its lines in the file. If there are many, they wait in a scratch file.
 pub struct AdjacencyWriter<'a> {
     chunks: &'a ChunkMap,
     span: ChunkSpan,
@@ -31,7 +39,16 @@ pub struct AdjacencyWriter<'a> {
     encoder: Encoder,
     edges: ContainerWriter,
     degrees: ContainerWriter,
+    exceptions: Exceptions,
     weights: Option<WeightsWriter>,
+}
+
+/// The exceptions of the directory that exceed a buffer.
+struct Exceptions {
+    /// The folder of the scratch file.
+    folder: PathBuf,
+    /// The scratch file, which has no name.
+    file: Option<File>,
 }
 
 enum Encoder {
@@ -53,7 +70,7 @@ struct WeightsWriter {
 }
 
 impl<'a> AdjacencyWriter<'a> {
-    /// Bytes of memory for the directory of `lists` adjacency lists. A list of 255 or more sources takes 6 bytes more.
+    /// Bytes of memory for the directory of `lists` adjacency lists.
     pub fn directory_bytes(lists: u64) -> u64 {
         lists.div_ceil(LINE_ROWS) * LINE_BYTES as u64
     }
@@ -79,6 +96,7 @@ impl<'a> AdjacencyWriter<'a> {
             encoder: Encoder::Sampling(Sample::default()),
             edges: file("edges", FileKind::ROWS, RowsMeta::BYTES)?,
             degrees: file("degrees", FileKind::DEGREES, RowsMeta::BYTES)?,
+            exceptions: Exceptions { folder, file: None },
             weights,
         })
     }
@@ -100,6 +118,9 @@ impl<'a> AdjacencyWriter<'a> {
                 encoder.push(sources);
                 if encoder.finished_bytes() >= DRAIN_BYTES {
                     self.edges.write(&encoder.take_bytes())?;
+                }
+                if encoder.exceptions_bytes() >= DRAIN_BYTES {
+                    self.exceptions.spill(&encoder.take_exceptions())?;
                 }
             }
             Encoder::Sampling(sample) => {
@@ -132,9 +153,12 @@ impl<'a> AdjacencyWriter<'a> {
     /// If fewer adjacency lists were pushed than the chunk has nodes.
     pub fn finish(mut self) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
         self.choose();
-        let Encoder::Chosen(encoder) = self.encoder else {
+        let Encoder::Chosen(mut encoder) = self.encoder else {
             unreachable!("a codec was just chosen")
         };
+        if self.exceptions.file.is_some() {
+            self.exceptions.spill(&encoder.take_exceptions())?;
+        }
         let tail = encoder.finish();
         assert_eq!(
             tail.meta.rows, self.span.rows,
@@ -143,6 +167,7 @@ impl<'a> AdjacencyWriter<'a> {
         );
         self.edges.write(&tail.edges_payload_rest)?;
         self.degrees.write(&tail.degrees_payload)?;
+        self.exceptions.copy_to(&mut self.degrees)?;
         let mut files = vec![
             self.degrees.finish(tail.meta.encode())?,
             self.edges.finish(tail.meta.encode())?,
@@ -159,9 +184,75 @@ impl<'a> AdjacencyWriter<'a> {
     }
 }
 
+impl Exceptions {
+    /// Appends encoded exceptions to the scratch file.
+    fn spill(&mut self, bytes: &[u8]) -> Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(unnamed_file(&self.folder)?),
+        };
+        file.write_all(bytes)
+            .map_err(Error::io("write a scratch file in", &self.folder))
+    }
+
+    /// Appends what the scratch file has to `out`.
+    fn copy_to(self, out: &mut ContainerWriter) -> Result<()> {
+        let Some(mut file) = self.file else { return Ok(()) };
+        let failed = || Error::io("read a scratch file in", &self.folder);
+        file.rewind().map_err(failed())?;
+        let mut buffer = Vec::with_capacity(DRAIN_BYTES);
+        loop {
+            let part = &mut (&file).take(DRAIN_BYTES as u64);
+            if part.read_to_end(&mut buffer).map_err(failed())? == 0 {
+                return Ok(());
+            }
+            out.write(&buffer)?;
+            buffer.clear();
+        }
+    }
+}
+
 impl Sample {
     fn lists(&self) -> impl Iterator<Item = &[u64]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.sources[start..end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grappa_io::container::ContainerFile;
+
+    use super::*;
+
+    #[test]
+    fn exceptions_beyond_a_buffer_wait_on_disk_and_are_in_the_same_place() {
+        const NODES: u64 = 60_000;
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = StoreFolder::begin(&folder.path().join("store.grappa"), None, false).unwrap();
+        let chunks = ChunkMap::uniform(NODES, 1);
+        // Gaps of about 7 bits take more than 255 bits together, and less than Elias-Fano.
+        let list = |node: u64| -> Vec<u64> {
+            let gaps = (0..45).map(|k| 1 + (node * 31 + k * 47) % 120);
+            let sources = gaps.scan(node * 17 % 50_000, |source, gap| {
+                *source += gap;
+                Some(*source)
+            });
+            sources.collect()
+        };
+        let mut writer = AdjacencyWriter::create(&store, &chunks, ChunkId(0), false).unwrap();
+        for node in 0..NODES {
+            writer.push(&list(node), &[]).unwrap();
+            if let Encoder::Chosen(encoder) = &writer.encoder {
+                assert!(encoder.exceptions_bytes() < DRAIN_BYTES);
+            }
+        }
+        let (_, files) = writer.finish().unwrap();
+        let degrees = ContainerFile::open(&files[0].path, FileKind::DEGREES).unwrap();
+        let meta = RowsMeta::decode(&degrees.header().meta).unwrap();
+        assert!(meta.exceptions * 6 > DRAIN_BYTES as u64, "{meta:?}");
+        let mut whole = RowsEncoder::new(meta.codec, NODES, 0);
+        (0..NODES).for_each(|node| whole.push(&list(node)));
+        assert!(degrees.read_payload().unwrap() == whole.finish().degrees_payload);
     }
 }
