@@ -171,6 +171,20 @@ pub enum Error {
         /// The alternative.
         remedy: &'static str,
     },
+    /// The type of stored values cannot hold a computed one.
+    #[error("value {column} of the computed row of {node} is {value}, which {dtype} cannot hold; {remedy}")]
+    Unstorable {
+        /// The node, as its user names it.
+        node: String,
+        /// Index of the value in the row, from 0.
+        column: usize,
+        /// The value.
+        value: f32,
+        /// The type.
+        dtype: &'static str,
+        /// The types that can hold the value.
+        remedy: &'static str,
+    },
     /// The recipe of a generated graph cannot be used.
     #[error("the recipe of the generated graph {what}; {remedy}")]
     Recipe {
@@ -264,6 +278,22 @@ impl Error {
             Self::Format { .. } | Self::Read { .. } | Self::Changed { .. } => true,
             Self::Interrupted { source, .. } => source.is_damage(),
             _ => false,
+        }
+    }
+
+    /// For `map_err`, where an operation gets a part of a budget of `given` bytes: an error about the part becomes one about the whole
+    /// budget. `whole` gives the budget that leaves a part of a size.
+    pub fn in_budget(given: u64, whole: impl FnOnce(u64) -> u64) -> impl FnOnce(Self) -> Self {
+        move |error| match error {
+            Self::Budget {
+                what, least, remedy, ..
+            } => Self::Budget {
+                what,
+                given,
+                least: whole(least),
+                remedy,
+            },
+            error => error,
         }
     }
 

@@ -76,6 +76,11 @@ impl EdgeLists {
         blocks * (size_of::<u32>() as u64 * segment_words + size_of::<List>() as u64)
     }
 
+    /// The most bytes that the lists of `blocks` or fewer blocks take without edges for all threads, in `memory` bytes.
+    pub fn bytes_of_lists_max(blocks: u64, threads: u64, memory: u64) -> u64 {
+        threads * Self::bytes_of_lists(blocks, SEGMENT_WORDS_MIN) + memory / SEGMENTS_SHARE
+    }
+
     /// The most edges from `blocks` blocks to `destinations` destinations that take two words.
     pub fn far_edges(code: EdgeCode, blocks: u64, destinations: u64) -> u64 {
         blocks * destinations.div_ceil(u64::from(code.far()))

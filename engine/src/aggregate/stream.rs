@@ -61,6 +61,11 @@ impl Blocks {
         self.block_bytes() as u64 * self.count().min(2)
     }
 
+    /// The most bytes that the blocks of a budget of `memory` bytes take.
+    pub fn bytes_max(self, memory: u64) -> u64 {
+        2 * (memory / BLOCK_SHARE).max(u64::from(self.stride))
+    }
+
     /// Bytes of the largest block.
     fn block_bytes(self) -> usize {
         (self.sources.min(1 << self.block_bits)) as usize * self.stride as usize

@@ -416,31 +416,29 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
 }
 
 #[test]
-fn memory_too_small_for_a_row_names_what_would_do() {
+fn memory_too_small_for_a_row_names_what_suffices() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
     let mean = Mean { width: DIM };
-    let run = |memory| {
-        aggregate(
-            &store,
-            &features,
-            &mean,
-            0,
-            Budget { memory, threads: 1 },
-            &mut |_, _| Ok(()),
-        )
-    };
-    let least = |error: Error| match error {
-        Error::Budget { least, .. } => least,
-        other => panic!("{other}"),
-    };
-    // A later row may be longer than the first that does not fit.
-    let mut enough = least(run(500).unwrap_err());
-    while let Err(error) = run(enough) {
-        let next = least(error);
-        assert!(next > enough, "{next} bytes after {enough}");
-        enough = next;
+    for threads in [1, 3] {
+        let run = |memory| {
+            let budget = Budget { memory, threads };
+            aggregate(&store, &features, &mean, 0, budget, &mut |_, _| Ok(()))
+        };
+        let mut refused = 0;
+        for memory in (500..20_000).step_by(2000) {
+            let Err(error) = run(memory) else { continue };
+            let Error::Budget { given, least, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!(given, memory);
+            for more in [0, 1000, least / 3] {
+                run(least + more).unwrap_or_else(|error| panic!("{error}: {least} + {more} after {memory}"));
+            }
+            refused += 1;
+        }
+        assert!((2..10).contains(&refused), "{refused} budgets were refused");
     }
 }
 

@@ -241,7 +241,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 let row_needs = row_bytes + (parts(added) - 1) * part_bytes + EDGE_BYTES * added;
                 let is_full = bytes + row_needs > self.tile_bytes || states + parts(added) > u64::from(u32::MAX);
                 if is_full && position == self.next {
-                    return Err(self.too_small(*node, degree, row_needs + bytes));
+                    return Err(self.too_small(*node, degree)?);
                 }
                 if is_full {
                     break 'full;
@@ -325,17 +325,48 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         })
     }
 
-    /// The error of a budget that does not hold the adjacency list of a node, which takes `needs` bytes.
-    fn too_small(&self, node: NodeId, degree: u64, needs: u64) -> Error {
-        Error::Budget {
+    /// The error of a budget that does not hold the adjacency list of a node.
+    fn too_small(&self, node: NodeId, degree: u64) -> Result<Error> {
+        Ok(Error::Budget {
             what: format!(
                 "the adjacency list of {}, which has {degree} edges",
                 self.aggregation.store.ids().name(node)
             ),
             given: self.aggregation.budget.memory,
-            least: 2 * needs + 2 * u64::from(self.blocks.stride),
+            least: self.sufficient_memory()?,
             remedy: "raise --memory",
+        })
+    }
+
+    /// A budget that holds the longest adjacency list. All larger ones hold it too.
+    fn sufficient_memory(&self) -> Result<u64> {
+        let Aggregation {
+            lists, destinations, ..
+        } = self.aggregation;
+        let pieces = Pieces::of_degrees(destinations, 0..destinations.len(), lists.chunks());
+        let (mut nodes, mut longest) = (Vec::new(), 0);
+        while pieces.next(&mut nodes).is_some() {
+            check_stopped(self.progress)?;
+            for node in &nodes {
+                longest = longest.max(lists.degree_and_length(*node)?.1);
+            }
         }
+        // With more memory, rows may be streamed from their own files and not from a copy: those of all nodes, in which up to an eighth is
+        // padding.
+        let sources = self.aggregation.store.manifest().nodes;
+        let stride = self.blocks.stride + self.blocks.stride / 8;
+        // An upper bound for blocks of any size of the bytes of far edges per destination.
+        let far_bytes = (sources >> 28) + 2;
+        let row_bytes = bytes_of(1, longest, self.reduce) + far_bytes + self.kept_bytes;
+        let is_enough = |memory: &u64| {
+            let blocks = Blocks::new(sources, stride, *memory);
+            let blocks_bytes = blocks.bytes_max(*memory);
+            let lists_bytes = EdgeLists::bytes_of_lists_max(blocks.count(), self.threads as u64, *memory);
+            blocks_bytes + lists_bytes + row_bytes <= *memory
+        };
+        let larger = |memory: &u64| Some(memory + memory / 64);
+        let sufficient = iter::successors(Some(1 << 10), larger).find(is_enough);
+        Ok(sufficient.expect("what is needed grows more slowly than the memory"))
     }
 }
 

@@ -57,6 +57,8 @@ impl WholeGraph<'_> {
             false => all.clone(),
         };
         let held = if destinations.is_all() { 0 } else { sets };
+        // A larger budget may be the first that holds sets, which take at most their share of it.
+        let whole = |least: u64| least + sets.min(least / (SETS_SHARE - 1));
         let mut aggregation = Aggregation {
             store: self.store,
             lists,
@@ -79,7 +81,9 @@ impl WholeGraph<'_> {
             sink,
         };
         let mut take = |positions: Range<u64>, states: &mut Vec<f32>| filled.take(positions, states);
-        aggregation.run(reduce, destinations.position(NodeId(first)), None, progress, &mut take)?;
+        aggregation
+            .run(reduce, destinations.position(NodeId(first)), None, progress, &mut take)
+            .map_err(Error::in_budget(self.budget.memory, whole))?;
         filled.fill_to(nodes)
     }
 

@@ -78,7 +78,8 @@ pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64
 ///
 /// # Errors
 /// If there are some and `replace` is not set, the store has no features or is a slice, the memory or the disk is too small,
-/// or a file cannot be read or written. Finished files stay for the next run, unless the disk is full.
+/// the stored type cannot hold a value, or a file cannot be read or written. Finished files stay for the next run, unless the
+/// disk is full or the type has to change.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
     let old = with_suffix(&target, files::AGGREGATES_OLD);
@@ -92,11 +93,11 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     let partial = partial_folder(store, options.kind);
     let _lock = FolderLock::wait(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
-        // Another process made them meanwhile. Remove the new folder if it is empty.
-        let _ = fs::remove_dir(&partial);
+        // Another process made them meanwhile.
+        remove_empty(&partial);
         return Err(error);
     }
-    let mut writer = FeatureRowsWriter::new(store.chunks(), &partial, layout);
+    let mut writer = FeatureRowsWriter::new(store, &partial, layout);
     let made =
         check_disk(store, layout, &partial).and_then(|()| make(store, options, &features, &mut writer, progress));
     let (files, kept) = match made {
@@ -108,7 +109,16 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
                 remedy: full_disk_remedy(store, layout),
             });
         }
-        made => made?,
+        Err(error) => {
+            drop(writer);
+            // Another type makes other files, so nothing that was made is of use.
+            if let Error::Unstorable { .. } = error {
+                durable::remove_folder(&partial)?;
+            }
+            remove_empty(&partial);
+            return Err(error);
+        }
+        Ok(made) => made,
     };
     durable::remove_folder(&old)?;
     if target.exists() {
@@ -134,9 +144,9 @@ fn make(
 ) -> Result<(Vec<AggregateFile>, u32)> {
     let first = writer.keep_finished()?;
     let kept = writer.finished().len() as u32;
-    let width = features.width();
+    let (width, beside) = (features.width(), writer.memory());
     let budget = Budget {
-        memory: options.budget.memory.saturating_sub(writer.memory()),
+        memory: options.budget.memory.saturating_sub(beside),
         ..options.budget
     };
     let folder = writer.folder().to_owned();
@@ -148,13 +158,14 @@ fn make(
         scratch: Some(&folder),
     };
     match options.kind {
-        AggregateKind::Mean => graph(features).run(&Mean { width }, first, progress, sink)?,
-        AggregateKind::Sum => graph(features).run(&Sum { width }, first, progress, sink)?,
+        AggregateKind::Mean => graph(features).run(&Mean { width }, first, progress, sink),
+        AggregateKind::Sum => graph(features).run(&Sum { width }, first, progress, sink),
         AggregateKind::Gcn => {
             let scaled = ScaledRows::new(features, store)?;
-            graph(&scaled).run(&GcnSum { width }, first, progress, sink)?;
+            graph(&scaled).run(&GcnSum { width }, first, progress, sink)
         }
     }
+    .map_err(Error::in_budget(options.budget.memory, |least| least + beside))?;
     writer.complete()?;
     let listed = |file: &Finished| AggregateFile {
         bytes: file.bytes,
@@ -168,6 +179,14 @@ fn make(
     };
     durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
     Ok((files, kept))
+}
+
+/// Removes the folder in which aggregates grow, and the folder of all aggregates, if there is nothing in them.
+fn remove_empty(partial: &Path) {
+    let _ = fs::remove_dir(partial);
+    if let Some(all) = partial.parent() {
+        let _ = fs::remove_dir(all);
+    }
 }
 
 /// Fails early if the disk has no room for the rows that `partial` lacks.

@@ -3,11 +3,15 @@
 use std::{fs, path::Path, sync::Arc};
 
 use grappa_formats::{
+    NodeId,
     aggregates::AggregateKind,
     features::FeatureLayout,
     manifest::{ExternalIds, FeatureDtype},
 };
-use grappa_io::progress::{Progress, Silent};
+use grappa_io::{
+    Error,
+    progress::{Progress, Silent},
+};
 use grappa_sampling::Loader;
 use grappa_storage::{Store, aggregates::Aggregates};
 
@@ -185,6 +189,71 @@ fn a_stopped_run_is_continued_and_ends_with_the_same_bytes() {
         assert!(whole == stopped, "{name}");
     }
     assert!(!partial.exists());
+}
+
+#[test]
+fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    let run = |memory| {
+        let budget = Budget { memory, threads: 2 };
+        preaggregate(&store, &AggregateOptions { budget, ..OPTIONS }, &Silent)
+    };
+    let mut named = 0;
+    for memory in [0, 1000, 1 << 20] {
+        match run(memory) {
+            Err(Error::Budget { given, least, .. }) => {
+                assert_eq!(given, memory);
+                named = least.max(named);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // A run that was refused before it made anything leaves nothing.
+    assert!(!store.path().join("aggregates").exists());
+    run(named).unwrap();
+}
+
+#[test]
+fn values_beyond_the_stored_type_name_their_node_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = Sample {
+        feature_scale: 1000.0,
+        ..Sample::STRINGS
+    };
+    let store = Store::open(&sample.write(folder.path())).unwrap();
+    let made = |dtype, kind| {
+        let options = AggregateOptions {
+            kind,
+            dtype: Some(dtype),
+            ..OPTIONS
+        };
+        preaggregate(&store, &options, &Silent)
+    };
+    let error = made(FeatureDtype::F16, AggregateKind::Sum).unwrap_err();
+    let Error::Unstorable {
+        node, column, value, ..
+    } = &error
+    else {
+        panic!("{error}");
+    };
+    let sums: Vec<f32> = expected(AggregateKind::Sum).iter().map(|sum| sum * 1000.0).collect();
+    let at = sums.iter().position(|sum| sum.abs() > 65_504.0).unwrap();
+    let name = store.ids().name(NodeId(at as u64 / u64::from(DIM)));
+    assert_eq!((node, *column, *value), (&name, at % DIM as usize, sums[at]));
+    let text = error.to_string();
+    assert!(
+        text.contains("node/") && text.contains("f16") && text.contains("--dtype bf16 or f32"),
+        "{text}"
+    );
+    assert!(!store.path().join("aggregates").exists());
+    // Other aggregates stay.
+    made(FeatureDtype::F16, AggregateKind::Mean).unwrap();
+    made(FeatureDtype::F16, AggregateKind::Sum).unwrap_err();
+    let folders = fs::read_dir(store.path().join("aggregates")).unwrap();
+    let names: Vec<_> = folders.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["mean"]);
+    made(FeatureDtype::Bf16, AggregateKind::Sum).unwrap();
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct Sample {
     pub weighted: bool,
     pub dtype: FeatureDtype,
     pub label_kind: LabelKind,
+    /// Factor of all features.
+    pub feature_scale: f32,
     /// A slice lacks this chunk.
     pub without: Option<u32>,
 }
@@ -45,6 +47,7 @@ impl Sample {
         weighted: true,
         dtype: FeatureDtype::Int8,
         label_kind: LabelKind::Single,
+        feature_scale: 1.0,
         without: None,
     };
 
@@ -54,6 +57,7 @@ impl Sample {
         weighted: false,
         dtype: FeatureDtype::F32,
         label_kind: LabelKind::Multi,
+        feature_scale: 1.0,
         without: None,
     };
 
@@ -170,7 +174,9 @@ impl Sample {
         let path = store.chunk(span.chunk).unwrap().join("features");
         let mut file = ContainerWriter::create(&path, FileKind::FEATURES, meta.len()).unwrap();
         for node in span.first_node.0..span.first_node.0 + span.rows {
-            let values: Vec<_> = (0..u64::from(DIM)).map(|i| Self::feature(node, i)).collect();
+            let values: Vec<_> = (0..u64::from(DIM))
+                .map(|i| self.feature_scale * Self::feature(node, i))
+                .collect();
             let mut row = vec![0; layout.stride as usize];
             layout.encode_row(&values, &mut row);
             file.write(&row).unwrap();

@@ -6,26 +6,29 @@
 use std::{ops::Range, path::Path};
 
 use grappa_formats::{
-    ChunkId, ChunkSpan,
+    ChunkId, ChunkSpan, NodeId,
     chunks::ChunkMap,
     container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
     manifest::FeatureDtype,
 };
 use grappa_io::{
-    Error, Position, Result,
+    Error, Result,
     container::{ContainerFile, ContainerWriter},
     durable,
 };
 
-use crate::files::{self, chunk_folder};
+use crate::{
+    Store,
+    files::{self, chunk_folder},
+};
 
 /// Number of feature rows that are encoded at once.
 pub const ENCODE_ROWS: usize = 256;
 
 /// Writes feature rows to the files of their chunks, one file after the other. They are called `chunk-<i>`.
 pub struct FeatureRowsWriter<'a> {
-    chunks: &'a ChunkMap,
+    store: &'a Store,
     folder: &'a Path,
     layout: FeatureLayout,
     current: Option<(ChunkSpan, ContainerWriter)>,
@@ -42,10 +45,10 @@ pub struct Finished {
 }
 
 impl<'a> FeatureRowsWriter<'a> {
-    /// A writer to `folder`, which must exist.
-    pub fn new(chunks: &'a ChunkMap, folder: &'a Path, layout: FeatureLayout) -> Self {
+    /// A writer of a row for each node of `store`, to `folder`, which must exist.
+    pub fn new(store: &'a Store, folder: &'a Path, layout: FeatureLayout) -> Self {
         Self {
-            chunks,
+            store,
             folder,
             layout,
             current: None,
@@ -60,7 +63,12 @@ impl<'a> FeatureRowsWriter<'a> {
 
     /// Approximate bytes of memory that it takes.
     pub fn memory(&self) -> u64 {
-        ENCODE_ROWS as u64 * u64::from(self.layout.stride) + (1 << 20)
+        Self::memory_of(self.layout)
+    }
+
+    /// Approximate bytes of memory that a writer of rows in `layout` takes.
+    pub fn memory_of(layout: FeatureLayout) -> u64 {
+        ENCODE_ROWS as u64 * u64::from(layout.stride) + (1 << 20)
     }
 
     /// The chunks that are finished.
@@ -70,23 +78,27 @@ impl<'a> FeatureRowsWriter<'a> {
 
     /// Keeps the files that an earlier run finished, from chunk 0 on. Returns the first node after them.
     pub fn keep_finished(&mut self) -> Result<u64> {
-        for chunk in (0..self.chunks.chunks()).map(ChunkId) {
-            match open(self.folder, self.chunks, chunk) {
+        let chunks = self.store.chunks();
+        for chunk in (0..chunks.chunks()).map(ChunkId) {
+            match open(self.folder, chunks, chunk) {
                 Ok((file, layout)) if layout == self.layout => self.done.push(Finished {
                     bytes: file.bytes(),
                     digest: file.digest(),
                 }),
                 // The file has another type, is damaged, or does not exist. It is made again.
-                Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => return Ok(self.chunks.range(chunk).start),
+                Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => return Ok(chunks.range(chunk).start),
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.chunks.nodes())
+        Ok(chunks.nodes())
     }
 
     /// Appends the feature rows of `nodes`, which must follow the last ones.
+    ///
+    /// # Errors
+    /// If the stored type can't hold a value ([`Error::Unstorable`]), or a file can't be written.
     pub fn write(&mut self, nodes: Range<u64>, rows: &[f32]) -> Result<()> {
-        self.check_storable(rows)?;
+        self.check_storable(nodes.start, rows)?;
         let dim = self.layout.dim as usize;
         let stride = self.layout.stride as usize;
         let mut bytes = Vec::new();
@@ -112,27 +124,35 @@ impl<'a> FeatureRowsWriter<'a> {
         Ok(())
     }
 
-    /// Fails if the stored type can't hold a value: a number that overflows it, or NaN or infinity for int8.
-    fn check_storable(&self, values: &[f32]) -> Result<()> {
-        let unstorable = self.layout.unstorable(values);
-        let kept = match self.layout.dtype {
-            FeatureDtype::Int8 => 0,
-            _ if unstorable > 0 => values.iter().filter(|value| !value.is_finite()).count(),
-            _ => 0,
-        };
-        if unstorable == kept {
+    /// Fails if the stored type can't hold a value of the rows from node `first` on: a number that overflows it, or NaN or infinity for
+    /// int8.
+    fn check_storable(&self, first: u64, values: &[f32]) -> Result<()> {
+        if self.layout.unstorable(values) == 0 {
             return Ok(());
         }
-        let what = format!(
-            "a feature row has values that {} can't hold, because they are too large or not finite; give --dtype f32",
-            self.layout.dtype.name()
-        );
-        Err(Error::input(self.folder, Position::Whole, what))
+        let is_lost = |dtype: FeatureDtype, value: f32| {
+            let is_kept = !value.is_finite() && dtype != FeatureDtype::Int8;
+            !is_kept && FeatureLayout::new(dtype, 1).unstorable(&[value]) > 0
+        };
+        let Some(at) = values.iter().position(|&value| is_lost(self.layout.dtype, value)) else {
+            return Ok(());
+        };
+        let (row, column) = (at / self.layout.dim as usize, at % self.layout.dim as usize);
+        Err(Error::Unstorable {
+            node: self.store.ids().name(NodeId(first + row as u64)),
+            column,
+            value: values[at],
+            dtype: self.layout.dtype.name(),
+            remedy: match is_lost(FeatureDtype::Bf16, values[at]) {
+                false => "store the rows with --dtype bf16 or f32",
+                true => "store the rows with --dtype f32",
+            },
+        })
     }
 
     /// Completes the folder after all feature rows were written. Writes the files of empty chunks at the end.
     pub fn complete(&mut self) -> Result<()> {
-        while self.done.len() < self.chunks.chunks() as usize {
+        while self.done.len() < self.store.chunks().chunks() as usize {
             let (span, writer) = self.begin()?;
             assert_eq!(span.rows, 0, "all feature rows were written");
             self.current = Some((span, writer));
@@ -144,7 +164,7 @@ impl<'a> FeatureRowsWriter<'a> {
     /// Begins the file of the next chunk.
     fn begin(&self) -> Result<(ChunkSpan, ContainerWriter)> {
         let chunk = ChunkId(self.done.len() as u32);
-        let span = ChunkSpan::of(self.chunks, chunk);
+        let span = ChunkSpan::of(self.store.chunks(), chunk);
         let path = durable::temporary_name(&self.folder.join(chunk_folder(chunk)));
         let writer = ContainerWriter::create(&path, FileKind::FEATURES, FeaturesMeta::BYTES)?;
         Ok((span, writer))

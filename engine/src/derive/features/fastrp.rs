@@ -106,26 +106,26 @@ pub fn make(
     let reduce = Mean {
         width: options.dim as usize,
     };
+    let layout = FeatureLayout::new(FeatureDtype::F32, options.dim);
     let mut earlier: Vec<StoredRows<'_>> = Vec::new();
     let hops = options.hop_weights.len();
+    // The last hop holds most beside the aggregation. A budget that suffices for it suffices for all.
+    let beside = out.memory().max(FeatureRowsWriter::memory_of(layout)) + Sum::memory_of(options);
+    let whole_budget = || Error::in_budget(budget.memory, |least| least + beside);
     for hop in 1..hops {
         let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
         let folder = folder(hop)?;
-        let mut made = FeatureRowsWriter::new(
-            store.chunks(),
-            &folder,
-            FeatureLayout::new(FeatureDtype::F32, options.dim),
-        );
+        let mut made = FeatureRowsWriter::new(store, &folder, layout);
         let first = made.keep_finished()?;
-        let budget = less(budget, made.memory());
+        let hop_budget = less(budget, made.memory());
         let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| made.write(nodes, rows);
         let graph = WholeGraph {
             store,
             rows,
-            budget,
+            budget: hop_budget,
             scratch: Some(&folder),
         };
-        graph.run(&reduce, first, progress, sink)?;
+        graph.run(&reduce, first, progress, sink).map_err(whole_budget())?;
         made.complete()?;
         let open = |chunk| {
             let (file, layout) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
@@ -141,7 +141,7 @@ pub fn make(
     }
 
     let mut sum = Sum::new(options, &earlier);
-    let budget = less(budget, out.memory() + sum.memory());
+    let last_budget = less(budget, beside);
     let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
     let scratch = out.folder().to_owned();
     let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
@@ -156,10 +156,10 @@ pub fn make(
     let graph = WholeGraph {
         store,
         rows,
-        budget,
+        budget: last_budget,
         scratch: Some(&scratch),
     };
-    graph.run(&reduce, first, progress, sink)
+    graph.run(&reduce, first, progress, sink).map_err(whole_budget())
 }
 
 fn less(budget: Budget, bytes: u64) -> Budget {
@@ -241,8 +241,9 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn memory(&self) -> u64 {
-        4 * (self.hop.len() + self.sums.len()) as u64 + READ_BYTES
+    /// Bytes of memory that it takes.
+    fn memory_of(options: &FastRp) -> u64 {
+        2 * 4 * ENCODE_ROWS as u64 * u64::from(options.dim) + READ_BYTES
     }
 
     /// The features of `nodes`. `last` has their rows of the last hop.

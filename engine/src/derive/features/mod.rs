@@ -309,7 +309,7 @@ impl Partial<'_> {
     fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<Finished>, u32)> {
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
-        let mut rows = FeatureRowsWriter::new(store.chunks(), &folder, layout);
+        let mut rows = FeatureRowsWriter::new(store, &folder, layout);
         let first = rows.keep_finished()?;
         let kept = rows.finished().len() as u32;
         if kept < store.chunks().chunks() {

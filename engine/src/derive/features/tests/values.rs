@@ -132,6 +132,35 @@ fn any_memory_and_any_threads_give_the_same_bytes() {
 }
 
 #[test]
+fn memory_that_is_too_small_is_refused_with_one_that_suffices() {
+    for (options, budgets) in [
+        (degrees(), &[0, 1 << 20][..]),
+        (fastrp(1), &[0, 1 << 20, (1 << 20) + 20_000, 2 << 20]),
+    ] {
+        for &memory in budgets {
+            let folder = tempfile::tempdir().unwrap();
+            let store = store(folder.path());
+            let run = |memory| {
+                let budget = Budget { memory, threads: 2 };
+                add_features(
+                    &store,
+                    &AddFeatures {
+                        budget,
+                        ..options.clone()
+                    },
+                    &Silent,
+                )
+            };
+            let Err(Error::Budget { given, least, .. }) = run(memory) else {
+                panic!("{memory} bytes suffice");
+            };
+            assert_eq!(given, memory);
+            run(least).unwrap_or_else(|error| panic!("{error}: {least} after {memory}"));
+        }
+    }
+}
+
+#[test]
 fn few_counters_count_the_same_degrees() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
@@ -139,7 +168,7 @@ fn few_counters_count_the_same_degrees() {
     let made = |name: &str, counters, threads| {
         let path = folder.path().join(name);
         fs::create_dir(&path).unwrap();
-        let mut rows = FeatureRowsWriter::new(store.chunks(), &path, layout);
+        let mut rows = FeatureRowsWriter::new(&store, &path, layout);
         degrees::make_by(&store, &mut rows, 0, counters, threads, &Silent).unwrap();
         rows.finished().to_vec()
     };
