@@ -1,10 +1,15 @@
 //! The nodes of a list of external ids.
 
+use std::{fmt, thread};
+
 use grappa_formats::NodeId;
 use grappa_input::{IdKind, Keys, SplitSource};
-use grappa_io::{Position, Result};
+use grappa_io::{Position, Result, workers};
 
 use crate::ids::IdMap;
+
+/// The fewest ids that a thread is started for.
+const PART_IDS_MIN: usize = 1 << 10;
 
 /// The strings of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,37 +20,127 @@ pub enum Strings {
     Known,
 }
 
-/// Calls `each` with the position, node and text of each id of `source`. The node is none if no node has the id.
+/// How the ids of a list are looked up.
+#[derive(Clone, Copy)]
+pub struct Lookup<'a> {
+    /// The nodes of all ids.
+    pub ids: &'a IdMap,
+    /// The strings of the list.
+    pub strings: Strings,
+    /// Threads that look up.
+    pub threads: usize,
+}
+
+/// An id of a list.
+#[derive(Debug, Clone, Copy)]
+enum Id<'a> {
+    Integer(u64),
+    String(&'a [u8]),
+}
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(id) => write!(f, "{id}"),
+            Self::String(id) => f.write_str(&String::from_utf8_lossy(id)),
+        }
+    }
+}
+
+/// Some ids of a list.
+enum Batch {
+    Integers(Vec<u64>),
+    Strings(Keys),
+}
+
+impl Batch {
+    fn new(kind: IdKind) -> Self {
+        match kind {
+            IdKind::Integer => Self::Integers(Vec::new()),
+            IdKind::String => Self::Strings(Keys::default()),
+        }
+    }
+
+    /// Reads the next ids of a list. False at its end.
+    fn read(&mut self, source: &mut SplitSource) -> Result<bool> {
+        match self {
+            Self::Integers(ids) => source.next_ids(ids),
+            Self::Strings(ids) => source.next_keys(ids),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Integers(ids) => ids.len(),
+            Self::Strings(ids) => ids.len(),
+        }
+    }
+
+    fn get(&self, index: usize) -> Id<'_> {
+        match self {
+            Self::Integers(ids) => Id::Integer(ids[index]),
+            Self::Strings(ids) => Id::String(ids.get(index)),
+        }
+    }
+}
+
+impl Lookup<'_> {
+    fn node(&self, id: Id<'_>) -> Result<Option<NodeId>> {
+        match (id, self.strings) {
+            (Id::Integer(id), _) => self.ids.node_of_int(id),
+            (Id::String(id), Strings::Any) => self.ids.node_of_text(id),
+            (Id::String(id), Strings::Known) => self.ids.node_of_known_text(id),
+        }
+    }
+
+    /// Replaces the contents of `nodes` with the nodes of a batch. Without a table, a lookup waits for several reads, so all threads
+    /// look up.
+    fn nodes(&self, batch: &Batch, nodes: &mut Vec<Option<NodeId>>) -> Result<()> {
+        nodes.clear();
+        nodes.resize(batch.len(), None);
+        let part = batch.len().div_ceil(self.threads).max(PART_IDS_MIN);
+        thread::scope(|scope| {
+            let parts = nodes.chunks_mut(part).zip((0..).step_by(part));
+            let threads: Vec<_> = parts
+                .map(|(nodes, first)| {
+                    workers::spawn(scope, move || {
+                        for (index, node) in (first..).zip(nodes) {
+                            *node = self.node(batch.get(index))?;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect::<Result<_>>()?;
+            threads.into_iter().try_for_each(workers::join)
+        })
+    }
+}
+
+/// Calls `each` with the position, node and text of each id of `source`, in order. The node is none if no node has the id.
 pub fn for_each_node(
     source: &mut SplitSource,
     kind: IdKind,
-    ids: &IdMap,
-    strings: Strings,
+    lookup: &Lookup<'_>,
     mut each: impl FnMut(Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
-    match kind {
-        IdKind::Integer => {
-            let mut batch = Vec::new();
-            while source.next_ids(&mut batch)? {
-                for (index, &id) in batch.iter().enumerate() {
-                    each(source.position(index), ids.node_of_int(id)?, &|| id.to_string())?;
-                }
-            }
-        }
-        IdKind::String => {
-            let mut batch = Keys::default();
-            while source.next_keys(&mut batch)? {
-                for (index, key) in batch.iter().enumerate() {
-                    let node = match strings {
-                        Strings::Any => ids.node_of_text(key)?,
-                        Strings::Known => ids.node_of_known_text(key)?,
-                    };
-                    each(source.position(index), node, &|| {
-                        String::from_utf8_lossy(key).into_owned()
-                    })?;
-                }
-            }
+    let (mut batch, mut nodes) = (Batch::new(kind), Vec::new());
+    while batch.read(source)? {
+        lookup.nodes(&batch, &mut nodes)?;
+        for (index, &node) in nodes.iter().enumerate() {
+            each(source.position(index), node, &|| batch.get(index).to_string())?;
         }
     }
     Ok(())
+}
+
+/// The position of the first id of `source` with this text.
+pub fn position_of(source: &mut SplitSource, kind: IdKind, id: &str) -> Result<Option<Position>> {
+    let mut batch = Batch::new(kind);
+    while batch.read(source)? {
+        let found = (0..batch.len()).find(|&index| batch.get(index).to_string() == id);
+        if let Some(index) = found {
+            return Ok(Some(source.position(index)));
+        }
+    }
+    Ok(None)
 }

@@ -22,6 +22,7 @@ use crate::{
         Assign, IngestOptions, Run,
         columns::{Column, ColumnFile, ColumnInput},
         features::FeatureInput,
+        id_lists::{Lookup, Strings},
         labels::LabelInput,
         options::open_node_ids,
         row_nodes::RowNodes,
@@ -243,8 +244,13 @@ impl Run<'_> {
             return Ok((Vec::new(), Vec::new()));
         }
         let mut sets = Vec::new();
+        let lookup = Lookup {
+            ids,
+            strings: Strings::Any,
+            threads: options.threads,
+        };
         for split in &options.splits {
-            sets.push((split.clone(), splits::read(&split.path, options.ids, nodes, ids)?));
+            sets.push((split.clone(), splits::read(&split.path, options.ids, nodes, &lookup)?));
         }
         splits::check_disjoint(&sets, |node| ids.external(node))?;
         self.folder.folder("splits")?;

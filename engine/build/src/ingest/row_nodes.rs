@@ -9,7 +9,7 @@
 //!
 //! The file has no name, so a resumed run makes it again.
 //!
-//! Cost: a lookup per row ([`IdMap`]), on one thread, and one sequential pass over the scratch file per column. Memory: a
+//! Cost: a lookup per row ([`IdMap`]), on all threads, and one sequential pass over the scratch file per column. Memory: a
 //! bit per node while ids are looked up, to find those that appear twice.
 
 use std::{
@@ -34,7 +34,7 @@ use crate::{
     ids::IdMap,
     ingest::{
         Run,
-        id_lists::{self, Strings},
+        id_lists::{self, Lookup, Strings},
         nodes::NodeFiles,
         options::{id_kind, open_node_ids},
     },
@@ -125,7 +125,12 @@ impl Run<'_> {
         let path = source.path().to_owned();
         let (mut found, mut bytes) = (RoaringTreemap::new(), Vec::new());
         let kind = id_kind(self.options.ids);
-        id_lists::for_each_node(&mut source, kind, ids, Strings::Known, |position, node, id| {
+        let lookup = Lookup {
+            ids,
+            strings: Strings::Known,
+            threads: self.options.threads,
+        };
+        id_lists::for_each_node(&mut source, kind, &lookup, |position, node, id| {
             let Some(NodeId(node)) = node else {
                 return Err(Error::input(&path, position, self.unknown(&id(), nodes)));
             };

@@ -3,16 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_input::{IdKind, Keys, SplitSource};
+use grappa_input::{IdKind, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
-use crate::{
-    ids::IdMap,
-    ingest::{
-        id_lists::{self, Strings},
-        options::{id_kind, id_limit},
-    },
+use crate::ingest::{
+    id_lists::{self, Lookup},
+    options::{id_kind, id_limit},
 };
 
 /// A split, as the user gives it.
@@ -25,7 +22,7 @@ pub struct SplitFile {
 }
 
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
-pub fn read(path: &Path, kind: ExternalIds, nodes: u64, ids: &IdMap) -> Result<RoaringTreemap> {
+pub fn read(path: &Path, kind: ExternalIds, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
     let open = || SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)));
     let mut source = open()?;
     if source.is_mask() && kind != ExternalIds::Dense {
@@ -42,13 +39,13 @@ pub fn read(path: &Path, kind: ExternalIds, nodes: u64, ids: &IdMap) -> Result<R
                 "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: \
                  numpy.save(path, mask.astype(bool))",
                 id(),
-                first_position(open()?, id_kind(kind), &id())?,
+                first_place(open()?, id_kind(kind), &id())?,
             ),
             None => format!("the graph has no node with the id {}; remove it from the split", id()),
         };
         Err(Error::input(path, position, what))
     };
-    id_lists::for_each_node(&mut source, id_kind(kind), ids, Strings::Any, each)?;
+    id_lists::for_each_node(&mut source, id_kind(kind), lookup, each)?;
     if set.is_empty() {
         return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
     }
@@ -79,29 +76,10 @@ pub fn check_disjoint(
 }
 
 /// The place of the first `id` of a split, for a message. It reads the file again.
-fn first_position(mut source: SplitSource, kind: IdKind, id: &str) -> Result<String> {
-    let place = |position: Position| match position {
-        Position::Line(line) => format!("in line {line}"),
-        Position::Row(row) => format!("at row {row}"),
-        Position::Offset(_) | Position::Whole => "before".to_owned(),
-    };
-    match kind {
-        IdKind::Integer => {
-            let mut batch = Vec::new();
-            while source.next_ids(&mut batch)? {
-                if let Some(index) = batch.iter().position(|other| other.to_string() == id) {
-                    return Ok(place(source.position(index)));
-                }
-            }
-        }
-        IdKind::String => {
-            let mut batch = Keys::default();
-            while source.next_keys(&mut batch)? {
-                if let Some(index) = batch.iter().position(|key| key == id.as_bytes()) {
-                    return Ok(place(source.position(index)));
-                }
-            }
-        }
-    }
-    Ok(place(Position::Whole))
+fn first_place(mut source: SplitSource, kind: IdKind, id: &str) -> Result<String> {
+    Ok(match id_lists::position_of(&mut source, kind, id)? {
+        Some(Position::Line(line)) => format!("in line {line}"),
+        Some(Position::Row(row)) => format!("at row {row}"),
+        _ => "before".to_owned(),
+    })
 }
