@@ -13,10 +13,14 @@ use std::{ops::Range, sync::Arc};
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position, Result};
 use parquet::{
+    basic::Compression,
     column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
     data_type::{ByteArray, DataType},
     errors::ParquetError,
-    file::reader::{FileReader, SerializedFileReader},
+    file::{
+        metadata::ColumnChunkMetaData,
+        reader::{FileReader, SerializedFileReader},
+    },
 };
 
 use self::{
@@ -85,6 +89,9 @@ impl ParquetFile {
             for &column in columns.ids.iter().chain(&columns.weight) {
                 // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
                 let chunk = group.columns().get(column).ok_or_else(damaged)?;
+                if let Compression::BROTLI(_) | Compression::LZO = chunk.compression() {
+                    return Err(refuse(unread_compression(chunk)));
+                }
                 let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
                 let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
                 if start < 0 || chunk.compressed_size() < 0 || end as u64 > file.bytes() {
@@ -362,6 +369,19 @@ impl ParquetFile {
             format!("the Parquet data from here on cannot be read ({error}); write the file again"),
         )
     }
+}
+
+/// The message about a column whose compression is not read.
+fn unread_compression(chunk: &ColumnChunkMetaData) -> String {
+    format!(
+        "column {} is compressed with {}, which is not read; write the file again with another compression, such as with pyarrow: \
+         pyarrow.parquet.write_table(pyarrow.parquet.read_table(old), new, compression=\"zstd\")",
+        chunk.column_descr().name(),
+        match chunk.compression() {
+            Compression::BROTLI(_) => "brotli",
+            _ => "LZO",
+        }
+    )
 }
 
 /// The rows of a block in which a value is missing.
