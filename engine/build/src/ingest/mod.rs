@@ -74,7 +74,7 @@ use self::{
     options::{fingerprint, memory_share, open_edges, rejects_path, surplus_rows_remedy},
     plan::IngestBudget,
     rejects::RejectsFolder,
-    state::{ChunkDone, Scan, Stage, State},
+    state::{ChunkDone, Counts, Scan, Stage, State},
     stored_labels::StoredLabels,
 };
 pub use self::{
@@ -233,9 +233,34 @@ impl Run<'_> {
         };
         if manifest.rejected > 0 {
             rejects.collect(&input, &rejects_path(self.options))?;
+            self.warn_of_unknown_nodes(input.counts(), scan.nodes);
         }
         let bytes_on_disk = self.folder.commit(&manifest)?;
         Ok(Summary::of(&manifest, bytes_on_disk, self.options))
+    }
+
+    /// Warns about edges that were skipped although their lines are well formed.
+    fn warn_of_unknown_nodes(&self, counts: Counts, nodes: u64) {
+        let Counts {
+            rejected,
+            unknown_nodes,
+            ..
+        } = counts;
+        if unknown_nodes == 0 {
+            return;
+        }
+        let why = match &self.source.options().limited_by {
+            Some(file) => format!(
+                "name nodes without a row in {}, which has {nodes}; add the rows, if these nodes exist",
+                file.display()
+            ),
+            None => format!("name nodes that are not below --nodes {nodes}; raise it, if these nodes exist"),
+        };
+        let others = match rejected - unknown_nodes {
+            0 => String::new(),
+            others => format!("; {others} more lines were left out because they are no edges"),
+        };
+        tracing::warn!("{unknown_nodes} edges were left out because they {why}{others}");
     }
 
     /// The program, and the options of a random split.

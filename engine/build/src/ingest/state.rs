@@ -74,8 +74,11 @@ pub struct Scan {
 pub struct Counts {
     /// Number of records read from the input.
     pub read: u64,
-    /// Number of malformed records that were skipped.
+    /// Number of records that were skipped.
     pub rejected: u64,
+    /// Those of them that are edges of nodes that the graph does not have.
+    #[serde(default)]
+    pub unknown_nodes: u64,
     /// Length of the valid part of the worker's file of skipped records, in bytes.
     pub reject_bytes: u64,
 }
@@ -160,6 +163,7 @@ impl StageState {
         self.workers.values().fold(Counts::default(), |sum, worker| Counts {
             read: sum.read + worker.counts.read,
             rejected: sum.rejected + worker.counts.rejected,
+            unknown_nodes: sum.unknown_nodes + worker.counts.unknown_nodes,
             reject_bytes: sum.reject_bytes + worker.counts.reject_bytes,
         })
     }

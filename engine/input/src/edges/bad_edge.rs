@@ -1,7 +1,11 @@
 //! Why a line or row is not an edge.
 
-use grappa_formats::dictionary::KEY_BYTES_MAX;
+use std::path::Path;
 
+use grappa_formats::dictionary::KEY_BYTES_MAX;
+use grappa_io::{Error, Position};
+
+use super::EdgeSourceOptions;
 use crate::messages::shown;
 
 /// The upper bound of integer ids, and its origin.
@@ -140,4 +144,38 @@ impl BadEdge {
             self.remedy()
         )
     }
+
+    /// The error about `line`, at a position of the file `edges`. `message` is the whole message, unless another file is to blame.
+    pub(super) fn error(
+        self,
+        options: &EdgeSourceOptions,
+        edges: &Path,
+        position: Position,
+        line: &[u8],
+        message: impl FnOnce(&[u8]) -> String,
+    ) -> Error {
+        match (self, &options.limited_by) {
+            (Self::TooLarge(IdLimit::Nodes(rows)), Some(file)) => too_few_rows(file, rows, edges, position, line),
+            _ => Error::input(edges, position, message(line)),
+        }
+    }
+}
+
+/// The error about a file of node data that has no row for a node of an edge.
+fn too_few_rows(file: &Path, rows: u64, edges: &Path, position: Position, line: &[u8]) -> Error {
+    let ids = line.split(|byte| !byte.is_ascii_digit()).filter(|id| !id.is_empty());
+    let ids = ids
+        .take(2)
+        .filter_map(|id| std::str::from_utf8(id).ok()?.parse::<u64>().ok());
+    let at = format!("{}{position}", edges.display());
+    let what = match ids.max().filter(|&id| id >= rows) {
+        Some(id) => format!(
+            "this file has {rows} rows, but the edges name node {id} ({at}): it needs one row per node, at least {}",
+            id + 1
+        ),
+        None => format!(
+            "this file has {rows} rows, but the edges name a node beyond them ({at}): it needs one row per node"
+        ),
+    };
+    Error::input(file, Position::Whole, what)
 }

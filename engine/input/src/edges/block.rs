@@ -1,11 +1,11 @@
 //! One block of input: its bytes, and parsing them into edges.
 
-use std::{path::Path, sync::PoisonError};
+use std::sync::PoisonError;
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, IdLimit, OnBadLine, Reject, TextBatch,
+    BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, OnBadLine, Reject, TextBatch,
     column_names::ColumnOrder,
     content::Content,
     layout::TextLayout,
@@ -178,12 +178,7 @@ impl RawBlock<'_> {
     ) -> Result<()> {
         let options = &self.source.options;
         match options.on_bad_line {
-            OnBadLine::Fail => Err(match (bad, &options.limited_by) {
-                (BadEdge::TooLarge(IdLimit::Nodes(rows)), Some(file)) => {
-                    too_few_rows(file, rows, self.file.file.path(), position, line)
-                }
-                _ => Error::input(self.file.file.path(), position, bad.message(line)),
-            }),
+            OnBadLine::Fail => Err(bad.error(options, self.file.file.path(), position, line, |line| bad.message(line))),
             OnBadLine::Skip => on_reject(Reject::new(position, bad, line)),
         }
     }
@@ -227,23 +222,4 @@ impl LineCounter {
     fn new(start: usize) -> Self {
         Self { at: start, line: 0 }
     }
-}
-
-/// The error about a file of node data that has no row for a node of an edge.
-fn too_few_rows(file: &Path, rows: u64, edges: &Path, position: Position, line: &[u8]) -> Error {
-    let ids = line.split(|byte| !byte.is_ascii_digit()).filter(|id| !id.is_empty());
-    let ids = ids
-        .take(2)
-        .filter_map(|id| std::str::from_utf8(id).ok()?.parse::<u64>().ok());
-    let at = format!("{}{position}", edges.display());
-    let what = match ids.max().filter(|&id| id >= rows) {
-        Some(id) => format!(
-            "this file has {rows} rows, but the edges name node {id} ({at}): it needs one row per node, at least {}",
-            id + 1
-        ),
-        None => format!(
-            "this file has {rows} rows, but the edges name a node beyond them ({at}): it needs one row per node"
-        ),
-    };
-    Error::input(file, Position::Whole, what)
 }

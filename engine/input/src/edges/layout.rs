@@ -137,8 +137,10 @@ impl TextLayout {
                     }));
                 }
                 Err(bad) => {
-                    let message = bad.message_of_file(&line.bytes[mark..]);
-                    first_bad.get_or_insert((line.number, message));
+                    let position = Position::Line(line.number);
+                    let message = |line: &[u8]| bad.message_of_file(line);
+                    first_bad
+                        .get_or_insert_with(|| bad.error(options, file.path(), position, &line.bytes[mark..], message));
                 }
             }
             looked_at += 1;
@@ -147,7 +149,7 @@ impl TextLayout {
             }
         }
         match first_bad {
-            Some((line, message)) => Err(Error::input(file.path(), Position::Line(line), message)),
+            Some(error) => Err(error),
             None => Ok(None),
         }
     }

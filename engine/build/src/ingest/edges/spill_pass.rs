@@ -14,7 +14,7 @@
 
 use std::path::Path;
 
-use grappa_input::{BlockId, EdgeBatch, EdgeSource, Reject};
+use grappa_input::{BadEdge, BlockId, EdgeBatch, EdgeSource, IdLimit, Reject};
 use grappa_io::{Result, progress::Progress, workers};
 
 use super::{
@@ -124,6 +124,7 @@ impl<'a> Worker<'a> {
 
     fn reject(&mut self, path: &Path, reject: &Reject) -> Result<()> {
         self.counts.rejected += 1;
+        self.counts.unknown_nodes += u64::from(matches!(reject.reason, BadEdge::TooLarge(IdLimit::Nodes(_))));
         self.rejects.write(path, reject)
     }
 
