@@ -17,6 +17,7 @@ use flate2::write::GzEncoder;
 use grappa_tests::{
     files::names_in,
     npy::Npy,
+    parquet::write_parquet,
     program::{self, run},
 };
 
@@ -73,6 +74,72 @@ fn bad_lines_are_skipped_counted_and_listed_if_wished() {
     assert_eq!(names_in(&bench.path("stores")), ["out.grappa", "out.grappa.rejects"]);
     let rejects = fs::read_to_string(bench.path("stores/out.grappa.rejects")).unwrap();
     assert!(rejects.contains("1 x") && rejects.contains("-1 2"), "{rejects}");
+}
+
+#[test]
+fn edges_of_nodes_without_a_row_are_told_from_bad_lines() {
+    let bench = Bench::new();
+    let rows = bench.npy("x.npy", &Npy::new(&[3, 2], [0.5f32; 6]));
+    let rows = ["--features", rows.to_str().unwrap()];
+    let edges = bench.write("edges.tsv", "0 1\n1 x\n2 5\n7 0\n");
+    let skip = ["--on-bad-line", "skip"];
+    let ran = run(&mut bench.ingest(&edges, &[&rows[..], &skip].concat())).success();
+    for part in ["2 edges were left out", "x.npy, which has 3", "1 more lines"] {
+        assert!(ran.stderr.contains(part), "{part:?} in: {}", ran.stderr);
+    }
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &[&["--nodes", "6"][..], &skip].concat())).success();
+    assert!(
+        ran.stderr.contains("1 edges were left out") && ran.stderr.contains("--nodes 6"),
+        "{}",
+        ran.stderr
+    );
+    fs::remove_dir_all(bench.out()).unwrap();
+    fs::remove_file(bench.path("stores/out.grappa.rejects")).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &skip)).success();
+    assert!(!ran.stderr.contains("left out"), "{}", ran.stderr);
+    fs::remove_dir_all(bench.out()).unwrap();
+    fs::remove_file(bench.path("stores/out.grappa.rejects")).unwrap();
+    // If no line fits the rows, no line shows the columns. The user gave no --nodes.
+    let edges = bench.write("edges.tsv", "5 6\n");
+    let ran = bench.refused(
+        &edges,
+        &rows,
+        &["x.npy: this file has 3 rows", "edges.tsv:1", "at least 7"],
+    );
+    assert!(!ran.stderr.contains("--nodes"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_array_that_may_be_read_in_two_ways_is_a_warning() {
+    let bench = Bench::new();
+    for (shape, warns) in [([2, 2], true), ([1, 2], false), ([2, 3], false)] {
+        let edges = bench.npy("edges.npy", &Npy::new(&shape, 0..(shape[0] * shape[1]) as i64));
+        let ran = run(&mut bench.ingest(&edges, &[])).success();
+        let is_warning = ran
+            .stderr
+            .contains("edges.npy: the array of shape (2, 2) is read as two edges");
+        assert_eq!(is_warning, warns, "{shape:?}: {}", ran.stderr);
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+}
+
+#[test]
+fn parquet_in_a_compression_that_is_not_read_names_the_call_that_changes_it() {
+    let bench = Bench::new();
+    let edges = bench.path("edges.parquet");
+    write_parquet(&edges, &[(0, 1), (1, 2)], None);
+    let mut bytes = fs::read(&edges).unwrap();
+    // In the footer, the codec comes after the path of a column: 0 is none, 4 is brotli, in zigzag code.
+    let codec = b"\x03src\x15\x00";
+    let at = bytes.windows(codec.len()).rposition(|bytes| bytes == codec).unwrap();
+    bytes[at + codec.len() - 1] = 8;
+    fs::write(&edges, bytes).unwrap();
+    bench.refused(
+        &edges,
+        &[],
+        &["edges.parquet: column src", "brotli", "pyarrow", "compression=\"zstd\""],
+    );
 }
 
 #[test]

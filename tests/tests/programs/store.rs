@@ -8,6 +8,7 @@ use std::{
 
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder},
+    npy::Npy,
     program::{self, command, run},
 };
 use serde_json::json;
@@ -417,4 +418,95 @@ fn training_is_planned_from_a_store_or_from_numbers() {
     run(plan().args(numbers).args(computed)).success();
     let little = run(plan().arg(&store).args(["--train", "--memory", "20kB"])).success();
     assert!(little.stdout.contains("in mapped files"), "{}", little.stdout);
+}
+
+#[test]
+fn stores_without_edges_survive_a_round_trip() {
+    let folder = memory_folder();
+    let at = |name: &str| folder.path().join(name);
+    for (name, text) in [
+        ("dense.tsv", "0 0\n2 2\n"),
+        ("sparse.tsv", "70 70\n5 5\n"),
+        ("string.csv", "a,a\n\"b,c\",\"b,c\"\n"),
+        ("weighted.tsv", "0 0 0.5\n2 2 1\n"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    Npy::new(&[3, 1], [0.5f32, 1.5, 2.5]).write(&at("x.npy"));
+    let ingest = |edges: &str, more: &[&str]| {
+        let out = at(&format!("{edges}.grappa"));
+        let mut ingest = program::ingest(&at(edges), &out);
+        ingest
+            .current_dir(folder.path())
+            .args(["--self-loops", "drop"])
+            .args(more);
+        (run(&mut ingest), out)
+    };
+    let exported = [
+        (
+            "dense.tsv",
+            &["--nodes", "3"][..],
+            &["dense-2.tsv", "dense-2.csv", "dense-2.npy"][..],
+        ),
+        (
+            "sparse.tsv",
+            &["--ids", "sparse", "--node-ids", "sparse.ids"],
+            &["sparse-2.tsv", "sparse-2.csv", "sparse-2.npy"],
+        ),
+        (
+            "string.csv",
+            &["--ids", "string", "--node-ids", "string.ids"],
+            &["string-2.csv", "string-2.tsv"],
+        ),
+    ];
+    fs::write(at("sparse.ids"), "5\n70\n").unwrap();
+    fs::write(at("string.ids"), "a\nb,c\n").unwrap();
+    for (input, nodes, outputs) in exported {
+        let (ran, store) = ingest(input, nodes);
+        ran.success();
+        let expected = files_of(&store);
+        for output in outputs {
+            // Without the option, names of columns between tabs may be those of nodes.
+            let more: &[&str] = match *output {
+                "string-2.tsv" => &["--header", "yes"],
+                _ => &[],
+            };
+            run(of_store("export", &store).arg("--edges").arg(at(output))).success();
+            let (ran, again) = ingest(output, &[nodes, more].concat());
+            let stderr = ran.success().stderr;
+            assert!(stderr.contains("there are no edges in this file"), "{stderr}");
+            // The manifest counts the edges of the input.
+            let mut files = files_of(&again);
+            let manifest = Path::new("manifest");
+            files.insert(manifest.to_owned(), expected[manifest].clone());
+            assert!(files == expected, "{output}");
+            run(of_store("verify", &again).arg("--quiet")).success();
+        }
+    }
+    // The rows of features are nodes too. Nothing tells the number of nodes without them.
+    fs::copy(at("dense-2.npy"), at("rows.npy")).unwrap();
+    ingest("rows.npy", &["--features", "x.npy"]).0.success();
+    fs::copy(at("dense-2.npy"), at("alone.npy")).unwrap();
+    ingest("alone.npy", &[])
+        .0
+        .failure(&["alone.npy: there are no edges", "--nodes", "--node-ids"]);
+    // An array without edges has a header.
+    fs::write(at("cut.npy"), "").unwrap();
+    ingest("cut.npy", &["--nodes", "3"])
+        .0
+        .failure(&["cut.npy", "numpy.save"]);
+
+    let (ran, weighted) = ingest("weighted.tsv", &["--nodes", "3"]);
+    ran.success();
+    run(of_store("export", &weighted).current_dir(folder.path()).args([
+        "--edges",
+        "weighted-2.npy",
+        "--weights",
+        "w.npy",
+    ]))
+    .success();
+    let (ran, again) = ingest("weighted-2.npy", &["--nodes", "3", "--weights", "w.npy"]);
+    ran.success();
+    let info = run(of_store("info", &again).arg("--json")).success().json();
+    assert_eq!((&info["weighted"], &info["edges"]), (&true.into(), &0.into()), "{info}");
 }

@@ -46,7 +46,7 @@ pub struct Args {
     /// Files with edges, source before destination
     ///
     /// Text (separated by tabs, spaces or commas; .gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), raw integers, or
-    /// Parquet.
+    /// Parquet. Shape (2, 2) is read as (E, 2).
     #[arg(long, help_heading = INPUT, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
@@ -74,7 +74,8 @@ pub struct Args {
     ids: Ids,
     /// Number of nodes, for --ids dense: ids are 0 to N - 1 [default: largest id in the edges + 1]
     ///
-    /// Without it, the edges are read once more to find the largest id. It is required if nearly all nodes have no edge.
+    /// Without it, the edges are read once more to find the largest id. It is required if nearly all nodes have no edge, or
+    /// if there are no edges and no --features or --labels.
     #[arg(long, help_heading = INPUT, value_name = "N")]
     nodes: Option<u64>,
     /// Edge weights: a .npy with one number per edge, for edges that are not text

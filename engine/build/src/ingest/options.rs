@@ -182,6 +182,11 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
             _ => None,
         },
         weights: options.weights.clone(),
+        // Then something else gives the nodes.
+        allow_empty: match options.ids {
+            ExternalIds::Dense => nodes.is_some(),
+            ExternalIds::Sparse | ExternalIds::String => options.node_ids.is_some(),
+        },
         on_bad_line: options.on_bad_line,
         // Parsed strings take up to twice the memory of parsed integers.
         block_bytes: if options.ids == ExternalIds::String {

@@ -51,14 +51,15 @@ impl Content {
     /// Detects the format of `file` and opens it.
     pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
-        if head.is_empty() {
-            return Ok(Self::Nothing);
-        }
         let compression = Compression::of(&head);
         let format = match options.format {
             EdgeFormat::Auto => format_of(file.path(), &head, compression)?,
             format => format,
         };
+        // Arrays and tables without edges have a header. Text and raw integers have no bytes.
+        if head.is_empty() && !matches!(format, EdgeFormat::Npy | EdgeFormat::Parquet) {
+            return Ok(Self::Nothing);
+        }
         if matches!(format, EdgeFormat::Tsv | EdgeFormat::Csv) {
             let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {
                 return Ok(Self::Nothing);

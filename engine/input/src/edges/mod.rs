@@ -97,7 +97,7 @@ impl EdgeSource {
                 content,
             });
         }
-        let in_column = weights_in_column(&files)?;
+        let in_column = weights_in_column(&files, options.allow_empty)?;
         if let Some(weights) = &weights {
             check_separate_weights(weights, in_column, &files)?;
         }
@@ -159,7 +159,8 @@ impl EdgeSource {
     }
 
     /// Messages about files that may be meant in another way than they are read: first lines of text that may be headers or
-    /// edges, and columns that are picked without a known name.
+    /// edges, columns that are picked without a known name, arrays that may have sources and targets in rows or in columns, and
+    /// files without edges.
     pub fn warnings(&self) -> Vec<String> {
         let first_lines = |read_as: ReadAs| {
             let lines = self
@@ -186,8 +187,32 @@ impl EdgeSource {
             let more = in_more_files(guessed.count());
             Some(format!("{}: {message}{more}", path.display()))
         };
+        let square_arrays = || {
+            let is_square =
+                |file: &&EdgeFile| matches!(&file.content, Content::Table { table, .. } if table.is_square());
+            let mut square = self.files.iter().filter(is_square);
+            let path = square.next()?.file.path();
+            Some(format!(
+                "{}: the array of shape (2, 2) is read as two edges, each a row of source and target; if its first row has the \
+                 sources and its second one the targets, save numpy.ascontiguousarray(a.T){}",
+                path.display(),
+                in_more_files(square.count())
+            ))
+        };
+        let no_edges = || {
+            let is_empty = self.files.iter().all(|file| matches!(file.content, Content::Nothing));
+            is_empty.then(|| {
+                let path = self.files[0].file.path();
+                let more = in_more_files(self.files.len() - 1);
+                format!(
+                    "{}: there are no edges in this file{more}; the store has nodes only",
+                    path.display()
+                )
+            })
+        };
         let first_lines = ReadAs::ALL.into_iter().filter_map(first_lines);
-        first_lines.chain(guessed_columns()).collect()
+        let others = [guessed_columns(), square_arrays(), no_edges()];
+        first_lines.chain(others.into_iter().flatten()).collect()
     }
 
     /// Runs `work` while `threads` other threads read the blocks that `skip` does not reject. `work` gets them, in no particular
@@ -425,14 +450,17 @@ fn in_more_files(more: usize) -> String {
 }
 
 /// Whether the edges have weights in a column. Fails unless all files with edges agree.
-fn weights_in_column(files: &[EdgeFile]) -> Result<bool> {
+fn weights_in_column(files: &[EdgeFile], allow_empty: bool) -> Result<bool> {
     let mut with_edges = files.iter().filter(|file| !matches!(file.content, Content::Nothing));
     let Some(first) = with_edges.next() else {
-        let what = if files.len() == 1 {
-            "there are no edges in this file"
-        } else {
-            "there are no edges in this file or any of the others"
-        };
+        if allow_empty {
+            return Ok(false);
+        }
+        let what = format!(
+            "there are no edges in this file{}; if the graph has nodes only, give their number with --nodes, or with --ids sparse or \
+             string their ids with --node-ids",
+            if files.len() == 1 { "" } else { " or any of the others" }
+        );
         return Err(Error::input(files[0].file.path(), Position::Whole, what));
     };
     let weighted = first.content.weighted();

@@ -75,6 +75,8 @@ pub struct EdgeSourceOptions {
     pub limited_by: Option<PathBuf>,
     /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
     pub weights: Option<PathBuf>,
+    /// Whether the files may have no edges at all.
+    pub allow_empty: bool,
     /// The reaction to lines and rows that are not edges.
     pub on_bad_line: OnBadLine,
     /// Input bytes per block; compressed text is cut after unpacking. A worker holds one block and its parsed edges:
@@ -91,6 +93,7 @@ impl Default for EdgeSourceOptions {
             id_limit: IdLimit::Dense,
             limited_by: None,
             weights: None,
+            allow_empty: false,
             on_bad_line: OnBadLine::Fail,
             block_bytes: 8 << 20,
         }

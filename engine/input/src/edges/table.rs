@@ -53,6 +53,8 @@ pub(super) struct Table {
     id: IdType,
     /// Shape [2, E]: all sources, then all targets. Otherwise sources and targets alternate.
     halves: bool,
+    /// Shape [2, 2], which is read as [E, 2].
+    is_square: bool,
     /// Number of rows in the files before this one.
     first_row: u64,
     weights: Option<EdgeWeights>,
@@ -85,7 +87,10 @@ impl Table {
                 )));
             }
         };
-        Ok(Self::new(array.extent, array.data_offset, rows, id, halves))
+        Ok(Self {
+            is_square: *array.shape == [2, 2],
+            ..Self::new(array.extent, array.data_offset, rows, id, halves)
+        })
     }
 
     fn new(extent: Extent, offset: u64, rows: u64, id: IdType, halves: bool) -> Self {
@@ -96,6 +101,7 @@ impl Table {
             rows,
             id,
             halves,
+            is_square: false,
             first_row: 0,
             weights: None,
             block_rows: 1,
@@ -130,6 +136,11 @@ impl Table {
 
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Whether the shape does not tell rows of edges from a row of sources and one of targets.
+    pub fn is_square(&self) -> bool {
+        self.is_square
     }
 
     pub fn blocks(&self) -> u64 {

@@ -269,6 +269,7 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
         },
         limited_by: None,
         weights: None,
+        allow_empty: choice & 0x40 != 0,
         on_bad_line: match choice & 4 {
             0 => OnBadLine::Fail,
             _ => OnBadLine::Skip,
