@@ -357,7 +357,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let stride = self.blocks.stride + self.blocks.stride / 8;
         // An upper bound for blocks of any size of the bytes of far edges per destination.
         let far_bytes = (sources >> 28) + 2;
-        let row_bytes = bytes_of(1, longest, self.reduce) + far_bytes + self.kept_bytes;
+        let more_parts = (parts(longest) - 1) * (4 * self.reduce.state_width() as u64 + far_bytes);
+        let row_bytes = bytes_of(1, longest, self.reduce) + far_bytes + more_parts + self.kept_bytes;
         let is_enough = |memory: &u64| {
             let blocks = Blocks::new(sources, stride, *memory);
             let blocks_bytes = blocks.bytes_max(*memory);
