@@ -19,6 +19,8 @@ pub(super) struct Appended {
     length: u64,
     /// Records that could not be written yet.
     pending: Vec<u8>,
+    /// Whether the file may have a part of a record after the whole ones.
+    is_torn: bool,
 }
 
 impl Appended {
@@ -29,13 +31,15 @@ impl Appended {
             file,
             length,
             pending: Vec::new(),
+            is_torn: false,
         }
     }
 
     /// Appends a record, after those that could not be written before.
     ///
     /// # Errors
-    /// If the file cannot be written to. It then has no part of the record; a later append or flush tries again.
+    /// If the file cannot be written to. It then has no part of the record, unless that cannot be cut off either; a later append or flush
+    /// first cuts it off, and tries again.
     pub(super) fn append(&mut self, record: &[u8]) -> Result<()> {
         self.pending.extend_from_slice(record);
         self.flush()
@@ -49,6 +53,10 @@ impl Appended {
         if self.pending.is_empty() {
             return Ok(());
         }
+        if self.is_torn {
+            // Another record behind a part of one would make a line that is none.
+            self.cut()?;
+        }
         durable::kill_point("append to", &self.path);
         match self.file.write_all(&self.pending) {
             Ok(()) => {
@@ -57,11 +65,21 @@ impl Appended {
                 Ok(())
             }
             Err(error) => {
-                // Readers stop at a part of a record. Cutting it off needs no space.
-                let _ = self.file.set_len(self.length);
+                self.is_torn = true;
+                // Readers stop at a part of a record. Cutting it off needs no space. If it fails, the next flush tries again.
+                let _ = self.cut();
                 Err(EngineError::io("write", &self.path)(error).into())
             }
         }
+    }
+
+    /// Cuts off what comes after the whole records.
+    fn cut(&mut self) -> Result<()> {
+        self.file
+            .set_len(self.length)
+            .map_err(EngineError::io("truncate", &self.path))?;
+        self.is_torn = false;
+        Ok(())
     }
 }
 
@@ -81,6 +99,8 @@ mod tests {
         records.append(b"1\n").unwrap();
         swap(&mut records.file, &mut full);
         for record in [b"2\n", b"3\n"] {
+            // A device cannot be cut. A file can, also on a full disk.
+            records.is_torn = false;
             let error = records.append(record).unwrap_err();
             assert!(error.is_disk_full(), "{error}");
         }
@@ -88,5 +108,24 @@ mod tests {
         records.append(b"4\n").unwrap();
         records.flush().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"1\n2\n3\n4\n");
+    }
+
+    #[test]
+    fn a_part_of_a_record_that_could_not_be_cut_off_is_cut_off_before_the_next_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
+        let open = |path: &Path| File::options().create(true).append(true).open(path).unwrap();
+        let mut full = open(Path::new("/dev/full"));
+        let mut records = Appended::new(&path, open(&path), 0);
+        records.append(b"1\n").unwrap();
+        swap(&mut records.file, &mut full);
+        records.append(b"2 long\n").unwrap_err();
+        // While it cannot be cut off, nothing is appended, and that is an error.
+        let error = records.append(b"3\n").unwrap_err().to_string();
+        assert!(error.contains("cannot truncate"), "{error}");
+        swap(&mut records.file, &mut full);
+        open(&path).write_all(b"2 lo").unwrap();
+        records.append(b"4\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"1\n2 long\n3\n4\n");
     }
 }
