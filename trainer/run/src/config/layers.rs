@@ -203,10 +203,32 @@ fn parse(file: &Path, text: &str) -> Result<(TrainConfig, Table)> {
         // serde's error for an unknown key lists all options and suggests none.
         match given.keys().find(|key| !options.contains(key)) {
             Some(key) if error.message().contains(&format!("`{key}`")) => wrong(error.span(), unknown(key, &options)),
-            _ => wrong(error.span(), one_line(&error)),
+            _ => {
+                let typed = error
+                    .span()
+                    .and_then(|span| wrong_type(&text[..span.start], &given, &error));
+                wrong(error.span(), typed.unwrap_or_else(|| one_line(&error)))
+            }
         }
     })?;
     Ok((config, given))
+}
+
+/// An error about a value of another type than its option, without names of Rust's types. `before` is the text before the value.
+fn wrong_type(before: &str, given: &Table, error: &toml::de::Error) -> Option<String> {
+    if !error.message().starts_with("invalid type: ") && !error.message().starts_with("invalid value: ") {
+        return None;
+    }
+    let key = before.lines().last()?.trim_end().strip_suffix('=')?;
+    let key = key.trim().trim_matches(['"', '\'']);
+    let value = given.get(key)?;
+    let expected = match TrainConfig::default().table().get(key)? {
+        Value::Integer(example) => format!("a whole number, 0 or more, such as {example}"),
+        Value::Float(example) => format!("a number, such as {example}"),
+        Value::Boolean(_) => "true or false".to_owned(),
+        _ => return None,
+    };
+    Some(format!("{key} is {value}; it must be {expected}"))
 }
 
 fn unknown(key: &str, options: &[String]) -> String {

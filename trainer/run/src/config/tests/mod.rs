@@ -256,7 +256,18 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
     for (file, expected) in [
         ("model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin or pinsage"),
         ("epochs = 1\nlayers = -1", "RUN.toml:2:"),
-        ("layers = 'two'", "expected usize"),
+        (
+            "layers = 'two'",
+            "layers is \"two\"; it must be a whole number, 0 or more, such as 2",
+        ),
+        ("layers = -1", "layers is -1; it must be a whole number"),
+        ("epochs = 1.5", "epochs is 1.5; it must be a whole number"),
+        (
+            "seed = 1\nlr = '0.1'",
+            "RUN.toml:2: lr is \"0.1\"; it must be a number, such as 0.003",
+        ),
+        ("lr = true", "lr is true; it must be a number"),
+        ("'lr' = [0.1]", "lr is [0.1]; it must be a number"),
         ("fanouts = '15,x'", "fanout 2 of the list"),
         ("fanouts = [15, 0]", "fanout 2 of the list"),
         ("memory = '2 apples'", "unknown unit `apples`"),
@@ -269,7 +280,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
             "`0.1-0.5` is no rate: give a share such as 0.01, or a range such as 0.01..0.5",
         ),
         ("seed = -1", "invalid digit"),
-        ("residual = 'yes'", "expected a boolean"),
+        ("residual = 'yes'", "residual is \"yes\"; it must be true or false"),
         ("layers = 2\nlayers = 3", "RUN.toml:2:"),
         ("layers = ", "RUN.toml:1:"),
     ] {
