@@ -26,6 +26,7 @@ impl TrainConfig {
             return warnings;
         }
         if self.layers == 1 {
+            warnings.extend(self.halo_of_one_layer(knows_first_hop));
             return warnings;
         }
         match self.halo {
@@ -47,6 +48,25 @@ impl TrainConfig {
             _ => {}
         }
         warnings
+    }
+
+    /// A warning about the treatment of halo nodes of a single layer, which takes their features and nothing that they would aggregate.
+    fn halo_of_one_layer(&self, knows_first_hop: bool) -> Option<String> {
+        let default = Self::default();
+        // The walks of PinSAGE go further than a layer.
+        if self.model == LayerKind::PinSage || (self.halo == HaloMode::None && !knows_first_hop) {
+            return None;
+        }
+        let given = match self.halo_neighbors {
+            _ if self.halo != default.halo => format!("halo {}", self.halo),
+            Auto::Value(neighbors) => format!("halo-neighbors {neighbors}"),
+            Auto::Auto => return None,
+        };
+        let why = match knows_first_hop {
+            true => "1 layer and a pre-aggregated first hop, which has the features of all in-neighbors",
+            false => "--layers 1, which takes the features of halo nodes and nothing else of them",
+        };
+        Some(format!("--{given} has no effect with {why}"))
     }
 
     /// Warnings about options that have no effect on a store without validation nodes.

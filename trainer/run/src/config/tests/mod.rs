@@ -491,9 +491,32 @@ fn options_without_effect_are_warned_about() {
             let found = halo(4, layers, mode).warnings(false);
             assert!(found.len() == 1 && found[0].contains("--halo neighbors"), "{found:?}");
             assert!(halo(4, layers, mode).warnings(true).is_empty());
-            // A single layer has nothing to expand.
-            assert!(halo(4, 1, mode).warnings(false).is_empty());
+            // A single layer has nothing to expand. It can only leave halo nodes out.
+            let found = halo(4, 1, mode).warnings(false);
+            let expected = format!("--halo {mode} has no effect with --layers 1");
+            match mode {
+                HaloMode::None => assert!(found.is_empty(), "{found:?}"),
+                _ => assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}"),
+            }
+            let found = halo(4, 1, mode).warnings(true);
+            let expected = format!("--halo {mode} has no effect with 1 layer and a pre-aggregated first hop");
+            assert!(found.len() == 1 && found[0].starts_with(&expected), "{found:?}");
         }
+        assert!(halo(4, 1, HaloMode::Auto).warnings(true).is_empty());
+        let walks = TrainConfig {
+            model: LayerKind::PinSage,
+            ..halo(4, 1, HaloMode::Stop)
+        };
+        assert!(walks.warnings(false).is_empty());
+        let neighbors = TrainConfig {
+            halo_neighbors: "3".parse().unwrap(),
+            ..halo(4, 1, HaloMode::Auto)
+        };
+        let found = neighbors.warnings(false);
+        assert!(
+            found.len() == 1 && found[0].starts_with("--halo-neighbors 3 has no effect with --layers 1"),
+            "{found:?}"
+        );
         assert!(halo(4, layers, HaloMode::Auto).warnings(false).is_empty());
     }
     let neighbors = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbors).warnings(knows_first_hop);
