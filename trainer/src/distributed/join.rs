@@ -1,7 +1,6 @@
 //! How processes find each other, and make sure that they belong together.
 
 use std::{
-    collections::BTreeMap,
     fs,
     sync::{
         Mutex,
@@ -30,8 +29,9 @@ const NEVER: Duration = Duration::MAX;
 /// The message of a rank that joins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Settings that must be the same on all ranks: a name, and a value that people can compare.
-    pub same: BTreeMap<String, String>,
+    /// Settings that must be the same on all ranks: a name, and a value that people can compare. The first one that differs is reported,
+    /// so a setting comes before those that follow from it.
+    pub same: Vec<(String, String)>,
 }
 
 /// A rank that has come.
@@ -258,7 +258,8 @@ fn compare(place: &Place, own: &Arrival, rank: u32, other: &[u8]) -> Result<()> 
         ));
     }
     for (name, value) in &own.hello.same {
-        let of_other = other.hello.same.get(name).map_or("none", String::as_str);
+        let same = other.hello.same.iter().find(|(other, _)| other == name);
+        let of_other = same.map_or("none", |(_, value)| value);
         if of_other != value {
             return no(format!(
                 "ranks differ in the {name}: rank {} has {value}, and rank {rank} on {} has {of_other}",

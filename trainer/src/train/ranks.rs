@@ -132,11 +132,10 @@ pub fn hello(store: &Store) -> Result<Hello> {
         } else {
             names.join(", ")
         };
+        // Last: they differ, too, if the other rank has the whole store.
         same.push(("slice's pre-aggregated features".to_owned(), names));
     }
-    Ok(Hello {
-        same: same.into_iter().collect(),
-    })
+    Ok(Hello { same })
 }
 
 /// Makes sure that all ranks train with the same options, except those that each process has for itself ([`OF_PROCESS`]). All ranks must

@@ -3,7 +3,6 @@
 //! The program starts itself as ranks, as `grappa-train --workers` does.
 
 use std::{
-    collections::BTreeMap,
     env, fmt,
     path::PathBuf,
     process::{Child, Command, ExitCode, Stdio},
@@ -65,7 +64,7 @@ fn as_rank(place: Place) -> Result<()> {
     tch::set_num_threads(1);
     let args = Args::parse();
     let is_first = place.rank == 0;
-    let hello = Hello { same: BTreeMap::new() };
+    let hello = Hello { same: Vec::new() };
     let ranks = f64::from(place.ranks);
     let group = join(place, hello, Duration::from_secs(60), || false)?;
     let tensor = Tensor::ones([args.bytes[0] as i64 / 4], (Kind::Float, Device::Cpu));

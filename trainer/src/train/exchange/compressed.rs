@@ -253,7 +253,7 @@ fn subtract(values: &[f32], sent: &[f32], rest: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, thread, time::Duration};
+    use std::{thread, time::Duration};
 
     use tch::{Device, Kind};
 
@@ -274,7 +274,7 @@ mod tests {
                 is_store_of_launcher: true,
                 is_restarted: false,
             };
-            let hello = Hello { same: BTreeMap::new() };
+            let hello = Hello { same: Vec::new() };
             let group = Arc::new(join(place, hello, Duration::from_secs(60), || false).unwrap());
             let done = work(rank, group.clone());
             group.finish().unwrap();

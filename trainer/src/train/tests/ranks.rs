@@ -1,7 +1,6 @@
 //! Ranks, as threads of one process: each opens its own partitions and scores its own nodes, and together they have what one has.
 
 use std::{
-    collections::BTreeMap,
     thread,
     time::{Duration, Instant},
 };
@@ -50,7 +49,7 @@ fn joined(port: u16, rank: u32, ranks: u32, is_stopped: fn() -> bool) -> Process
         is_store_of_launcher: true,
         is_restarted: false,
     };
-    let same = BTreeMap::new();
+    let same = Vec::new();
     join(place, Hello { same }, Duration::from_secs(60), is_stopped).unwrap()
 }
 
