@@ -6,7 +6,7 @@ use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_run::config::Monitor;
+use grappa_run::{config::Monitor, model::Task};
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
@@ -27,6 +27,9 @@ struct By {
     val: Option<f64>,
     /// The loss on the validation nodes then; null unless the run monitors it.
     val_loss: Option<f64>,
+    /// Which score it is.
+    #[serde(skip)]
+    task: Task,
 }
 
 /// All nodes, or those of a split, in a file.
@@ -179,8 +182,13 @@ impl By {
 
     fn text(&self) -> String {
         let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
+            task: trained.task(),
         if let Some(val) = self.val {
-            text += &format!(" (validation {:.2} %)", val * 100.0);
+            let name = match self.task {
+                Task::MultiClass => String::new(),
+                Task::MultiLabel => format!("{} ", self.task.score_name()),
+            };
+            text += &format!(" (validation {name}{:.2} %)", val * 100.0);
         }
         if let Some(loss) = self.val_loss {
             text += &format!(" (validation loss {loss:.4})");
@@ -254,13 +262,14 @@ mod tests {
         assert_eq!(
             told.text(),
             "id                   predicted    probability  true\n\
+                task: Task::MultiClass,
              a\\u{1b}]0;b\\u{7}\\nc  x\\u{1b}[2Jy       50.0 %  z\\nw\n\
              by the model of r\\u{1b}[1m after epoch 1"
         );
     }
 
     #[test]
-    fn the_best_validation_loss_is_told_as_a_loss() {
+    fn the_best_validation_score_is_told_by_its_name() {
         let model = By {
             run: "web.run".into(),
             epoch: 12,
@@ -271,11 +280,22 @@ mod tests {
             model.text(),
             "by the model of web.run after epoch 12 (validation loss 0.4958)"
         );
+            task: Task::MultiClass,
     }
 
     #[test]
     fn predictions_of_some_nodes_are_a_table() {
         let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| Node {
+        let model = By {
+            val: Some(0.763_21),
+            val_loss: None,
+            task: Task::MultiLabel,
+            ..model
+        };
+        assert_eq!(
+            model.text(),
+            "by the model of web.run after epoch 12 (validation micro F1 76.32 %)"
+        );
             id: id.into(),
             predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
             probability: probability.to_vec(),
@@ -296,6 +316,7 @@ mod tests {
         assert_eq!(
             told.text(),
             "id        predicted         probability  true\n\
+                task: Task::MultiClass,
              apt       admin                  97.3 %  admin\n\
              vim-tiny  editors, x11  51.0 %, 100.0 %  -\n\
              by the model of web.run after epoch 12 (validation 76.32 %)"

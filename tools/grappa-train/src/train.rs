@@ -14,6 +14,7 @@ use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
     folder::{CONFIG, RunFolder},
     journal::EpochRecord,
+    model::Task,
     percent, summary,
 };
 use grappa_storage::Store;
@@ -34,6 +35,7 @@ struct Screen {
     /// Whether to print a line per epoch.
     tells: bool,
     bars: EpochBars,
+    task: Task,
 }
 
 /// Bars whose stages are those of an epoch.
@@ -224,6 +226,7 @@ impl Screen {
 
 /// Refuses a preset for another graph. A store without features or labels is refused later.
 fn check_preset(preset: &Preset, store: &Store) -> grappa_run::Result<()> {
+            task: Task::MultiClass,
     let manifest = store.manifest();
     match (&manifest.features, manifest.labels) {
         (Some(features), Some(labels)) => preset.check_store(features.dim.into(), labels.classes.into()),
@@ -309,7 +312,7 @@ impl Watcher for Screen {
     }
 
     fn epoch(&mut self, record: &EpochRecord, epochs: u64) {
-        let line = line(record, epochs);
+        let line = line(record, epochs, self.task);
         log::line(&line);
         if self.tells {
             // Training continues after the reader of stdout closed it.
@@ -323,20 +326,32 @@ impl Watcher for Screen {
 }
 
 /// The line of an epoch.
-fn line(record: &EpochRecord, epochs: u64) -> String {
+fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     let width = epochs.to_string().len();
+    fn task(&mut self, task: Task) {
+        self.task = task;
+    }
+
     let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
     if let Some(loss) = record.val_loss {
         line += &format!("  val loss {loss:.4}");
     }
-    let accuracies = [
-        ("train", record.train_accuracy),
-        ("val", record.val_accuracy),
-        ("test", record.test_accuracy),
-    ];
-    for (name, accuracy) in accuracies {
-        if let Some(accuracy) = accuracy {
-            line += &format!("  {name} {:.2} %", accuracy * 100.0);
+    let scores = match task {
+        Task::MultiClass => [
+            ("train", record.train_accuracy),
+            ("val", record.val_accuracy),
+            ("test", record.test_accuracy),
+        ],
+        // Training counts no decisions about single labels.
+        Task::MultiLabel => [
+            ("train", None),
+            ("val micro F1", record.val_micro_f1),
+            ("test micro F1", record.test_micro_f1),
+        ],
+    };
+    for (name, score) in scores {
+        if let Some(score) = score {
+            line += &format!("  {name} {:.2} %", score * 100.0);
         }
     }
     if record.evaluated == Some(Evaluate::Sampled) {
@@ -363,17 +378,29 @@ impl Summary for Trained {
             Some(Evaluate::Sampled) => " (sampled neighbors)",
             _ => "",
         };
-        let val = match (summary.config.monitor, summary.val_loss) {
-            (Monitor::Loss, Some(loss)) => format!("loss {loss:.4}"),
-            _ => percent(summary.val_accuracy),
+        let score = summary.score();
+        let (folder, epochs, seconds) = (printable(&self.folder), summary.epochs, summary.seconds_total);
+        if summary.lacks_validation() {
+            let kept = match score.test {
+                Some(_) => format!(
+                    "test {} {}{how}; there are no validation nodes",
+                    score.name,
+                    percent(score.test)
+                ),
+                None => "there are no validation and test nodes".to_owned(),
+            };
+            return format!("{folder}: {kept}, so the model is that of the last epoch ({epochs}), in {seconds:.1} s");
+        }
+        let val = match (summary.config.monitor, summary.val_loss, summary.task) {
+            (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),
+            (_, _, Task::MultiClass) => percent(score.val),
+            (_, _, Task::MultiLabel) => format!("{} {}", score.name, percent(score.val)),
         };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         format!(
-            "{}: test accuracy {} at the best validation {val}{how} (epoch {best} of {}), in {:.1} s",
-            printable(&self.folder),
-            percent(summary.test_accuracy),
-            summary.epochs,
-            summary.seconds_total
+            "{folder}: test {} {} at the best validation {val}{how} (epoch {best} of {epochs}), in {seconds:.1} s",
+            score.name,
+            percent(score.test),
         )
     }
 }

@@ -111,6 +111,16 @@ pub enum Task {
     MultiLabel,
 }
 
+impl Task {
+    /// The score that decides which model is the best, for people.
+    pub fn score_name(self) -> &'static str {
+        match self {
+            Self::MultiClass => "accuracy",
+            Self::MultiLabel => "micro F1",
+        }
+    }
+}
+
 /// The shape of a model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,6 +6,7 @@ use super::{
     checkpoint::RunState,
     config::{Evaluate, TrainConfig},
     journal::EpochRecord,
+    model::Task,
     scores::ModelScores,
     stages::StageSeconds,
 };
@@ -18,6 +19,12 @@ pub struct Summary {
     pub test_accuracy: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
+    /// Micro F1 on the test nodes, which counts instead of the accuracy if nodes have sets of labels; left out if they have one class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_micro_f1: Option<f64>,
+    /// Micro F1 on the validation nodes, as the one before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_micro_f1: Option<f64>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
     /// How these scores were computed: `exact` or `sampled`; null without evaluation.
@@ -50,6 +57,20 @@ pub struct Summary {
     pub concurrent: u32,
     /// The effective configuration.
     pub config: TrainConfig,
+    /// The kind of predictions.
+    #[serde(skip)]
+    pub task: Task,
+}
+
+/// The score that decides which model is the best, with that model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BestScore {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// On the validation nodes.
+    pub val: Option<f64>,
+    /// On the test nodes.
+    pub test: Option<f64>,
 }
 
 impl Summary {
@@ -73,9 +94,19 @@ impl Summary {
             let bytes = counted.iter().map(|(record, _)| of(record));
             per(bytes.fold(0, u64::saturating_add) as f64, steps as f64)
         };
+        let task = state.task();
+        let of_sets = at_best.filter(|_| task == Task::MultiLabel);
+        let [partitions, concurrent] = match last {
+            Some(record) => [record.partitions, record.concurrent],
+            None if state.epoch == 0 => [0, 0],
+            // All records were lost.
+            None => state.partitions(config),
+        };
         let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
+            test_micro_f1: of_sets.and_then(|record| record.test_micro_f1),
+            val_micro_f1: of_sets.and_then(|record| record.val_micro_f1),
             val_loss: at_best.and_then(|record| record.val_loss),
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: state.best.map(|best| best.epoch),
@@ -89,9 +120,10 @@ impl Summary {
             bytes_read: sum(|record| record.bytes_read),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
             generation: last.map_or(state.generation, |record| record.generation),
-            partitions: last.map_or(0, |record| record.partitions),
-            concurrent: last.map_or(0, |record| record.concurrent),
+            partitions,
+            concurrent,
             config: config.clone(),
+            task,
         };
         if let (None, Some(scores)) = (at_best, &state.scores) {
             summary.set_scores(scores);
@@ -104,8 +136,30 @@ impl Summary {
     pub fn set_scores(&mut self, scores: &ModelScores) {
         self.test_accuracy = scores.test_accuracy;
         self.val_accuracy = scores.val_accuracy;
+        if self.task == Task::MultiLabel {
+            (self.test_micro_f1, self.val_micro_f1) = (scores.test_micro_f1(), scores.val_micro_f1);
+        }
         self.val_loss = scores.val_loss;
         self.evaluated = Some(scores.evaluated);
+    }
+
+    /// The score that decides which model is the best, whatever the run monitors.
+    pub fn score(&self) -> BestScore {
+        let (val, test) = match self.task {
+            Task::MultiClass => (self.val_accuracy, self.test_accuracy),
+            Task::MultiLabel => (self.val_micro_f1, self.test_micro_f1),
+        };
+        BestScore {
+            name: self.task.score_name(),
+            val,
+            test,
+        }
+    }
+
+    /// Whether the run was evaluated, and there are no validation nodes. The model is then that of the last epoch.
+    pub fn lacks_validation(&self) -> bool {
+        // A loss may be missing because it is not finite. An accuracy is there if there are nodes.
+        self.best_epoch.is_none() && self.evaluated.is_some() && self.val_accuracy.is_none()
     }
 
     /// Sets the wall time of the run.
@@ -130,7 +184,7 @@ mod tests {
     use grappa_formats::manifest::{LabelKind, LabelSpec};
 
     use super::*;
-    use crate::{checkpoint::Best, scores::Scores, stages::Stage};
+    use crate::{checkpoint::Best, config::Auto, scores::Scores, stages::Stage};
 
     fn seconds(stages: &[(Stage, f64)]) -> StageSeconds {
         stages.iter().copied().collect()
@@ -201,6 +255,7 @@ mod tests {
         let scores = ModelScores {
             evaluated: Evaluate::Exact,
             val_accuracy: Some(0.8),
+            val_micro_f1: Some(0.7),
             val_loss: Some(0.5),
             test_accuracy: Some(0.3),
             split: "test".to_owned(),
@@ -242,6 +297,72 @@ mod tests {
             assert_eq!(summary.test_accuracy, Some(0.3), "of {kept} records");
             assert_eq!((summary.evaluated, summary.generation), (Some(Evaluate::Exact), 7));
         }
+    }
+
+    #[test]
+    fn the_number_of_partitions_is_known_without_any_record() {
+        let numbers = |state: &RunState, config: &TrainConfig| {
+            let summary = Summary::new(&[], state, config, StageSeconds::default());
+            [summary.partitions, summary.concurrent]
+        };
+        let auto = TrainConfig::default();
+        let given = TrainConfig {
+            partitions: Auto::Value(8),
+            concurrent: Auto::Value(2),
+            ..auto.clone()
+        };
+        let mut state = state(None);
+        // Older versions noted no numbers.
+        assert_eq!(numbers(&state, &given), [8, 2]);
+        state.note_partitions(&given);
+        assert_eq!(numbers(&state, &auto), [8, 2], "what auto became");
+    }
+
+    #[test]
+    fn sets_of_labels_are_judged_by_micro_f1_and_classes_by_accuracy() {
+        let mut records = records();
+        for record in &mut records {
+            (record.val_micro_f1, record.test_micro_f1) = (Some(0.75), Some(0.625));
+        }
+        let best = Best {
+            epoch: 3,
+            step: 30,
+            val: 0.75,
+            test: None,
+        };
+        let mut state = state(Some(best));
+        let of = |state: &RunState| Summary::new(&records, state, &TrainConfig::default(), StageSeconds::default());
+        let keys = ["val_micro_f1", "test_micro_f1"];
+        let score = of(&state).score();
+        assert_eq!((score.name, score.val, score.test), ("accuracy", Some(0.8), Some(0.3)));
+        let json = serde_json::to_value(of(&state)).unwrap();
+        assert!(keys.iter().all(|key| json.get(key).is_none()), "{json}");
+        state.note_task(Task::MultiLabel);
+        let mut summary = of(&state);
+        let score = summary.score();
+        assert_eq!(
+            (score.name, score.val, score.test),
+            ("micro F1", Some(0.75), Some(0.625))
+        );
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!((&json[keys[0]], &json["val_accuracy"]), (&0.75.into(), &0.8.into()));
+        // The exact scores at the end.
+        let labels = LabelSpec {
+            kind: LabelKind::Multi,
+            classes: 2,
+        };
+        let mut report = Scores::new(labels, false).report();
+        report.micro_f1 = Some(0.5);
+        summary.set_scores(&ModelScores {
+            evaluated: Evaluate::Exact,
+            val_accuracy: Some(0.1),
+            val_micro_f1: Some(0.6),
+            val_loss: None,
+            test_accuracy: Some(0.2),
+            split: "test".to_owned(),
+            report,
+        });
+        assert_eq!((summary.score().val, summary.score().test), (Some(0.6), Some(0.5)));
     }
 
     #[test]

@@ -15,10 +15,6 @@ use tch::Device;
 use super::{hosts::Ranks, load::DeviceCopy, trainer::loader_options};
 use crate::Result;
 
-/// Counters of a checkpoint.
-const PARTITIONS: &str = "partitions";
-const CONCURRENT: &str = "concurrent";
-
 /// The number of partitions, and of those that are computed together in a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Numbers {
@@ -98,12 +94,12 @@ impl Numbers {
         })
     }
 
-    /// The numbers in a checkpoint. Older versions recorded none, and computed all partitions together by default.
+    /// The numbers in a checkpoint.
     fn kept(config: &TrainConfig, state: &RunState) -> Self {
-        let counter = |name| state.counters.get(name).and_then(|&number| u32::try_from(number).ok());
+        let [partitions, concurrent] = state.partitions(config);
         Self {
-            partitions: counter(PARTITIONS).unwrap_or_else(|| config.partitions()),
-            concurrent: counter(CONCURRENT).unwrap_or_else(|| config.concurrent()),
+            partitions,
+            concurrent,
             reason: None,
         }
     }
@@ -116,13 +112,6 @@ impl Numbers {
             ..config.clone()
         }
     }
-}
-
-/// Notes the numbers of a configuration in the state of a checkpoint.
-pub(super) fn note(config: &TrainConfig, state: &mut RunState) {
-    let numbers = [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())];
-    let counters = numbers.map(|(name, number)| (name.to_owned(), number.into()));
-    state.counters.extend(counters);
 }
 
 /// Why these numbers were chosen. None if the adjacency lists of the whole graph fit one process.

@@ -170,8 +170,7 @@ fn epochs(
     group: &ProcessGroup,
     watcher: &mut dyn Watcher,
 ) -> Result<()> {
-    let is_over =
-        |state: &RunState| state.epoch >= config.epochs || state.early_stopping.is_over(config.early_stopping);
+    let is_over = |state: &RunState| state.is_over(config.epochs, config.early_stopping);
     if !is_over(state) {
         let prepared = trainer.prepare(state.epoch, None, watcher.progress());
         session::tell_warnings(trainer, watcher);

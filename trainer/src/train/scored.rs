@@ -371,17 +371,32 @@ impl Trainer {
 
     fn describe(&mut self, scored: &ScoredNodes, progress: &dyn Progress) -> Result<String> {
         let [_, val, test] = self.splits.of_all();
-        let nodes = format!("{} validation and {} test nodes", count(val), count(test));
+        let nodes = match (val, test) {
+            (0, 0) => return Ok("there are no validation and test nodes; the model of the last epoch is kept".into()),
+            (0, _) => format!("{} test nodes", count(test)),
+            _ => format!("{} validation and {} test nodes", count(val), count(test)),
+        };
+        let (best, kept) = match val {
+            0 => (
+                "last",
+                "; there are no validation nodes, so the model of the last epoch is kept",
+            ),
+            _ => ("best", ""),
+        };
         let files = match self.scratch_bytes(scored) {
             0 => String::new(),
             bytes => format!(", with {} of scratch files", ByteSize(bytes)),
         };
         let Some(first) = scored.first().filter(|first| !first.needed.is_sampled()) else {
             let last = match self.config.evaluate {
-                Evaluate::Auto if self.check_sets().is_ok() => "; the best model is scored exactly at the end",
-                _ => "",
+                Evaluate::Auto if self.check_sets().is_ok() => {
+                    format!("; the {best} model is scored exactly at the end")
+                }
+                _ => String::new(),
             };
-            return Ok(format!("evaluations sample the neighbors of {nodes}{files}{last}"));
+            return Ok(format!(
+                "evaluations sample the neighbors of {nodes}{files}{last}{kept}"
+            ));
         };
         let work = match self.work_of_epoch(progress)? {
             epoch if epoch > 0.0 => match first.work / epoch {
@@ -390,7 +405,7 @@ impl Trainer {
             },
             _ => String::new(),
         };
-        Ok(format!("evaluations are exact: {nodes}{work}{files}"))
+        Ok(format!("evaluations are exact: {nodes}{work}{files}{kept}"))
     }
 
     /// Learns how fast this machine is: all steps of an epoch took `seconds`.

@@ -22,6 +22,7 @@ use grappa_run::{
     config::{Auto, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
     journal::{EpochRecord, Journal},
+    model::Task,
     scores::ModelScores,
     stages::{Stage, StageClock, StageSeconds},
     summary::Summary,
@@ -53,6 +54,9 @@ pub trait Watcher {
     fn command(&self) -> String {
         String::new()
     }
+
+    /// Receives the kind of predictions, before the first epoch.
+    fn task(&mut self, _task: Task) {}
 
     /// Receives what a run will do, before its first epoch.
     fn tell(&mut self, _what: &str) {}
@@ -160,6 +164,8 @@ fn train_on(
         generation: trainer.generation(),
         ..RunState::default()
     };
+    state.note_task(trainer.labels.task());
+    watcher.task(trainer.labels.task());
     match latest.found {
         Some((path, checkpoint)) => {
             state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
@@ -224,7 +230,7 @@ impl Run<'_, '_> {
         let chosen = self.trainer.facts(&self.process.0, self.process.1).chosen;
         let started = self.journal.start(&self.config, &chosen);
         survive(watcher, "no options in the event file", started);
-        while self.state.epoch < self.config.epochs && !self.is_stopped_early() {
+        while !self.is_over() {
             self.epoch(watcher)?;
         }
         self.finish(watcher)
@@ -232,7 +238,7 @@ impl Run<'_, '_> {
 
     /// Decides how to evaluate the model, unless all epochs are finished.
     fn prepare(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
-        if self.state.epoch >= self.config.epochs || self.is_stopped_early() {
+        if self.is_over() {
             return Ok(());
         }
         let before = self.journal.records().iter().rev().find_map(|record| record.evaluated);
@@ -247,8 +253,8 @@ impl Run<'_, '_> {
         }
     }
 
-    fn is_stopped_early(&self) -> bool {
-        self.state.early_stopping.is_over(self.config.early_stopping)
+    fn is_over(&self) -> bool {
+        self.state.is_over(self.config.epochs, self.config.early_stopping)
     }
 
     /// Trains an epoch, evaluates it, and starts to write its files.
@@ -365,7 +371,7 @@ impl Run<'_, '_> {
 
     /// Starts to write the files of the last finished epoch.
     fn start_files(&mut self, is_best: bool, watcher: &mut dyn Watcher) -> Result<()> {
-        let is_over = self.state.epoch == self.config.epochs || self.is_stopped_early();
+        let is_over = self.is_over();
         let every = self.config.checkpoint_every;
         let by_epochs = every > 0 && self.state.epoch.is_multiple_of(every);
         let seconds = 60.0 * self.config.checkpoint_minutes;
@@ -423,6 +429,7 @@ impl Run<'_, '_> {
             test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
             val_macro_f1: val.and_then(|report| report.macro_f1),
             val_micro_f1: val.and_then(|report| report.micro_f1),
+            test_micro_f1: evaluation.and_then(|evaluation| evaluation.test.as_ref()?.micro_f1),
             val_roc_auc: val.and_then(|report| report.roc_auc),
             seconds: seconds.total(),
             seconds_by_stage: seconds,
@@ -488,6 +495,7 @@ fn scored(evaluation: &Evaluation) -> ModelScores {
     ModelScores {
         evaluated: evaluation.method,
         val_accuracy: val.accuracy,
+        val_micro_f1: val.micro_f1,
         val_loss: val.loss,
         test_accuracy: evaluation.test_accuracy(),
         split: split.to_owned(),

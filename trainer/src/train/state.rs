@@ -5,19 +5,16 @@ use std::path::Path;
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoint, NamedTensor, RunState},
-    model::Task,
     stages::Stage,
 };
 use tch::{Kind, Tensor, no_grad};
 
-use super::{Trainer, correction::Denominator, inference::values, numbers};
+use super::{Trainer, correction::Denominator, inference::values};
 use crate::{Error, Result};
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
 /// 1 if the first layer takes pre-aggregated features.
 pub(super) const PREAGGREGATED: &str = "preaggregated";
-/// 1 if nodes have sets of labels.
-pub(super) const MULTI_LABEL: &str = "multi_label";
 /// Optimizer steps at which the historical embeddings were made.
 const HISTORY_STEP: &str = "history_step";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
@@ -35,13 +32,12 @@ impl Trainer {
     /// A checkpoint of the current state. With `whole` it has all that a resumed run needs, otherwise the model only.
     pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
         let mut state = state.clone();
-        numbers::note(&self.config, &mut state);
+        state.note_partitions(&self.config);
+        state.note_task(self.labels.task());
         state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
         state
             .counters
             .insert(PREAGGREGATED.into(), self.aggregates.is_some().into());
-        let is_multi_label = self.labels.task() == Task::MultiLabel;
-        state.counters.insert(MULTI_LABEL.into(), is_multi_label.into());
         let [mean, weight] = self.denominator.parts();
         state.partial = self.partial;
         // Steps that follow use embeddings of earlier parameters, unless they are refreshed first.

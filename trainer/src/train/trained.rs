@@ -26,7 +26,7 @@ use super::{
     first_hop,
     inference::{Inference, Needed, NeededOptions, OnRows},
     slice,
-    state::{self, MULTI_LABEL, PREAGGREGATED},
+    state::{self, PREAGGREGATED},
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
 
@@ -136,10 +136,7 @@ impl Trained {
 
     /// The task of the model: one class per node, or a set of labels.
     pub fn task(&self) -> Task {
-        match self.state.counters.get(MULTI_LABEL) {
-            Some(1) => Task::MultiLabel,
-            _ => Task::MultiClass,
-        }
+        self.state.task()
     }
 
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.

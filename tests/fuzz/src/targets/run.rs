@@ -150,6 +150,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         scores: Some(ModelScores {
             evaluated: Evaluate::Exact,
             val_accuracy: Some(0.1 + 0.2),
+            val_micro_f1: Some(0.25),
             val_loss: Some(0.5),
             test_accuracy: None,
             split: "val".to_owned(),

@@ -10,6 +10,7 @@ mod predict;
 mod refused;
 mod resume;
 mod sharing;
+mod scores;
 mod signals;
 mod torchrun;
 mod workers;

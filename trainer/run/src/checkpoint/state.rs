@@ -5,9 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result, early_stopping::EarlyStopping, learning_rate::LearningRate, scores::ModelScores,
-    stages::StageSeconds,
+    Error, Result, config::TrainConfig, early_stopping::EarlyStopping, learning_rate::LearningRate, model::Task,
+    scores::ModelScores, stages::StageSeconds,
 };
+
+// Names of counters.
+const PARTITIONS: &str = "partitions";
+const CONCURRENT: &str = "concurrent";
+/// 1 if nodes have sets of labels.
+const MULTI_LABEL: &str = "multi_label";
 
 /// The state of a run. Together with the tensors of its checkpoint, it is all that a resumed run needs to compute the same as
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
@@ -118,6 +124,41 @@ pub struct Best {
 }
 
 impl RunState {
+    /// Notes the kind of predictions.
+    pub fn note_task(&mut self, task: Task) {
+        let is_multi_label = u64::from(task == Task::MultiLabel);
+        self.counters.insert(MULTI_LABEL.to_owned(), is_multi_label);
+    }
+
+    /// The kind of predictions.
+    pub fn task(&self) -> Task {
+        match self.counters.get(MULTI_LABEL) {
+            Some(1) => Task::MultiLabel,
+            _ => Task::MultiClass,
+        }
+    }
+
+    /// Notes the numbers of partitions, and of those per step, of a configuration in which none is `auto`.
+    pub fn note_partitions(&mut self, config: &TrainConfig) {
+        let numbers = [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())];
+        let counters = numbers.map(|(name, number)| (name.to_owned(), number.into()));
+        self.counters.extend(counters);
+    }
+
+    /// The number of partitions, and of those per step. Older versions noted none, and computed all partitions together by default.
+    pub fn partitions(&self, config: &TrainConfig) -> [u32; 2] {
+        let counter = |name| self.counters.get(name).and_then(|&number| u32::try_from(number).ok());
+        [
+            counter(PARTITIONS).unwrap_or_else(|| config.partitions()),
+            counter(CONCURRENT).unwrap_or_else(|| config.concurrent()),
+        ]
+    }
+
+    /// Whether the run has nothing left to train with these options.
+    pub fn is_over(&self, epochs: u64, early_stopping: u64) -> bool {
+        self.epoch >= epochs || self.early_stopping.is_over(early_stopping)
+    }
+
     /// Checks that a store fits the run's model.
     ///
     /// # Errors

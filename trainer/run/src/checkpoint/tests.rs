@@ -127,6 +127,7 @@ fn scores_are_of_the_classes_of_the_run() {
     let scores = ModelScores {
         evaluated: Evaluate::Exact,
         val_accuracy: Some(0.1 + 0.2),
+        val_micro_f1: Some(0.25),
         val_loss: Some(1.0 / 3.0),
         test_accuracy: None,
         split: "val".to_owned(),

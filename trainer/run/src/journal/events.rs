@@ -106,6 +106,7 @@ fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
         ("accuracy/test", record.test_accuracy),
         ("scores/val_macro_f1", record.val_macro_f1),
         ("scores/val_micro_f1", record.val_micro_f1),
+        ("scores/test_micro_f1", record.test_micro_f1),
         ("scores/val_roc_auc", record.val_roc_auc),
         ("run/epoch", Some(record.epoch as f64)),
         ("run/learning_rate", Some(record.learning_rate)),

@@ -30,6 +30,8 @@ pub struct EpochRecord {
     pub val_macro_f1: Option<f64>,
     /// Micro F1 on the validation nodes.
     pub val_micro_f1: Option<f64>,
+    /// Micro F1 on the test nodes. It is computed when the accuracy is.
+    pub test_micro_f1: Option<f64>,
     /// Area under the ROC curve on the validation nodes.
     pub val_roc_auc: Option<f64>,
     /// Wall time since the record before, in seconds, or since the start of the program.

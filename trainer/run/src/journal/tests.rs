@@ -61,6 +61,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
         "seconds_by_stage",
         "step",
         "test_accuracy",
+        "test_micro_f1",
         "train_accuracy",
         "val_accuracy",
         "val_loss",

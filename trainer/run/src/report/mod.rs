@@ -23,7 +23,7 @@ use self::{
     series::Series,
     tables::Classes,
 };
-use super::{facts::RunFacts, journal::EpochRecord, scores::ScoreReport, stages::Stage, summary::Summary};
+use super::{facts::RunFacts, journal::EpochRecord, model::Task, scores::ScoreReport, stages::Stage, summary::Summary};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -128,13 +128,23 @@ impl Report<'_> {
         let summary = self.summary;
         let part = |value: Option<f64>| value.map(|value| Unit::Part.format(value));
         let of_scores = |of: fn(&ScoreReport) -> Option<f64>| part(self.scores.and_then(of));
+        let score = summary.score();
+        // Of sets of labels, the accuracy is the share of nodes whose whole set is right.
+        let subsets = summary.test_accuracy.filter(|_| summary.task == Task::MultiLabel);
         let tiles = [
-            ("test accuracy", part(summary.test_accuracy)),
-            ("val accuracy", part(summary.val_accuracy)),
+            (format!("test {}", score.name), part(score.test)),
+            (format!("val {}", score.name), part(score.val)),
+            ("test subset accuracy".to_owned(), part(subsets)),
+        ];
+        let micro_f1 = match summary.task {
+            Task::MultiClass => of_scores(|scores| scores.micro_f1),
+            Task::MultiLabel => None,
+        };
+        let others = [
             ("val loss", summary.val_loss.map(|loss| Unit::Number.format(loss))),
             ("evaluated", summary.evaluated.map(|how| how.to_string())),
             ("macro F1", of_scores(|scores| scores.macro_f1)),
-            ("micro F1", of_scores(|scores| scores.micro_f1)),
+            ("micro F1", micro_f1),
             ("ROC-AUC", of_scores(|scores| scores.roc_auc)),
             ("best epoch", summary.best_epoch.map(|epoch| epoch.to_string())),
             (
@@ -170,8 +180,9 @@ impl Report<'_> {
                 summary.peak_rss_bytes.map(|bytes| ByteSize(bytes).to_string()),
             ),
         ];
+        let others = others.map(|(what, value)| (what.to_owned(), value));
         let mut html = "<div class=\"tiles\">\n".to_owned();
-        for (what, value) in tiles {
+        for (what, value) in tiles.into_iter().chain(others) {
             if let Some(value) = value {
                 html += &format!("<div><span>{what}</span><b>{value}</b></div>\n");
             }
@@ -213,21 +224,26 @@ impl Report<'_> {
             let sum = |record: &EpochRecord| Some(others.iter().map(|&stage| record.seconds_by_stage[stage]).sum());
             stages.push(series("other", "c7", &sum));
         }
+        let scores = match self.summary.task {
+            Task::MultiClass => vec![
+                series("train", "train", &|record| record.train_accuracy),
+                series("val", "val", &|record| record.val_accuracy),
+                series("test", "test", &|record| record.test_accuracy),
+            ],
+            Task::MultiLabel => vec![
+                series("val", "val", &|record| record.val_micro_f1),
+                series("test", "test", &|record| record.test_micro_f1),
+            ],
+        };
+        let title = match self.summary.task {
+            Task::MultiClass => "Accuracy",
+            Task::MultiLabel => "Micro F1",
+        };
         let mut plots = vec![
             Plot {
                 best: self.summary.best_epoch.map(|epoch| epoch as f64),
                 empty: "no evaluation yet",
-                ..plot(
-                    "plot-accuracy",
-                    "Accuracy",
-                    Unit::Part,
-                    Kind::Lines,
-                    vec![
-                        series("train", "train", &|record| record.train_accuracy),
-                        series("val", "val", &|record| record.val_accuracy),
-                        series("test", "test", &|record| record.test_accuracy),
-                    ],
-                )
+                ..plot("plot-accuracy", title, Unit::Part, Kind::Lines, scores)
             },
             plot(
                 "plot-loss",
@@ -337,8 +353,12 @@ impl Report<'_> {
     fn scored(&self, scores: &ScoreReport) -> String {
         let classes = Classes::new(scores, self.classes);
         let nodes = format!("{} {} nodes", count(scores.nodes), escape(self.scored));
+        let at = match self.summary.best_epoch {
+            Some(_) => "at the best epoch",
+            None => "after the last epoch",
+        };
         let mut html = format!(
-            "<div class=\"tables\">\n<section>\n<h2>Classes</h2>\n<p class=\"note\">{nodes}, at the best epoch. Values are percentages.</p>\n{}</section>\n",
+            "<div class=\"tables\">\n<section>\n<h2>Classes</h2>\n<p class=\"note\">{nodes}, {at}. Values are percentages.</p>\n{}</section>\n",
             classes.table()
         );
         if let Some(confusion) = classes.confusion() {

@@ -304,6 +304,9 @@ pub struct ModelScores {
     pub evaluated: Evaluate,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
+    /// Micro F1 on the validation nodes. Checkpoints of older versions have none.
+    #[serde(default)]
+    pub val_micro_f1: Option<f64>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
     /// Accuracy on the test nodes.
@@ -312,6 +315,13 @@ pub struct ModelScores {
     pub split: String,
     /// All scores on that split.
     pub report: ScoreReport,
+}
+
+impl ModelScores {
+    /// Micro F1 on the test nodes, if there are any.
+    pub fn test_micro_f1(&self) -> Option<f64> {
+        (self.split == "test").then_some(self.report.micro_f1)?
+    }
 }
 
 /// Scores of a class.
