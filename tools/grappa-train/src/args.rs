@@ -435,7 +435,9 @@ pub struct Predict {
     /// Store with the nodes to predict
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Write the file with all nodes, or those of --split, one row per node in the order of sorted ids
+    /// Write the file with all nodes, or those of --split or --ids, one row per node
+    ///
+    /// Rows are in the order of sorted ids; with --ids, in the order of its file.
     ///
     /// NAME.npy has the class of each node; NAME.parquet has the columns id, class and probability.
     #[arg(long, value_name = "FILE")]
@@ -443,17 +445,17 @@ pub struct Predict {
     /// Predict the nodes with these ids and print them
     #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["out", "ids", "split"])]
     pub nodes: Vec<String>,
-    /// Predict the nodes whose ids are in a file and print them: text with one id per line, or .npy
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "split"])]
+    /// Predict the nodes whose ids are in a file and print them, or write them to --out: text with one id per line, or .npy
+    #[arg(long, value_name = "FILE", conflicts_with = "split")]
     pub ids: Option<PathBuf>,
     /// Predict the nodes of a split, such as test, and print them, or write them to --out
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
     /// Write logits instead of classes (.npy)
-    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "ids"])]
+    #[arg(long, requires = "out", conflicts_with = "nodes")]
     pub logits: bool,
     /// Write the input of the last layer (node embeddings) instead of classes (.npy)
-    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "ids", "logits"])]
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "logits"])]
     pub embeddings: bool,
     /// Memory limit, such as 512MiB or 4GiB; with less, features are read more often
     #[arg(long, help_heading = MACHINE, value_name = "SIZE", default_value = "4GiB")]

@@ -9,7 +9,7 @@ use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_run::{config::Monitor, model::Task};
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
-    predict::{FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
+    predict::{FileNodes, FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
     runtime,
     train::trained::Trained,
 };
@@ -89,9 +89,14 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
             (_, true) => Values::Embeddings,
             _ => Values::Classes,
         };
+        let listed = options.ids.as_ref().map(|path| read_nodes(&store, path)).transpose()?;
         let file = FileOptions {
             values,
-            split: options.split.as_deref(),
+            nodes: match (&listed, &options.split) {
+                (Some(listed), _) => FileNodes::Listed(listed),
+                (None, Some(split)) => FileNodes::Split(split),
+                (None, None) => FileNodes::All,
+            },
         };
         let predicted = predict_file(&trained, &store, out, file, budget, &bars)?;
         drop(bars);
@@ -177,12 +182,12 @@ impl By {
             epoch: trained.state().epoch,
             val,
             val_loss,
+            task: trained.task(),
         }
     }
 
     fn text(&self) -> String {
         let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
-            task: trained.task(),
         if let Some(val) = self.val {
             let name = match self.task {
                 Task::MultiClass => String::new(),
@@ -257,12 +262,12 @@ mod tests {
                 epoch: 1,
                 val: None,
                 val_loss: None,
+                task: Task::MultiClass,
             },
         };
         assert_eq!(
             told.text(),
             "id                   predicted    probability  true\n\
-                task: Task::MultiClass,
              a\\u{1b}]0;b\\u{7}\\nc  x\\u{1b}[2Jy       50.0 %  z\\nw\n\
              by the model of r\\u{1b}[1m after epoch 1"
         );
@@ -275,17 +280,12 @@ mod tests {
             epoch: 12,
             val: None,
             val_loss: Some(0.495_76),
+            task: Task::MultiClass,
         };
         assert_eq!(
             model.text(),
             "by the model of web.run after epoch 12 (validation loss 0.4958)"
         );
-            task: Task::MultiClass,
-    }
-
-    #[test]
-    fn predictions_of_some_nodes_are_a_table() {
-        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| Node {
         let model = By {
             val: Some(0.763_21),
             val_loss: None,
@@ -296,6 +296,11 @@ mod tests {
             model.text(),
             "by the model of web.run after epoch 12 (validation micro F1 76.32 %)"
         );
+    }
+
+    #[test]
+    fn predictions_of_some_nodes_are_a_table() {
+        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| Node {
             id: id.into(),
             predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
             probability: probability.to_vec(),
@@ -311,12 +316,12 @@ mod tests {
                 epoch: 12,
                 val: Some(0.763_21),
                 val_loss: None,
+                task: Task::MultiClass,
             },
         };
         assert_eq!(
             told.text(),
             "id        predicted         probability  true\n\
-                task: Task::MultiClass,
              apt       admin                  97.3 %  admin\n\
              vim-tiny  editors, x11  51.0 %, 100.0 %  -\n\
              by the model of web.run after epoch 12 (validation 76.32 %)"

@@ -10,10 +10,10 @@
 //! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
 //! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class) |
 //!
-//! A file of a split has the rows of its nodes only, in the same order.
+//! A file of a split has the rows of its nodes only, in the same order. A file of listed nodes has their rows in the order of the list.
 //!
-//! Cost: disk space for two copies of the rows besides the output, and the memory budget. A split takes 32 bytes of memory more for each
-//! of its nodes.
+//! Cost: disk space for two copies of the rows besides the output, and the memory budget. A split or a list takes 32 bytes of memory more
+//! for each of its nodes.
 
 mod parquet;
 
@@ -93,14 +93,28 @@ enum Form {
 pub struct FileOptions<'a> {
     /// The values of each node.
     pub values: Values,
-    /// The split whose nodes are predicted; none: all nodes.
-    pub split: Option<&'a str>,
+    /// The nodes.
+    pub nodes: FileNodes<'a>,
+}
+
+/// The nodes of a file of predictions.
+#[derive(Debug, Clone, Copy)]
+pub enum FileNodes<'a> {
+    /// All nodes, in the order of the sorted external ids.
+    All,
+    /// Those of the split of this name, in the same order.
+    Split(&'a str),
+    /// These, in this order.
+    Listed(&'a [NodeId]),
 }
 
 impl From<Values> for FileOptions<'_> {
     /// The values of all nodes.
     fn from(values: Values) -> Self {
-        Self { values, split: None }
+        Self {
+            values,
+            nodes: FileNodes::All,
+        }
     }
 }
 
@@ -108,7 +122,7 @@ impl From<Values> for FileOptions<'_> {
 /// Computes only what the nodes depend on.
 ///
 /// # Errors
-/// If the model does not fit the store, the store has no such split or is a slice and no split is given, `out` exists, its ending is unknown or does not fit the values,
+/// If the model does not fit the store, the store has no such split or is a slice and all nodes are asked for, `out` exists, its ending is unknown or does not fit the values,
 /// files cannot be read or written, or memory is too small.
 pub fn predict_file<'a>(
     trained: &Trained,
@@ -118,21 +132,25 @@ pub fn predict_file<'a>(
     budget: PredictBudget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
-    let FileOptions { values, split } = options.into();
+    let FileOptions { values, nodes } = options.into();
     let form = form(out, values, trained.task())?;
     trained.check_store(store)?;
     if out.exists() {
         let what = format!("{} exists; remove it or choose another name", out.display());
         return Err(Error::Options(what));
     }
-    if split.is_none() && !store.manifest().is_whole() {
+    if matches!(nodes, FileNodes::All) && !store.manifest().is_whole() {
         return Err(Error::Options(format!(
             "{}: the store is a slice of its graph, so it cannot predict all nodes: name a --split, or nodes with --nodes or --ids",
             store.path().display()
         )));
     }
     check_sets(trained, store, budget.memory)?;
-    let split = split.map(|name| split_of(store, name)).transpose()?;
+    let some = match nodes {
+        FileNodes::All => None,
+        FileNodes::Split(name) => Some(split_of(store, name)?),
+        FileNodes::Listed(nodes) => Some(nodes.iter().map(|node| node.0).collect()),
+    };
     let folder = durable::parent(out);
     let options = trained.model().options();
     let columns = match values {
@@ -159,7 +177,7 @@ pub fn predict_file<'a>(
         threads: budget.threads,
         memory: budget.memory / 2,
     };
-    if split.is_none() {
+    if some.is_none() {
         // Before the inference, which may take hours.
         made.check_memory(store, &order)
             .map_err(|error| of_whole_budget(error, budget.memory))?;
@@ -167,9 +185,9 @@ pub fn predict_file<'a>(
     let mut bytes = Vec::new();
     let all = store.manifest().nodes;
     let wanted = Wanted {
-        nodes: match &split {
+        nodes: match &some {
             None => NodeSet::all(all),
-            Some(split) => NodeSet::of(all, split.iter().map(NodeId)),
+            Some(some) => NodeSet::of(all, some.iter().map(NodeId)),
         },
         output,
     };
@@ -184,10 +202,10 @@ pub fn predict_file<'a>(
         Encoding::Set => ("|i1", Some(columns)),
         Encoding::Floats => ("<f4", Some(columns)),
         Encoding::ClassAndProbability => {
-            let (rows, ids) = match &split {
+            let (rows, ids) = match &some {
                 None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
-                Some(split) => {
-                    let (positions, ids) = by_dense_id(store, split)?;
+                Some(some) => {
+                    let (positions, ids) = in_order(store, nodes, some)?;
                     (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
                 }
             };
@@ -198,10 +216,10 @@ pub fn predict_file<'a>(
             });
         }
     };
-    let exported = match &split {
+    let exported = match &some {
         None => made.export(store, out, array, &order, progress)?,
-        Some(split) => {
-            let (positions, ids) = by_dense_id(store, split)?;
+        Some(some) => {
+            let (positions, ids) = in_order(store, nodes, some)?;
             let rows = made.selected(positions.into_iter(), progress)?;
             rows.write_array(out, ids.len() as u64, array, progress)?
         }
@@ -253,11 +271,21 @@ pub fn split_of(store: &Store, name: &str) -> Result<RoaringTreemap> {
     })
 }
 
-/// The positions of a split's nodes, and their dense ids, in the order of dense ids.
-fn by_dense_id(store: &Store, split: &RoaringTreemap) -> Result<(Vec<u64>, Vec<DenseId>)> {
+/// The positions of nodes in the set `some`, and their dense ids: of listed nodes in their order, else in the order of dense ids.
+fn in_order(store: &Store, nodes: FileNodes<'_>, some: &RoaringTreemap) -> Result<(Vec<u64>, Vec<DenseId>)> {
     let id = |(node, position)| Ok((store.ids().dense_id(NodeId(node))?, position));
-    let mut ordered: Vec<(DenseId, u64)> = split.iter().zip(0..).map(id).collect::<Result<_>>()?;
-    ordered.sort_unstable();
+    let mut ordered: Vec<(DenseId, u64)> = match nodes {
+        FileNodes::Listed(nodes) => {
+            let sorted: Vec<u64> = some.iter().collect();
+            let place = |node: &NodeId| sorted.binary_search(&node.0).expect("the set has the listed nodes");
+            let placed = nodes.iter().map(|node| (node.0, place(node) as u64));
+            placed.map(id).collect::<Result<_>>()?
+        }
+        FileNodes::All | FileNodes::Split(_) => some.iter().zip(0..).map(id).collect::<Result<_>>()?,
+    };
+    if !matches!(nodes, FileNodes::Listed(_)) {
+        ordered.sort_unstable();
+    }
     Ok(ordered.into_iter().map(|(id, position)| (position, id)).unzip())
 }
 

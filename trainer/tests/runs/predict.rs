@@ -11,7 +11,7 @@ use grappa_io::{npy, progress::Silent};
 use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
 use grappa_trainer::{
-    predict::{FileOptions, Values, predict_file, predict_nodes},
+    predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes},
     train::trained::Trained,
 };
 use parquet::{
@@ -131,7 +131,7 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
             let path = out.join(name);
             let file = FileOptions {
                 values,
-                split: Some("test"),
+                nodes: FileNodes::Split("test"),
             };
             let predicted = predict_file(&trained, &store, &path, file, BUDGET, &Silent).unwrap();
             let length = path.metadata().unwrap().len();
@@ -165,9 +165,38 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
                 Field::Str(NAMES[classes[dense as usize] as usize].into())
             );
         }
+        // Listed nodes have theirs in the order of the list, which may name a node twice.
+        let list = [7u64, 3, 30, 7];
+        let listed: Vec<NodeId> = list
+            .iter()
+            .map(|&dense| store.ids().node_of(DenseId(dense)).unwrap())
+            .collect();
+        let of_list = |name: &str| {
+            let path = out.join(name);
+            let file = FileOptions {
+                values: Values::Classes,
+                nodes: FileNodes::Listed(&listed),
+            };
+            let predicted = predict_file(&trained, &store, &path, file, BUDGET, &Silent).unwrap();
+            assert_eq!(predicted.nodes, 4);
+            path
+        };
+        let expected: Vec<_> = list.iter().map(|&id| classes[id as usize].to_le_bytes()).collect();
+        assert_eq!(values::<8>(&of_list("list.npy")), expected);
+        let reader = SerializedFileReader::new(fs::File::open(of_list("list.parquet")).unwrap()).unwrap();
+        for (row, dense) in reader.get_row_iter(None).unwrap().map(Result::unwrap).zip(list) {
+            let columns: BTreeMap<_, _> = row.into_columns().into_iter().collect();
+            let expected = match ids {
+                ExternalIds::String => Field::Str(id(shape, dense)),
+                _ => Field::Long(dense as i64),
+            };
+            assert_eq!(columns["id"], expected);
+            let class = NAMES[classes[dense as usize] as usize];
+            assert_eq!(columns["class"], Field::Str(class.into()));
+        }
         let missing = FileOptions {
             values: Values::Classes,
-            split: Some("holdout"),
+            nodes: FileNodes::Split("holdout"),
         };
         let error = predict_file(&trained, &store, &out.join("no.npy"), missing, BUDGET, &Silent).unwrap_err();
         assert!(
@@ -177,7 +206,7 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
 
         // Nothing is left, and nothing is replaced.
         assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 9);
         let again = out.join("classes.npy");
         let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
         assert!(error.to_string().contains("classes.npy exists"), "{error}");

@@ -35,7 +35,7 @@ use grappa_storage::{
 use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
 use grappa_trainer::{
     Error,
-    predict::{FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
+    predict::{FileNodes, FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
     train::{Watcher, train, trained::Trained},
 };
 use tch::Device;
@@ -383,10 +383,10 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     let right = predicted.iter().filter(is_right).count();
     assert_eq!(summary.val_accuracy, Some(right as f64 / val.len() as f64));
 
-    let write = |out: &str, split, budget| {
+    let write = |out: &str, split: Option<&str>, budget| {
         let options = FileOptions {
             values: Values::Classes,
-            split,
+            nodes: split.map_or(FileNodes::All, FileNodes::Split),
         };
         predict_file(&trained, &store, &path(out), options, budget, &Silent)
     };

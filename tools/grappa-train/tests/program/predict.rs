@@ -58,6 +58,34 @@ fn results_that_would_not_be_what_was_asked_for_are_refused() {
 }
 
 #[test]
+fn predictions_of_listed_nodes_are_written_in_the_order_of_the_list() {
+    let folder = folder();
+    let train_options = ["--epochs", "1", "--layers", "1", "--out", "run"];
+    run(&mut train(folder.path(), &train_options)).success();
+    fs::write(folder.path().join("ids.txt"), "7\n3\n1999\n7\n").unwrap();
+    for (kind, width) in [(None, 8), (Some("--logits"), 0)] {
+        let rows = |name: &str, nodes: usize, more: &[&str]| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+            program.current_dir(folder.path());
+            program
+                .args(["predict", "run", "graph.grappa", "--out", name])
+                .args(kind);
+            run(program.args(more)).success();
+            let bytes = fs::read(folder.path().join(name)).unwrap();
+            fs::remove_file(folder.path().join(name)).unwrap();
+            // The header has 128 bytes.
+            let bytes = bytes[128..].to_vec();
+            let width = bytes.len() / nodes;
+            bytes.chunks_exact(width).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        let all = rows("all.npy", 2000, &[]);
+        assert!(width == 0 || all[0].len() == width);
+        let listed = rows("listed.npy", 4, &["--ids", "ids.txt"]);
+        assert_eq!(listed, [7, 3, 1999, 7].map(|id| all[id].clone()), "{kind:?}");
+    }
+}
+
+#[test]
 fn training_says_that_it_ignores_edge_weights() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
