@@ -36,8 +36,9 @@ pub struct Train {
     /// Continue a run from its last checkpoint, with the same options
     ///
     /// The run is the folder --out, or else the last run on this store in the current folder. Options that do not change the
-    /// result so far may be given anew, such as --epochs, --memory or --threads. `--resume auto` starts a new run if there is none to
-    /// continue, for jobs that a scheduler starts again.
+    /// result so far may be given anew, such as --epochs, --memory or --threads. A finished run stays as it is, unless there is something
+    /// left to do: give a larger --epochs to continue it. `--resume auto` starts a new run if there is none to continue, for jobs that a
+    /// scheduler starts again.
     #[arg(long, help_heading = RUN, value_name = "auto", num_args = 0..=1, default_missing_value = "always")]
     pub resume: Option<Resume>,
     #[command(flatten)]

@@ -5,6 +5,7 @@
 mod args;
 mod env;
 mod export;
+mod finished;
 mod predict;
 mod train;
 mod values;
@@ -63,8 +64,8 @@ enum Command {
 Examples:
   All nodes:  grappa-train predict run web.grappa --out classes.parquet
   A split:    grappa-train predict run web.grappa --split test --out test.parquet
-  A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
   A list:     grappa-train predict run web.grappa --ids ids.txt --out listed.npy
+  A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
     Predict(args::Predict),
     /// Export the model of a run to a file for PyTorch Geometric
     #[command(after_long_help = "Example: grappa-train export run --out model.safetensors")]

@@ -21,12 +21,13 @@ use grappa_storage::Store;
 use grappa_trainer::{
     distributed::{Place, ProcessGroup, join},
     runtime,
-    train::{Watcher, agree_on_options, follow, hello, train, train_first},
+    train::{Watcher, agree_on_options, finished, follow, hello, train, train_first},
 };
 use serde::Serialize;
 
 use crate::{
     args::{self, Resume},
+    finished::Finished,
     workers::{self, Role},
 };
 
@@ -34,8 +35,8 @@ use crate::{
 struct Screen {
     /// Whether to print a line per epoch.
     tells: bool,
-    bars: EpochBars,
     task: Task,
+    bars: EpochBars,
 }
 
 /// Bars whose stages are those of an epoch.
@@ -92,6 +93,9 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
     let begun = begun(path, options)?;
     let before = begun.as_ref().map(RunFolder::config).transpose()?;
     let config = configured(options, before.as_ref())?;
+    if let Some(finished) = finished_run(&store, begun.as_ref(), &config) {
+        return console.finish(&finished);
+    }
     let folder = open_folder(begun, path, &config)?;
     runtime::prepare(config.threads());
     let mut screen = Screen::new(console, None);
@@ -115,10 +119,17 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     let (same, timeout) = (hello(&store)?, options.workers.timeout());
     let joined = workers::while_launcher_lives(|| join(place, same, timeout, signals::stop_requested))?;
     let group = Arc::new(joined?);
-    let (at, folder, mut config) = open_together(&group, path, options).inspect_err(|error| {
+    let opened = open_together(&group, &store, path, options).inspect_err(|error| {
         group.announce(false, &format!("ended with an error: {error:#}"));
         group.leave();
     })?;
+    let (at, folder, mut config) = match opened {
+        Opened::Run(at, folder, config) => (at, folder, *config),
+        Opened::Finished(finished) => {
+            workers::end(&group, Ok(()))?;
+            return finished.map_or(Ok(()), |finished| console.finish(&*finished));
+        }
+    };
     log::line(&format!(
         "rank {} of {}, training in {}",
         local.rank,
@@ -215,6 +226,7 @@ impl Screen {
     fn new(console: &Console, group: Option<Arc<ProcessGroup>>) -> Self {
         Self {
             tells: console.tells(),
+            task: Task::MultiClass,
             bars: EpochBars {
                 bars: console.passing_bars(),
                 prefix: String::new(),
@@ -226,7 +238,6 @@ impl Screen {
 
 /// Refuses a preset for another graph. A store without features or labels is refused later.
 fn check_preset(preset: &Preset, store: &Store) -> grappa_run::Result<()> {
-            task: Task::MultiClass,
     let manifest = store.manifest();
     match (&manifest.features, manifest.labels) {
         (Some(features), Some(labels)) => preset.check_store(features.dim.into(), labels.classes.into()),
@@ -234,22 +245,39 @@ fn check_preset(preset: &Preset, store: &Store) -> grappa_run::Result<()> {
     }
 }
 
-/// The folder of the run and, on rank 0, its lock; and the configuration of this rank, which has its own memory and device.
-fn open_together(
-    group: &ProcessGroup,
-    store: &Path,
-    options: &args::Train,
-) -> anyhow::Result<(PathBuf, Option<RunFolder>, TrainConfig)> {
+/// The run of several processes.
+enum Opened {
+    /// Its folder and, on rank 0, its lock; and the configuration of this rank, which has its own memory and device.
+    Run(PathBuf, Option<RunFolder>, Box<TrainConfig>),
+    /// It has nothing left to do, says rank 0.
+    Finished(Option<Box<Finished>>),
+}
+
+/// Opens the run of all ranks, unless it is finished: then nothing in its folder changes.
+fn open_together(group: &ProcessGroup, store: &Store, path: &Path, options: &args::Train) -> anyhow::Result<Opened> {
     let mut found = None;
     // An option that a rank does not give is that of the run, so each needs to know what it continues.
     let before = group.share("run to resume", || {
-        found = begun(store, options).map_err(workers::for_all)?;
+        found = begun(path, options).map_err(workers::for_all)?;
         Ok(found.as_ref().map(RunFolder::config).transpose()?)
     })?;
     let config = configured(options, before.as_ref())?;
     agree_on_options(group, &config)?;
-    let (at, folder) = workers::share_folder(group, &config, || open_folder(found, store, &config))?;
-    Ok((at, folder, config))
+    let mut finished = None;
+    if group.share("finished run", || {
+        finished = finished_run(store, found.as_ref(), &config);
+        Ok(finished.is_some())
+    })? {
+        return Ok(Opened::Finished(finished.map(Box::new)));
+    }
+    let (at, folder) = workers::share_folder(group, &config, || open_folder(found, path, &config))?;
+    Ok(Opened::Run(at, folder, Box::new(config)))
+}
+
+/// The run to continue, if it has nothing left to do.
+fn finished_run(store: &Store, begun: Option<&RunFolder>, config: &TrainConfig) -> Option<Finished> {
+    let folder = begun?.path();
+    finished(store, folder, config).map(|run| Finished::new(run, folder))
 }
 
 /// The run to continue, if there is one.
@@ -300,6 +328,10 @@ impl Watcher for Screen {
         shell_line(&words)
     }
 
+    fn task(&mut self, task: Task) {
+        self.task = task;
+    }
+
     fn tell(&mut self, what: &str) {
         if self.tells {
             let _ = print_line(what);
@@ -328,10 +360,6 @@ impl Watcher for Screen {
 /// The line of an epoch.
 fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     let width = epochs.to_string().len();
-    fn task(&mut self, task: Task) {
-        self.task = task;
-    }
-
     let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
     if let Some(loss) = record.val_loss {
         line += &format!("  val loss {loss:.4}");

@@ -199,6 +199,7 @@ const LAYERS: [Layer; 10] = [
             "folder",
             "facts",
             "report",
+            "finished",
             "background",
         ],
     },

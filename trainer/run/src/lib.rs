@@ -13,6 +13,7 @@
 //! - [`facts`]: the dataset, the machine and the command of a run, for its report;
 //! - [`report`]: the result of a run, as a page of HTML;
 //! - [`stages`]: wall time by stage;
+//! - [`finished`]: runs that have nothing left to do;
 //! - [`background`]: files that are written while training continues.
 //!
 //! The training loop itself, and everything else that computes with tensors, is in `grappa-trainer`, which depends on this
@@ -29,6 +30,7 @@ pub mod config;
 pub mod early_stopping;
 mod error;
 pub mod facts;
+pub mod finished;
 pub mod folder;
 pub mod journal;
 pub mod learning_rate;

@@ -141,6 +141,6 @@ pub(super) fn comparable_digest(store: &Store) -> Result<String> {
 }
 
 /// The digest of a store: that of its manifest, which names all other files with theirs.
-fn store_digest(store: &Store) -> Result<u64> {
+pub(super) fn store_digest(store: &Store) -> Result<u64> {
     Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
 }

@@ -24,6 +24,7 @@ mod evaluate;
 pub mod exchange;
 mod facts;
 mod features;
+mod finished;
 pub mod first_hop;
 pub mod historical;
 mod hosts;
@@ -56,6 +57,7 @@ use grappa_formats::random;
 pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
+    finished::finished,
     ranks::{agree_on_options, follow, hello},
     session::{Watcher, train, train_first},
     trainer::Trainer,

@@ -1,6 +1,7 @@
 //! The program `grappa-train` as its users run it, killed and interrupted.
 
 mod compress;
+mod finished;
 mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
@@ -9,8 +10,8 @@ mod network;
 mod predict;
 mod refused;
 mod resume;
-mod sharing;
 mod scores;
+mod sharing;
 mod signals;
 mod torchrun;
 mod workers;

@@ -28,6 +28,14 @@ use super::{facts::RunFacts, journal::EpochRecord, model::Task, scores::ScoreRep
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
+/// Only the page of a run that is not finished has this.
+const RUNNING: &str = "<strong>running</strong>";
+
+/// Whether a page is that of a finished run.
+pub(crate) fn is_finished(html: &[u8]) -> bool {
+    html.ends_with(b"</html>\n") && !html.windows(RUNNING.len()).any(|part| part == RUNNING.as_bytes())
+}
+
 /// The contents of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
@@ -117,7 +125,7 @@ impl Report<'_> {
             (true, 1) => format!(" · 1 epoch in {time}"),
             (true, _) => format!(" · {done} epochs in {time}"),
             (false, _) => format!(
-                " · <strong>running</strong>: epoch {done} of {}, {time} so far",
+                " · {RUNNING}: epoch {done} of {}, {time} so far",
                 self.summary.config.epochs
             ),
         }
