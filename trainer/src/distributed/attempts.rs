@@ -116,7 +116,7 @@ fn begun(attempt: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::sync::Arc;
 
     use super::*;
     use crate::distributed::{Hello, ProcessGroup, StoreServer, join};
@@ -132,7 +132,7 @@ mod tests {
             is_store_of_launcher: true,
             is_restarted: true,
         };
-        join(place, Hello { same: BTreeMap::new() }, timeout, || false)
+        join(place, Hello { same: Vec::new() }, timeout, || false)
     }
 
     /// A value that rank 0 gives both.
