@@ -120,7 +120,7 @@ impl Shown {
     fn start_stage(&self, name: &str, counts: Counts, total: Option<u64>) {
         self.edges.store(0, Relaxed);
         // The style first, because the following calls draw.
-        self.bar.set_style(style(counts, &self.edges));
+        self.bar.set_style(style(counts, total, &self.edges));
         self.bar.set_message(name.to_owned());
         self.bar.reset();
         match total {
@@ -165,7 +165,7 @@ fn finished_line(name: &str, elapsed: Duration, bytes: u64, edges: u64) -> Strin
     line
 }
 
-fn style(counts: Counts, edges: &Arc<AtomicU64>) -> ProgressStyle {
+fn style(counts: Counts, total: Option<u64>, edges: &Arc<AtomicU64>) -> ProgressStyle {
     let template = match counts {
         Counts::Bytes => "{msg} [{bar:24}] {percent}% {done}, {left} left",
         Counts::OpenBytes => "{spinner} {msg} {done}",
@@ -177,9 +177,11 @@ fn style(counts: Counts, edges: &Arc<AtomicU64>) -> ProgressStyle {
         .progress_chars("=> ")
         .with_key("done", move |state: &ProgressState, out: &mut dyn fmt::Write| {
             let edges = edges.load(Relaxed);
-            let text = match counts {
-                Counts::Steps => stepped(state.pos(), state.len().unwrap_or(0), edges, state.elapsed()),
-                _ => done(state.pos(), state.len(), edges, state.per_sec(), state.elapsed()),
+            let text = match (counts, state.len()) {
+                // The bar is drawn before it has the numbers of the stage, with those of the stage before, which may count something else.
+                (_, length) if length != total => "starting".to_owned(),
+                (Counts::Steps, length) => stepped(state.pos(), length.unwrap_or(0), edges, state.elapsed()),
+                (_, length) => done(state.pos(), length, edges, state.per_sec(), state.elapsed()),
             };
             let _ = out.write_str(&text);
         })
@@ -215,10 +217,6 @@ fn done(bytes: u64, bytes_total: Option<u64>, edges: u64, bytes_per_second: f64,
 
 /// Finished steps of a running stage, and the average rate of edges.
 fn stepped(steps: u64, total: u64, edges: u64, elapsed: Duration) -> String {
-    // The bar is drawn once before it knows the total.
-    if total == 0 {
-        return "starting".to_owned();
-    }
     let rate = edges as f64 / elapsed.as_secs_f64().max(1e-3);
     format!("{steps}/{total} steps, {} edges/s", count(rate as u64))
 }
@@ -307,7 +305,60 @@ mod tests {
             "12/38 steps, 1.50 M edges/s"
         );
         assert_eq!(stepped(0, 38, 0, Duration::ZERO), "0/38 steps, 0 edges/s");
-        assert_eq!(stepped(0, 0, 0, Duration::ZERO), "starting");
+    }
+
+    /// Text that was drawn.
+    #[derive(Debug, Default, Clone)]
+    struct Drawn(Arc<Mutex<String>>);
+
+    impl indicatif::TermLike for Drawn {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_stage_never_shows_the_count_of_the_stage_before_as_bytes() {
+        let drawn = Drawn::default();
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(drawn.clone()), 255);
+        let shown = Shown {
+            bar: ProgressBar::with_draw_target(None, target),
+            edges: Arc::default(),
+            stage: Mutex::new(None),
+            leaves_lines: false,
+        };
+        shown.start_stage("training", Counts::Steps, Some(12));
+        shown.bar.inc(12);
+        shown.start_stage("aggregating", Counts::OpenBytes, None);
+        shown.bar.force_draw();
+        let text = drawn.0.lock().unwrap().clone();
+        assert!(text.contains("aggregating"), "{text}");
+        assert!(!text.contains(" B"), "{text}");
     }
 
     #[test]
