@@ -52,20 +52,33 @@ pub(super) fn read(path: &Path, epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
 
 fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
     let (mut records, mut length) = (Vec::new(), 0);
+    let (mut end, mut before) = (0, 0);
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
-        let is_last = length + line.len() == text.len();
+        end += line.len();
+        let wrong = |what: String| Err(EngineError::input(path, Position::Line(number), what).into());
         match serde_json::from_slice::<EpochRecord>(line) {
-            Ok(record) if record.epoch > epoch => break,
             // A torn line: half an append, or the rest after a power failure.
             _ if !line.ends_with(b"\n") => break,
-            Err(_) if is_last => break,
-            Ok(record) => records.push(record),
+            // Lines after the one of `epoch` are cut off, whatever they are.
+            Err(_) if end == text.len() || before > epoch => break,
+            Ok(record) if record.epoch > epoch => before = record.epoch,
+            Ok(record) if record.epoch <= before => {
+                return wrong(format!(
+                    "metrics of epoch {} do not follow those of epoch {before}, so one of the two lines is damaged; remove that line to \
+                     go on without it",
+                    record.epoch
+                ));
+            }
+            Ok(record) => {
+                (before, length) = (record.epoch, end);
+                records.push(record);
+            }
             Err(error) => {
-                let what = format!("no metrics of an epoch: {error}; remove the line to go on without it");
-                return Err(EngineError::input(path, Position::Line(number), what).into());
+                return wrong(format!(
+                    "no metrics of an epoch: {error}; remove the line to go on without it"
+                ));
             }
         }
-        length += line.len();
     }
     Ok((records, length as u64))
 }

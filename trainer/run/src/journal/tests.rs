@@ -131,3 +131,29 @@ fn a_line_in_the_middle_that_is_no_record_is_named() {
     // Nothing was cut off before that was noticed.
     assert!(fs::read_to_string(&path).unwrap().ends_with("{\"epoch\": 3}\n"));
 }
+
+#[test]
+fn a_line_whose_epoch_is_out_of_order_is_named() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join(METRICS);
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let whole = fs::read_to_string(&path).unwrap();
+    for (key, line) in [
+        ("\"epoch\":7", 4),
+        ("\"epoch\":99", 4),
+        ("\"epoch\":2", 3),
+        ("\"epokh\":3", 3),
+    ] {
+        let damaged = whole.replace("\"epoch\":3", key);
+        fs::write(&path, &damaged).unwrap();
+        let error = Journal::open(folder.path(), 8, 0).unwrap_err().to_string();
+        let place = format!("metrics.jsonl:{line}: metrics of epoch");
+        assert!(error.contains(&place) && error.contains("remove that line"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), damaged, "nothing is cut off");
+    }
+    // A line that was lost is not damage.
+    let line = whole.lines().nth(2).unwrap();
+    fs::write(&path, whole.replace(&format!("{line}\n"), "")).unwrap();
+    assert_eq!(Journal::open(folder.path(), 8, 0).unwrap().records().len(), 4);
+}
