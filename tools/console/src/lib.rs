@@ -47,7 +47,7 @@ pub use grappa_io::{
     size::{ByteSize, ByteSizeError, count, duration},
     text::printable,
 };
-pub use output::{StdoutClosed, print_line, stdout};
+pub use output::{StdoutClosed, one_line, print_line, stdout};
 pub use summary::{Built, Summary};
 
 /// When the system refuses memory, the program ends with an error on stderr instead of a signal.
@@ -189,11 +189,11 @@ pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
         Err(error) if output::stdout_was_closed(&error) => 0,
         Err(error) => match signals::exit_code() {
             Some(code) => {
-                bars::eprint_line(&format!("interrupted: {}", output::one_line(&error)));
+                bars::eprint_line(&format!("interrupted: {}", one_line(&error)));
                 code
             }
             None => {
-                bars::eprint_line(&format!("error: {}", output::one_line(&error)));
+                bars::eprint_line(&format!("error: {}", one_line(&error)));
                 1
             }
         },

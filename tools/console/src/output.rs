@@ -62,7 +62,7 @@ pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
 
 /// The error and its causes, joined by colons. A cause whose text the message already contains is left out. File names and
 /// input in the message cannot send escape sequences to the terminal.
-pub(crate) fn one_line(error: &anyhow::Error) -> String {
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{anyhow, bail};
-use grappa_console::{Bars, ByteSize, Console, Summary, count, log, print_line, printable, signals};
+use grappa_console::{Bars, ByteSize, Console, Summary, count, log, one_line, print_line, printable, signals};
 use grappa_io::{machine::process_age, progress::Progress};
 use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
@@ -120,7 +120,7 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     let joined = workers::while_launcher_lives(|| join(place, same, timeout, signals::stop_requested))?;
     let group = Arc::new(joined?);
     let opened = open_together(&group, &store, path, options).inspect_err(|error| {
-        group.announce(false, &format!("ended with an error: {error:#}"));
+        group.announce(false, &format!("ended with an error: {}", one_line(error)));
         group.leave();
     })?;
     let (at, folder, mut config) = match opened {

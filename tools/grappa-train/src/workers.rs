@@ -295,7 +295,7 @@ pub fn share_folder(
 
 /// An error that the other ranks get to read. The context is part of the text.
 pub fn for_all(error: anyhow::Error) -> Error {
-    Error::Distributed(format!("{error:#}"))
+    Error::Distributed(grappa_console::one_line(&error))
 }
 
 /// Waits until this rank sees the run that rank 0 has opened.
