@@ -33,6 +33,10 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         );
     }
     let trained = Trained::open(&options.run, runtime::device(DeviceChoice::Cpu)?)?;
+    trained
+        .warnings()
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
     signals::stops_by_itself("finishing the file, which takes a moment");
     let exported = export(&trained, &options.out)?;
     console.finish(&Written {

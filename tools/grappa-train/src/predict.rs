@@ -77,6 +77,10 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         );
     }
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
+    trained
+        .warnings()
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
     let budget = PredictBudget {
         memory: options.memory.0,
         threads,

@@ -12,9 +12,9 @@ use grappa_formats::{
 };
 use grappa_io::progress::Progress;
 use grappa_run::{
-    checkpoint::{Checkpoints, RunState},
+    checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     class_names,
-    config::Monitor,
+    config::{Monitor, TrainConfig},
     folder,
     model::Task,
 };
@@ -38,6 +38,7 @@ pub struct Trained {
     checkpoint: PathBuf,
     monitor: Monitor,
     class_names: Vec<String>,
+    warnings: Vec<String>,
     device: Device,
 }
 
@@ -63,7 +64,8 @@ impl Trained {
     /// Reads the model of the run in `folder`, which may still be in progress.
     ///
     /// # Errors
-    /// If the folder contains no run, the run has no checkpoint yet, or a file cannot be read or is damaged.
+    /// If the folder contains no run, the run has no checkpoint yet, a file cannot be read or is damaged, or the model was trained with
+    /// other options or on another store than the run.
     pub fn open(folder: &Path, device: Device) -> Result<Self> {
         let config = folder.join(folder::CONFIG);
         if !config.exists() {
@@ -71,18 +73,8 @@ impl Trained {
             return Err(Error::run_file(folder, what));
         }
         let config = folder::config_of(folder)?;
-        let checkpoints = folder.join(folder::CHECKPOINTS);
-        let found = match checkpoints.is_dir() {
-            true => {
-                let checkpoints = Checkpoints::look(&checkpoints);
-                match checkpoints.best(u64::MAX)? {
-                    Some(best) => Some(best),
-                    None => checkpoints.latest()?.found,
-                }
-            }
-            false => None,
-        };
-        let Some((path, checkpoint)) = found else {
+        let mut warnings = Vec::new();
+        let Some((path, checkpoint)) = find(folder, &config, &mut warnings)? else {
             let what = "the run has no checkpoint yet: resume it with --resume";
             return Err(Error::run_file(folder, what));
         };
@@ -100,6 +92,7 @@ impl Trained {
             state,
             checkpoint: path,
             monitor: config.monitor,
+            warnings,
             device,
         })
     }
@@ -117,6 +110,11 @@ impl Trained {
     /// The file that the parameters are from.
     pub fn checkpoint(&self) -> &Path {
         &self.checkpoint
+    }
+
+    /// Messages for the user about a model that is not the best one of the run.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The number that decided which evaluation was the best.
@@ -237,6 +235,57 @@ impl Trained {
         })?;
         Ok(())
     }
+}
+
+/// The best model of the run in `folder`, or the last one if there was no evaluation. None if there is no checkpoint.
+fn find(folder: &Path, config: &TrainConfig, warnings: &mut Vec<String>) -> Result<Option<(PathBuf, Checkpoint)>> {
+    let path = folder.join(folder::CHECKPOINTS);
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let checkpoints = Checkpoints::look(&path);
+    let best = checkpoints.best(u64::MAX)?;
+    let latest = match checkpoints.latest() {
+        // The best model can do without it. A run in progress may have replaced it at this moment.
+        Err(_) if best.is_some() => Latest::default(),
+        latest => latest?,
+    };
+    let of_run = latest.found.as_ref().map(|(_, checkpoint)| checkpoint.state.clone());
+    let has = |step| {
+        best.as_ref()
+            .is_some_and(|(_, checkpoint)| checkpoint.state.step >= step)
+    };
+    let missing = of_run
+        .as_ref()
+        .and_then(|state| state.best)
+        .filter(|wanted| !has(wanted.step));
+    if best.is_none() {
+        warnings.extend(latest.warnings);
+    }
+    let Some((path, checkpoint)) = best.or(latest.found) else {
+        return Ok(None);
+    };
+    let state = &checkpoint.state;
+    if state.config_digest != config.digest() {
+        let what = format!(
+            "it was trained with other options than those in {}: restore the one of the two files that was changed from a copy of this \
+             run",
+            folder.join(folder::CONFIG).display()
+        );
+        return Err(Error::run_file(&path, what));
+    }
+    if let Some(of_run) = &of_run {
+        state.check_same_run(&path, of_run)?;
+    }
+    if let Some(missing) = missing {
+        warnings.push(format!(
+            "{}: the best model of the run, that of epoch {}, is missing here; using the model after epoch {} instead",
+            folder.join(folder::CHECKPOINTS).display(),
+            missing.epoch,
+            state.epoch
+        ));
+    }
+    Ok(Some((path, checkpoint)))
 }
 
 /// Refuses nodes of chunks that a slice lacks.

@@ -20,7 +20,7 @@ use parquet::{
 };
 use tch::Device;
 
-use crate::stores::{BUDGET, CLASSES, DENSE, NAMES, NODES, Shape, id, store, trained};
+use crate::stores::{BUDGET, CLASSES, DENSE, NAMES, NODES, Shape, config, id, store, trained, trained_as};
 
 fn values<const N: usize>(path: &Path) -> Vec<[u8; N]> {
     let bytes = fs::read(path).unwrap();
@@ -211,6 +211,56 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
         let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
         assert!(error.to_string().contains("classes.npy exists"), "{error}");
     }
+}
+
+#[test]
+fn a_model_of_another_run_or_of_other_options_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let of_run = |name: &str, seed| {
+        let config = TrainConfig {
+            seed,
+            epochs: 2,
+            ..config()
+        };
+        let (trained, _) = trained_as(&store, &folder.path().join(name), config);
+        trained.checkpoint().to_owned()
+    };
+    fs::create_dir(folder.path().join("own")).unwrap();
+    fs::create_dir(folder.path().join("other")).unwrap();
+    let (own, other) = (of_run("own", 1), of_run("other", 2));
+    let run = folder.path().join("own/sage.run");
+    let refused = || {
+        let error = Trained::open(&run, Device::Cpu).unwrap_err().to_string();
+        assert!(
+            error.contains("best-") && error.contains("config.toml") && error.contains("copy of this run"),
+            "{error}"
+        );
+    };
+    // The parameters have the same shapes.
+    let config = fs::read_to_string(run.join("config.toml")).unwrap();
+    let (options, _) = config.split_once("# checksum").unwrap();
+    fs::write(
+        run.join("config.toml"),
+        options.replace("activation = \"relu\"", "activation = \"elu\""),
+    )
+    .unwrap();
+    refused();
+    // Options that a resumed run may change may change here, too.
+    fs::write(run.join("config.toml"), options.replace("epochs = 2", "epochs = 3")).unwrap();
+    assert!(Trained::open(&run, Device::Cpu).unwrap().warnings().is_empty());
+    fs::write(run.join("config.toml"), &config).unwrap();
+    fs::copy(&other, &own).unwrap();
+    refused();
+    fs::remove_file(&own).unwrap();
+    let trained = Trained::open(&run, Device::Cpu).unwrap();
+    let [warning] = trained.warnings() else {
+        panic!("{:?}", trained.warnings())
+    };
+    assert!(
+        warning.contains("the best model of the run") && warning.contains("is missing"),
+        "{warning}"
+    );
 }
 
 #[test]

@@ -269,25 +269,24 @@ impl Checkpoints {
     /// # Errors
     /// If there are checkpoints and none is intact, if one cannot be read, or if a newer program wrote it.
     pub fn latest(&self) -> Result<Latest> {
-        let mut warnings = Vec::new();
+        let mut damaged = Vec::new();
         for (_, path) in self.list(Kind::Step)?.into_iter().rev() {
             match Checkpoint::read(&path) {
                 Ok(checkpoint) => {
+                    let warning = |error| format!("{error}; using the checkpoint before it");
                     return Ok(Latest {
                         found: Some((path, checkpoint)),
-                        warnings,
+                        warnings: damaged.into_iter().map(warning).collect(),
                     });
                 }
-                Err(error @ Error::RunFile { .. }) => {
-                    warnings.push(format!("{error}; using the checkpoint before it"));
-                }
+                Err(error @ Error::RunFile { .. }) => damaged.push(error.to_string()),
                 Err(error) => return Err(error),
             }
         }
-        if warnings.is_empty() {
-            return Ok(Latest { found: None, warnings });
+        if damaged.is_empty() {
+            return Ok(Latest::default());
         }
-        let what = format!("no checkpoint is intact: {}; start a new run", warnings.join(", "));
+        let what = format!("no checkpoint is intact: {}; start a new run", damaged.join("; "));
         Err(Error::run_file(&self.folder, what))
     }
 
@@ -301,6 +300,22 @@ impl Checkpoints {
             return Ok(None);
         };
         let checkpoint = Checkpoint::read(&path)?;
+        Ok(Some((path, checkpoint)))
+    }
+
+    /// The best model that the state of a run refers to. None if there was no evaluation.
+    ///
+    /// # Errors
+    /// [`Error::RunFile`] if it is missing, damaged, or of another run. Also if it cannot be read.
+    pub fn best_of(&self, state: &RunState) -> Result<Option<(PathBuf, Checkpoint)>> {
+        let Some(best) = state.best else { return Ok(None) };
+        let path = self.path(Kind::Best, best.step);
+        if !path.exists() {
+            let what = format!("the best model, that of epoch {}, is missing", best.epoch);
+            return Err(Error::run_file(&path, what));
+        }
+        let checkpoint = Checkpoint::read(&path)?;
+        checkpoint.state.check_same_run(&path, state)?;
         Ok(Some((path, checkpoint)))
     }
 
@@ -320,11 +335,14 @@ impl Checkpoints {
     }
 
     fn write(&self, kind: Kind, checkpoint: &Checkpoint) -> Result<PathBuf> {
-        let name = format!("{}-{:012}.safetensors", kind.name(), checkpoint.state.step);
-        let path = self.folder.join(name);
+        let path = self.path(kind, checkpoint.state.step);
         checkpoint.write(&path)?;
         self.prune()?;
         Ok(path)
+    }
+
+    fn path(&self, kind: Kind, step: u64) -> PathBuf {
+        self.folder.join(format!("{}-{step:012}.safetensors", kind.name()))
     }
 
     /// Removes old checkpoints. It keeps the newest `keep`, the newest of the best, and for each of the newest the one that was

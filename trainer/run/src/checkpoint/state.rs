@@ -1,6 +1,6 @@
 //! The state of a run, without its tensors.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ const MULTI_LABEL: &str = "multi_label";
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunState {
-    /// Digest of the options that must not change ([`TrainConfig::digest`](crate::config::TrainConfig::digest)).
+    /// Digest of the options that must not change ([`TrainConfig::digest`]).
     pub config_digest: u64,
     /// Digest of the store.
     pub store_digest: u64,
@@ -157,6 +157,26 @@ impl RunState {
     /// Whether the run has nothing left to train with these options.
     pub fn is_over(&self, epochs: u64, early_stopping: u64) -> bool {
         self.epoch >= epochs || self.early_stopping.is_over(early_stopping)
+    }
+
+    /// Whether early stopping ended the run before its last epoch.
+    pub fn ended_early(&self, config: &TrainConfig) -> bool {
+        self.epoch < config.epochs && self.early_stopping.is_over(config.early_stopping)
+    }
+
+    /// Checks that this state, which was read from `path`, is of the same run as `other`.
+    ///
+    /// # Errors
+    /// If options that cannot change, or the stores, differ.
+    pub fn check_same_run(&self, path: &Path, other: &Self) -> Result<()> {
+        let of = |state: &Self| (state.config_digest, state.store_digest);
+        match of(self) == of(other) {
+            true => Ok(()),
+            false => Err(Error::run_file(
+                path,
+                "it belongs to another run than the other checkpoints: restore it from a copy of this run",
+            )),
+        }
     }
 
     /// Checks that a store fits the run's model.

@@ -270,6 +270,7 @@ fn a_truncated_or_damaged_checkpoint_is_passed_over_and_named() {
         error.contains("no checkpoint is intact") && error.contains("step-000000000010"),
         "{error}"
     );
+    assert!(!error.contains("using the checkpoint before it"), "{error}");
 }
 
 #[test]
@@ -400,4 +401,31 @@ fn two_tensors_of_one_name_are_a_mistake() {
         &[tensor.clone(), tensor],
         &BTreeMap::new(),
     ));
+}
+
+#[test]
+fn the_best_model_of_a_state_is_refused_if_it_is_missing_damaged_or_of_another_run() {
+    let (_folder, checkpoints) = checkpoints(3);
+    // Its best evaluation is at step 10.
+    let state = state(30);
+    let refused = |expected: &str| {
+        let error = checkpoints.best_of(&state).unwrap_err();
+        assert!(matches!(error, Error::RunFile { .. }), "{error}");
+        let error = error.to_string();
+        assert!(
+            error.contains("best-000000000010") && error.contains(expected),
+            "{error}"
+        );
+    };
+    refused("the best model, that of epoch 1, is missing");
+    let path = checkpoints.save_best(&checkpoint(10)).unwrap();
+    assert_eq!(checkpoints.best_of(&state).unwrap().unwrap().0, path);
+    let mut other = checkpoint(10);
+    other.state.config_digest += 1;
+    checkpoints.save_best(&other).unwrap();
+    refused("another run");
+    fs::write(&path, "damaged").unwrap();
+    refused("");
+    let without = RunState { best: None, ..state };
+    assert!(checkpoints.best_of(&without).unwrap().is_none());
 }
