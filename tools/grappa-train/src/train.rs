@@ -425,8 +425,12 @@ impl Summary for Trained {
             (_, _, Task::MultiLabel) => format!("{} {}", score.name, percent(score.val)),
         };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
+        let early = match summary.early_stopping_epoch {
+            Some(_) => ", ended by early stopping",
+            None => "",
+        };
         format!(
-            "{folder}: test {} {} at the best validation {val}{how} (epoch {best} of {epochs}), in {seconds:.1} s",
+            "{folder}: test {} {} at the best validation {val}{how} (epoch {best} of {epochs}{early}), in {seconds:.1} s",
             score.name,
             percent(score.test),
         )

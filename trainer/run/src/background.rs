@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Result,
+    Error, Result,
     checkpoint::{Checkpoint, Checkpoints},
     facts::RunFacts,
     folder::RunFolder,
@@ -19,8 +19,17 @@ use crate::{
 /// Said if [`RunFolder::sync_metrics`] fails.
 pub const UNSYNCED: &str = "metrics.jsonl may lack lines after a power failure";
 
-/// The files that follow an epoch. They are written in this order, so a checkpoint to resume from never lacks the best model of
-/// its time.
+/// Says that a file could not be written, and what that means for training.
+pub fn not_written(lack: &str, error: &Error, folder: &RunFolder) -> String {
+    let rest = match folder.is_there() {
+        true => "older files are unchanged",
+        false => "the folder of the run was removed or emptied, with all older files",
+    };
+    format!("{lack}: {error}; training continues, and {rest}")
+}
+
+/// The files that follow an epoch. They are written in this order. Without the best model, the checkpoint is not written either: one to
+/// resume from never lacks the best model of its time.
 #[derive(Debug, Default)]
 pub struct RunFiles {
     /// The model of the best evaluation so far.
@@ -50,13 +59,24 @@ pub struct Pages {
     pub is_finished: bool,
 }
 
+/// What could not be written.
+#[derive(Debug, Default)]
+pub struct Unwritten {
+    /// What is missing, and why.
+    pub problems: Vec<(&'static str, Error)>,
+    /// The checkpoints, to try again.
+    pub best: Option<Checkpoint>,
+    /// As `best`.
+    pub latest: Option<Checkpoint>,
+}
+
 /// Writes [`RunFiles`] on another thread, those of one epoch at a time.
 pub struct BackgroundWriter<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     folder: &'env RunFolder,
     checkpoints: &'env Checkpoints,
-    /// The thread that writes the last files. It returns what could not be written.
-    writing: Option<ScopedJoinHandle<'scope, Vec<String>>>,
+    /// The thread that writes the last files.
+    writing: Option<ScopedJoinHandle<'scope, Unwritten>>,
 }
 
 impl<'scope, 'env> BackgroundWriter<'scope, 'env> {
@@ -80,36 +100,36 @@ impl<'scope, 'env> BackgroundWriter<'scope, 'env> {
         self.writing = Some(self.scope.spawn(move || files.write(folder, checkpoints)));
     }
 
-    /// Waits until the files are written. Returns a message for each that could not be written: training continues without it,
-    /// and the older file is unchanged.
-    pub fn wait(&mut self) -> Vec<String> {
+    /// Waits until the files are written. Returns what could not be written: training continues without it, and the older file is
+    /// unchanged. None if no files were being written.
+    pub fn wait(&mut self) -> Option<Unwritten> {
         let ended = self.writing.take().map(ScopedJoinHandle::join);
-        ended.map_or_else(Vec::new, |ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+        ended.map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 
 impl RunFiles {
-    fn write(self, folder: &RunFolder, checkpoints: &Checkpoints) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut note = |lack: &str, written: Result<()>| {
-            if let Err(error) = written {
-                problems.push(format!(
-                    "{lack}: {error}; training continues, and older files are unchanged"
-                ));
-            }
-        };
-        if let Some(best) = self.best {
-            note("no checkpoint", checkpoints.save_best(&best).map(|_| ()));
+    /// Writes the files now.
+    pub fn write(self, folder: &RunFolder, checkpoints: &Checkpoints) -> Unwritten {
+        let mut unwritten = Unwritten::default();
+        let problems = &mut unwritten.problems;
+        let mut note = |lack, written: Result<()>| written.map_err(|error| problems.push((lack, error))).is_err();
+        if let Some(best) = self.best
+            && note("no checkpoint", checkpoints.save_best(&best).map(|_| ()))
+        {
+            unwritten.best = Some(best);
         }
         if let Some(latest) = self.latest {
             note(UNSYNCED, folder.sync_metrics());
-            note("no checkpoint", checkpoints.save(&latest).map(|_| ()));
+            if unwritten.best.is_some() || note("no checkpoint", checkpoints.save(&latest).map(|_| ())) {
+                unwritten.latest = Some(latest);
+            }
         }
         if let Some(pages) = self.pages {
             note("no summary", folder.write_summary(&pages.summary));
             note("no report", folder.write_report(&pages.html()));
         }
-        problems
+        unwritten
     }
 }
 

@@ -162,6 +162,11 @@ impl RunFolder {
         &self.path
     }
 
+    /// Whether the folder still has the run. Somebody may remove it while the run trains.
+    pub fn is_there(&self) -> bool {
+        self.path.join(CONFIG).exists()
+    }
+
     /// The configuration that the run was started with, or last resumed with.
     ///
     /// # Errors

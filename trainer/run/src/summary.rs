@@ -33,6 +33,8 @@ pub struct Summary {
     pub best_epoch: Option<u64>,
     /// Finished epochs.
     pub epochs: u64,
+    /// The epoch after which early stopping ended the run, before its last one; null if it did not.
+    pub early_stopping_epoch: Option<u64>,
     /// Wall time of the run in seconds, over all processes that worked on it. It begins with the start of the program.
     pub seconds_total: f64,
     /// That time by stage.
@@ -55,6 +57,8 @@ pub struct Summary {
     pub partitions: u32,
     /// Number of partitions that are computed together in a step.
     pub concurrent: u32,
+    /// Number of processes that trained together when the summary was written.
+    pub processes: u32,
     /// The effective configuration.
     pub config: TrainConfig,
     /// The kind of predictions.
@@ -76,10 +80,11 @@ pub struct BestScore {
 impl Summary {
     /// The result of a run with these epochs in `state`. `seconds` is its wall time.
     ///
-    /// Records may be missing: a line of `metrics.jsonl` was lost or removed. Scores are then those of the state, and means are over
-    /// the other epochs.
+    /// Scores are those of the state, because a checkpoint has a checksum and lines of `metrics.jsonl` have none. Records may be missing:
+    /// means are over the other epochs.
     pub fn new(records: &[EpochRecord], state: &RunState, config: &TrainConfig, seconds: StageSeconds) -> Self {
         let last = records.last();
+        // States of older versions have no scores.
         let at_best = match &state.best {
             Some(best) => records.iter().find(|record| record.epoch == best.epoch),
             // Without validation nodes, the model is that of the last epoch.
@@ -111,6 +116,7 @@ impl Summary {
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: state.best.map(|best| best.epoch),
             epochs: state.epoch,
+            early_stopping_epoch: state.ended_early(config).then_some(state.epoch),
             seconds_total: 0.0,
             seconds_by_stage: StageSeconds::default(),
             seconds_per_epoch: per(training, records.len() as f64),
@@ -122,10 +128,11 @@ impl Summary {
             generation: last.map_or(state.generation, |record| record.generation),
             partitions,
             concurrent,
+            processes: 1,
             config: config.clone(),
             task,
         };
-        if let (None, Some(scores)) = (at_best, &state.scores) {
+        if let Some(scores) = &state.scores {
             summary.set_scores(scores);
         }
         summary.set_seconds(seconds);
@@ -281,6 +288,11 @@ mod tests {
             assert_eq!(summary.gradient_bytes_per_step, Some(100.0), "without epoch {lost}");
             assert_eq!(summary.sampled_edges_per_second, Some(500.0), "without epoch {lost}");
         }
+        // A record with other scores is damaged.
+        let mut damaged = records();
+        damaged[2].test_accuracy = Some(0.99);
+        let summary = Summary::new(&damaged, &state, &TrainConfig::default(), StageSeconds::default());
+        assert_eq!(summary.test_accuracy, Some(0.3));
         // Without validation nodes the model is the last one, and another record than the last has other scores.
         let state = RunState {
             best: None,
@@ -366,6 +378,23 @@ mod tests {
     }
 
     #[test]
+    fn early_stopping_is_noted_with_its_epoch_only_if_it_ended_the_run() {
+        let mut state = state(None);
+        [0.9, 0.8, 0.7].into_iter().for_each(|score| {
+            state.early_stopping.observe(score);
+        });
+        let of = |early_stopping, epochs| {
+            let config = TrainConfig {
+                early_stopping,
+                epochs,
+                ..TrainConfig::default()
+            };
+            Summary::new(&records(), &state, &config, StageSeconds::default()).early_stopping_epoch
+        };
+        assert_eq!([of(2, 9), of(3, 9), of(0, 9), of(2, 4)], [Some(4), None, None, None]);
+    }
+
+    #[test]
     fn a_run_without_epochs_has_a_summary_without_numbers_that_are_none() {
         let summary = Summary::new(
             &[],
@@ -393,6 +422,7 @@ mod tests {
             "evaluated",
             "best_epoch",
             "epochs",
+            "early_stopping_epoch",
             "seconds_total",
             "seconds_by_stage",
             "seconds_per_epoch",
@@ -404,6 +434,7 @@ mod tests {
             "generation",
             "partitions",
             "concurrent",
+            "processes",
             "config",
         ];
         let places: Vec<usize> = keys

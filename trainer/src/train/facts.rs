@@ -21,7 +21,7 @@ impl Trainer {
     pub(super) fn facts(&self, command: &str, started: SystemTime) -> RunFacts {
         RunFacts {
             dataset: self.dataset(),
-            process: process(self.device, command, started),
+            process: process(self.device, self.rank().1, command, started),
             chosen: self.chosen(),
         }
     }
@@ -143,7 +143,7 @@ fn device_name(device: Device) -> String {
     }
 }
 
-fn process(device: Device, command: &str, started: SystemTime) -> Vec<Fact> {
+fn process(device: Device, processes: u32, command: &str, started: SystemTime) -> Vec<Fact> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| -> Option<String> {
         let value = text
@@ -162,6 +162,7 @@ fn process(device: Device, command: &str, started: SystemTime) -> Vec<Fact> {
         ),
         ("host", read("/proc/sys/kernel/hostname").trim().to_owned()),
         ("processors", format!("{processors} of {processor}")),
+        ("processes", processes.to_string()),
         ("device", device_name(device)),
         ("libtorch", runtime::libtorch_version()),
         ("command", command.to_owned()),

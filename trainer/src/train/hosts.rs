@@ -99,10 +99,10 @@ impl Ranks {
         })
     }
 
-    /// A sentence about the chunks of the hosts. None if there is one host.
+    /// A sentence about the chunks of the hosts. None if there is one host, and it has the whole store.
     pub fn describe(&self) -> Option<String> {
         let hosts = self.hosts.count();
-        if hosts == 1 {
+        if hosts == 1 && self.hosts.has_all() {
             return None;
         }
         let (mut nodes, mut edges) = (0, 0);
@@ -120,6 +120,15 @@ impl Ranks {
                 format!("; no host has the chunks {}", text::ranges(&absent))
             }
         };
+        if hosts == 1 {
+            return Some(format!(
+                "the store is a slice of its graph, with {} of {} chunks: training and scores are about its {} nodes and {} edges",
+                self.hosts.trained().count(),
+                self.hosts.chunks(),
+                count(nodes),
+                count(edges)
+            ));
+        }
         Some(format!(
             "{hosts} hosts train {} chunks with {} nodes and {} edges{absent}",
             self.hosts.trained().count(),

@@ -1,6 +1,7 @@
 //! A run: epochs with evaluations, records, reports and checkpoints, from its first epoch or its last checkpoint to its summary.
 
 mod end;
+mod resume;
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +17,7 @@ use grappa_io::{
     size::{ByteSize, duration},
 };
 use grappa_run::{
-    background::{BackgroundWriter, Pages, RunFiles},
+    background::{BackgroundWriter, Pages, RunFiles, Unwritten, not_written},
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     class_names,
     config::{Auto, FirstHop, TrainConfig},
@@ -134,6 +135,10 @@ fn train_on(
     }
     let ranks = Ranks::meet(&store, group)?;
     let digest = ranks.digest(&store)?;
+    if let Some((_, checkpoint)) = from {
+        // Before features are pre-aggregated, which may take hours.
+        resume::check_store(&checkpoint.state, &store, digest)?;
+    }
     ranks.describe().iter().for_each(|hosts| watcher.tell(hosts));
     clock.enter(Stage::Preaggregate);
     let aggregates = match &ranks.group {
@@ -169,8 +174,14 @@ fn train_on(
     match latest.found {
         Some((path, checkpoint)) => {
             state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
+            resume::tell(&state, &config, &path, watcher);
         }
-        None => trainer.measure_features(watcher.progress())?,
+        None => {
+            if resume {
+                watcher.tell("there is no checkpoint to continue from: training starts with epoch 1");
+            }
+            trainer.measure_features(watcher.progress())?;
+        }
     }
     let journal = folder.journal(state.epoch, state.step)?;
     let classes = class_names(folder, &config, state.outputs)?;
@@ -179,8 +190,8 @@ fn train_on(
             writer: BackgroundWriter::new(scope, folder, &checkpoints),
             name: trainer.store_name(),
             process,
-            before: seconds_before(&state, journal.records()),
-            recorded: recorded(&state, journal.records()),
+            before: resume::seconds_before(&state, journal.records()),
+            recorded: resume::recorded(&state, journal.records()),
             config,
             checkpoints: &checkpoints,
             folder,
@@ -190,6 +201,7 @@ fn train_on(
             classes,
             evaluation_seconds: None,
             saved: Instant::now(),
+            unwritten: Unwritten::default(),
             shown: None,
         };
         run.train(watcher)
@@ -220,6 +232,8 @@ struct Run<'scope, 'env> {
     evaluation_seconds: Option<f64>,
     /// The time of the last checkpoint to resume from.
     saved: Instant,
+    /// What could not be written the last time.
+    unwritten: Unwritten,
     /// The time of the last report.
     shown: Option<Instant>,
 }
@@ -229,9 +243,17 @@ impl Run<'_, '_> {
         self.prepare(watcher)?;
         let chosen = self.trainer.facts(&self.process.0, self.process.1).chosen;
         let started = self.journal.start(&self.config, &chosen);
-        survive(watcher, "no options in the event file", started);
+        survive(watcher, "no options in the event file", started, self.folder);
         while !self.is_over() {
             self.epoch(watcher)?;
+        }
+        if self.state.ended_early(&self.config) {
+            watcher.tell(&format!(
+                "early stopping ended the run after epoch {} of {}: {} evaluation(s) without a better one",
+                self.state.epoch,
+                self.config.epochs,
+                self.state.early_stopping.waited()
+            ));
         }
         self.finish(watcher)
     }
@@ -282,7 +304,8 @@ impl Run<'_, '_> {
         let record = self.record(&stats, evaluation.as_ref(), last_rate);
         watcher.epoch(&record, self.config.epochs);
         self.trainer.clock.enter(Stage::Report);
-        survive(watcher, "no line in metrics.jsonl yet", self.journal.append(record));
+        let written = self.journal.append(record);
+        survive(watcher, "no line in metrics.jsonl yet", written, self.folder);
         self.start_files(is_best, watcher)
     }
 
@@ -363,9 +386,18 @@ impl Run<'_, '_> {
 
     fn start_checkpoint(&mut self) {
         let latest = Some(self.checkpoint());
-        self.writer.start(RunFiles {
+        self.start_writing(RunFiles {
             latest,
             ..RunFiles::default()
+        });
+    }
+
+    /// Starts to write files, and the best model if it could not be written before.
+    fn start_writing(&mut self, files: RunFiles) {
+        let unwritten = std::mem::take(&mut self.unwritten);
+        self.writer.start(RunFiles {
+            best: files.best.or(unwritten.best),
+            ..files
         });
     }
 
@@ -385,7 +417,7 @@ impl Run<'_, '_> {
         let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= REPORT_INTERVAL);
         // At the end of the run they are written once, with its last scores.
         let pages = (is_due && !is_over).then(|| self.pages(false));
-        self.writer.start(RunFiles { best, latest, pages });
+        self.start_writing(RunFiles { best, latest, pages });
         Ok(())
     }
 
@@ -404,13 +436,22 @@ impl Run<'_, '_> {
 
     fn summary(&mut self) -> Summary {
         let seconds = self.before + self.trainer.clock.seconds();
-        Summary::new(self.journal.records(), &self.state, &self.config, seconds)
+        let mut summary = Summary::new(self.journal.records(), &self.state, &self.config, seconds);
+        summary.processes = self.trainer.rank().1;
+        summary
     }
 
     fn wait_for_files(&mut self, watcher: &mut dyn Watcher) {
         self.trainer.clock.enter(Stage::Checkpoint);
-        let problems = self.writer.wait();
-        problems.iter().for_each(|problem| watcher.warn(problem));
+        let Some(unwritten) = self.writer.wait() else { return };
+        for (lack, error) in &unwritten.problems {
+            watcher.warn(&not_written(lack, error, self.folder));
+        }
+        self.unwritten = unwritten;
+        if self.state.epoch < self.config.epochs && !self.is_stopped_early() {
+            // The next checkpoint replaces it. It takes memory.
+            self.unwritten.latest = None;
+        }
     }
 
     /// The record of the last finished epoch.
@@ -447,29 +488,6 @@ impl Run<'_, '_> {
             peak_rss_bytes: peak_rss_bytes(),
         }
     }
-}
-
-/// Wall time of the processes that worked on a run up to a state. Versions that measured no stages only knew the sum: the rest of
-/// it counts as opening.
-fn seconds_before(state: &RunState, records: &[EpochRecord]) -> StageSeconds {
-    let known = state.seconds_by_stage.max(sum(records));
-    let unknown = (state.seconds - known.total()).max(0.0);
-    known + [(Stage::Open, unknown)].into_iter().collect()
-}
-
-/// The wall time that records have, or had: if some were lost, the next one must not take their time.
-fn recorded(state: &RunState, records: &[EpochRecord]) -> StageSeconds {
-    match records.len() as u64 == state.epoch {
-        true => sum(records),
-        false => state.seconds_by_stage.max(sum(records)),
-    }
-}
-
-fn sum(records: &[EpochRecord]) -> StageSeconds {
-    records
-        .iter()
-        .map(|record| record.seconds_by_stage)
-        .fold(StageSeconds::default(), |sum, seconds| sum + seconds)
 }
 
 /// Tells how long an evaluation takes, if that is known and long.
@@ -514,11 +532,9 @@ fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> grappa
 }
 
 /// Turns a failed write into a warning: training continues, and the old file stays.
-fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>) {
+fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>, folder: &RunFolder) {
     if let Err(error) = written {
-        watcher.warn(&format!(
-            "{lack}: {error}; training continues, and older files are unchanged"
-        ));
+        watcher.warn(&not_written(lack, &error, folder));
     }
 }
 
@@ -575,19 +591,12 @@ fn resumed(
     watcher: &mut dyn Watcher,
 ) -> Result<RunState> {
     let state = checkpoint.state.clone();
-    state.check_store(new.inputs, new.outputs)?;
-    if state.store_digest != new.store_digest {
-        return Err(Error::Options(
-            "the store is not the one that the run was trained on, or hosts have other chunks of its graph; use that store and those \
-             chunks, or start a new run"
-                .into(),
-        ));
-    }
     if state.config_digest != new.config_digest {
         let what = "the checkpoint was made with other options than those of the run; start a new run";
         return Err(Error::run_file(path, what));
     }
     checkpoints.forget_after(state.step)?;
+    resume::check_best(checkpoints, checkpoint, watcher)?;
     trainer.restore(path, checkpoint)?;
     trainer.restore_historical(path, checkpoint, watcher.progress())?;
     Ok(state)

@@ -15,7 +15,7 @@ use grappa_run::{
     journal::{EpochRecord, read_records},
     model::{LayerKind, Precision},
 };
-use grappa_trainer::train::{Watcher, train};
+use grappa_trainer::train::{Watcher, train, trained::Trained};
 use tch::Device;
 
 use crate::stores::{DENSE, config, store};
@@ -254,4 +254,88 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
         "{error}"
     );
     assert_eq!(epochs, 0);
+}
+
+#[test]
+fn a_run_whose_result_cannot_be_written_ends_with_an_error_and_can_be_resumed() {
+    let stores = tempfile::tempdir().unwrap();
+    let store = store(stores.path(), DENSE);
+    let config = TrainConfig { epochs: 2, ..config() };
+    let path = stores.path().join("run");
+    let mut watcher = Filling {
+        run: path.clone(),
+        full_in: 1..=2,
+        by: By::Names,
+        planted: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let run = RunFolder::create(&path, &config).unwrap();
+    let train = |run: &RunFolder, resume, watcher: &mut Filling| {
+        train(store.clone(), config.clone(), run, resume, Device::Cpu, watcher)
+    };
+    let error = train(&run, false, &mut watcher).unwrap_err().to_string();
+    for part in [
+        "run: training is finished, but ",
+        "the last checkpoint could not be written: ",
+        ".safetensors.tmp: ",
+        "are unchanged",
+        "rerun with --resume",
+    ] {
+        assert!(error.contains(part), "{part:?} in {error}");
+    }
+    watcher.planted.drain(..).for_each(|name| fs::remove_dir(name).unwrap());
+    assert_eq!(steps_of(&path), Vec::<String>::new());
+    watcher.full_in = 99..=99;
+    let summary = train(&run, true, &mut watcher).unwrap();
+    assert_eq!((summary.epochs, steps_of(&path).len()), (2, 1));
+    let trained = Trained::open(&path, Device::Cpu).unwrap();
+    assert_eq!(Some(trained.state().epoch), summary.best_epoch);
+    assert!(trained.warnings().is_empty());
+}
+
+#[test]
+fn a_run_whose_folder_is_removed_says_so_and_ends_with_an_error() {
+    let stores = tempfile::tempdir().unwrap();
+    let store = store(stores.path(), DENSE);
+    let config = TrainConfig {
+        epochs: 3,
+        checkpoint_every: 1,
+        ..config()
+    };
+    let path = stores.path().join("run");
+    let run = RunFolder::create(&path, &config).unwrap();
+    let mut watcher = Removing(path, Vec::new());
+    let error = train(store, config, &run, false, Device::Cpu, &mut watcher)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the folder of the run was removed") && error.contains("train it again"),
+        "{error}"
+    );
+    assert!(!watcher.1.is_empty());
+    for warning in watcher.1 {
+        assert!(
+            warning.contains("was removed or emptied") && !warning.contains("unchanged"),
+            "{warning}"
+        );
+    }
+}
+
+/// Removes the folder of the run after the first epoch, and has the warnings.
+struct Removing(PathBuf, Vec<String>);
+
+impl Watcher for Removing {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
+        if record.epoch == 1 {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn warn(&mut self, what: &str) {
+        self.1.push(what.to_owned());
+    }
 }

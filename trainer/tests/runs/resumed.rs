@@ -2,17 +2,18 @@
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
+use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
     config::{Auto, TrainConfig},
     folder::{REPORT, RunFolder},
     journal::{METRICS, read_records},
     summary::Summary,
 };
-use grappa_storage::Store;
+use grappa_storage::{Store, aggregates};
 use grappa_trainer::train::train;
 use tch::Device;
 
-use crate::stores::{DENSE, Unseen, config, store};
+use crate::stores::{DENSE, Shape, Unseen, config, store};
 
 /// Begins or resumes a run of this many epochs.
 fn run(store: &Arc<Store>, path: &Path, epochs: u64, resume: bool) -> Summary {
@@ -86,4 +87,23 @@ fn a_run_that_lost_lines_of_its_metrics_keeps_its_scores_and_rates() {
     let next = records.last().unwrap();
     assert_eq!(next.epoch, 4);
     assert!(next.seconds <= seconds, "{} of {seconds}", next.seconds);
+}
+
+#[test]
+fn another_store_is_refused_before_features_are_aggregated() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let store = |name, validated| store(&at(name), Shape { validated, ..DENSE });
+    let (own, other) = (store("own", true), store("other", false));
+    run(&own, &at("run"), 1, false);
+    let folder = RunFolder::resume(&at("run")).unwrap();
+    let config = TrainConfig {
+        epochs: 2,
+        ..folder.config().unwrap()
+    };
+    let refused = train(other.clone(), config, &folder, true, Device::Cpu, &mut Unseen).unwrap_err();
+    let error = refused.to_string();
+    assert!(error.contains("not the one that the run was trained on"), "{error}");
+    let is_aggregated = |store: &Store| aggregates::folder(store, AggregateKind::Mean).exists();
+    assert_eq!((is_aggregated(&own), is_aggregated(&other)), (true, false));
 }

@@ -113,3 +113,49 @@ fn training_says_that_it_ignores_edge_weights() {
     let plain = trained("graph.grappa", "b");
     assert!(!plain.contains("weights"), "{plain}");
 }
+
+#[test]
+fn training_on_a_slice_says_that_its_scores_are_about_the_slice() {
+    let folder = folder();
+    let slice = folder.path().join("slice.grappa");
+    let mut place = program::command("grappa-store");
+    place
+        .arg("place")
+        .arg(folder.path().join("graph.grappa"))
+        .args(["--chunks", "0-3", "--edges", "inside", "--to"]);
+    run(place.arg(&slice)).success();
+    for (store, out, is_slice) in [("slice.grappa", "a", true), ("graph.grappa", "b", false)] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+        program
+            .current_dir(folder.path())
+            .args([store, "--epochs", "1", "--out", out]);
+        let stdout = run(&mut program).success().stdout;
+        let says =
+            stdout.contains("the store is a slice of its graph, with 4 of 8 chunks: training and scores are about");
+        assert_eq!(says, is_slice, "{stdout}");
+    }
+}
+
+#[test]
+fn predict_and_export_warn_if_the_best_model_is_missing() {
+    let folder = folder();
+    let options = ["--epochs", "2", "--layers", "1", "--out", "run"];
+    run(&mut train(folder.path(), &options)).success();
+    for entry in fs::read_dir(folder.path().join("run/checkpoints")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("best-") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    for arguments in [
+        &["predict", "run", "graph.grappa", "--nodes", "1"][..],
+        &["export", "run", "--out", "model.safetensors"],
+    ] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+        let stderr = run(program.current_dir(folder.path()).args(arguments)).success().stderr;
+        assert!(
+            stderr.contains("WARN") && stderr.contains("the best model of the run"),
+            "{stderr}"
+        );
+    }
+}

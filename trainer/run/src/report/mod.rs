@@ -121,9 +121,16 @@ impl Report<'_> {
     fn status(&self) -> String {
         let done = self.summary.epochs;
         let time = duration(Duration::from_secs_f64(self.summary.seconds_total.clamp(0.0, 1e18)));
+        let early = match self.summary.early_stopping_epoch {
+            Some(_) => format!(
+                ", ended by early stopping before the {} of --epochs",
+                self.summary.config.epochs
+            ),
+            None => String::new(),
+        };
         match (self.is_finished, done) {
-            (true, 1) => format!(" · 1 epoch in {time}"),
-            (true, _) => format!(" · {done} epochs in {time}"),
+            (true, 1) => format!(" · 1 epoch in {time}{early}"),
+            (true, _) => format!(" · {done} epochs in {time}{early}"),
             (false, _) => format!(
                 " · {RUNNING}: epoch {done} of {}, {time} so far",
                 self.summary.config.epochs

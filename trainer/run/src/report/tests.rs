@@ -419,3 +419,29 @@ fn a_browser_draws_every_plot_and_nothing_is_wider_than_a_phone() {
         );
     }
 }
+
+#[test]
+fn a_run_that_ended_early_says_so() {
+    let config = TrainConfig {
+        epochs: 20,
+        ..TrainConfig::default()
+    };
+    let mut summary = Summary::new(&records(7), &RunState::default(), &config, stages([10.0; 8]));
+    for early in [None, Some(7)] {
+        summary.early_stopping_epoch = early;
+        let report = Report {
+            name: "store",
+            records: &records(7),
+            summary: &summary,
+            scores: None,
+            scored: "test",
+            classes: &[],
+            facts: &facts(),
+            is_finished: true,
+        };
+        let says = report
+            .html()
+            .contains("ended by early stopping before the 20 of --epochs");
+        assert_eq!(says, early.is_some());
+    }
+}

@@ -1,6 +1,13 @@
 //! The end of a run: the last scores, the summary and the report, or the checkpoint of a run that was asked to stop.
 
-use grappa_run::{background::UNSYNCED, config::Evaluate, journal::EpochRecord, stages::Stage, summary::Summary};
+use grappa_run::{
+    Error as RunError,
+    background::{RunFiles, UNSYNCED},
+    config::Evaluate,
+    journal::EpochRecord,
+    stages::Stage,
+    summary::Summary,
+};
 
 use super::{Run, Watcher, scored, survive, tell_if_long};
 use crate::{Error, Result, train::Evaluation};
@@ -18,11 +25,52 @@ impl Run<'_, '_> {
             pages.scores = Some(scores);
         }
         let mut summary = pages.summary.clone();
-        survive(watcher, "no end of the journal", self.journal.finish());
-        survive(watcher, "no report", self.folder.write_report(&pages.html()));
+        survive(watcher, "no end of the journal", self.journal.finish(), self.folder);
+        survive(
+            watcher,
+            "no report",
+            self.folder.write_report(&pages.html()),
+            self.folder,
+        );
         summary.set_seconds(self.before + self.trainer.clock.seconds());
-        survive(watcher, "no summary", self.folder.write_summary(&summary));
+        survive(watcher, "no summary", self.folder.write_summary(&summary), self.folder);
+        self.write_again()?;
         Ok(summary)
+    }
+
+    /// Tries once more to write the checkpoints that could not be written. Without them, the run has no result.
+    fn write_again(&mut self) -> Result<()> {
+        let unwritten = std::mem::take(&mut self.unwritten);
+        let files = RunFiles {
+            best: unwritten.best,
+            latest: unwritten.latest,
+            pages: None,
+        };
+        let unwritten = files.write(self.folder, self.checkpoints);
+        let lack = match (&unwritten.best, &unwritten.latest) {
+            (None, None) => return Ok(()),
+            (None, _) => "the last checkpoint",
+            (_, None) => "the best model",
+            _ => "the best model and the last checkpoint",
+        };
+        let errors: Vec<String> = unwritten.problems.iter().map(|(_, error)| error.to_string()).collect();
+        let is_full = unwritten.problems.iter().any(|(_, error)| error.is_disk_full());
+        let (kept, remedy) = match self.folder.is_there() {
+            true if is_full => (
+                "files of earlier epochs are unchanged",
+                "free space on the disk, then rerun with --resume",
+            ),
+            true => (
+                "files of earlier epochs are unchanged",
+                "fix the cause, then rerun with --resume",
+            ),
+            false => ("the folder of the run was removed or emptied", "train it again"),
+        };
+        let what = format!(
+            "training is finished, but {lack} could not be written: {}; {kept}: {remedy}",
+            errors.join("; ")
+        );
+        Err(Error::run_file(self.folder.path(), what))
     }
 
     /// The exact scores of the best model, if evaluations sampled neighbors and may be exact. The trainer then has that model. Without
@@ -60,18 +108,20 @@ impl Run<'_, '_> {
 
     /// Gives the trainer the best model. False if there is one, and it was not saved.
     fn load_best_model(&mut self, watcher: &mut dyn Watcher) -> Result<bool> {
-        let Some(best) = self.state.best.filter(|best| best.step != self.trainer.steps()) else {
+        if self.state.best.is_none_or(|best| best.step == self.trainer.steps()) {
             return Ok(true);
-        };
-        match self.checkpoints.best(u64::MAX)? {
-            Some((path, checkpoint)) if checkpoint.state.step == best.step => {
+        }
+        match self.checkpoints.best_of(&self.state) {
+            Ok(Some((path, checkpoint))) => {
                 self.trainer.load_parameters(&path, &checkpoint)?;
                 Ok(true)
             }
-            _ => {
-                watcher.warn("the best model was not saved, so its scores are those of sampled neighbors");
+            Ok(None) => Ok(true),
+            Err(error @ RunError::RunFile { .. }) => {
+                watcher.warn(&format!("{error}; so its scores are those of sampled neighbors"));
                 Ok(false)
             }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -87,8 +137,12 @@ impl Run<'_, '_> {
             return Error::Stopped { place, kept };
         }
         let checkpoint = self.checkpoint();
-        survive(watcher, UNSYNCED, self.folder.sync_metrics());
-        let kept = match self.checkpoints.save(&checkpoint) {
+        survive(watcher, UNSYNCED, self.folder.sync_metrics(), self.folder);
+        let unwritten = std::mem::take(&mut self.unwritten);
+        let best = unwritten
+            .best
+            .map_or(Ok(()), |best| self.checkpoints.save_best(&best).map(|_| ()));
+        let kept = match best.and_then(|()| self.checkpoints.save(&checkpoint)) {
             Ok(_) => "a checkpoint has its state".into(),
             Err(error) => format!("its state could not be saved ({error}); earlier checkpoints are intact"),
         };
