@@ -448,7 +448,7 @@ impl Run<'_, '_> {
             watcher.warn(&not_written(lack, error, self.folder));
         }
         self.unwritten = unwritten;
-        if self.state.epoch < self.config.epochs && !self.is_stopped_early() {
+        if !self.is_over() {
             // The next checkpoint replaces it. It takes memory.
             self.unwritten.latest = None;
         }
