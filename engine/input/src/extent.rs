@@ -14,6 +14,7 @@ use grappa_io::{Error, Position, Result};
 use crate::{
     crc::{CrcMismatch, MemberCrc},
     file::InputFile,
+    gzip::GzipMembers,
 };
 
 /// Compressed data is read from the file in pieces of this many bytes.
@@ -156,7 +157,7 @@ impl Extent {
         );
         let unpacked: Box<dyn Read + Send> = match self.compression {
             Compression::None => Box::new(packed),
-            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+            Compression::Gzip => Box::new(GzipMembers::new(packed)),
             Compression::Zstd => Box::new(
                 zstd::stream::read::Decoder::with_buffer(packed).map_err(Error::io("decompress", self.file.path()))?,
             ),

@@ -19,6 +19,7 @@ mod crc;
 mod edges;
 mod extent;
 mod file;
+mod gzip;
 mod line_reader;
 mod messages;
 mod nodes;

@@ -177,9 +177,16 @@ fn element_type(descr: &str) -> Parsed<ElementType> {
         "O" => {
             return Err(
                 "the array holds Python objects (dtype object), which are pickles; save plain numbers: \
-                 numpy.save(path, a.astype('<i8')) or '<f4'"
+                 numpy.save(path, a.astype('<i8')) or '<f4'; string ids must be in text, CSV or Parquet"
                     .to_owned(),
             );
+        }
+        _ if kind.starts_with(['U', 'S']) => {
+            return Err(format!(
+                "the array holds strings (dtype '{descr}'), and .npy is read for numbers only; save numbers with \
+                 numpy.save(path, a.astype('<i8')), and write other strings as text or CSV, or edges also as Parquet, with \
+                 --ids string if they are ids"
+            ));
         }
         _ => {
             return Err(format!(

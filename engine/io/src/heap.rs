@@ -35,6 +35,14 @@ pub fn reserve<T>(values: &mut Vec<T>, additional: usize, what: &'static str) ->
     allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, what))
 }
 
+/// Reserves room for exactly `length` values in all. `what` completes "cannot get memory for".
+///
+/// # Errors
+/// [`Error::Memory`] if the system refuses.
+pub fn reserve_to<T>(values: &mut Vec<T>, length: usize, what: &'static str) -> Result<()> {
+    reserve(values, length.saturating_sub(values.len()), what)
+}
+
 /// `length` zeros. Their pages become resident when they are touched. `what` completes "cannot get memory for".
 ///
 /// # Errors

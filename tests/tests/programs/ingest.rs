@@ -108,6 +108,46 @@ fn a_budget_that_is_too_small_names_one_that_would_do() {
 }
 
 #[test]
+fn the_list_of_a_hub_fits_the_budget_that_the_refusal_names() {
+    let bench = Bench::in_folder(memory_folder());
+    let edges = bench.path("parallel.u32");
+    fs::write(
+        &edges,
+        [0_u32.to_le_bytes(), 1_u32.to_le_bytes()].concat().repeat(4_000_000),
+    )
+    .unwrap();
+    let ran = bench.refused(
+        &edges,
+        &["--memory", "8MiB"],
+        &["adjacency list of node 1", "raise --memory"],
+    );
+    let wanted = ran.stderr.split("at least ").nth(1).unwrap();
+    let wanted = wanted.split(" MiB is needed").next().unwrap();
+    let budget = format!("{wanted}MiB");
+    let json = run(&mut bench.ingest(&edges, &["--memory", &budget, "--json"]))
+        .success()
+        .json();
+    // The program and its libraries take some MiB.
+    let most = (wanted.parse::<u64>().unwrap() + 24) << 20;
+    assert!(json["peak_rss_bytes"].as_u64().unwrap() < most, "{json}");
+}
+
+#[test]
+fn sparse_ids_need_neither_all_of_a_large_budget_nor_many_files_with_a_small_one() {
+    let bench = Bench::in_folder(memory_folder());
+    let lines: String = (0..20_000).map(|k| format!("{k} {}\n", k + 1)).collect();
+    let edges = bench.write("path.tsv", lines);
+    let arguments = ["--ids", "sparse", "--threads", "2", "--memory"];
+    let ran = bench.refused(&edges, &[&arguments[..], &["1KiB"]].concat(), &["raise --memory"]);
+    let wanted = ran.stderr.split("at least ").nth(1).unwrap();
+    let wanted = wanted.split(" is needed").next().unwrap();
+    for budget in [wanted, "1TiB"] {
+        run(&mut bench.ingest(&edges, &[&arguments[..], &[budget]].concat())).success();
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+}
+
+#[test]
 fn skipped_lines_take_no_memory_however_many_there_are() {
     let bench = Bench::in_folder(memory_folder());
     let lines = 1_000_000;

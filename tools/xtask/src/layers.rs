@@ -85,6 +85,7 @@ const LAYERS: [Layer; 10] = [
         modules: &[
             "messages",
             "file",
+            "gzip",
             "crc",
             "extent",
             "line_reader",

@@ -39,6 +39,9 @@ use crate::{
 /// Encoded bytes per write.
 const DRAIN_BYTES: usize = 256 << 10;
 
+/// The least memory for the ids of a run. With less, a run would be hardly worth its file.
+const RUN_MEMORY_MIN: u64 = 1 << 20;
+
 /// The file with the first hash of each string. It exists while the store is built.
 pub fn hashes_path(store: &StoreFolder) -> PathBuf {
     store.lasting_scratch().join("hashes")
@@ -62,7 +65,7 @@ pub fn build(
     progress.stage("collecting ids", Some(source.total_bytes()));
     // A quarter of the budget is for blocks. Another quarter is left for the buffers of runs and for strings that are
     // longer than assumed.
-    let memory = budget.memory / 2 / budget.threads as u64;
+    let memory = (budget.memory / 2 / budget.threads as u64).max(RUN_MEMORY_MIN);
     let edges = match kind {
         KeyKind::Integers => collect_integers(source, &runs, memory, budget.threads, progress)?,
         KeyKind::Strings => collect_strings(source, &runs, memory, budget.threads, progress)?,
@@ -94,7 +97,7 @@ fn collect_integers(
     let edges = AtomicU64::new(0);
     source.read_ahead(threads, &|_| false, |blocks| {
         workers::run(threads, |turn| {
-            let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory)?);
+            let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory));
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
@@ -147,7 +150,7 @@ fn collect_listed(
 ) -> Result<()> {
     match kind {
         KeyKind::Integers => {
-            let (mut batch, mut ids) = (Vec::new(), IntegerCollector::new(runs, memory)?);
+            let (mut batch, mut ids) = (Vec::new(), IntegerCollector::new(runs, memory));
             while source.next_ids(&mut batch)? {
                 check_stopped(progress)?;
                 batch.iter().try_for_each(|&id| ids.add(id))?;

@@ -28,6 +28,7 @@ use crate::{
 impl Run<'_> {
     /// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
     pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
+        plan::check_before_ids(self.options.chunks, &self.budget)?;
         let hash = StringHash::default();
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
         let node_ids = open_node_ids(self.options)?;

@@ -21,7 +21,9 @@ const BLOCK_COST: u64 = 6;
 pub const BUFFER_BYTES_MIN: u64 = 4 << 10;
 /// The largest useful spill buffer. Larger writes are not faster.
 pub const BUFFER_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of memory per record word that pass 2 sorts: the word, its copy, and up to five bytes encoded.
+/// Bytes of memory per record word that pass 2 sorts: the word, its copy, and up to five bytes encoded. The copy is
+/// scratch of the sort, and has the sources of an adjacency list after it. A weighted record has two words, and copies of
+/// the key and twice of the weight, which take as much.
 pub const SORT_COST: u64 = 8 + 8 + 5;
 /// The fewest chunks of a graph by default, because there cannot be more partitions than chunks.
 const CHUNKS_MIN: u64 = 64;
@@ -121,6 +123,36 @@ pub fn directories_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u6
     })
 }
 
+/// Fails if the budget is too small for any graph with listed ids, before time is spent on its ids. The error names a
+/// budget for `chunks` chunks, or for as many as most graphs have.
+pub fn check_before_ids(chunks: Option<u32>, budget: &IngestBudget) -> Result<()> {
+    if budget.buffer_bytes(1) >= BUFFER_BYTES_MIN {
+        return Ok(());
+    }
+    let chunks = chunks.map_or(CHUNKS_MIN, u64::from);
+    Err(too_small_for_buffers(chunks, true, budget))
+}
+
+/// The error about a budget in which a buffer for each of `shards` shards does not fit, in every thread, beside memory that
+/// is reserved.
+fn too_small_for_buffers(shards: u64, reserved: bool, budget: &IngestBudget) -> Error {
+    // Of each thread's share, a quarter is for blocks, or more if they are of the smallest size. If memory is reserved, it
+    // may be half of the whole.
+    let (threads, buffers) = (budget.threads as u64, shards * BUFFER_BYTES_MIN);
+    let least = BLOCK_BYTES_MIN * BLOCK_COST + buffers;
+    let wanted = if reserved {
+        (threads * buffers * 4).max(threads * least * 2)
+    } else {
+        (threads * buffers * 4 / 3).max(threads * least)
+    };
+    Error::Budget {
+        what: format!("{shards} buffers in each of {threads} threads"),
+        given: budget.memory * budget.share,
+        least: wanted * budget.share,
+        remedy: "raise --memory, or give fewer --threads",
+    }
+}
+
 /// The memory and threads of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct IngestBudget {
@@ -173,20 +205,7 @@ impl SpillPlan {
         let shards = shards_per_chunk * count;
         let buffer_bytes = budget.buffer_bytes(shards);
         if buffer_bytes < BUFFER_BYTES_MIN {
-            // Of each thread's share, a quarter is for blocks, or more if they are of the smallest size. If memory is
-            // reserved, it may be half of the whole.
-            let (threads, buffers) = (budget.threads as u64, shards * BUFFER_BYTES_MIN);
-            let least = BLOCK_BYTES_MIN * BLOCK_COST + buffers;
-            let wanted = match budget.reserved {
-                0 => (threads * buffers * 4 / 3).max(threads * least),
-                _ => (threads * buffers * 4).max(threads * least * 2),
-            };
-            return Err(Error::Budget {
-                what: format!("{shards} buffers in each of {} threads", budget.threads),
-                given: budget.memory * budget.share,
-                least: wanted * budget.share,
-                remedy: "raise --memory, or give fewer --threads",
-            });
+            return Err(too_small_for_buffers(shards, budget.reserved > 0, budget));
         }
         let buffer_bytes = buffer_bytes.min(BUFFER_BYTES_MAX) as usize;
         Ok(Self {

@@ -48,6 +48,8 @@ pub enum BadEdge {
     NotInteger,
     /// An id with a fraction or an exponent.
     Decimal,
+    /// An id with a plus sign.
+    Plus,
     /// An id below zero.
     Negative,
     /// An id at or beyond the limit.
@@ -82,6 +84,7 @@ impl BadEdge {
             Self::LongId => format!("a node id is longer than {KEY_BYTES_MAX} bytes"),
             Self::NotInteger => "a node id is not an integer".to_owned(),
             Self::Decimal => "a node id is a decimal number, not an integer".to_owned(),
+            Self::Plus => "a node id has a plus sign".to_owned(),
             Self::Negative => "a node id is negative".to_owned(),
             Self::TooLarge(IdLimit::Dense) => "a node id is too large: dense ids are below 2^40".to_owned(),
             Self::TooLarge(IdLimit::Nodes(nodes)) => {
@@ -102,6 +105,7 @@ impl BadEdge {
         match self {
             Self::NotInteger => "names need --ids string, a header line needs --header yes; otherwise ",
             Self::Negative => "arbitrary keys need --ids string; otherwise ",
+            Self::Plus => "an integer id is written as digits only; ",
             Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; otherwise ",
             Self::TooLarge(IdLimit::Nodes(_)) => "raise or omit --nodes, or ",
             Self::TooLarge(IdLimit::Sparse) => "arbitrary keys need --ids string; otherwise ",
@@ -124,6 +128,10 @@ impl BadEdge {
     /// The whole message about `line`, a line like which all others of the file probably are.
     pub(super) fn message_of_file(self, line: &[u8]) -> String {
         match self {
+            _ if has_old_line_ends(line) => {
+                let what = "lines end in \\r alone, as on old Macs; convert the file: tr '\\r' '\\n' < FILE > NEW";
+                format!("{what}; the first one starts {}", shown(line))
+            }
             Self::Columns { found: 4.., .. } => {
                 format!(
                     "expected 2 or 3 columns (source, target and, if edges have weights, a weight), found more: {}; write a \
@@ -159,6 +167,11 @@ impl BadEdge {
             _ => Error::input(edges, position, message(line)),
         }
     }
+}
+
+/// Whether what was read as a line, without the line end that it may have, contains line ends of old Macs.
+fn has_old_line_ends(line: &[u8]) -> bool {
+    line.contains(&b'\r')
 }
 
 /// The error about a file of node data that has no row for a node of an edge.

@@ -93,9 +93,6 @@ impl Content {
                 next: AtomicU64::new(0),
             });
         }
-        if options.ids == IdKind::String {
-            return refuse("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)");
-        }
         let table = match format {
             EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
                 Table::npy(Npz::open(file)?.first_of(&["edge_index", "edges", "edge_list"], "edges")?)?
@@ -107,6 +104,10 @@ impl Content {
                 unreachable!("decided above")
             }
         };
+        // An array of strings was refused before, as one that is not read.
+        if options.ids == IdKind::String {
+            return refuse("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)");
+        }
         if table.rows() == 0 {
             return Ok(Self::Nothing);
         }

@@ -70,6 +70,9 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     if field[0] == b'-' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
         return Err(BadEdge::Negative);
     }
+    if field[0] == b'+' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
+        return Err(BadEdge::Plus);
+    }
     // "nan" and "inf" parse as floats too. As ids they are names.
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
         return Err(BadEdge::Decimal);

@@ -196,3 +196,18 @@ fn binary_files_in_the_wrong_place_are_recognized() {
     };
     assert_contains(&open(folder.file("a.u64", &pairs), strings), &["--ids string"]);
 }
+
+#[test]
+fn an_array_of_strings_is_refused_as_one_and_not_as_integers() {
+    let folder = Folder::new();
+    let path = folder.file("e.npy", npy("<U1", "(2, 2)", &[b'a', 0, 0, 0].repeat(4)));
+    for ids in [IdKind::Integer, IdKind::String] {
+        let options = EdgeSourceOptions {
+            ids,
+            ..Default::default()
+        };
+        let error = EdgeSource::open(&[path.clone()], options).err().unwrap().to_string();
+        assert_contains(&error, &["e.npy", "strings (dtype '<U1')", "Parquet", "--ids string"]);
+        assert!(!error.contains("integers"), "{error}");
+    }
+}

@@ -159,3 +159,18 @@ fn no_flipped_byte_of_a_parquet_page_with_a_checksum_becomes_an_edge() {
         assert_eq!(failed, 3 * page.len());
     }
 }
+
+#[test]
+fn zeros_behind_gzip_data_are_ignored_and_other_bytes_refused() {
+    let folder = Folder::new();
+    let open = |bytes: &[&[u8]]| edges(folder.file("e.tsv.gz", bytes.concat()));
+    let (one, two) = (gzip(b"0 1\n"), gzip(b"1 2\n"));
+    let whole = open(&[&one, &two]).unwrap();
+    for zeros in [1, 10, 600_000] {
+        assert_eq!(open(&[&one, &two, &vec![0; zeros]]).unwrap(), whole);
+    }
+    for garbage in [&b"x"[..], b"\0\0\0x", &[&[0; 512][..], &two].concat()] {
+        let error = open(&[&one, garbage]).unwrap_err().to_string();
+        assert_contains(&error, &["e.tsv.gz", "gzip data", "fetch or write it again"]);
+    }
+}

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
     let folder = Folder::new();
-    let cases: [(&str, &[u8], IdLimit, &[&str]); 18] = [
+    let cases: [(&str, &[u8], IdLimit, &[&str]); 21] = [
         (
             "a.tsv",
             b"1 2\n3\n",
@@ -57,6 +57,19 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
             &["a.tsv:1", "not an integer"],
         ),
         ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "decimal"]),
+        (
+            "a.tsv",
+            b"1 2\n+1 2\n",
+            IdLimit::Dense,
+            &["a.tsv:2", "plus sign", "digits only"],
+        ),
+        (
+            "a.tsv",
+            b"1 2\r2 3\r3 4\r",
+            IdLimit::Dense,
+            &["old Macs", "tr '\\r' '\\n'"],
+        ),
+        ("a.csv", b"1,2\r2,3\r", IdLimit::Dense, &["old Macs", "tr '\\r' '\\n'"]),
         (
             "a.tsv",
             b"1 2\r\n7 -3\r\n",

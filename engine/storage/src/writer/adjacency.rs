@@ -124,26 +124,28 @@ impl<'a> AdjacencyWriter<'a> {
                 }
             }
             Encoder::Sampling(sample) => {
-                sample.sources.extend_from_slice(sources);
-                sample.ends.push(sample.sources.len());
-                if sample.sources.len().max(sample.ends.len()) >= SAMPLE_EDGES {
-                    self.choose();
+                if (sample.sources.len() + sources.len()).max(sample.ends.len() + 1) >= SAMPLE_EDGES {
+                    // The list that completes the sample may be as large as memory allows, so it is not copied.
+                    self.choose(Some(sources));
+                } else {
+                    sample.sources.extend_from_slice(sources);
+                    sample.ends.push(sample.sources.len());
                 }
             }
         }
         Ok(())
     }
 
-    /// Chooses the codec by the sample, and encodes the sample.
-    fn choose(&mut self) {
+    /// Chooses the codec by the sample and its `last` list, and encodes them.
+    fn choose(&mut self, last: Option<&[u64]>) {
         let Encoder::Sampling(sample) = &self.encoder else {
             return;
         };
         let first_node = self.span.first_node.0;
-        let codec = choose_codec(self.chunks.nodes(), (first_node..).zip(sample.lists()));
+        let codec = choose_codec(self.chunks.nodes(), (first_node..).zip(sample.lists().chain(last)));
         let mut encoder = RowsEncoder::new(codec, self.chunks.nodes(), first_node);
         encoder.reserve(self.span.rows);
-        sample.lists().for_each(|list| encoder.push(list));
+        sample.lists().chain(last).for_each(|list| encoder.push(list));
         self.encoder = Encoder::Chosen(Box::new(encoder));
     }
 
@@ -152,7 +154,7 @@ impl<'a> AdjacencyWriter<'a> {
     /// # Panics
     /// If fewer adjacency lists were pushed than the chunk has nodes.
     pub fn finish(mut self) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
-        self.choose();
+        self.choose(None);
         let Encoder::Chosen(mut encoder) = self.encoder else {
             unreachable!("a codec was just chosen")
         };

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use bytemuck::Zeroable;
+use bytemuck::{Zeroable, allocation::cast_vec};
 use grappa_formats::{
     ChunkId, NodeId,
     chunks::ChunkMap,
@@ -94,11 +94,11 @@ struct ShardPart {
 #[derive(Default)]
 pub struct SortBuffers {
     words: Vec<u64>,
+    /// Scratch of the sort, and then the sources of one adjacency list, which may be the whole part.
     scratch: Vec<u64>,
     weights: Vec<u32>,
+    /// The same for weights.
     weight_scratch: Vec<u32>,
-    sources: Vec<u64>,
-    list_weights: Vec<f32>,
 }
 
 impl<'a> SortPass<'a> {
@@ -152,12 +152,13 @@ impl<'a> SortPass<'a> {
             start = end;
         }
         let key_bits = self.keys.source_bits + bits_for(part.targets.end);
-        resize(&mut buffers.scratch, records)?;
+        // A self-loop may be added to the sources.
+        heap::reserve_to(&mut buffers.scratch, records + 1, SORTING)?;
         if self.weighted {
             // Records are (key, weight). The sort wants keys and weights apart.
             buffers.weights.clear();
             heap::reserve(&mut buffers.weights, records, SORTING)?;
-            resize(&mut buffers.weight_scratch, records)?;
+            heap::reserve_to(&mut buffers.weight_scratch, records + 1, SORTING)?;
             buffers
                 .weights
                 .extend(buffers.words.chunks_exact(2).map(|record| record[1] as u32));
@@ -207,11 +208,12 @@ impl<'a> SortPass<'a> {
     fn push_lists(&self, part: &ShardPart, buffers: &mut SortBuffers, writer: &mut AdjacencyWriter) -> Result<()> {
         let SortBuffers {
             words,
+            scratch: sources,
             weights,
-            sources,
-            list_weights,
-            ..
+            weight_scratch,
         } = buffers;
+        let mut list_weights: Vec<f32> = cast_vec(std::mem::take(weight_scratch));
+        list_weights.clear();
         let mut at = 0;
         for target in part.targets.clone() {
             let start = at;
@@ -225,7 +227,7 @@ impl<'a> SortPass<'a> {
                 list_weights.extend(weights[start..at].iter().map(|&bits| f32::from_bits(bits)));
             }
             if self.options.dedup
-                && let Some(source) = merge_parallel(sources, list_weights)
+                && let Some(source) = merge_parallel(sources, &mut list_weights)
             {
                 return Err(self.too_heavy(NodeId(source), NodeId(part.first_node + target)));
             }
@@ -237,8 +239,9 @@ impl<'a> SortPass<'a> {
                     list_weights.insert(place, 1.0);
                 }
             }
-            writer.push(sources, list_weights)?;
+            writer.push(sources, &list_weights)?;
         }
+        *weight_scratch = cast_vec(list_weights);
         assert_eq!(at, words.len(), "every record has a destination of its part");
         Ok(())
     }

@@ -11,6 +11,8 @@ const BATCH: usize = 32;
 /// Base-2 logarithm of the number of ids that an [`IntegerCollector`] remembers. They take one MiB, which fits in the
 /// second-level cache.
 const SEEN_BITS: u32 = 17;
+/// Number of ids for which an [`IntegerCollector`] takes memory at first.
+const FIRST_IDS: usize = 1 << 12;
 
 /// Collects the integers of one worker.
 ///
@@ -19,6 +21,7 @@ const SEEN_BITS: u32 = 17;
 pub struct IntegerCollector<'a> {
     runs: &'a Runs,
     ids: Vec<u64>,
+    /// The most ids in memory. The vectors grow up to it, because it may be far more than there are.
     capacity: usize,
     scratch: Vec<u64>,
     /// Recent ids, each at the index that its hash gives. Each of them is in `ids` or in a run.
@@ -32,20 +35,16 @@ const COLLECTING: &str = "collecting node ids";
 pub(super) const NO_ID: u64 = u64::MAX;
 
 impl<'a> IntegerCollector<'a> {
-    /// Uses about `memory` bytes.
-    pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
-        // 8 bytes for an id, and 8 for its copy while it is sorted.
-        let capacity = (memory as usize / 16).max(16);
-        let (mut ids, mut scratch) = (Vec::new(), Vec::new());
-        heap::reserve(&mut ids, capacity, COLLECTING)?;
-        heap::reserve(&mut scratch, capacity, COLLECTING)?;
-        Ok(Self {
+    /// Uses up to about `memory` bytes.
+    pub fn new(runs: &'a Runs, memory: u64) -> Self {
+        Self {
             runs,
-            ids,
-            capacity,
-            scratch,
+            ids: Vec::new(),
+            // 8 bytes for an id, and 8 for its copy while it is sorted.
+            capacity: (memory as usize / 16).max(16),
+            scratch: Vec::new(),
             seen: vec![NO_ID; 1 << SEEN_BITS],
-        })
+        }
     }
 
     /// Adds an id below 2^64 - 1.
@@ -56,26 +55,37 @@ impl<'a> IntegerCollector<'a> {
             return Ok(());
         }
         self.seen[place] = id;
-        if self.ids.len() == self.capacity {
-            self.compact()?;
+        if self.ids.len() == self.ids.capacity() {
+            self.make_room()?;
         }
         self.ids.push(id);
         Ok(())
     }
 
-    /// Drops duplicates. Writes a run only if that frees less than half of the memory: fewer and longer runs merge faster.
+    /// Doubles the memory up to the capacity, or frees some.
     #[cold]
+    fn make_room(&mut self) -> Result<()> {
+        if self.ids.len() >= self.capacity {
+            return self.compact();
+        }
+        let wanted = (2 * self.ids.len()).clamp(FIRST_IDS.min(self.capacity), self.capacity);
+        heap::reserve_to(&mut self.ids, wanted, COLLECTING)
+    }
+
+    /// Drops duplicates. Writes a run only if that frees less than half of the memory: fewer and longer runs merge faster.
     fn compact(&mut self) -> Result<()> {
-        self.sort();
+        self.sort()?;
         if self.ids.len() > self.capacity / 2 {
             self.spill()?;
         }
         Ok(())
     }
 
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Result<()> {
+        heap::reserve_to(&mut self.scratch, self.ids.len(), COLLECTING)?;
         sort_keys(&mut self.ids, &mut self.scratch, 64);
         self.ids.dedup();
+        Ok(())
     }
 
     fn spill(&mut self) -> Result<()> {
@@ -88,7 +98,7 @@ impl<'a> IntegerCollector<'a> {
 
     /// Writes the ids that are left.
     pub fn finish(mut self) -> Result<()> {
-        self.sort();
+        self.sort()?;
         self.spill()
     }
 }

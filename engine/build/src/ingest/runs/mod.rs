@@ -132,7 +132,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let runs = Runs::new(folder.path(), KeyKind::Integers);
             // Two workers. One of them gets every third id.
-            let mut collectors = [0; 2].map(|_| IntegerCollector::new(&runs, memory).unwrap());
+            let mut collectors = [0; 2].map(|_| IntegerCollector::new(&runs, memory));
             for (i, &id) in ids.iter().enumerate() {
                 collectors[usize::from(i % 3 == 0)].add(id).unwrap();
             }
@@ -187,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::new(folder.path(), KeyKind::Integers);
         for start in 0..37u64 {
-            let mut collector = IntegerCollector::new(&runs, 1 << 12).unwrap();
+            let mut collector = IntegerCollector::new(&runs, 1 << 12);
             (0..100).try_for_each(|i| collector.add(start + 7 * i)).unwrap();
             collector.finish().unwrap();
         }
@@ -198,5 +198,15 @@ mod tests {
                 .iter()
                 .eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter())
         );
+    }
+
+    #[test]
+    fn few_integers_take_little_memory_however_much_there_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::new(folder.path(), KeyKind::Integers);
+        let mut collector = IntegerCollector::new(&runs, 1 << 50);
+        (0..10_000).try_for_each(|id| collector.add(id)).unwrap();
+        collector.finish().unwrap();
+        assert_eq!(merged(runs, 1 << 50).len(), 10_000);
     }
 }
