@@ -145,6 +145,8 @@ pub struct AggregatesInfo {
     pub kind: &'static str,
     /// The type of a value.
     pub dtype: &'static str,
+    /// Whether their files have the features too.
+    pub with_features: bool,
     /// Length of their files.
     pub bytes: u64,
 }
@@ -246,6 +248,7 @@ fn aggregates(store: &Store) -> Result<Vec<AggregatesInfo>> {
             found.push(AggregatesInfo {
                 kind: kind.name(),
                 dtype: of_kind.layout().dtype.name(),
+                with_features: of_kind.with_features(),
                 bytes: of_kind.bytes(),
             });
         }

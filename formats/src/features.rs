@@ -6,14 +6,18 @@
 //!             24      4  dim: values per feature row
 //!             28      4  stride: bytes from one feature row to the next
 //!             32      1  dtype: 0 f32, 1 f16, 2 bf16, 3 int8
-//!             33      7  zeros
+//!             33      1  1 if the features of its node follow each row; otherwise 0
+//!             34      6  zeros
 //! payload  r*stride      feature row r, then zeros up to the stride; the payload starts at a multiple of 4096
 //! row                    f32, f16, bf16: dim values
 //!                        int8: an f32 scale, then dim signed bytes q, with value = scale * q
+//!                        then, if features follow: zeros up to a multiple of 8, and the features in the same encoding
 //! ```
 //!
 //! Feature rows are read with `O_DIRECT` in pages of 4 KiB, so the cost of a row is the number of pages that it touches.
 //! [`row_stride`] adds up to an eighth of padding where that saves more than an eighth of the pages.
+
+use std::ops::Range;
 
 pub use crate::dtype::ElementType;
 use crate::{
@@ -30,6 +34,9 @@ pub const DIM_MAX: u32 = 1 << 24;
 /// Feature rows start at multiples of this many bytes, so an f32 never crosses a page boundary.
 const ROW_ALIGN: u64 = 4;
 
+/// Features that follow a row start at multiples of this many bytes, so that memory can take them word by word.
+const FEATURES_ALIGN: usize = 8;
+
 /// The best distance between feature rows, in bytes: the one with the least product of stride and average number of pages
 /// per row. It is a multiple of four, and at most an eighth above the size of a row.
 ///
@@ -40,7 +47,11 @@ const ROW_ALIGN: u64 = 4;
 /// If `dim` is 0 or above [`DIM_MAX`].
 pub fn row_stride(dtype: FeatureDtype, dim: u32) -> u32 {
     assert!((1..=DIM_MAX).contains(&dim), "rows of {dim} values");
-    let row = u64::from(dtype.row_bytes(dim));
+    stride_of(dtype.row_bytes(dim).into())
+}
+
+/// The same for rows of `row` bytes.
+fn stride_of(row: u64) -> u32 {
     let tightest = row.next_multiple_of(ROW_ALIGN);
     let limit = (row + row / 8).max(tightest);
     // The number of pages depends only on the largest power of two that divides the stride, so candidates are few.
@@ -61,13 +72,16 @@ fn page_touches(row: u64, stride: u64) -> u64 {
         .sum()
 }
 
-/// The meta of a file `chunk-<i>/features`.
+/// The meta of a file `chunk-<i>/features`, or of pre-aggregated features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeaturesMeta {
     /// The nodes of the file.
     pub span: ChunkSpan,
     /// The layout of a feature row.
     pub layout: FeatureLayout,
+    /// Whether the features of its node follow each row, in the same encoding and at
+    /// [`FeatureLayout::features_offset`]. Only pre-aggregated features have them.
+    pub with_features: bool,
 }
 
 impl FeaturesMeta {
@@ -86,6 +100,7 @@ impl FeaturesMeta {
             FeatureDtype::Bf16 => 2,
             FeatureDtype::Int8 => 3,
         });
+        meta.push(self.with_features.into());
         meta.resize(Self::BYTES, 0);
         meta
     }
@@ -108,9 +123,19 @@ impl FeaturesMeta {
                 ));
             }
         };
-        fields.zeros::<7>()?;
+        let with_features = match fields.u8() {
+            0 => false,
+            1 => true,
+            other => {
+                let what = format!("a feature row has {other} other rows behind it; it may have 1");
+                return Err(FormatError::invalid(at + 9, what));
+            }
+        };
+        fields.zeros::<6>()?;
         let layout = FeatureLayout { dtype, dim, stride };
-        layout.check().map_err(|what| FormatError::invalid(at, what))?;
+        layout
+            .check(with_features)
+            .map_err(|what| FormatError::invalid(at, what))?;
         if !header.payload_offset.is_multiple_of(PAGE_BYTES) {
             return Err(FormatError::invalid(
                 16,
@@ -121,7 +146,18 @@ impl FeaturesMeta {
             ));
         }
         check_payload_length(header, span.rows.checked_mul(u64::from(stride)))?;
-        Ok(Self { span, layout })
+        Ok(Self {
+            span,
+            layout,
+            with_features,
+        })
+    }
+
+    /// Whether rows have bytes that are no values.
+    pub fn is_padded(&self) -> bool {
+        let layout = &self.layout;
+        let gap = self.with_features && layout.features_offset() > layout.row_bytes();
+        gap || layout.bytes(self.with_features) < layout.stride as usize
     }
 
     /// Start of feature row `row`, in bytes from the start of the payload.
@@ -166,13 +202,25 @@ impl FeatureLayout {
         }
     }
 
+    /// The layout of feature rows of `dim` values that are followed by the features of their nodes.
+    ///
+    /// # Panics
+    /// If `dim` is 0 or above [`DIM_MAX`].
+    pub fn with_features(dtype: FeatureDtype, dim: u32) -> Self {
+        let layout = Self::new(dtype, dim);
+        Self {
+            stride: stride_of(layout.bytes(true) as u64),
+            ..layout
+        }
+    }
+
     /// Checks that dimension and stride are valid. The error is the reason.
-    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self, with_features: bool) -> std::result::Result<(), String> {
         if !(1..=DIM_MAX).contains(&self.dim) {
             return Err(format!("rows have {} values; 1 to {DIM_MAX} are possible", self.dim));
         }
-        let row = self.dtype.row_bytes(self.dim);
-        if self.stride < row || !u64::from(self.stride).is_multiple_of(ROW_ALIGN) {
+        let row = self.bytes(with_features);
+        if (self.stride as usize) < row || !u64::from(self.stride).is_multiple_of(ROW_ALIGN) {
             return Err(format!(
                 "rows of {} {} values need a stride that is a multiple of {ROW_ALIGN} and at least {row}, not {}",
                 self.dim,
@@ -186,6 +234,19 @@ impl FeatureLayout {
     /// Bytes of a feature row without padding.
     pub fn row_bytes(&self) -> usize {
         self.dtype.row_bytes(self.dim) as usize
+    }
+
+    /// The offset of the features that follow a row.
+    pub fn features_offset(&self) -> usize {
+        self.row_bytes().next_multiple_of(FEATURES_ALIGN)
+    }
+
+    /// Bytes of a row and the features that may follow it, without padding behind them.
+    fn bytes(&self, with_features: bool) -> usize {
+        match with_features {
+            true => self.features_offset() + self.row_bytes(),
+            false => self.row_bytes(),
+        }
     }
 
     /// Writes `values` as one feature row of `stride` bytes.
@@ -240,6 +301,28 @@ impl FeatureLayout {
         }
     }
 
+    /// As [`encode_rows`](Self::encode_rows), with a row of `features` behind each row of values. Those are encoded as here,
+    /// and start every `feature_stride` bytes.
+    ///
+    /// # Panics
+    /// If the lengths do not match, or the stride has no room for both.
+    pub fn encode_with_features(&self, values: &[f32], features: &[u8], feature_stride: usize, rows: &mut [u8]) {
+        let (dim, stride) = (self.dim as usize, self.stride as usize);
+        let (row_bytes, features_offset) = (self.row_bytes(), self.features_offset());
+        let count = values.len() / dim;
+        assert_eq!(
+            (values.len(), features.len(), rows.len()),
+            (count * dim, count * feature_stride, count * stride),
+            "as many rows of each"
+        );
+        let pairs = values.chunks_exact(dim).zip(features.chunks_exact(feature_stride));
+        for ((values, features), row) in pairs.zip(rows.chunks_exact_mut(stride)) {
+            row.fill(0);
+            self.dtype.encode(values, &mut row[..row_bytes]);
+            row[features_offset..][..row_bytes].copy_from_slice(&features[..row_bytes]);
+        }
+    }
+
     /// Reads several feature rows: `dim` values for every `stride` bytes of `rows`.
     ///
     /// # Panics
@@ -271,39 +354,53 @@ impl FeatureLayout {
         values.chunks(1 << 16).map(|piece| count(piece) as usize).sum()
     }
 
-    /// Checks feature rows that start at byte `offset` of the file. Padding must be zero. In int8, scales must not be
-    /// negative and must give finite values, and no value may be -128.
+    /// Checks feature rows that start at byte `offset` of the file, and the features that may follow them. Padding must be
+    /// zero. In int8, scales must not be negative and must give finite values, and no value may be -128.
     ///
     /// # Panics
     /// If `rows` does not hold whole rows.
-    pub fn check_rows(&self, rows: &[u8], offset: u64) -> Result<()> {
+    pub fn check_rows(&self, rows: &[u8], offset: u64, with_features: bool) -> Result<()> {
         assert!(rows.len().is_multiple_of(self.stride as usize), "{} bytes", rows.len());
+        let row_bytes = self.row_bytes();
+        let features = with_features.then(|| self.features_offset());
         for (i, row) in rows.chunks_exact(self.stride as usize).enumerate() {
             let at = offset + i as u64 * u64::from(self.stride);
-            let (row, padding) = row.split_at(self.row_bytes());
-            if let Some(i) = padding.iter().position(|&byte| byte != 0) {
-                return Err(FormatError::invalid(
-                    at + (row.len() + i) as u64,
+            let check_padding = |bytes: Range<usize>| match row[bytes.clone()].iter().position(|&byte| byte != 0) {
+                Some(i) => Err(FormatError::invalid(
+                    at + (bytes.start + i) as u64,
                     "the padding of a feature row is not 0",
-                ));
-            }
-            if self.dtype == FeatureDtype::Int8 {
-                let (scale, quanta) = split_scale(row);
-                if !(scale <= SCALE_MAX && scale.is_sign_positive()) {
-                    return Err(FormatError::invalid(
-                        at,
-                        format!("the scale of an int8 row is {scale:e}; it must be 0 to {SCALE_MAX:e}"),
-                    ));
-                }
-                if let Some(i) = quanta.iter().position(|&q| q == 0x80) {
-                    return Err(FormatError::invalid(
-                        at + 4 + i as u64,
-                        "an int8 feature is -128; values are symmetric, -127 to 127",
-                    ));
+                )),
+                None => Ok(()),
+            };
+            let mut end = 0;
+            for start in [Some(0), features].into_iter().flatten() {
+                check_padding(end..start)?;
+                end = start + row_bytes;
+                if self.dtype == FeatureDtype::Int8 {
+                    check_int8(&row[start..end], at + start as u64)?;
                 }
             }
+            check_padding(end..row.len())?;
         }
         Ok(())
+    }
+}
+
+/// Checks an int8 row at byte `at` of the file.
+fn check_int8(row: &[u8], at: u64) -> Result<()> {
+    let (scale, quanta) = split_scale(row);
+    if !(scale <= SCALE_MAX && scale.is_sign_positive()) {
+        return Err(FormatError::invalid(
+            at,
+            format!("the scale of an int8 row is {scale:e}; it must be 0 to {SCALE_MAX:e}"),
+        ));
+    }
+    match quanta.iter().position(|&q| q == 0x80) {
+        Some(i) => Err(FormatError::invalid(
+            at + 4 + i as u64,
+            "an int8 feature is -128; values are symmetric, -127 to 127",
+        )),
+        None => Ok(()),
     }
 }
 

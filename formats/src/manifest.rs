@@ -323,7 +323,7 @@ impl Manifest {
                 dim: features.dim,
                 stride: features.row_stride,
             };
-            layout.check().or_else(wrong)?;
+            layout.check(false).or_else(wrong)?;
         }
         if self.labels.is_some_and(|labels| labels.classes == 0) {
             return wrong("labels of 0 classes".into());

@@ -50,6 +50,9 @@ pub struct AggregateOptions {
     pub dtype: Option<FeatureDtype>,
     /// Memory and threads to use.
     pub budget: Budget,
+    /// Whether each row is followed by the features of its node, so that a feed reads both together. They must be stored,
+    /// and in the type of the rows.
+    pub with_features: bool,
     /// Whether to replace existing aggregates.
     pub replace: bool,
 }
@@ -65,20 +68,20 @@ pub struct Aggregated {
     pub chunks_kept: u32,
 }
 
-/// The bytes that pre-aggregated features of a store take on disk, without headers.
+/// The bytes that pre-aggregated features of a store take on disk, in the type of its features and without headers.
 ///
 /// # Errors
 /// If the store has no features.
-pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64> {
-    Ok(store.manifest().nodes * u64::from(layout(store, dtype)?.stride))
+pub fn aggregate_bytes(store: &Store, with_features: bool) -> Result<u64> {
+    Ok(store.manifest().nodes * u64::from(layout(store, None, with_features)?.stride))
 }
 
 /// Computes pre-aggregated features and adds them to the store. [`crate::aggregate`] says how often the features of the
 /// whole graph are read.
 ///
 /// # Errors
-/// If there are some and `replace` is not set, the store has no features or is a slice, the memory or the disk is too small,
-/// the stored type cannot hold a value, or a file cannot be read or written. Finished files stay for the next run, unless the
+/// If there are some and `replace` is not set, the store has no features or is a slice, features that should follow are
+/// computed or of another type, the memory or the disk is too small, the stored type cannot hold a value, or a file cannot be read or written. Finished files stay for the next run, unless the
 /// disk is full or the type has to change.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
@@ -88,7 +91,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         durable::remove_folder(&old)?;
     }
     check_absent(&target, options.replace)?;
-    let layout = layout(store, options.dtype)?;
+    let layout = layout(store, options.dtype, options.with_features)?;
     let features = StoreFeatures::open(store)?;
     let partial = partial_folder(store, options.kind);
     let _lock = FolderLock::wait(&partial)?;
@@ -97,7 +100,10 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         remove_empty(&partial);
         return Err(error);
     }
-    let mut writer = FeatureRowsWriter::new(store, &partial, layout);
+    let mut writer = match options.with_features {
+        true => FeatureRowsWriter::with_features(store, &partial, layout, features.layout()),
+        false => FeatureRowsWriter::new(store, &partial, layout),
+    };
     let made =
         check_disk(store, layout, &partial).and_then(|()| make(store, options, &features, &mut writer, progress));
     let (files, kept) = match made {
@@ -106,7 +112,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
             durable::remove_folder(&partial)?;
             return Err(Error::DiskFull {
                 source: Box::new(error),
-                remedy: full_disk_remedy(store, layout),
+                remedy: full_disk_remedy(store, layout, options.with_features),
             });
         }
         Err(error) => {
@@ -150,7 +156,9 @@ fn make(
         ..options.budget
     };
     let folder = writer.folder().to_owned();
-    let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| writer.write(nodes, rows);
+    let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
+        writer.write_with(nodes, rows, |nodes, out| features.read_encoded(nodes, out))
+    };
     let graph = |rows| WholeGraph {
         store,
         rows,
@@ -204,15 +212,19 @@ fn check_disk(store: &Store, layout: FeatureLayout, partial: &Path) -> Result<()
     }
 }
 
-fn full_disk_remedy(store: &Store, layout: FeatureLayout) -> String {
+fn full_disk_remedy(store: &Store, layout: FeatureLayout, with_features: bool) -> String {
     let bytes = store.manifest().nodes * u64::from(layout.stride);
     let free = match free_disk_bytes(store.path()) {
         Some(free) => format!(" ({} MiB are free now)", free >> 20),
         None => String::new(),
     };
+    let (what, fewer) = match with_features {
+        true => (" with features", "half as many bytes without --with-features"),
+        false => ("", "fewer bytes with --dtype f16 or int8"),
+    };
     format!(
-        "aggregates of type {} take {} MiB of disk{free}: free some, store them in fewer bytes with --dtype f16 or int8, or \
-         train without them with --first-hop sampled",
+        "aggregates of type {}{what} take {} MiB of disk{free}: free some, store them in {fewer}, or train without them with \
+         --first-hop sampled",
         layout.dtype.name(),
         bytes.div_ceil(1 << 20)
     )
@@ -226,9 +238,30 @@ fn check_absent(target: &Path, replace: bool) -> Result<()> {
     Ok(())
 }
 
-fn layout(store: &Store, dtype: Option<FeatureDtype>) -> Result<FeatureLayout> {
-    match &store.manifest().features {
-        Some(spec) => Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim)),
-        None => Err(no_features(store.path())),
+/// The layout of the rows.
+fn layout(store: &Store, dtype: Option<FeatureDtype>, with_features: bool) -> Result<FeatureLayout> {
+    let Some(spec) = &store.manifest().features else {
+        return Err(no_features(store.path()));
+    };
+    if !with_features {
+        return Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim));
+    }
+    let conflict = |what: &str| {
+        let what = format!(
+            "{}: aggregates with features are requested, but {what}",
+            store.path().display()
+        );
+        Err(Error::conflict(what, "leave out --with-features"))
+    };
+    if store.manifest().stored_features().is_none() {
+        return conflict("the features of the store are computed, not stored");
+    }
+    match dtype {
+        Some(dtype) if dtype != spec.dtype => conflict(&format!(
+            "features have the type {} and aggregates would have {}",
+            spec.dtype.name(),
+            dtype.name()
+        )),
+        _ => Ok(FeatureLayout::with_features(spec.dtype, spec.dim)),
     }
 }

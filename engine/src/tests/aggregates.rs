@@ -25,6 +25,7 @@ use crate::{
 pub const OPTIONS: AggregateOptions = AggregateOptions {
     kind: AggregateKind::Mean,
     dtype: None,
+    with_features: false,
     budget: Budget {
         memory: 3 << 20,
         threads: 2,
@@ -95,8 +96,20 @@ fn every_kind_is_what_its_name_says() {
 fn rows_in_the_memory_of_a_feed_are_those_in_files() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(sample(folder.path()));
-    preaggregate(&store, &OPTIONS, &Silent).unwrap();
-    let mut loader = Loader::open(&store)
+    for with_features in [false, true] {
+        let options = AggregateOptions {
+            with_features,
+            replace: true,
+            ..OPTIONS
+        };
+        preaggregate(&store, &options, &Silent).unwrap();
+        check_rows_in_memory(&store);
+    }
+}
+
+/// Compares the rows that a feed has in memory with those in files.
+fn check_rows_in_memory(store: &Arc<Store>) {
+    let mut loader = Loader::open(store)
         .fanouts([2])
         .batch(4)
         .memory(64 << 20)
@@ -105,10 +118,10 @@ fn rows_in_the_memory_of_a_feed_are_those_in_files() {
         .unwrap();
     loader.batches(0, |batches| batches).unwrap();
     let feed = loader.feed().unwrap();
-    let aggregates = Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap();
+    let aggregates = Aggregates::open(store, OPTIONS.kind).unwrap().unwrap();
     let columns: [&dyn NodeRows; 2] = [
-        &StoreFeatures::open(&store).unwrap(),
-        &AggregateRows::new(&store, aggregates),
+        &StoreFeatures::open(store).unwrap(),
+        &AggregateRows::new(store, aggregates),
     ];
     for (column, expected) in columns.into_iter().enumerate() {
         let rows = feed.resident_rows(column).expect("they fit");
@@ -126,6 +139,71 @@ fn rows_in_the_memory_of_a_feed_are_those_in_files() {
         }
     }
     assert!(feed.resident_rows(2).is_none());
+}
+
+#[test]
+fn features_follow_aggregates_with_the_bytes_that_the_store_has() {
+    for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Int8] {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = Sample {
+            dtype,
+            ..Sample::STRINGS
+        };
+        let store = Store::open(&sample.write(folder.path())).unwrap();
+        preaggregate(&store, &OPTIONS, &Silent).unwrap();
+        let expected = rows(&Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap());
+        let options = AggregateOptions {
+            with_features: true,
+            replace: true,
+            ..OPTIONS
+        };
+        let made = preaggregate(&store, &options, &Silent).unwrap();
+        assert_eq!(made.chunks_kept, 0);
+        let aggregates = Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap();
+        assert!(aggregates.with_features());
+        assert_eq!(rows(&aggregates), expected);
+        let (layout, features) = (aggregates.layout(), StoreFeatures::open(&store).unwrap());
+        let mut node = 0;
+        for file in aggregates.files().iter().flatten() {
+            let payload = file.open().unwrap().read_payload().unwrap();
+            for row in payload.chunks_exact(layout.stride as usize) {
+                let mut own = vec![0; features.layout().stride as usize];
+                features.read_encoded(node..node + 1, &mut own).unwrap();
+                assert_eq!(
+                    row[layout.features_offset()..][..layout.row_bytes()],
+                    own[..layout.row_bytes()]
+                );
+                node += 1;
+            }
+        }
+        assert_eq!(node, NODES);
+        assert!(verify(store.path(), 2, &Silent).unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn features_follow_aggregates_only_if_both_are_stored_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    let options = AggregateOptions {
+        with_features: true,
+        dtype: Some(FeatureDtype::F16),
+        ..OPTIONS
+    };
+    let error = preaggregate(&store, &options, &Silent).unwrap_err().to_string();
+    assert!(
+        error.contains("type f32 and aggregates would have f16") && error.contains("leave out --with-features"),
+        "{error}"
+    );
+    assert!(!store.path().join("aggregates").exists());
+    // Files of a stopped run without features are made again.
+    preaggregate(&store, &OPTIONS, &Silent).unwrap();
+    let [done, partial] = ["mean", "mean.partial"].map(|name| store.path().join("aggregates").join(name));
+    fs::rename(&done, &partial).unwrap();
+    let options = AggregateOptions { dtype: None, ..options };
+    assert_eq!(preaggregate(&store, &options, &Silent).unwrap().chunks_kept, 0);
+    fs::rename(&done, &partial).unwrap();
+    assert_eq!(preaggregate(&store, &options, &Silent).unwrap().chunks_kept, 3);
 }
 
 #[test]

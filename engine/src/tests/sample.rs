@@ -170,7 +170,12 @@ impl Sample {
     }
 
     fn features(&self, store: &StoreFolder, span: ChunkSpan, layout: FeatureLayout) -> WrittenFile {
-        let meta = FeaturesMeta { span, layout }.encode();
+        let meta = FeaturesMeta {
+            span,
+            layout,
+            with_features: false,
+        }
+        .encode();
         let path = store.chunk(span.chunk).unwrap().join("features");
         let mut file = ContainerWriter::create(&path, FileKind::FEATURES, meta.len()).unwrap();
         for node in span.first_node.0..span.first_node.0 + span.rows {

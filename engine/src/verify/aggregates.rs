@@ -22,7 +22,7 @@ impl Check<'_> {
             Ok(index) => index,
             Err(error) => return self.failed(&name(files::AGGREGATE_INDEX), error),
         };
-        let mut layouts = Vec::new();
+        let mut metas = Vec::new();
         for (chunk, entry) in (0..).map(ChunkId).zip(&index.files) {
             let path = name(&files::aggregate(chunk));
             let Some(entry) = entry else {
@@ -34,20 +34,20 @@ impl Check<'_> {
             };
             match aggregates::open_file(&folder, chunks, chunk, entry) {
                 Err(error) => self.failed(&path, error),
-                Ok((file, layout)) => {
+                Ok((file, meta)) => {
                     if let Some(file) = self.checksums(&path, Ok(file)) {
-                        self.result(&path, self.feature_rows(layout, &file));
+                        self.result(&path, self.feature_rows(&meta, &file));
                     }
-                    layouts.push((path, layout));
+                    metas.push((path, (meta.layout, meta.with_features)));
                 }
             }
         }
         let dim = manifest.features.as_ref().map(|spec| spec.dim);
-        let first = layouts.first().map(|(_, layout)| *layout);
-        for (path, layout) in &layouts {
-            if Some(layout.dim) != dim || Some(*layout) != first {
+        let first = metas.first().map(|(_, meta)| *meta);
+        for (path, meta) in &metas {
+            if Some(meta.0.dim) != dim || Some(*meta) != first {
                 let what =
-                    format!("the file has {layout:?}, but chunk 0 has {first:?}, and features have {dim:?} values");
+                    format!("the file has {meta:?}, but chunk 0 has {first:?}, and features have {dim:?} values");
                 self.problem(path, 88, what);
             }
         }

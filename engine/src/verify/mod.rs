@@ -349,17 +349,18 @@ impl Check<'_> {
             dim: spec.dim,
             stride: spec.row_stride,
         });
-        if expected != Some(layout) {
+        if expected != Some(layout) || meta.with_features {
             let what = format!("the file has {layout:?}, the manifest {expected:?}");
             return Err(in_file()(FormatError::invalid(88, what)));
         }
-        self.feature_rows(layout, file)
+        self.feature_rows(&meta, file)
     }
 
     /// Whether a feature row could have been written by a writer.
-    fn feature_rows(&self, layout: FeatureLayout, file: &ContainerFile) -> Result<()> {
+    fn feature_rows(&self, meta: &FeaturesMeta, file: &ContainerFile) -> Result<()> {
         let in_file = || Error::format(file.path());
-        if layout.dtype != FeatureDtype::Int8 && layout.row_bytes() == layout.stride as usize {
+        let layout = meta.layout;
+        if layout.dtype != FeatureDtype::Int8 && !meta.is_padded() {
             return Ok(()); // any bits are values
         }
         let stride = layout.stride as usize;
@@ -369,7 +370,7 @@ impl Check<'_> {
             let bytes = (file.header().payload_bytes - at).min(buffer.len() as u64) as usize;
             file.read_at(&mut buffer[..bytes], at)?;
             layout
-                .check_rows(&buffer[..bytes], file.header().payload_offset + at)
+                .check_rows(&buffer[..bytes], file.header().payload_offset + at, meta.with_features)
                 .map_err(in_file())?;
             at += bytes as u64;
         }

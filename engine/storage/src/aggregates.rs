@@ -7,7 +7,7 @@ use grappa_formats::{
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     chunks::ChunkMap,
     container::FileKind,
-    features::FeatureLayout,
+    features::{FeatureLayout, FeaturesMeta},
 };
 use grappa_io::{
     Error, Result,
@@ -22,6 +22,7 @@ use crate::{Store, feature_rows, files, writer::with_suffix};
 pub struct Aggregates {
     kind: AggregateKind,
     layout: FeatureLayout,
+    with_features: bool,
     /// By chunk; none for chunks whose feature rows a slice lacks.
     files: Vec<Option<ClosedFile>>,
 }
@@ -42,14 +43,20 @@ impl Aggregates {
                 files.push(None);
                 continue;
             };
-            let (file, found) = open_file(&folder, store.chunks(), chunk, entry)?;
+            let (file, meta) = open_file(&folder, store.chunks(), chunk, entry)?;
+            let found = (meta.layout, meta.with_features);
             if *layout.get_or_insert(found) != found {
                 let what = "the feature rows have another layout than those of the chunks before";
                 return Err(Error::format(file.path())(FormatError::invalid(64, what)));
             }
             files.push(Some(file.close()?));
         }
-        Ok(layout.map(|layout| Self { kind, layout, files }))
+        Ok(layout.map(|(layout, with_features)| Self {
+            kind,
+            layout,
+            with_features,
+            files,
+        }))
     }
 
     /// The aggregation.
@@ -60,6 +67,11 @@ impl Aggregates {
     /// The layout of a feature row.
     pub fn layout(&self) -> FeatureLayout {
         self.layout
+    }
+
+    /// Whether the features of its node follow each row.
+    pub fn with_features(&self) -> bool {
+        self.with_features
     }
 
     /// The file of each chunk; none for chunks whose feature rows a slice lacks.
@@ -94,13 +106,13 @@ pub fn open_file(
     chunks: &ChunkMap,
     chunk: ChunkId,
     entry: &AggregateFile,
-) -> Result<(ContainerFile, FeatureLayout)> {
-    let (file, layout) = feature_rows::open(folder, chunks, chunk)?;
+) -> Result<(ContainerFile, FeaturesMeta)> {
+    let (file, meta) = feature_rows::open(folder, chunks, chunk)?;
     if (file.bytes(), file.digest()) != (entry.bytes, entry.digest) {
         let what = "this is not the file that the index lists; remove the folder and pre-aggregate again";
         return Err(Error::format(file.path())(FormatError::invalid(56, what)));
     }
-    Ok((file, layout))
+    Ok((file, meta))
 }
 
 /// The folder of the pre-aggregated features of a kind.

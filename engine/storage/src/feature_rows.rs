@@ -31,6 +31,8 @@ pub struct FeatureRowsWriter<'a> {
     store: &'a Store,
     folder: &'a Path,
     layout: FeatureLayout,
+    /// Of features that follow each row.
+    features: Option<FeatureLayout>,
     current: Option<(ChunkSpan, ContainerWriter)>,
     done: Vec<Finished>,
 }
@@ -51,8 +53,25 @@ impl<'a> FeatureRowsWriter<'a> {
             store,
             folder,
             layout,
+            features: None,
             current: None,
             done: Vec::new(),
+        }
+    }
+
+    /// A writer of a row for each node, each with the features of its node, which are encoded as `features`.
+    ///
+    /// # Panics
+    /// If features have another type or number of values than rows in `layout`.
+    pub fn with_features(store: &'a Store, folder: &'a Path, layout: FeatureLayout, features: FeatureLayout) -> Self {
+        assert_eq!(
+            (features.dtype, features.dim),
+            (layout.dtype, layout.dim),
+            "both rows are encoded alike"
+        );
+        Self {
+            features: Some(features),
+            ..Self::new(store, folder, layout)
         }
     }
 
@@ -81,7 +100,7 @@ impl<'a> FeatureRowsWriter<'a> {
         let chunks = self.store.chunks();
         for chunk in (0..chunks.chunks()).map(ChunkId) {
             match open(self.folder, chunks, chunk) {
-                Ok((file, layout)) if layout == self.layout => self.done.push(Finished {
+                Ok((file, meta)) if meta == self.meta(meta.span) => self.done.push(Finished {
                     bytes: file.bytes(),
                     digest: file.digest(),
                 }),
@@ -98,10 +117,23 @@ impl<'a> FeatureRowsWriter<'a> {
     /// # Errors
     /// If the stored type can't hold a value ([`Error::Unstorable`]), or a file can't be written.
     pub fn write(&mut self, nodes: Range<u64>, rows: &[f32]) -> Result<()> {
+        self.write_with(nodes, rows, |_, _| unreachable!("rows have no features behind them"))
+    }
+
+    /// As [`write`](Self::write). `features` reads the encoded features of some nodes, if they follow the rows.
+    ///
+    /// # Errors
+    /// Also those of `features`.
+    pub fn write_with(
+        &mut self,
+        nodes: Range<u64>,
+        rows: &[f32],
+        features: impl Fn(Range<u64>, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
         self.check_storable(nodes.start, rows)?;
         let dim = self.layout.dim as usize;
         let stride = self.layout.stride as usize;
-        let mut bytes = Vec::new();
+        let (mut bytes, mut beside) = (Vec::new(), Vec::new());
         let mut rest = rows;
         let mut node = nodes.start;
         while node < nodes.end {
@@ -113,7 +145,16 @@ impl<'a> FeatureRowsWriter<'a> {
             let count = ENCODE_ROWS.min((end.min(nodes.end) - node) as usize);
             let (now, later) = rest.split_at(count * dim);
             bytes.resize(count * stride, 0);
-            self.layout.encode_rows(now, &mut bytes);
+            match self.features {
+                None => self.layout.encode_rows(now, &mut bytes),
+                Some(layout) => {
+                    let feature_stride = layout.stride as usize;
+                    beside.resize(count * feature_stride, 0);
+                    features(node..node + count as u64, &mut beside)?;
+                    self.layout
+                        .encode_with_features(now, &beside, feature_stride, &mut bytes);
+                }
+            }
             writer.write(&bytes)?;
             rest = later;
             node += count as u64;
@@ -161,6 +202,14 @@ impl<'a> FeatureRowsWriter<'a> {
         Ok(())
     }
 
+    fn meta(&self, span: ChunkSpan) -> FeaturesMeta {
+        FeaturesMeta {
+            span,
+            layout: self.layout,
+            with_features: self.features.is_some(),
+        }
+    }
+
     /// Begins the file of the next chunk.
     fn begin(&self) -> Result<(ChunkSpan, ContainerWriter)> {
         let chunk = ChunkId(self.done.len() as u32);
@@ -173,11 +222,7 @@ impl<'a> FeatureRowsWriter<'a> {
     /// Completes the current file.
     fn finish(&mut self) -> Result<()> {
         let (span, writer) = self.current.take().expect("a file was begun");
-        let meta = FeaturesMeta {
-            span,
-            layout: self.layout,
-        };
-        let file = writer.finish(meta.encode())?;
+        let file = writer.finish(self.meta(span).encode())?;
         file.sync()?;
         durable::rename(&file.path, &self.folder.join(chunk_folder(span.chunk)))?;
         self.done.push(Finished {
@@ -189,12 +234,12 @@ impl<'a> FeatureRowsWriter<'a> {
 }
 
 /// Opens the file of a chunk in `folder`, and checks that it belongs to the chunk.
-pub fn open(folder: &Path, chunks: &ChunkMap, chunk: ChunkId) -> Result<(ContainerFile, FeatureLayout)> {
+pub fn open(folder: &Path, chunks: &ChunkMap, chunk: ChunkId) -> Result<(ContainerFile, FeaturesMeta)> {
     let path = folder.join(chunk_folder(chunk));
     let file = ContainerFile::open(&path, FileKind::FEATURES).map_err(files::missing)?;
     let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(&path))?;
     meta.span
         .expect(&ChunkSpan::of(chunks, chunk))
         .map_err(Error::format(&path))?;
-    Ok((file, meta.layout))
+    Ok((file, meta))
 }

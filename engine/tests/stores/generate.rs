@@ -279,7 +279,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
         let (header, payload) = file("features", FileKind::FEATURES);
         let FeaturesMeta { layout, .. } = FeaturesMeta::decode(&header).unwrap();
         assert_eq!(layout, FeatureLayout::new(FeatureDtype::F32, dim));
-        layout.check_rows(payload, header.payload_offset).unwrap();
+        layout.check_rows(payload, header.payload_offset, false).unwrap();
         for (row, node) in (pair[0]..pair[1]).enumerate() {
             let label = permutation.inverse(node);
             assert_eq!(labels.single(row as u64).unwrap(), generator.class(label));

@@ -70,7 +70,7 @@ proptest! {
         let naive = naive_row(dtype, &values);
         prop_assert_eq!(bits(&naive_values(dtype, &row[..naive.len()])), bits(&naive_values(dtype, &naive)));
         prop_assert!(row[naive.len()..].iter().all(|&byte| byte == 0));
-        prop_assert!(layout.check_rows(&row, 0).is_ok());
+        prop_assert!(layout.check_rows(&row, 0, false).is_ok());
         let mut decoded = vec![0.0; values.len()];
         layout.decode_row(&row, &mut decoded);
         prop_assert_eq!(bits(&decoded), bits(&naive_values(dtype, &row[..naive.len()])));

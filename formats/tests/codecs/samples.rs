@@ -120,7 +120,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             let (header, payload) = decode_file(bytes, FileKind::FEATURES)?;
             let meta = FeaturesMeta::decode(&header)?;
             meta.span.expect(&span(FEATURE_ROWS))?;
-            meta.layout.check_rows(payload, header.payload_offset)?;
+            meta.layout
+                .check_rows(payload, header.payload_offset, meta.with_features)?;
             let mut values = vec![0.0; meta.layout.dim as usize];
             for row in 0..meta.span.rows {
                 meta.layout
@@ -255,6 +256,7 @@ fn features(dtype: FeatureDtype) -> Vec<u8> {
     let meta = FeaturesMeta {
         span: span(FEATURE_ROWS),
         layout,
+        with_features: false,
     };
     let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
     layout.encode_rows(&[1.0, -2.5, 0.1, 127.0, -3.0, 0.0], &mut payload);

@@ -294,6 +294,10 @@ pub struct Preaggregate {
     /// Type of a stored value [default: that of the features]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
+    /// Store the features of each node beside its aggregates. Training on a graph that exceeds the memory then reads half as many
+    /// pages. The aggregates take twice the space
+    #[arg(long)]
+    pub with_features: bool,
     /// Replace existing aggregates of this kind
     #[arg(long)]
     pub replace: bool,

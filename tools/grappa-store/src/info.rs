@@ -76,10 +76,10 @@ impl Summary for Shown {
             table.row("features", format!("{} x {}{source}", features.dim, features.dtype));
         }
         if !info.aggregates.is_empty() {
-            let kinds = info
-                .aggregates
-                .iter()
-                .map(|of_kind| format!("{} ({})", of_kind.kind, of_kind.dtype));
+            let kinds = info.aggregates.iter().map(|of_kind| {
+                let beside = if of_kind.with_features { ", with features" } else { "" };
+                format!("{} ({}{beside})", of_kind.kind, of_kind.dtype)
+            });
             table.row("pre-aggregated", kinds.collect::<Vec<_>>().join(", "));
         }
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {

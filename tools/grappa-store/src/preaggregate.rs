@@ -33,6 +33,7 @@ pub fn run(options: &args::Preaggregate, console: &Console) -> anyhow::Result<()
             memory: options.memory.0,
             threads: options.threads.get()?,
         },
+        with_features: options.with_features,
         replace: options.replace,
     };
     let partial = partial_folder(&store, options.kind);

@@ -68,9 +68,12 @@ pub fn choose(
         warn(&format!("the first hop is sampled, from edges of the slice. {what}"));
         return Ok(None);
     }
+    let (bytes, free) = (aggregate_bytes(store, false)?, free_disk_bytes(store.path()));
+    let is_roomy = |bytes: u64| free.is_some_and(|free| bytes <= free / DISK_SHARE);
+    // Rows of both exceed the memory, so the feed will read those of a node again and again.
+    let with_features = 2 * bytes > config.memory.0 && is_roomy(aggregate_bytes(store, true)?);
     if !is_wanted {
-        let (bytes, free) = (aggregate_bytes(store, None)?, free_disk_bytes(store.path()));
-        if free.is_none_or(|free| bytes > free / DISK_SHARE) {
+        if !is_roomy(bytes) {
             warn(&format!(
                 "the first hop is sampled: pre-aggregated features would take {}, more than half of the {} of free disk; free \
                  some, or make them with grappa-store preaggregate --dtype f16 or int8",
@@ -81,7 +84,7 @@ pub fn choose(
         }
     }
     progress.stage("pre-aggregating features", None);
-    match make(store, kind, config, progress) {
+    match make(store, kind, with_features, config, progress) {
         Ok(()) => Ok(Some(kind)),
         // Another process has made them meanwhile.
         Err(_) if matches!(Aggregates::open(store, kind), Ok(Some(_))) => Ok(Some(kind)),
@@ -129,10 +132,17 @@ fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKin
     Ok(kind)
 }
 
-fn make(store: &Store, kind: AggregateKind, config: &TrainConfig, progress: &dyn Progress) -> Result<()> {
+fn make(
+    store: &Store,
+    kind: AggregateKind,
+    with_features: bool,
+    config: &TrainConfig,
+    progress: &dyn Progress,
+) -> Result<()> {
     let options = AggregateOptions {
         kind,
         dtype: None,
+        with_features,
         budget: Budget {
             // Libtorch is loaded, and nothing else is held yet.
             memory: config.memory.0 / 8 * 7,

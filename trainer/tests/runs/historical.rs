@@ -55,6 +55,7 @@ fn preaggregate_for(model: &Model, store: &Store) {
     let options = AggregateOptions {
         kind: kind(model),
         dtype: None,
+        with_features: false,
         budget: BUDGET,
         replace: false,
     };

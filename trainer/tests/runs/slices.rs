@@ -212,6 +212,7 @@ fn aggregated(store: &Store, kind: AggregateKind) {
     let options = AggregateOptions {
         kind,
         dtype: None,
+        with_features: false,
         budget: Budget {
             memory: 64 << 20,
             threads: 2,

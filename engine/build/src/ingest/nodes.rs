@@ -168,6 +168,7 @@ impl Run<'_> {
             FeaturesMeta {
                 span: ChunkSpan::of(&span, chunk),
                 layout,
+                with_features: false,
             }
             .encode()
         };

@@ -1,6 +1,6 @@
 //! The files of feature rows, and the location of each row in them.
 
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
@@ -23,6 +23,8 @@ pub(super) struct RowFiles {
     /// One for each file.
     checksums: Vec<Checksums>,
     columns: Vec<ColumnFiles>,
+    /// Whether the columns lie side by side in the same files.
+    side_by_side: bool,
 }
 
 /// Files that were opened so far.
@@ -46,8 +48,20 @@ impl Opened {
 #[derive(Debug)]
 struct ColumnFiles {
     layout: FeatureLayout,
+    /// The offset of the column in a row of a file.
+    offset: u64,
     /// For each chunk, its file and the offset of row 0. None for chunks whose rows a slice lacks.
     locations: Vec<Option<(FileIndex, u64)>>,
+}
+
+/// What a file has of a node: its row of one column, or of all columns side by side.
+#[derive(Debug, Clone)]
+pub(super) struct FileRow {
+    pub columns: Range<usize>,
+    /// Bytes without padding.
+    pub bytes: u64,
+    /// Bytes from one row to the next.
+    pub stride: u64,
 }
 
 impl RowFiles {
@@ -55,16 +69,22 @@ impl RowFiles {
     /// which is that of the manifest.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
-        let mut columns = vec![Self::features(store, layout, &mut opened)?];
-        if let Some(aggregates) = aggregates {
-            columns.push(Self::aggregates(aggregates, &mut opened)?);
-        }
+        let side_by_side = aggregates.is_some_and(Aggregates::with_features);
+        let columns = match aggregates {
+            None => vec![Self::features(store, layout, &mut opened)?],
+            Some(aggregates) if side_by_side => Self::side_by_side(aggregates, &mut opened)?,
+            Some(aggregates) => {
+                let features = Self::features(store, layout, &mut opened)?;
+                vec![features, Self::aggregates(aggregates, &mut opened)?]
+            }
+        };
         Ok(Self {
             chunks: store.chunks().clone(),
             ids: store.ids().clone(),
             files: opened.files.into(),
             checksums: opened.checksums,
             columns,
+            side_by_side,
         })
     }
 
@@ -84,7 +104,11 @@ impl RowFiles {
             }
             locations[chunk.0 as usize] = Some(opened.add(&file)?);
         }
-        Ok(ColumnFiles { layout, locations })
+        Ok(ColumnFiles {
+            layout,
+            offset: 0,
+            locations,
+        })
     }
 
     fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
@@ -92,8 +116,20 @@ impl RowFiles {
         let locations = files.map(|file| file.as_ref().map(|file| opened.add(&file.open()?)).transpose());
         Ok(ColumnFiles {
             layout: aggregates.layout(),
+            offset: 0,
             locations: locations.collect::<Result<_>>()?,
         })
+    }
+
+    /// Features and pre-aggregated features of the same files.
+    fn side_by_side(aggregates: &Aggregates, opened: &mut Opened) -> Result<Vec<ColumnFiles>> {
+        let aggregates = Self::aggregates(aggregates, opened)?;
+        let features = ColumnFiles {
+            layout: aggregates.layout,
+            offset: aggregates.layout.features_offset() as u64,
+            locations: aggregates.locations.clone(),
+        };
+        Ok(vec![features, aggregates])
     }
 
     /// All files, by their index.
@@ -138,12 +174,32 @@ impl RowFiles {
         self.columns.iter().map(|column| column.layout)
     }
 
+    /// The rows that files have of a node, each of other columns.
+    pub fn file_rows(&self) -> Vec<FileRow> {
+        let end = |column: &ColumnFiles| column.offset + column.layout.row_bytes() as u64;
+        let count = self.columns.len();
+        let row = |columns: Range<usize>| FileRow {
+            bytes: self.columns[columns.clone()].iter().map(end).max().unwrap_or_default(),
+            stride: self.columns[columns.start].layout.stride.into(),
+            columns,
+        };
+        match self.side_by_side {
+            true => vec![row(0..count)],
+            false => (0..count).map(|column| row(column..column + 1)).collect(),
+        }
+    }
+
+    /// The offset of a column in a row of a file.
+    pub fn offset(&self, column: usize) -> u64 {
+        self.columns[column].offset
+    }
+
     /// The file of a column's rows of a chunk, and the offset of the first row. None if a slice lacks them.
     pub fn chunk(&self, column: usize, chunk: ChunkId) -> Option<(FileIndex, u64)> {
         self.columns[column].locations[chunk.0 as usize]
     }
 
-    /// The file and offset of a column's row of a node. None if a slice lacks the row.
+    /// The file and offset of the file's row of a node, which has the column. None if a slice lacks the row.
     ///
     /// # Panics
     /// If the node does not exist.

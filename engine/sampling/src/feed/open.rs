@@ -128,7 +128,7 @@ impl Feed {
             let with_part = shared_budget(requested, &demand, format.as_ref(), rows, host);
             match &stored {
                 Some((files, owned)) => {
-                    let identity = identity(store, options)?;
+                    let identity = identity(store, aggregates.as_ref())?;
                     let room = Room {
                         for_all: budget.resident_bytes > 0,
                         for_part: with_part.is_some(),
@@ -219,8 +219,10 @@ fn shared_budget(
 }
 
 /// Names the rows of a feed, so that processes do not share those of different stores.
-fn identity(store: &Store, options: &FeedOptions) -> Result<u64> {
-    let kind = options.aggregates.map_or(0, |kind| 1 + kind as u64);
+fn identity(store: &Store, aggregates: Option<&Aggregates>) -> Result<u64> {
+    let kind = aggregates.map_or(0, |aggregates| {
+        2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features())
+    });
     Ok(random::combine(manifest_digest(store.path())?, kind))
 }
 

@@ -63,7 +63,8 @@ impl WindowReader<'_> {
     ) -> Result<FetchOutcome> {
         let mut touched = TouchedFiles::new(self.files.files().len());
         let length_max = u64::from(engine.read_bytes_max());
-        let mut runs = (0..self.format.columns().len()).flat_map(|column| Runs::new(self, column, misses, length_max));
+        let rows = self.files.file_rows();
+        let mut runs = rows.iter().flat_map(|row| Runs::new(self, row, misses, length_max));
         let mut in_flight = InFlightRuns::default();
         let mut waiting: Vec<Read> = Vec::with_capacity(SUBMIT_READS);
         let mut meter = DepthMeter::new(counters);
@@ -116,20 +117,24 @@ impl WindowReader<'_> {
     /// Verifies the bytes of a completed read, and copies the rows of `run` into their slots.
     fn store(&self, misses: &[Miss], run: &Run, read: &Read, bytes: &[u8]) -> Result<()> {
         self.files.check_read(read.file, read.offset, bytes)?;
-        let column = &self.format.columns()[run.column];
-        let row_bytes = column.stored.row_bytes() as u64;
         let read_end = read.offset + u64::from(read.length);
         for &miss in &misses[run.misses.clone()] {
-            let location = self.files.locate(run.column, miss.node());
-            let (_, start) = location.expect("the planner checked it");
-            // A row that is longer than a read arrives in parts.
-            let from = start.max(read.offset);
-            let to = (start + row_bytes).min(read_end);
-            let part = &bytes[(from - read.offset) as usize..(to - read.offset) as usize];
+            let location = self.files.locate(run.columns.start, miss.node());
+            let (_, row) = location.expect("the planner checked it");
             let slot = self.pool.geometry.slot(miss) as usize;
-            self.pool
-                .slots
-                .fill(slot, column.offset + (from - start) as usize, part);
+            for number in run.columns.clone() {
+                let column = &self.format.columns()[number];
+                let start = row + self.files.offset(number);
+                let end = start + column.stored.row_bytes() as u64;
+                // A row that is longer than a read arrives in parts.
+                let (from, to) = (start.max(read.offset), end.min(read_end));
+                if from < to {
+                    let part = &bytes[(from - read.offset) as usize..(to - read.offset) as usize];
+                    self.pool
+                        .slots
+                        .fill(slot, column.offset + (from - start) as usize, part);
+                }
+            }
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ impl Resident {
     /// Bytes of the rows of `chunks`.
     pub fn bytes(files: &RowFiles, chunks: &[ChunkId]) -> u64 {
         let rows: u64 = chunks.iter().map(|&chunk| files.chunks().len(chunk)).sum();
-        let strides: u64 = files.layouts().map(|layout| u64::from(layout.stride)).sum();
+        let strides: u64 = files.file_rows().iter().map(|row| row.stride).sum();
         rows.saturating_mul(strides)
     }
 
@@ -50,26 +50,29 @@ impl Resident {
         (index, count): (u64, u64),
         engine: &mut dyn ReadEngine,
     ) -> Result<Self> {
-        let mut payloads = Vec::with_capacity(chunks.len() * files.layouts().len());
+        let (mut payloads, mut columns) = (Vec::new(), Vec::new());
         let mut at = 0u64;
-        let mut add_column = |(column, layout): (usize, FeatureLayout)| {
-            let stride = u64::from(layout.stride);
+        for row in files.file_rows() {
             let mut bases = vec![None; files.chunks().chunks() as usize];
             for &chunk in chunks {
                 let range = files.chunks().range(chunk);
-                let bytes = (range.end - range.start) * stride;
-                let (file, _) = files.chunk(column, chunk).expect("resident chunks have rows");
-                bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(stride)));
+                let bytes = (range.end - range.start) * row.stride;
+                let (file, _) = files
+                    .chunk(row.columns.start, chunk)
+                    .expect("resident chunks have rows");
+                bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(row.stride)));
                 payloads.push(PayloadRead { file, bytes, to: at });
                 at += bytes;
             }
-            Column {
-                stride: stride as usize,
-                row_bytes: layout.row_bytes(),
-                bases,
+            for (column, layout) in row.columns.clone().zip(files.layouts().skip(row.columns.start)) {
+                let of_column = |base: u64| base.wrapping_add(files.offset(column));
+                columns.push(Column {
+                    stride: row.stride as usize,
+                    row_bytes: layout.row_bytes(),
+                    bases: bases.iter().map(|base| base.map(of_column)).collect(),
+                });
             }
-        };
-        let columns = files.layouts().enumerate().map(&mut add_column).collect();
+        }
         // The part in which the middle of a payload is.
         let part = |payload: &PayloadRead| {
             let middle = u128::from(payload.to) + u128::from(payload.bytes / 2);
@@ -135,7 +138,8 @@ impl ResidentRows {
         Some(Self {
             rows: rows.clone(),
             layout,
-            bytes: start..at,
+            // If another column is beside this one, the last row may end before its stride does.
+            bytes: start..at.min(resident.rows.len()),
         })
     }
 
@@ -150,7 +154,8 @@ impl ResidentRows {
     /// If `out` is not as long as the rows, or there are no such nodes.
     pub fn read(&self, nodes: Range<u64>, out: &mut [f32]) {
         let (stride, row_bytes) = (self.layout.stride as usize, self.layout.row_bytes());
-        let rows = self.bytes()[nodes.start as usize * stride..nodes.end as usize * stride].chunks_exact(stride);
+        let bytes = self.bytes();
+        let rows = bytes[nodes.start as usize * stride..bytes.len().min(nodes.end as usize * stride)].chunks(stride);
         assert_eq!(out.len(), rows.len() * self.width(), "room for the rows");
         for (row, out) in rows.zip(out.chunks_exact_mut(self.width())) {
             self.layout.decode_row(&row[..row_bytes], out);
@@ -158,7 +163,7 @@ impl ResidentRows {
     }
 
     /// The rows if they are stored as f32: numbers, and how many there are from the start of a row to that of the next one. Those after the
-    /// [width](Self::width) are padding.
+    /// [width](Self::width) are padding, or another column.
     pub fn values(&self) -> Option<(&[f32], usize)> {
         let stride = self.layout.stride as usize;
         let is_aligned = self.layout.dtype == FeatureDtype::F32 && stride.is_multiple_of(size_of::<f32>());

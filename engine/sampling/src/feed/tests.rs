@@ -269,11 +269,17 @@ pub(super) fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: Aggre
     assert!(rows.next().is_none());
 }
 
+/// Computes pre-aggregated features in the type of the features.
+pub(super) fn aggregate(store: &Store, kind: AggregateKind, with_features: bool) {
+    aggregate_as(store, kind, None, with_features);
+}
+
 /// Computes pre-aggregated features.
-pub(super) fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>) {
+fn aggregate_as(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>, with_features: bool) {
     let options = AggregateOptions {
         kind,
         dtype,
+        with_features,
         budget: grappa_engine::aggregate::Budget {
             memory: 64 << 20,
             threads: 2,

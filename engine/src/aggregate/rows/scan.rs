@@ -7,8 +7,8 @@
 //! when all reads of the first part are, the part is returned; the engine goes on reading the next one meanwhile
 //! ```
 //!
-//! Files that exceed the memory are read past the system's cache: no rows are copied through it, and it keeps what others need. Other rows
-//! are read as [`read_each`](super::read_each) does.
+//! Files that exceed the memory are read past the system's cache: no rows are copied through it, and it keeps what others need. If they have
+//! the rows of two columns, both are taken from one read. Other rows are read as [`read_each`](super::read_each) does.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -72,8 +72,17 @@ pub struct ScannedPart {
 
 struct Column<'a> {
     scanned: ScannedColumn<'a>,
-    /// The rows, if the engine reads them, and the indices of their files there, by chunk.
-    stored: Option<(&'a StoredRows<'a>, Vec<Option<FileIndex>>)>,
+    source: Source<'a>,
+}
+
+/// Where the rows of a column come from.
+enum Source<'a> {
+    /// Through the system's cache, or from memory.
+    Cached,
+    /// From files that the engine reads. The indices are those of the files, by chunk.
+    Direct(&'a StoredRows<'a>, Vec<Option<FileIndex>>),
+    /// From the rows that the engine reads for another column, at an offset there.
+    Beside { column: usize, offset: usize },
 }
 
 /// Reads past the system's cache.
@@ -126,7 +135,7 @@ impl<'a> RowScan<'a> {
         let mut files = Vec::new();
         let columns: Vec<Column<'_>> = columns
             .iter()
-            .map(|&scanned| Column::open(scanned, memory, &mut files))
+            .map(|&scanned| Column::open(scanned, columns, memory, &mut files))
             .collect::<Result<_>>()?;
         Ok(Self {
             columns,
@@ -199,9 +208,9 @@ impl<'a> RowScan<'a> {
         }
         for (column, rows) in self.columns.iter().zip(&mut part.columns) {
             let (scanned, threads) = (column.scanned, self.threads);
-            match (&column.stored, self.encoded) {
-                (Some(_), _) => {}
-                (None, true) => {
+            match (&column.source, self.encoded) {
+                (Source::Direct(..) | Source::Beside { .. }, _) => {}
+                (Source::Cached, true) => {
                     read_each_encoded(
                         scanned.rows,
                         &scanned.places(&part.nodes),
@@ -209,7 +218,7 @@ impl<'a> RowScan<'a> {
                         threads,
                     )?;
                 }
-                (None, false) => read_each(scanned.rows, &scanned.places(&part.nodes), rows, threads)?,
+                (Source::Cached, false) => read_each(scanned.rows, &scanned.places(&part.nodes), rows, threads)?,
             }
         }
         Ok(Some(ScannedPart {
@@ -239,12 +248,17 @@ impl<'a> RowScan<'a> {
         self.next = part.positions.end;
         let number = self.first_part + self.parts.len() as u64;
         for (column, of_column) in self.columns.iter().enumerate() {
-            let (Some((rows, files)), Some(direct)) = (&of_column.stored, &mut self.direct) else {
-                read_each_ahead(of_column.scanned.rows, &of_column.scanned.places(&part.nodes));
-                continue;
+            let (rows, files) = match &of_column.source {
+                Source::Direct(rows, files) => (rows, files),
+                Source::Beside { .. } => continue,
+                Source::Cached => {
+                    read_each_ahead(of_column.scanned.rows, &of_column.scanned.places(&part.nodes));
+                    continue;
+                }
             };
+            let direct = self.direct.as_mut().expect("the engine reads the files");
             let mut places = 0;
-            for (first, last, of_run) in Runs::of(*rows, &part.nodes, of_column.run_bytes()) {
+            for (first, last, of_run) in Runs::of(*rows, &part.nodes, run_bytes(rows)) {
                 let (chunk, row) = rows.place(first)?;
                 let chunk = chunk.0 as usize;
                 let index = files[chunk].expect("the chunk is there");
@@ -278,7 +292,7 @@ impl<'a> RowScan<'a> {
             let part = &mut parts[(run.part - self.first_part) as usize];
             part.missing -= 1;
             if taken.is_ok() {
-                taken = columns[run.column].take(&run, part, read.offset, bytes, self.encoded);
+                taken = take(columns, &run, part, read.offset, bytes, self.encoded);
             }
         })?;
         taken
@@ -294,34 +308,38 @@ impl ScannedColumn<'_> {
 }
 
 impl<'a> Column<'a> {
-    /// Adds the files that the engine reads to `files`.
-    fn open(scanned: ScannedColumn<'a>, memory: u64, files: &mut Vec<ReadFile>) -> Result<Self> {
-        let rows = scanned.rows.stored().filter(|rows| {
-            let blocks = rows.files().iter().flatten().map(|file| file.header().block_bytes);
-            let with_blocks = u64::from(rows.layout().stride) + 2 * u64::from(blocks.max().unwrap_or(0));
-            scanned.of.is_all() && rows.file_bytes() > memory && with_blocks <= u64::from(READ_BYTES_MAX)
-        });
+    /// A column of a scan of `all` columns. Adds the files that the engine reads for it to `files`.
+    fn open(
+        scanned: ScannedColumn<'a>,
+        all: &[ScannedColumn<'a>],
+        memory: u64,
+        files: &mut Vec<ReadFile>,
+    ) -> Result<Self> {
+        let Some(rows) = direct_rows(scanned, memory) else {
+            return Ok(Self {
+                scanned,
+                source: Source::Cached,
+            });
+        };
+        for (column, &other) in all.iter().enumerate() {
+            if let Some(offset) = direct_rows(other, memory).and_then(|other| rows.offset_in(other)) {
+                return Ok(Self {
+                    scanned,
+                    source: Source::Beside { column, offset },
+                });
+            }
+        }
         let mut add = |file: &ClosedFile| {
             // Fails if it is not the file that was opened.
             drop(file.open()?);
             files.push(ReadFile::open(file.path(), Some(file.bytes()))?);
             Ok::<_, Error>(FileIndex(files.len() as u32 - 1))
         };
-        let open = |rows: &'a StoredRows<'a>| {
-            let indices = rows.files().iter().map(|file| file.as_ref().map(&mut add).transpose());
-            Ok::<_, Error>((rows, indices.collect::<Result<_>>()?))
-        };
+        let indices = rows.files().iter().map(|file| file.as_ref().map(&mut add).transpose());
         Ok(Self {
-            stored: rows.map(open).transpose()?,
+            source: Source::Direct(rows, indices.collect::<Result<_>>()?),
             scanned,
         })
-    }
-
-    /// The most bytes of a run, so that a read has room for them and for the rest of their first and last block.
-    fn run_bytes(&self) -> usize {
-        let files = self.stored.iter().flat_map(|(rows, _)| rows.files().iter().flatten());
-        let block = files.map(|file| file.header().block_bytes).max().unwrap_or(0);
-        READ_BYTES_MAX as usize - 2 * block as usize
     }
 
     /// Numbers of a row in a part.
@@ -332,26 +350,61 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Verifies the bytes of a completed read, and takes the rows of `run`.
-    fn take(&self, run: &Run, part: &mut Part, offset: u64, bytes: &[u8], encoded: bool) -> Result<()> {
-        let (rows, _) = self.stored.as_ref().expect("the engine reads them");
-        let file = rows.files()[run.chunk].as_ref().expect("the chunk is there");
-        let at = offset - file.header().payload_offset;
-        file.check_read(bytes, at)?;
-        let layout = rows.layout();
-        let first = part.nodes[run.places.start];
-        let numbers = self.numbers(encoded);
-        let out = &mut part.columns[run.column][run.places.start * numbers..run.places.end * numbers];
-        for (&node, out) in part.nodes[run.places.clone()].iter().zip(out.chunks_exact_mut(numbers)) {
-            let start = run.start + (node - first) * u64::from(layout.stride) - at;
-            let row = &bytes[start as usize..][..layout.stride as usize];
+    /// The offset of the column in the rows that the engine reads for another column, if it comes from them.
+    fn offset_in(&self, number: usize, read: usize) -> Option<usize> {
+        match self.source {
+            Source::Direct(..) if number == read => Some(0),
+            Source::Beside { column, offset } if column == read => Some(offset),
+            _ => None,
+        }
+    }
+}
+
+/// The rows of a column, if the engine reads them.
+fn direct_rows<'a>(scanned: ScannedColumn<'a>, memory: u64) -> Option<&'a StoredRows<'a>> {
+    scanned.rows.stored().filter(|rows| {
+        let with_blocks = u64::from(rows.layout().stride) + 2 * block_bytes_max(rows);
+        scanned.of.is_all() && rows.file_bytes() > memory && with_blocks <= u64::from(READ_BYTES_MAX)
+    })
+}
+
+fn block_bytes_max(rows: &StoredRows<'_>) -> u64 {
+    let blocks = rows.files().iter().flatten().map(|file| file.header().block_bytes);
+    blocks.max().unwrap_or(0).into()
+}
+
+/// The most bytes of a run, so that a read has room for them and for the rest of their first and last block.
+fn run_bytes(rows: &StoredRows<'_>) -> usize {
+    READ_BYTES_MAX as usize - 2 * block_bytes_max(rows) as usize
+}
+
+/// Verifies the bytes of a completed read, and takes the rows of `run` for all columns that are in them.
+fn take(columns: &[Column<'_>], run: &Run, part: &mut Part, offset: u64, bytes: &[u8], encoded: bool) -> Result<()> {
+    let Source::Direct(rows, _) = columns[run.column].source else {
+        unreachable!("the engine reads the column");
+    };
+    let file = rows.files()[run.chunk].as_ref().expect("the chunk is there");
+    let at = offset - file.header().payload_offset;
+    file.check_read(bytes, at)?;
+    let stride = u64::from(rows.layout().stride);
+    let nodes = &part.nodes[run.places.clone()];
+    for (number, column) in columns.iter().enumerate() {
+        let Some(offset) = column.offset_in(number, run.column) else {
+            continue;
+        };
+        let (numbers, layout) = (column.numbers(encoded), column.scanned.rows.layout());
+        let out = &mut part.columns[number][run.places.start * numbers..run.places.end * numbers];
+        for (&node, out) in nodes.iter().zip(out.chunks_exact_mut(numbers)) {
+            let start = run.start + (node - nodes[0]) * stride - at;
+            let row = &bytes[start as usize + offset..][..layout.row_bytes()];
             match encoded {
-                true => bytemuck::cast_slice_mut(out).copy_from_slice(row),
+                // The rest is padding, and zero.
+                true => bytemuck::cast_slice_mut(out)[..row.len()].copy_from_slice(row),
                 false => layout.decode_row(row, out),
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl Direct {

@@ -34,12 +34,31 @@ pub struct StoredRows<'a> {
     store: &'a Store,
     files: Vec<Option<ClosedFile>>,
     layout: FeatureLayout,
+    content: Content,
+}
+
+/// What rows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Features,
+    /// Pre-aggregated features.
+    Aggregates {
+        /// Whether the features of its node follow each row.
+        with_features: bool,
+    },
+    /// Rows that are not those of a store.
+    Other,
 }
 
 impl<'a> StoredRows<'a> {
     /// Rows in `files`, one file for each chunk of `store`, none for those whose rows a slice lacks. The caller has checked their headers.
     pub(crate) fn new(store: &'a Store, files: Vec<Option<ClosedFile>>, layout: FeatureLayout) -> Self {
-        Self { store, files, layout }
+        Self {
+            store,
+            files,
+            layout,
+            content: Content::Other,
+        }
     }
 }
 
@@ -47,6 +66,14 @@ impl StoredRows<'_> {
     /// The files by chunk; none for those whose rows a slice lacks.
     pub(super) fn files(&self) -> &[Option<ClosedFile>] {
         &self.files
+    }
+
+    /// The offset in a row at which `others` has these rows, if it has them.
+    pub(super) fn offset_in(&self, others: &StoredRows<'_>) -> Option<usize> {
+        let are_beside = self.content == Content::Features
+            && others.content == Content::Aggregates { with_features: true }
+            && self.store.path() == others.store.path();
+        are_beside.then(|| others.layout.features_offset())
     }
 
     /// The chunk of a node, and the index of its row there.
@@ -129,9 +156,14 @@ pub struct AggregateRows<'a>(StoredRows<'a>);
 impl<'a> AggregateRows<'a> {
     /// The rows of `aggregates`, which were opened from `store`.
     pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
-        let layout = aggregates.layout();
-        let files = aggregates.into_files();
-        Self(StoredRows::new(store, files, layout))
+        Self(StoredRows {
+            store,
+            layout: aggregates.layout(),
+            content: Content::Aggregates {
+                with_features: aggregates.with_features(),
+            },
+            files: aggregates.into_files(),
+        })
     }
 }
 
@@ -202,7 +234,12 @@ impl<'a> StoreFeatures<'a> {
                 for chunk in store.feature_chunks() {
                     files[chunk.0 as usize] = Some(open(chunk)?);
                 }
-                Source::Stored(StoredRows::new(store, files, layout))
+                Source::Stored(StoredRows {
+                    store,
+                    files,
+                    layout,
+                    content: Content::Features,
+                })
             }
         };
         Ok(Self {

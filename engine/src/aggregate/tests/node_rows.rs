@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use grappa_formats::ChunkId;
-use grappa_storage::files;
+use grappa_formats::{ChunkId, aggregates::AggregateKind};
+use grappa_storage::{aggregates::Aggregates, files};
 
 use super::*;
+use crate::derive::preaggregate::{AggregateOptions, preaggregate};
 
 #[test]
 fn procedural_features_equal_stored_ones() {
@@ -193,6 +194,52 @@ fn a_scan_reads_the_rows_that_are_read_one_by_one() {
             assert!(found_encoded == encoded, "{memory} {part}");
         }
     }
+}
+
+/// If a file has the features of each node behind its aggregates, the files of features are not read.
+#[test]
+fn a_scan_takes_features_from_the_rows_of_aggregates() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let options = AggregateOptions {
+        kind: AggregateKind::Mean,
+        dtype: None,
+        with_features: true,
+        budget: Budget {
+            memory: 3 << 20,
+            threads: 2,
+        },
+        replace: false,
+    };
+    preaggregate(&store, &options, &Silent).unwrap();
+    let aggregates = Aggregates::open(&store, options.kind).unwrap().unwrap();
+    let aggregates = AggregateRows::new(&store, aggregates);
+    let columns = [&aggregates as &dyn NodeRows, &StoreFeatures::open(&store).unwrap()];
+    let expected = columns.map(|rows| whole(&store, rows).1.concat());
+    for chunk in store.present_chunks() {
+        let path = store.path().join(files::of_chunk(chunk, "features"));
+        let mut bytes = fs::read(&path).unwrap();
+        // The first byte of the payload.
+        bytes[4096] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    }
+    let (all, damaged) = (
+        NodeSet::all(store.manifest().nodes),
+        StoreFeatures::open(&store).unwrap(),
+    );
+    let columns = [&aggregates as &dyn NodeRows, &damaged].map(|rows| ScannedColumn { rows, of: &all });
+    let mut scan = RowScan::new(&columns, &all, 100, 0, 2).unwrap();
+    let mut found = [Vec::new(), Vec::new()];
+    while let Some(part) = scan.next(&Silent).unwrap() {
+        found
+            .iter_mut()
+            .zip(part.columns)
+            .for_each(|(all, part)| all.extend(part));
+    }
+    assert!(found == expected);
+    // Alone, they are read from their own files.
+    let mut scan = RowScan::new(&columns[1..], &all, 100, 0, 2).unwrap();
+    assert!(scan.next(&Silent).is_err());
 }
 
 #[test]

@@ -128,8 +128,8 @@ pub fn make(
         graph.run(&reduce, first, progress, sink).map_err(whole_budget())?;
         made.complete()?;
         let open = |chunk| {
-            let (file, layout) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
-            Ok((file.close()?, layout))
+            let (file, meta) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
+            Ok((file.close()?, meta.layout))
         };
         let files = (0..store.chunks().chunks()).map(open).collect::<Result<Vec<_>>>()?;
         let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();

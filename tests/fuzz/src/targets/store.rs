@@ -359,7 +359,7 @@ fn run_features(input: &Input) -> String {
     let result = decode_file(input.bytes, FileKind::FEATURES).and_then(|(header, payload)| {
         let meta = FeaturesMeta::decode(&header)?;
         let layout = meta.layout;
-        layout.check_rows(payload, header.payload_offset)?;
+        layout.check_rows(payload, header.payload_offset, meta.with_features)?;
         let (dim, rows) = (layout.dim as usize, meta.span.rows as usize);
         let mut values = vec![0.0; dim * rows];
         layout.decode_rows(payload, &mut values);

@@ -39,6 +39,7 @@ impl Slices {
         let options = AggregateOptions {
             kind: AggregateKind::Mean,
             dtype: None,
+            with_features: false,
             budget: Budget {
                 memory: 64 << 20,
                 threads: 2,

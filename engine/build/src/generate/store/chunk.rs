@@ -37,7 +37,12 @@ impl Run<'_> {
         let (done, mut files) = self.adjacency(folder, chunk)?;
         let span = ChunkSpan::of(&self.chunks, chunk);
         if let Some((layout, features)) = self.stored_features().zip(features) {
-            let meta = FeaturesMeta { span, layout }.encode();
+            let meta = FeaturesMeta {
+                span,
+                layout,
+                with_features: false,
+            }
+            .encode();
             let row = |label, values: &mut Vec<f32>, out: &mut Vec<u8>| {
                 values.resize(layout.dim as usize, 0.0);
                 features.row(label, values);

@@ -5,23 +5,23 @@ use std::ops::Range;
 use grappa_io::read::{FileIndex, Read};
 
 use super::WindowReader;
-use crate::feed::pool::Miss;
+use crate::feed::{files::FileRow, pool::Miss};
 
 /// Rows on the same page are always merged, because reads transfer whole pages.
 pub(super) const PAGE: u64 = 4096;
 
-/// The rows of one column that a read delivers, or a part of one row if it is longer than a read.
+/// The rows of some columns that a read delivers, or a part of one row if it is longer than a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Run {
-    pub column: usize,
+    pub columns: Range<usize>,
     /// The misses of these rows, as indices.
     pub misses: Range<usize>,
 }
 
-/// Iterates over the reads for one column of sorted misses.
+/// Iterates over the reads of one kind of row for sorted misses.
 pub(super) struct Runs<'a> {
     reader: &'a WindowReader<'a>,
-    column: usize,
+    row: &'a FileRow,
     misses: &'a [Miss],
     /// The first miss that is not read completely.
     next: usize,
@@ -32,10 +32,10 @@ pub(super) struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// `length_max` is the maximum number of bytes of a read.
-    pub fn new(reader: &'a WindowReader<'a>, column: usize, misses: &'a [Miss], length_max: u64) -> Self {
+    pub fn new(reader: &'a WindowReader<'a>, row: &'a FileRow, misses: &'a [Miss], length_max: u64) -> Self {
         Self {
             reader,
-            column,
+            row,
             misses,
             next: 0,
             done: 0,
@@ -46,7 +46,7 @@ impl<'a> Runs<'a> {
     }
 
     fn locate(&self, miss: Miss) -> (FileIndex, u64) {
-        let location = self.reader.files.locate(self.column, miss.node());
+        let location = self.reader.files.locate(self.row.columns.start, miss.node());
         location.expect("the planner checked it")
     }
 
@@ -82,7 +82,7 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<(Read, Run)> {
         let first = self.next;
         let (file, row) = self.locate(*self.misses.get(first)?);
-        let row_bytes = self.reader.format.columns()[self.column].stored.row_bytes() as u64;
+        let row_bytes = self.row.bytes;
         let start = row + self.done;
         let mut end = row + row_bytes;
         // A read should contain whole blocks, so that they can be verified. If a block is longer than a read, or a row
@@ -118,7 +118,7 @@ impl Iterator for Runs<'_> {
             tag: 0,
         };
         let run = Run {
-            column: self.column,
+            columns: self.row.columns.clone(),
             misses: first..self.next.max(first + 1),
         };
         Some((read, run))

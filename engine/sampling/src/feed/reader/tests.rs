@@ -51,6 +51,9 @@ impl ReadEngine for Recorder {
     }
 }
 
+/// Whether the features of a node follow its pre-aggregated features in their files.
+type WithFeatures = bool;
+
 /// A store of f32 features, and an empty pool for them.
 struct TestPool {
     _folder: TempDir,
@@ -63,11 +66,16 @@ struct TestPool {
 
 impl TestPool {
     /// Features have `dim` values. The pool has room for `rows` rows.
-    fn new(dim: u32, rows: usize, aggregates: Option<AggregateKind>, coalescing_gap_bytes: u64) -> Self {
+    fn new(
+        dim: u32,
+        rows: usize,
+        aggregates: Option<(AggregateKind, WithFeatures)>,
+        coalescing_gap_bytes: u64,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, dim);
-        let aggregates = aggregates.map(|kind| {
-            aggregate(&store, kind, None);
+        let aggregates = aggregates.map(|(kind, with_features)| {
+            aggregate(&store, kind, with_features);
             Aggregates::open(&store, kind).unwrap().unwrap()
         });
         let layout = store.chunk(ChunkId(0)).unwrap().features().unwrap().meta().layout;
@@ -128,17 +136,32 @@ impl TestPool {
         }
         for &miss in misses {
             let node = miss.node();
-            let mut found = vec![0; expected[node.0 as usize].len()];
             let slot = self.rows.geometry.slot(miss) as usize;
-            self.rows.slots.read(slot, 0, &mut found);
-            assert_eq!(found, expected[node.0 as usize], "node {node}");
+            let mut found = Vec::new();
+            for column in self.format.columns() {
+                let mut row = vec![0; column.stored.row_bytes()];
+                self.rows.slots.read(slot, column.offset, &mut row);
+                found.extend(row);
+            }
+            assert!(found == expected[node.0 as usize], "node {node}");
         }
     }
 }
 
 /// Reads the rows of `nodes` from a store with rows of `dim` f32, and checks their slots.
 fn fetch(dim: u32, nodes: &[u64], coalescing_gap_bytes: u64, read_bytes_max: u32) -> Vec<Read> {
-    let mut pool = TestPool::new(dim, nodes.len(), None, coalescing_gap_bytes);
+    fetch_columns(dim, nodes, None, coalescing_gap_bytes, read_bytes_max)
+}
+
+/// As [`fetch`], with pre-aggregated features if they are given.
+fn fetch_columns(
+    dim: u32,
+    nodes: &[u64],
+    aggregates: Option<(AggregateKind, WithFeatures)>,
+    coalescing_gap_bytes: u64,
+    read_bytes_max: u32,
+) -> Vec<Read> {
+    let mut pool = TestPool::new(dim, nodes.len(), aggregates, coalescing_gap_bytes);
     let misses = pool.misses(nodes.iter().copied());
     let options = read::Options {
         depth: 3,
@@ -152,7 +175,7 @@ fn fetch(dim: u32, nodes: &[u64], coalescing_gap_bytes: u64, read_bytes_max: u32
     let counters = Counters::default();
     let fetched = pool.fetch(&misses, &mut engine, &counters, false);
     assert_eq!(fetched, FetchOutcome::Complete);
-    pool.assert_stored(&misses, None);
+    pool.assert_stored(&misses, aggregates.map(|(kind, _)| kind));
     let stats = counters.stats(4 * dim as usize);
     assert_eq!(stats.reads, engine.reads.len() as u64);
     assert_eq!(stats.bytes_read, engine.reads.iter().map(pages_bytes).sum::<u64>());
@@ -213,26 +236,42 @@ fn rows_longer_than_a_read_are_cut_at_words() {
     }
 }
 
+#[test]
+fn features_beside_aggregates_take_no_reads_of_their_own() {
+    let reads = |dim, nodes: &[u64], with_features, read_bytes_max| {
+        let aggregates = Some((AggregateKind::Mean, with_features));
+        fetch_columns(dim, nodes, aggregates, 0, read_bytes_max)
+    };
+    let far_apart: Vec<u64> = (0..NODES).step_by(100).collect();
+    let apart = reads(128, &far_apart, false, 1 << 20);
+    let together = reads(128, &far_apart, true, 1 << 20);
+    assert_eq!((apart.len(), together.len()), (2 * far_apart.len(), far_apart.len()));
+    assert!(together.iter().all(|read| u64::from(read.length) == PAGE));
+    // Both rows of a node are cut, and features start in the middle of a read.
+    let reads = reads(1001, &[3, 4, 2000], true, 1500);
+    assert_eq!(reads.len(), 3 * (2 * 4008_usize).div_ceil(1496));
+}
+
 /// A window of more than 2^24 misses. Nearly all of them are for the same row, which saves time and memory.
 #[test]
 fn a_window_may_miss_more_rows_than_fit_24_bits() {
     const REPEATED: usize = 1 << 24;
-    let kind = Some(AggregateKind::Mean);
+    let kind = AggregateKind::Mean;
     let nodes: Vec<u64> = (0..NODES).step_by(5).collect();
-    let mut pool = TestPool::new(8, nodes.len(), kind, 0);
+    let mut pool = TestPool::new(8, nodes.len(), Some((kind, false)), 0);
     let different = pool.misses(nodes);
     let mut misses = different.clone();
     misses.splice(..1, std::iter::repeat_n(misses[0], REPEATED));
     let mut engine = pool.engine(read::Options::default());
     let fetched = pool.fetch(&misses, &mut *engine, &Counters::default(), false);
     assert_eq!(fetched, FetchOutcome::Complete);
-    pool.assert_stored(&different, kind);
+    pool.assert_stored(&different, Some(kind));
 }
 
 #[test]
 fn a_tag_is_used_again_only_when_its_read_is_complete() {
     let run = |first: usize| Run {
-        column: first % 2,
+        columns: first % 2..2,
         misses: first..first + 3,
     };
     let mut in_flight = InFlightRuns::default();
@@ -252,7 +291,7 @@ fn a_tag_is_used_again_only_when_its_read_is_complete() {
 fn a_read_that_completes_twice_is_noticed() {
     let mut in_flight = InFlightRuns::default();
     let run = Run {
-        column: 0,
+        columns: 0..1,
         misses: 0..1,
     };
     let tag = in_flight.add(run);

@@ -48,14 +48,17 @@ fn resident_and_pooled_rows_of_every_dtype_are_those_of_the_store() {
 #[test]
 fn aggregates_are_delivered_with_resident_and_pooled_features() {
     watched(|| {
-        for (dtype, of_aggregates, kind) in [
-            (FeatureDtype::F32, FeatureDtype::F32, AggregateKind::Mean),
-            (FeatureDtype::Int8, FeatureDtype::F16, AggregateKind::Sum),
-            (FeatureDtype::F16, FeatureDtype::F32, AggregateKind::Gcn),
+        for (dtype, of_aggregates, kind, with_features) in [
+            (FeatureDtype::F32, FeatureDtype::F32, AggregateKind::Mean, false),
+            (FeatureDtype::Int8, FeatureDtype::F16, AggregateKind::Sum, false),
+            (FeatureDtype::F16, FeatureDtype::F32, AggregateKind::Gcn, false),
+            (FeatureDtype::F32, FeatureDtype::F32, AggregateKind::Sum, true),
+            (FeatureDtype::F16, FeatureDtype::F16, AggregateKind::Gcn, true),
+            (FeatureDtype::Int8, FeatureDtype::Int8, AggregateKind::Mean, true),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let store = stored(folder.path(), dtype, 37);
-            aggregate(&store, kind, Some(of_aggregates));
+            aggregate_as(&store, kind, Some(of_aggregates), with_features);
             for output in OUTPUTS {
                 let mut rows = rows(&store, output);
                 append_aggregates(&mut rows, &store, kind, output);
@@ -106,9 +109,9 @@ fn missing_aggregates_are_an_error_that_names_their_kind() {
         "{text}"
     );
     // Pre-aggregated features of another kind do not help.
-    aggregate(&store, AggregateKind::Sum, None);
+    aggregate(&store, AggregateKind::Sum, false);
     assert_eq!(error(&store), text);
-    aggregate(&store, AggregateKind::Mean, None);
+    aggregate(&store, AggregateKind::Mean, false);
     assert!(Feed::open(&store, &[], &source, &wanted).is_ok());
 
     let folder = tempfile::tempdir().unwrap();

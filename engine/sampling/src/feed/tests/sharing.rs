@@ -120,7 +120,7 @@ fn processes_share_rows_that_none_of_them_has_room_for() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 64);
-        aggregate(&store, AggregateKind::Mean, None);
+        aggregate(&store, AggregateKind::Mean, false);
         let mut rows = rows(&store, OutputDtype::F32);
         append_aggregates(&mut rows, &store, AggregateKind::Mean, OutputDtype::F32);
         let source = SkewedSource::new(4, 10);
