@@ -83,16 +83,22 @@ pub fn train(mut command: Command, out: &Path, limit: Option<&MemoryLimit>) -> R
     })
 }
 
-/// Adds pre-aggregated features to a store, unless it has them. `programs` contains grappa-store.
+/// Adds pre-aggregated features to a store, unless it has them, or has them apart from the features and they are to be side by side.
+/// `programs` contains grappa-store.
 ///
 /// # Errors
 /// If the store can't be opened, or grappa-store fails.
-pub fn preaggregate(programs: &Path, store: &Path, kind: AggregateKind) -> Result<()> {
-    if Aggregates::open(&Store::open(store)?, kind)?.is_some() {
-        return Ok(());
-    }
+pub fn preaggregate(programs: &Path, store: &Path, kind: AggregateKind, with_features: bool) -> Result<()> {
     let mut command = Command::new(programs.join("grappa-store"));
     command.arg("preaggregate").arg(store);
+    match Aggregates::open(&Store::open(store)?, kind)? {
+        Some(aggregates) if aggregates.with_features() || !with_features => return Ok(()),
+        Some(_) => drop(command.arg("--replace")),
+        None => {}
+    }
+    if with_features {
+        command.arg("--with-features");
+    }
     child::run(command.args(["--kind", &kind.to_string(), "--memory", "4GiB", "--quiet"])).map(drop)
 }
 

@@ -132,10 +132,13 @@ def strings():
 # features.md, labels.md, splits.md, weights.md, assignment.md, aggregates.md
 
 
-def features(name):
+def features(name, beside=False):
     meta, payload = container(name, "FEAT")
-    dim, stride, dtype = struct.unpack_from("<IIB", meta, 24)
-    for row in (payload[r * stride :] for r in range(span(meta)[2])):
+    dim, stride, dtype, follow = struct.unpack_from("<IIBB", meta, 24)
+    row_bytes = [4 * dim, 2 * dim, 2 * dim, 4 + dim][dtype]
+    assert follow or not beside
+    start = -(-row_bytes // 8) * 8 if beside else 0
+    for row in (payload[r * stride + start :] for r in range(span(meta)[2])):
         if dtype == 0:
             yield list(struct.unpack_from(f"<{dim}f", row))
         elif dtype == 1:
@@ -393,6 +396,9 @@ def main():
     expect("features-f32", [[round(v, 6) for v in row] for row in features("features-f32")], [[1, -2.5, 0.1], [127, -3, 0]])
     for name, digits in [("features-f16", 3), ("features-bf16", 2), ("features-int8", 1)]:
         expect(name, [[round(v, digits) for v in row] for row in features(name)], [[1, -2.5, 0.1], [127, -3, 0]])
+    expect("features-beside", list(features("features-beside")), [[127, 0, -1], [0, 254, 126]])
+    beside = features("features-beside", beside=True)
+    expect("features-beside", [[round(v, 1) for v in row] for row in beside], [[1, -2.5, 0.1], [127, -3, 0]])
     expect("labels-single", single_labels(), [0, 299, None, 7])
     expect("labels-multi", label_sets(), [[0, 9], [], None, [3]])
     expect("split", split(), [1, 5, *range(200, 300), 0x10000, 2**32 + 7])

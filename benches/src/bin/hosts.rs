@@ -207,7 +207,7 @@ impl Args {
             !task.fanouts.is_empty(),
             "{dataset} is trained on the whole graph, which has no minibatches"
         );
-        training::preaggregate(graphs.programs, &store, task.aggregates())?;
+        training::preaggregate(graphs.programs, &store, task.aggregates(), false)?;
         let peer = match python {
             Some(python) => Some((python, self.divided(dataset, &store, graphs, python)?)),
             None => None,

@@ -95,7 +95,7 @@ impl Bench for Args {
             .iter()
             .any(|contender| contender.first_hop == "preaggregated")
         {
-            training::preaggregate(&programs, &graph.store, AggregateKind::Mean)?;
+            training::preaggregate(&programs, &graph.store, AggregateKind::Mean, true)?;
         }
         let disk = Disk::measure(&graph.features)?;
         let load = machine::load()?;

@@ -139,7 +139,7 @@ impl Bench for Args {
             .iter()
             .any(|contender| contender.to_string().contains("preaggregated"))
         {
-            training::preaggregate(&setup.programs, &setup.graph.store, AggregateKind::Mean)?;
+            training::preaggregate(&setup.programs, &setup.graph.store, AggregateKind::Mean, false)?;
         }
         let load = machine::load()?;
         let told = |ran: &Ran| format!("{:.2} s", ran.seconds);

@@ -60,7 +60,7 @@ impl Bench for Args {
     fn measure(&self, record: &mut Record) -> Result<()> {
         let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
         let graph = Labelled::in_folder(&self.files.work, self.scale, &programs)?;
-        training::preaggregate(&programs, &graph.store, AggregateKind::Mean)?;
+        training::preaggregate(&programs, &graph.store, AggregateKind::Mean, false)?;
         let of_hidden = |&hidden: &u32| self.workers.iter().map(move |&workers| Contender { hidden, workers });
         let contenders: Vec<Contender> = self.hidden.iter().flat_map(of_hidden).collect();
         let load = machine::load()?;

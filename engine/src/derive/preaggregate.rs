@@ -76,6 +76,12 @@ pub fn aggregate_bytes(store: &Store, with_features: bool) -> Result<u64> {
     Ok(store.manifest().nodes * u64::from(layout(store, None, with_features)?.stride))
 }
 
+/// Whether training with this memory should have features beside its aggregates: if both exceed it, their rows are read from
+/// files again and again. `feature_bytes` is the size of the features alone.
+pub fn wants_features_beside(feature_bytes: u64, memory: u64) -> bool {
+    feature_bytes.saturating_mul(2) > memory
+}
+
 /// Computes pre-aggregated features and adds them to the store. [`crate::aggregate`] says how often the features of the
 /// whole graph are read.
 ///

@@ -31,6 +31,7 @@ use super::{
     degrees::degree_classes,
     minibatch::{Minibatch, Reach},
 };
+use crate::derive::preaggregate::wants_features_beside;
 
 /// Seeds of a step, over all its partitions.
 const SEEDS_OF_A_STEP: u64 = 1024;
@@ -112,8 +113,8 @@ pub struct TrainOptions {
     pub concurrent: Option<u64>,
     /// Whether the first hop is pre-aggregated.
     pub preaggregated: bool,
-    /// Whether the store has the pre-aggregated features already.
-    pub has_aggregates: bool,
+    /// The pre-aggregated features that the store has already.
+    pub aggregates: Option<StoredAggregates>,
     /// Whether nodes of other partitions get historical embeddings or sampled in-neighbors (`--halo auto`).
     pub expands_halo: bool,
     /// Bytes of memory for the graph and its features.
@@ -233,6 +234,13 @@ pub struct StagePlan {
     pub bytes_read: f64,
     /// Bytes written.
     pub bytes_written: f64,
+}
+
+/// The pre-aggregated features that a store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StoredAggregates {
+    /// Whether the features of each node are beside them.
+    pub with_features: bool,
 }
 
 /// Disk in bytes.
@@ -409,7 +417,7 @@ impl<'a> Planner<'a> {
             exact_evaluation: exact.stage,
             disk: DiskPlan {
                 aggregates: match self.makes_aggregates() {
-                    true => self.feature_bytes,
+                    true => self.aggregate_bytes(),
                     false => 0.0,
                 },
                 scratch: exact.scratch,
@@ -428,7 +436,23 @@ impl<'a> Planner<'a> {
 
     /// Whether training begins with pre-aggregation.
     fn makes_aggregates(&self) -> bool {
-        self.options.preaggregated && !self.options.has_aggregates
+        self.options.preaggregated && self.options.aggregates.is_none()
+    }
+
+    /// Whether files have the features of a node beside its aggregates.
+    fn has_features_beside(&self) -> bool {
+        let options = self.options;
+        let beside = |stored: StoredAggregates| stored.with_features;
+        let wanted = || wants_features_beside(self.feature_bytes as u64, options.memory);
+        options.preaggregated && options.aggregates.map_or_else(wanted, beside)
+    }
+
+    /// Bytes of the pre-aggregated features.
+    fn aggregate_bytes(&self) -> f64 {
+        match self.has_features_beside() {
+            true => 2.0 * self.feature_bytes,
+            false => self.feature_bytes,
+        }
     }
 
     /// The sampled hops of a minibatch.
@@ -509,7 +533,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Bytes of the feature file that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
+    /// Bytes of the feature files that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
     ///
     /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is divided between the two as
     /// by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill half of the pool. What is left of the pool has the
@@ -542,11 +566,15 @@ impl<'a> Planner<'a> {
     /// The share of a feature file that is read for the rows of some nodes at random places: their pages, and all that is between two of
     /// them which are at most `gap` bytes apart.
     fn touched(&self, rows: f64, gap: f64) -> f64 {
-        let spacing = self.row_bytes * self.options.nodes as f64 / rows.max(1.0);
+        let row_bytes = match self.has_features_beside() {
+            true => 2.0 * self.row_bytes,
+            false => self.row_bytes,
+        };
+        let spacing = row_bytes * self.options.nodes as f64 / rows.max(1.0);
         // Distances between successive rows are exponential.
         let gaps = (gap / spacing).max(0.0);
         let far = (-gaps).exp();
-        (1.0 - far * (1.0 + gaps) + far * PAGE_BYTES.max(self.row_bytes) / spacing).min(1.0)
+        (1.0 - far * (1.0 + gaps) + far * PAGE_BYTES.max(row_bytes) / spacing).min(1.0)
     }
 
     /// Feature rows of a node: its own, and its aggregate.

@@ -35,6 +35,7 @@ pub fn all() -> Vec<Sample> {
         sample("features-f16", features(FeatureDtype::F16)),
         sample("features-bf16", features(FeatureDtype::Bf16)),
         sample("features-int8", features(FeatureDtype::Int8)),
+        sample("features-beside", features_beside_aggregates()),
         sample("labels-single", single_labels()),
         sample("labels-multi", multi_labels()),
         sample("split", splits::encode("train", SPLIT_NODES, &split()).0),
@@ -251,6 +252,8 @@ pub fn split() -> RoaringTreemap {
     set
 }
 
+const FEATURES: [f32; 6] = [1.0, -2.5, 0.1, 127.0, -3.0, 0.0];
+
 fn features(dtype: FeatureDtype) -> Vec<u8> {
     let layout = FeatureLayout::new(dtype, 3);
     let meta = FeaturesMeta {
@@ -259,7 +262,24 @@ fn features(dtype: FeatureDtype) -> Vec<u8> {
         with_features: false,
     };
     let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
-    layout.encode_rows(&[1.0, -2.5, 0.1, 127.0, -3.0, 0.0], &mut payload);
+    layout.encode_rows(&FEATURES, &mut payload);
+    file(FileKind::FEATURES, meta.encode(), &payload)
+}
+
+/// Aggregates in int8, with the rows of `features` behind them.
+fn features_beside_aggregates() -> Vec<u8> {
+    let features = FeatureLayout::new(FeatureDtype::Int8, 3);
+    let stride = features.stride as usize;
+    let mut beside = vec![0; FEATURE_ROWS as usize * stride];
+    features.encode_rows(&FEATURES, &mut beside);
+    let layout = FeatureLayout::with_features(FeatureDtype::Int8, 3);
+    let meta = FeaturesMeta {
+        span: span(FEATURE_ROWS),
+        layout,
+        with_features: true,
+    };
+    let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
+    layout.encode_with_features(&[127.0, 0.0, -1.0, 0.0, 254.0, 126.0], &beside, stride, &mut payload);
     file(FileKind::FEATURES, meta.encode(), &payload)
 }
 

@@ -6,7 +6,7 @@
 
 use grappa_engine::{
     aggregate::Budget,
-    derive::preaggregate::{AggregateOptions, aggregate_bytes, preaggregate},
+    derive::preaggregate::{AggregateOptions, aggregate_bytes, preaggregate, wants_features_beside},
 };
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_disk_bytes, progress::Progress, size::ByteSize};
@@ -70,8 +70,7 @@ pub fn choose(
     }
     let (bytes, free) = (aggregate_bytes(store, false)?, free_disk_bytes(store.path()));
     let is_roomy = |bytes: u64| free.is_some_and(|free| bytes <= free / DISK_SHARE);
-    // Rows of both exceed the memory, so the feed will read those of a node again and again.
-    let with_features = 2 * bytes > config.memory.0 && is_roomy(aggregate_bytes(store, true)?);
+    let with_features = wants_features_beside(bytes, config.memory.0) && is_roomy(aggregate_bytes(store, true)?);
     if !is_wanted {
         if !is_roomy(bytes) {
             warn(&format!(

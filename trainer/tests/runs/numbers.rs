@@ -3,14 +3,21 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
-use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_engine::{
+    aggregate::Budget,
+    derive::preaggregate::{AggregateOptions, preaggregate},
+};
+use grappa_formats::{
+    aggregates::AggregateKind,
+    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+};
 use grappa_io::{progress::Silent, size::ByteSize};
 use grappa_run::{
     config::{Auto, Evaluate, TrainConfig},
     journal::read_records,
     model::Precision,
 };
-use grappa_storage::Store;
+use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_synthetic::{BlockModel, Model, Recipe};
 
 use crate::{
@@ -87,6 +94,25 @@ fn a_graph_that_exceeds_the_memory_is_trained_in_partitions_which_a_resumed_run_
             .iter()
             .all(|record| (record.partitions, record.concurrent) == (8, 1))
     );
+
+    // Aggregates were stored with the features, because both exceed the memory. Apart from them, they give the same results.
+    let aggregates = || Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
+    assert!(aggregates().with_features());
+    let apart = AggregateOptions {
+        kind: AggregateKind::Mean,
+        dtype: None,
+        with_features: false,
+        budget: Budget {
+            memory: 64 << 20,
+            threads: 2,
+        },
+        replace: true,
+    };
+    preaggregate(&store, &apart, &Silent).unwrap();
+    assert!(!aggregates().with_features());
+    let (found, ..) = start("apart.run", &options(LITTLE));
+    assert!(found.1 == expected.1, "{:#?} {:#?}", found.1, expected.1);
+    assert!(found.0.parameters == expected.0.parameters);
 
     // The same numbers, given, with memory for everything.
     let given = TrainConfig {

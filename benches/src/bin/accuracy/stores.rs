@@ -35,7 +35,7 @@ impl Stores<'_> {
             self.ingest(dataset, &data, &store)?;
         }
         if wants_first_hop {
-            training::preaggregate(self.programs, &store, AggregateKind::Mean)?;
+            training::preaggregate(self.programs, &store, AggregateKind::Mean, false)?;
         }
         Ok(Some(store))
     }

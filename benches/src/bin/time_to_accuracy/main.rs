@@ -138,7 +138,7 @@ impl Args {
             target: self.target.unwrap_or(dataset.task().target),
             ..dataset.task()
         };
-        training::preaggregate(graphs.programs, &store, task.aggregates())?;
+        training::preaggregate(graphs.programs, &store, task.aggregates(), limit.is_some())?;
         let mut contenders = self.ours(dataset, limit.is_some());
         let mut notes = Vec::new();
         let mut arrays = None;

@@ -278,8 +278,10 @@ impl Planner<'_> {
             true => copied,
             false => direct,
         };
-        let written = self.feature_bytes + copy;
-        self.pass(read, written, edges * per_edge * 1e-9 / self.threads)
+        // Features that are beside aggregates are copied.
+        let beside = self.aggregate_bytes() - self.feature_bytes;
+        let written = self.aggregate_bytes() + copy;
+        self.pass(read + beside, written, edges * per_edge * 1e-9 / self.threads)
     }
 
     /// A pass over the graph. Edges are listed before rows are read, and results are written after them.

@@ -10,6 +10,8 @@ fn corrupt_features_are_errors() {
     changed(name, |p| p.put_meta(24, 0u32.to_le_bytes()), 88, "rows have 0 values");
     changed(name, |p| p.put_meta(24, [0xff; 4]), 88, "rows have 4294967295 values");
     changed(name, |p| p.meta[32] = 4, 96, "there is no feature dtype 4");
+    changed(name, |p| p.meta[33] = 2, 97, "it may have 1");
+    changed(name, |p| p.meta[33] = 1, 88, "at least 28, not 12");
     changed(name, |p| p.meta[39] = 1, 103, "reserved byte");
     changed(name, |p| p.payload_offset = 128, 16, "no multiple of 4096");
     changed(
@@ -40,6 +42,23 @@ fn corrupt_features_are_errors() {
         );
     }
     changed(name, |p| p.payload[5] = 0x80, 4096 + 5, "an int8 feature is -128");
+    let name = "features-beside";
+    for padding in [7, 15, 23] {
+        changed(
+            name,
+            |p| p.payload[padding] = 1,
+            4096 + padding as u64,
+            "padding of a feature row is not 0",
+        );
+    }
+    for at in [5, 13] {
+        changed(
+            name,
+            |p| p.payload[at] = 0x80,
+            4096 + at as u64,
+            "an int8 feature is -128",
+        );
+    }
 }
 
 #[test]

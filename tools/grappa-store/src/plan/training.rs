@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
 use grappa_engine::plan::{
     Degrees, Plan,
-    train::{PlannedLists, StagePlan, TrainOptions, TrainPlan},
+    train::{PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
 };
 use grappa_formats::{ChunkId, aggregates::AggregateKind, container::FileKind, manifest::FeatureSource};
 use grappa_storage::{Store, aggregates::Aggregates, files};
@@ -50,7 +50,9 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
             FeatureSource::Procedural => 0,
         },
         is_whole: manifest.is_whole(),
-        has_aggregates: Aggregates::open(store, AggregateKind::Mean)?.is_some(),
+        aggregates: Aggregates::open(store, AggregateKind::Mean)?.map(|aggregates| StoredAggregates {
+            with_features: aggregates.with_features(),
+        }),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
         train: nodes_of("train"),
         scored: Some(nodes_of("val").unwrap_or(0) + nodes_of("test").unwrap_or(0)),
@@ -77,7 +79,7 @@ pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Resu
             false => plan.nodes,
         },
         is_whole: true,
-        has_aggregates: false,
+        aggregates: None,
         classes: options.classes.unwrap_or(CLASSES),
         train: shares.map(|shares| nodes(shares[0])),
         scored: shares.map(|shares| nodes(shares[1] + shares[2])),
@@ -96,7 +98,7 @@ struct Graph {
     stored: u64,
     is_whole: bool,
     /// Whether the store has the pre-aggregated features of GraphSAGE.
-    has_aggregates: bool,
+    aggregates: Option<StoredAggregates>,
     classes: u32,
     train: Option<u64>,
     scored: Option<u64>,
@@ -151,7 +153,7 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
             graph.chunks
         );
     }
-    let can_be_preaggregated = graph.stored > 0 && (graph.is_whole || graph.has_aggregates);
+    let can_be_preaggregated = graph.stored > 0 && (graph.is_whole || graph.aggregates.is_some());
     let preaggregated = match training.first_hop {
         Some(PlannedFirstHop::Preaggregated) if graph.stored == 0 => bail!(
             "the first hop cannot be pre-aggregated: the features are computed, not stored; use --first-hop sampled, or leave it out"
@@ -181,7 +183,7 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
         partitions: training.partitions,
         concurrent: training.concurrent,
         preaggregated,
-        has_aggregates: graph.has_aggregates,
+        aggregates: graph.aggregates,
         expands_halo: training.halo == PlannedHalo::Auto,
         memory: options.memory.0,
         disk_bandwidth: speed.disk_bandwidth as f64,
