@@ -9,7 +9,7 @@
 //! features     add-features makes the right features and survives a kill
 //! concurrent   of two processes on one output, one works and the other says why it stops
 //! crash        a run killed at any moment is resumed to the same store
-//! signals      SIGINT and SIGTERM end programs in order, with the right exit code
+//! signals      SIGINT, SIGTERM and SIGHUP end programs in order, with the right exit code
 //! planted      planted links and folders are neither followed nor emptied
 //! hostile      inputs cannot make a program wait, fill the disk, act on the terminal, or abort
 //! disk         a full disk leaves nothing useless behind, and the error names the remedy

@@ -141,7 +141,7 @@ pub fn command(name: &str) -> Command {
 pub fn interruptible(command: &Command) -> Command {
     let mut default = Command::new("env");
     default
-        .arg("--default-signal=INT")
+        .arg("--default-signal=INT,HUP")
         .arg(command.get_program())
         .args(command.get_args());
     default.stdin(Stdio::null());

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use grappa_formats::{
     NodeId,
-    aggregates::AggregateKind,
+    aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     features::FeatureLayout,
     manifest::{ExternalIds, FeatureDtype},
 };
@@ -13,7 +13,11 @@ use grappa_io::{
     progress::{Progress, Silent},
 };
 use grappa_sampling::Loader;
-use grappa_storage::{Store, aggregates::Aggregates};
+use grappa_storage::{
+    Store,
+    aggregates::{Aggregates, manifest_digest},
+    feature_rows::FeatureRowsWriter,
+};
 
 use super::sample::{DIM, NODES, Sample};
 use crate::{
@@ -383,6 +387,51 @@ fn files_that_do_not_belong_are_errors() {
     assert!(open(AggregateKind::Mean).contains("were folders swapped?"));
     fs::remove_file(at("sum/index")).unwrap();
     assert!(open(AggregateKind::Sum).contains("missing"));
+}
+
+#[test]
+fn rows_that_cannot_be_of_the_features_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    let open = |dtype, dim| {
+        let of_kind = store.path().join("aggregates/mean");
+        let _ = fs::remove_dir_all(&of_kind);
+        fs::create_dir_all(&of_kind).unwrap();
+        let (layout, features) = (FeatureLayout::with_features(dtype, dim), FeatureLayout::new(dtype, dim));
+        let mut writer = FeatureRowsWriter::with_features(&store, &of_kind, layout, features);
+        let rows = vec![1.0; NODES as usize * dim as usize];
+        writer
+            .write_with(0..NODES, &rows, |_, out| {
+                out.fill(0);
+                Ok(())
+            })
+            .unwrap();
+        writer.complete().unwrap();
+        let index = AggregateIndex {
+            kind: AggregateKind::Mean,
+            manifest_digest: manifest_digest(store.path()).unwrap(),
+            files: writer
+                .finished()
+                .iter()
+                .map(|file| {
+                    Some(AggregateFile {
+                        bytes: file.bytes,
+                        digest: file.digest,
+                    })
+                })
+                .collect(),
+        };
+        fs::write(of_kind.join("index"), index.encode()).unwrap();
+        Aggregates::open(&store, AggregateKind::Mean).map_err(|error| error.to_string())
+    };
+    assert!(open(FeatureDtype::F32, DIM).unwrap().unwrap().with_features());
+    let of_type = open(FeatureDtype::F16, DIM).unwrap_err();
+    assert!(
+        of_type.contains("chunk-0") && of_type.contains("type f16 follow"),
+        "{of_type}"
+    );
+    let of_size = open(FeatureDtype::F32, DIM + 1).unwrap_err();
+    assert!(of_size.contains(&format!("{} values", DIM + 1)), "{of_size}");
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl Aggregates {
                 continue;
             };
             let (file, meta) = open_file(&folder, store.chunks(), chunk, entry)?;
+            check_layout(store, &meta).map_err(Error::format(file.path()))?;
             let found = (meta.layout, meta.with_features);
             if *layout.get_or_insert(found) != found {
                 let what = "the feature rows have another layout than those of the chunks before";
@@ -87,6 +88,28 @@ impl Aggregates {
     /// Total length of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().flatten().map(ClosedFile::bytes).sum()
+    }
+}
+
+/// Fails if rows could not be those of the store's features.
+fn check_layout(store: &Store, meta: &FeaturesMeta) -> std::result::Result<(), FormatError> {
+    let features = store.manifest().features.as_ref();
+    let features = features.map(|spec| (spec.dim, spec.dtype));
+    let (dim, dtype) = (meta.layout.dim, meta.layout.dtype);
+    match features {
+        Some((of_store, _)) if of_store != dim => {
+            let what = format!("the rows have {dim} values, and the features of the store {of_store}");
+            Err(FormatError::invalid(88, what))
+        }
+        Some((_, of_store)) if meta.with_features && of_store != dtype => {
+            let what = format!(
+                "features of type {} follow the rows, and those of the store have {}",
+                dtype.name(),
+                of_store.name()
+            );
+            Err(FormatError::invalid(96, what))
+        }
+        _ => Ok(()),
     }
 }
 

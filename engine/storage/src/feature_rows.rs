@@ -82,7 +82,8 @@ impl<'a> FeatureRowsWriter<'a> {
 
     /// Approximate bytes of memory that it takes.
     pub fn memory(&self) -> u64 {
-        Self::memory_of(self.layout)
+        let beside = self.features.map_or(0, |features| u64::from(features.stride));
+        Self::memory_of(self.layout) + ENCODE_ROWS as u64 * beside
     }
 
     /// Approximate bytes of memory that a writer of rows in `layout` takes.

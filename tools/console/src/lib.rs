@@ -167,7 +167,7 @@ impl Console {
     }
 }
 
-/// Runs a program. Checks the processor, raises the limit of open files, catches SIGINT and SIGTERM ([`signals`]), and calls
+/// Runs a program. Checks the processor, raises the limit of open files, catches SIGINT, SIGTERM and SIGHUP ([`signals`]), and calls
 /// `main`. Prints an error in one line, also when a mapped file was truncated during the run.
 ///
 /// All code of a program belongs into `main`, also the parsing of options: on a processor that fails the check, code before

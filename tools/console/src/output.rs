@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use grappa_io::text::printable;
 
-use crate::bars;
+use crate::{bars, signals};
 
 /// The reader of stdout closed it. It is wrapped in an [`io::Error`], to be distinguished from a broken pipe elsewhere.
 #[derive(Debug, thiserror::Error)]
@@ -18,16 +18,19 @@ pub fn stdout() -> io::BufWriter<impl Write> {
     io::BufWriter::with_capacity(64 << 10, MarkClosed(io::stdout()))
 }
 
-/// Prints a line on stdout, above the progress bar.
+/// Prints a line on stdout, above the progress bar. After a signal it may get lost, because the terminal may be closed.
 ///
 /// # Errors
 /// If writing to stdout fails.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
-    bars::above(|| {
+    let printed = bars::above(|| {
         let mut stdout = stdout();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush())
-    })
-    .context("cannot write to stdout")
+    });
+    match printed {
+        Err(_) if signals::stop_requested() => Ok(()),
+        printed => printed.context("cannot write to stdout"),
+    }
 }
 
 struct MarkClosed<W>(W);

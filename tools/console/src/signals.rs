@@ -1,6 +1,6 @@
-//! SIGINT and SIGTERM: the reaction to Ctrl-C, `kill` and the time limit of a batch system.
+//! SIGINT, SIGTERM and SIGHUP: the reaction to Ctrl-C, `kill`, the time limit of a batch system, and a terminal that is closed.
 //!
-//! [`run`](crate::run) catches both for every program. The effect of the first signal depends on the program:
+//! [`run`](crate::run) catches them for every program. The effect of the first signal depends on the program:
 //!
 //! | the program | first signal |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | calls [`stops_by_itself`] | [`Bars`](crate::Bars) ask the running operation to stop; it cleans up and returns an error |
 //!
 //! A second signal always ends the program at once, after what [`at_second`] was given. The exit code is 128 plus the signal's number, as a shell reports it:
-//! 130 for SIGINT, 143 for SIGTERM.
+//! 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
 //!
 //! A thread waits for the signals, so no code runs inside a signal handler. A signal that is ignored when the program starts
 //! (`nohup`, background jobs of a shell) stays ignored.
@@ -25,7 +25,7 @@ use std::{
 };
 
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
     low_level,
 };
@@ -110,7 +110,7 @@ fn code_of(signal: i32) -> i32 {
 /// Starts the thread that waits for signals.
 pub(crate) fn catch() {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let caught: Vec<i32> = [SIGINT, SIGTERM]
+    let caught: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|&signal| !is_ignored(&status, signal))
         .collect();

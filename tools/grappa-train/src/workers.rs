@@ -254,7 +254,7 @@ impl Running {
 /// The signal after which a program of ours ended by itself.
 fn stopped_by(status: ExitStatus) -> Option<i32> {
     let signal = status.code()?.checked_sub(128)?;
-    [Signal::INT, Signal::TERM]
+    [Signal::INT, Signal::TERM, Signal::HUP]
         .map(Signal::as_raw)
         .contains(&signal)
         .then_some(signal)

@@ -1,6 +1,6 @@
 //! The place of a process in a job, from the environment variables that torchrun and other launchers set.
 
-use std::{env, str::FromStr};
+use std::{env, num::NonZero, str::FromStr};
 
 use crate::{Error, Result};
 
@@ -36,27 +36,38 @@ impl Place {
         if variable("RANK").is_none() && variable("WORLD_SIZE").is_none() {
             return Ok(None);
         }
-        let ranks: u32 = required(variable, "WORLD_SIZE")?;
+        let ranks = required::<NonZero<u32>>(variable, "WORLD_SIZE")?.get();
         let rank: u32 = required(variable, "RANK")?;
         if rank >= ranks {
             return Err(Error::Distributed(format!(
                 "RANK is {rank} and WORLD_SIZE is {ranks}: ranks count from 0 to {}",
-                ranks.saturating_sub(1)
+                ranks - 1
             )));
         }
         if ranks == 1 {
             return Ok(None);
         }
-        let optional = |name, default| match variable(name) {
+        let optional = |name, default: u32| match variable(name) {
             Some(_) => required(variable, name),
             None => Ok(default),
         };
+        let local_rank = optional("LOCAL_RANK", 0)?;
+        let local_ranks = optional("LOCAL_WORLD_SIZE", 1)?.max(1);
+        if variable("LOCAL_WORLD_SIZE").is_some() && local_rank >= local_ranks {
+            return Err(Error::Distributed(format!(
+                "LOCAL_RANK is {local_rank} and LOCAL_WORLD_SIZE is {local_ranks}: local ranks count from 0 to {}",
+                local_ranks - 1
+            )));
+        }
         Ok(Some(Self {
             rank,
             ranks,
-            local_rank: optional("LOCAL_RANK", 0)?,
-            local_ranks: optional("LOCAL_WORLD_SIZE", 1)?.max(1),
-            store: (required(variable, "MASTER_ADDR")?, required(variable, "MASTER_PORT")?),
+            local_rank,
+            local_ranks,
+            store: (
+                required(variable, "MASTER_ADDR")?,
+                required::<NonZero<u16>>(variable, "MASTER_PORT")?.get(),
+            ),
             is_store_of_launcher: variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True"),
             is_restarted: variable("TORCHELASTIC_RESTART_COUNT").is_some(),
         }))
@@ -153,12 +164,18 @@ mod tests {
                 .starts_with("RANK is 2 and WORLD_SIZE is 2: ranks count from 0 to 1")
         );
         assert!(error(&[("RANK", "x"), ("WORLD_SIZE", "2")]).starts_with("RANK is `x`"));
-        let port = [
-            ("RANK", "0"),
-            ("WORLD_SIZE", "2"),
-            ("MASTER_ADDR", "a"),
-            ("MASTER_PORT", "99999"),
-        ];
-        assert!(error(&port).starts_with("MASTER_PORT is `99999`"));
+        assert!(error(&[("RANK", "0"), ("WORLD_SIZE", "0")]).starts_with("WORLD_SIZE is `0`"));
+        let in_group = |more: &[(&'static str, &'static str)]| {
+            let group = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a")];
+            error(&[&group[..], more].concat())
+        };
+        for port in ["0", "99999"] {
+            let expected = format!("MASTER_PORT is `{port}`");
+            assert!(in_group(&[("MASTER_PORT", port)]).starts_with(&expected));
+        }
+        let local = [("LOCAL_RANK", "7"), ("LOCAL_WORLD_SIZE", "2")];
+        assert!(
+            in_group(&local).starts_with("LOCAL_RANK is 7 and LOCAL_WORLD_SIZE is 2: local ranks count from 0 to 1")
+        );
     }
 }

@@ -24,6 +24,8 @@ const DISK_SHARE: u64 = 2;
 /// Chooses the first hop. Returns the kind of pre-aggregated features that the first layer takes, or none if it is sampled. Makes
 /// the pre-aggregated features if the store does not have them.
 ///
+/// They have the features beside them if both exceed the memory, and there is room on the disk.
+///
 /// Calls `warn` if the first hop is sampled only for lack of disk space or because of an error.
 ///
 /// # Errors
@@ -71,16 +73,14 @@ pub fn choose(
     let (bytes, free) = (aggregate_bytes(store, false)?, free_disk_bytes(store.path()));
     let is_roomy = |bytes: u64| free.is_some_and(|free| bytes <= free / DISK_SHARE);
     let with_features = wants_features_beside(bytes, config.memory.0) && is_roomy(aggregate_bytes(store, true)?);
-    if !is_wanted {
-        if !is_roomy(bytes) {
-            warn(&format!(
-                "the first hop is sampled: pre-aggregated features would take {}, more than half of the {} of free disk; free \
-                 some, or make them with grappa-store preaggregate --dtype f16 or int8",
-                ByteSize(bytes),
-                ByteSize(free.unwrap_or(0))
-            ));
-            return Ok(None);
-        }
+    if !is_wanted && !is_roomy(bytes) {
+        warn(&format!(
+            "the first hop is sampled: pre-aggregated features would take {}, more than half of the {} of free disk; free some, or \
+             make them with grappa-store preaggregate --dtype f16 or int8",
+            ByteSize(bytes),
+            ByteSize(free.unwrap_or(0))
+        ));
+        return Ok(None);
     }
     progress.stage("pre-aggregating features", None);
     match make(store, kind, with_features, config, progress) {

@@ -206,7 +206,10 @@ fn an_array_of_strings_is_refused_as_one_and_not_as_integers() {
             ids,
             ..Default::default()
         };
-        let error = EdgeSource::open(&[path.clone()], options).err().unwrap().to_string();
+        let error = EdgeSource::open(std::slice::from_ref(&path), options)
+            .err()
+            .unwrap()
+            .to_string();
         assert_contains(&error, &["e.npy", "strings (dtype '<U1')", "Parquet", "--ids string"]);
         assert!(!error.contains("integers"), "{error}");
     }

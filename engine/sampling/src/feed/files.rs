@@ -23,8 +23,7 @@ pub(super) struct RowFiles {
     /// One for each file.
     checksums: Vec<Checksums>,
     columns: Vec<ColumnFiles>,
-    /// Whether the columns lie side by side in the same files.
-    side_by_side: bool,
+    rows: Vec<FileRow>,
 }
 
 /// Files that were opened so far.
@@ -83,8 +82,8 @@ impl RowFiles {
             ids: store.ids().clone(),
             files: opened.files.into(),
             checksums: opened.checksums,
+            rows: Self::rows_of(&columns, side_by_side),
             columns,
-            side_by_side,
         })
     }
 
@@ -132,6 +131,19 @@ impl RowFiles {
         Ok(vec![features, aggregates])
     }
 
+    fn rows_of(columns: &[ColumnFiles], side_by_side: bool) -> Vec<FileRow> {
+        let end = |column: &ColumnFiles| column.offset + column.layout.row_bytes() as u64;
+        let row = |of: Range<usize>| FileRow {
+            bytes: columns[of.clone()].iter().map(end).max().unwrap_or_default(),
+            stride: columns[of.start].layout.stride.into(),
+            columns: of,
+        };
+        match side_by_side {
+            true => vec![row(0..columns.len())],
+            false => (0..columns.len()).map(|column| row(column..column + 1)).collect(),
+        }
+    }
+
     /// All files, by their index.
     pub fn files(&self) -> &Arc<[ReadFile]> {
         &self.files
@@ -175,18 +187,8 @@ impl RowFiles {
     }
 
     /// The rows that files have of a node, each of other columns.
-    pub fn file_rows(&self) -> Vec<FileRow> {
-        let end = |column: &ColumnFiles| column.offset + column.layout.row_bytes() as u64;
-        let count = self.columns.len();
-        let row = |columns: Range<usize>| FileRow {
-            bytes: self.columns[columns.clone()].iter().map(end).max().unwrap_or_default(),
-            stride: self.columns[columns.start].layout.stride.into(),
-            columns,
-        };
-        match self.side_by_side {
-            true => vec![row(0..count)],
-            false => (0..count).map(|column| row(column..column + 1)).collect(),
-        }
+    pub fn rows(&self) -> &[FileRow] {
+        &self.rows
     }
 
     /// The offset of a column in a row of a file.

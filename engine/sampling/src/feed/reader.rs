@@ -63,8 +63,8 @@ impl WindowReader<'_> {
     ) -> Result<FetchOutcome> {
         let mut touched = TouchedFiles::new(self.files.files().len());
         let length_max = u64::from(engine.read_bytes_max());
-        let rows = self.files.file_rows();
-        let mut runs = rows.iter().flat_map(|row| Runs::new(self, row, misses, length_max));
+        let rows = self.files.rows().iter();
+        let mut runs = rows.flat_map(|row| Runs::new(self, row, misses, length_max));
         let mut in_flight = InFlightRuns::default();
         let mut waiting: Vec<Read> = Vec::with_capacity(SUBMIT_READS);
         let mut meter = DepthMeter::new(counters);

@@ -31,7 +31,7 @@ impl Resident {
     /// Bytes of the rows of `chunks`.
     pub fn bytes(files: &RowFiles, chunks: &[ChunkId]) -> u64 {
         let rows: u64 = chunks.iter().map(|&chunk| files.chunks().len(chunk)).sum();
-        let strides: u64 = files.file_rows().iter().map(|row| row.stride).sum();
+        let strides: u64 = files.rows().iter().map(|row| row.stride).sum();
         rows.saturating_mul(strides)
     }
 
@@ -52,7 +52,7 @@ impl Resident {
     ) -> Result<Self> {
         let (mut payloads, mut columns) = (Vec::new(), Vec::new());
         let mut at = 0u64;
-        for row in files.file_rows() {
+        for row in files.rows() {
             let mut bases = vec![None; files.chunks().chunks() as usize];
             for &chunk in chunks {
                 let range = files.chunks().range(chunk);

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM make training write a checkpoint and exit with 130 and 143.
+//! SIGINT, SIGTERM and SIGHUP make training write a checkpoint and exit with 130, 143 and 129.
 
 use std::{
     path::Path,
@@ -58,7 +58,7 @@ fn stopped(folder: &Path, options: &[&str], signal: Signal) -> Ran {
 
 #[test]
 fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let folder = folder();
         let ran = stopped(folder.path(), &[], signal);
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
