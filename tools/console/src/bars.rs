@@ -16,12 +16,12 @@ use std::{
 use grappa_io::{progress::Progress, text::printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::{ByteSize, count, duration, log, signals};
+use crate::{ByteSize, count, duration, log, signals, terminal};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// All output to stderr goes through this. Otherwise bars and log lines would overwrite each other.
-static SCREEN: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+static SCREEN: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(terminal::on_stderr()));
 
 /// Progress on stderr: name of the stage, bytes done, bytes and edges per second, and time left.
 pub struct Bars {

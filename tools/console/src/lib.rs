@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Results go to stdout; progress, warnings and errors go to stderr. With `--json`, stdout has exactly one JSON object, at
-//! the end, and only after success. Exit codes: 0 success, 1 failure, 2 wrong usage (clap's), 130 and 143 stopped by SIGINT
-//! and SIGTERM ([`signals`]).
+//! the end, and only after success. Exit codes: 0 success, 1 failure, 2 wrong usage (clap's), 130, 143 and 129 stopped by
+//! SIGINT, SIGTERM and SIGHUP ([`signals`]).
 //!
 //! This crate knows nothing of graphs, except that progress counts edges, and the options that several programs have ([`options`]).
 
@@ -37,6 +37,7 @@ mod output;
 mod processor;
 pub mod signals;
 mod summary;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -5,43 +5,46 @@ use std::io::{self, Write};
 use anyhow::Context;
 use grappa_io::text::printable;
 
-use crate::{bars, signals};
+use crate::{bars, terminal};
 
 /// The reader of stdout closed it. It is wrapped in an [`io::Error`], to be distinguished from a broken pipe elsewhere.
 #[derive(Debug, thiserror::Error)]
 #[error("stdout was closed by its reader")]
 pub struct StdoutClosed;
 
-/// Buffered stdout for long outputs. [`run`](crate::run) takes its broken pipe for success. Flush it: an error on drop is
-/// lost.
+/// Buffered stdout for long outputs. [`run`](crate::run) takes its broken pipe for success. What is written to a terminal
+/// that was closed is lost. Flush it: an error on drop is lost.
 pub fn stdout() -> io::BufWriter<impl Write> {
     io::BufWriter::with_capacity(64 << 10, MarkClosed(io::stdout()))
 }
 
-/// Prints a line on stdout, above the progress bar. After a signal it may get lost, because the terminal may be closed.
+/// Prints a line on stdout, above the progress bar.
 ///
 /// # Errors
 /// If writing to stdout fails.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
-    let printed = bars::above(|| {
+    bars::above(|| {
         let mut stdout = stdout();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush())
-    });
-    match printed {
-        Err(_) if signals::stop_requested() => Ok(()),
-        printed => printed.context("cannot write to stdout"),
-    }
+    })
+    .context("cannot write to stdout")
 }
 
 struct MarkClosed<W>(W);
 
 impl<W: Write> Write for MarkClosed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(mark)
+        match self.0.write(bytes) {
+            Err(error) if terminal::was_closed(&error) => Ok(bytes.len()),
+            written => written.map_err(mark),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(mark)
+        match self.0.flush() {
+            Err(error) if terminal::was_closed(&error) => Ok(()),
+            flushed => flushed.map_err(mark),
+        }
     }
 }
 

@@ -78,6 +78,47 @@ fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
     }
 }
 
+/// Runs a program on a terminal, and closes that when the file `metrics` has two lines. Exits with the code of the program.
+const ON_A_TERMINAL: &str = "
+import os, pty, signal, sys, threading
+metrics, *command = sys.argv[1:]
+child, terminal = pty.fork()
+if child == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.execvp(command[0], command)
+def epochs():
+    return open(metrics).read().count('\\n') if os.path.exists(metrics) else 0
+while epochs() < 2:
+    os.read(terminal, 65536)
+os.close(terminal)
+_, status = os.waitpid(child, 0)
+os._exit(os.waitstatus_to_exitcode(status) % 256)
+";
+
+#[test]
+fn training_whose_terminal_is_closed_writes_a_checkpoint() {
+    for workers in ["1", "2"] {
+        let folder = folder();
+        let run_folder = folder.path().join("my run");
+        let training = train(folder.path(), &[&ENDLESS[..], &["--workers", workers]].concat());
+        let mut command = Command::new("python3");
+        command
+            .args(["-c", ON_A_TERMINAL])
+            .arg(run_folder.join("metrics.jsonl"));
+        command.arg(training.get_program()).args(training.get_args());
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.env("TERM", "xterm");
+        let ran = match command.output() {
+            Ok(output) => Ran::from(output),
+            Err(error) => grappa_skip::skip!("cannot run python3: {error}"),
+        };
+        assert_eq!(ran.code, Some(129), "{workers} workers: {}", ran.stderr);
+        let names = std::fs::read_dir(run_folder.join("checkpoints")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names.filter(|name| name.starts_with("step-")).count(), 1);
+    }
+}
+
 #[test]
 fn stopped_workers_tell_once_how_to_start_as_many_again() {
     let folder = folder();
