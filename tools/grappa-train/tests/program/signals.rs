@@ -1,6 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP make training write a checkpoint and exit with 130, 143 and 129.
 
 use std::{
+    fs, io,
     path::Path,
     process::{Command, Stdio},
 };
@@ -78,13 +79,14 @@ fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
     }
 }
 
-/// Runs a program on a terminal, and closes that when the file `metrics` has two lines. Exits with the code of the program.
+/// Runs a program on a terminal, which is closed when the file `metrics` has two lines. The program has the default effect of SIGHUP, or
+/// ignores it. Exits with the code of the program.
 const ON_A_TERMINAL: &str = "
 import os, pty, signal, sys, threading
-metrics, *command = sys.argv[1:]
+metrics, effect, *command = sys.argv[1:]
 child, terminal = pty.fork()
 if child == 0:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.Handlers[effect])
     os.execvp(command[0], command)
 def epochs():
     return open(metrics).read().count('\\n') if os.path.exists(metrics) else 0
@@ -95,28 +97,46 @@ _, status = os.waitpid(child, 0)
 os._exit(os.waitstatus_to_exitcode(status) % 256)
 ";
 
+/// Trains on a terminal that is closed after two epochs. Fails if there is no Python.
+fn on_a_closed_terminal(folder: &Path, options: &[&str], effect: &str) -> io::Result<Ran> {
+    let training = train(folder, options);
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", ON_A_TERMINAL])
+        .arg(folder.join("my run/metrics.jsonl"))
+        .arg(effect)
+        .arg(training.get_program())
+        .args(training.get_args());
+    command.current_dir(folder).stdin(Stdio::null()).env("TERM", "xterm");
+    command.output().map(Ran::from)
+}
+
 #[test]
 fn training_whose_terminal_is_closed_writes_a_checkpoint() {
     for workers in ["1", "2"] {
         let folder = folder();
-        let run_folder = folder.path().join("my run");
-        let training = train(folder.path(), &[&ENDLESS[..], &["--workers", workers]].concat());
-        let mut command = Command::new("python3");
-        command
-            .args(["-c", ON_A_TERMINAL])
-            .arg(run_folder.join("metrics.jsonl"));
-        command.arg(training.get_program()).args(training.get_args());
-        command.current_dir(folder.path()).stdin(Stdio::null());
-        command.env("TERM", "xterm");
-        let ran = match command.output() {
-            Ok(output) => Ran::from(output),
+        let options = [&ENDLESS[..], &["--workers", workers]].concat();
+        let ran = match on_a_closed_terminal(folder.path(), &options, "SIG_DFL") {
+            Ok(ran) => ran,
             Err(error) => grappa_skip::skip!("cannot run python3: {error}"),
         };
         assert_eq!(ran.code, Some(129), "{workers} workers: {}", ran.stderr);
-        let names = std::fs::read_dir(run_folder.join("checkpoints")).unwrap();
+        let names = fs::read_dir(folder.path().join("my run/checkpoints")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert_eq!(names.filter(|name| name.starts_with("step-")).count(), 1);
     }
+}
+
+#[test]
+fn training_that_ignores_the_signal_goes_on_without_its_terminal() {
+    let folder = folder();
+    let options = ["--layers", "1", "--hidden", "4", "--epochs", "300"];
+    let ran = match on_a_closed_terminal(folder.path(), &options, "SIG_IGN") {
+        Ok(ran) => ran,
+        Err(error) => grappa_skip::skip!("cannot run python3: {error}"),
+    };
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(metrics(&folder.path().join("my run")).len(), 300);
 }
 
 #[test]
