@@ -18,10 +18,11 @@ use std::{
     fs,
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
+        Condvar, Mutex, PoisonError,
         atomic::{AtomicI32, Ordering::SeqCst},
     },
     thread,
+    time::Duration,
 };
 
 use signal_hook::{
@@ -34,6 +35,11 @@ use crate::bars;
 
 /// The number of the first signal; 0 before it.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the line about the first signal is printed. A program that stops quickly waits for it at its end.
+static TOLD: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// The longest time to wait for it: stderr may be a pipe that nobody reads.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 static ON_SIGNAL: Mutex<OnSignal> = Mutex::new(OnSignal::End(None));
 
@@ -75,7 +81,9 @@ pub fn at_second(end: impl Fn() + Send + 'static) {
 
 /// Takes the signal of another process, which has stopped the work of this one, for a signal to this one: the exit code says so.
 pub fn stopped_elsewhere(signal: i32) {
-    let _ = RECEIVED.compare_exchange(0, signal, SeqCst, SeqCst);
+    if RECEIVED.compare_exchange(0, signal, SeqCst, SeqCst).is_ok() {
+        set_told();
+    }
 }
 
 /// The number of the signal that has asked the program to stop; none before it.
@@ -95,12 +103,19 @@ fn set(on_signal: OnSignal) {
     *ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) = on_signal;
 }
 
-/// The exit code after a signal; `None` without one.
+/// The exit code after a signal, when the line about it is printed; `None` without a signal.
 pub(crate) fn exit_code() -> Option<u8> {
-    match RECEIVED.load(SeqCst) {
-        0 => None,
-        signal => Some(code_of(signal) as u8),
-    }
+    let signal = received()?;
+    let (told, changed) = &TOLD;
+    let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = changed.wait_timeout_while(told, TOLD_WITHIN, |told| !*told);
+    Some(code_of(signal) as u8)
+}
+
+fn set_told() {
+    let (told, changed) = &TOLD;
+    *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    changed.notify_all();
 }
 
 fn code_of(signal: i32) -> i32 {
@@ -139,7 +154,10 @@ fn wait(mut signals: Signals) {
             OnSignal::End(left) => Ok(left.as_ref().and_then(|left| left())),
         };
         match said {
-            Err(line) => bars::eprint_line(&format!("interrupted: {line} (a second signal ends at once)")),
+            Err(line) => {
+                bars::eprint_line(&format!("interrupted: {line} (a second signal ends at once)"));
+                set_told();
+            }
             Ok(left) => {
                 bars::clear();
                 bars::eprint_line(&format!(
