@@ -113,6 +113,17 @@ pub fn known(store: &Store, model: LayerKind) -> Result<Option<Aggregates>> {
     }
 }
 
+/// Whether training would read less if the files of `aggregates` had the features too, and they can.
+///
+/// # Errors
+/// If the store has no features.
+pub fn lacks_features(store: &Store, aggregates: &Aggregates, config: &TrainConfig) -> Result<bool> {
+    let manifest = store.manifest();
+    let are_alike = manifest.stored_features().map(|spec| spec.dtype) == Some(aggregates.layout().dtype);
+    let is_possible = manifest.is_whole() && are_alike && !aggregates.with_features();
+    Ok(is_possible && wants_features_beside(aggregate_bytes(store, false)?, config.memory.0))
+}
+
 /// The kind of pre-aggregated features for the first layer of a model, or the reason why it cannot take any from this store.
 fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKind, String> {
     let kind = match model {

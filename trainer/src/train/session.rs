@@ -570,13 +570,20 @@ pub(super) fn first_hop(
     let chosen = first_hop::choose(store, &config, watcher.progress(), warn);
     warnings.iter().for_each(|warning| watcher.warn(warning));
     if let Ok(Some(kind)) = chosen
-        && !before
-        && let Some(made) = Aggregates::open(store, kind)?
+        && let Some(aggregates) = Aggregates::open(store, kind)?
     {
-        watcher.tell(&format!(
-            "pre-aggregated features ({kind}, {}) are in the store now; other runs use them too",
-            ByteSize(made.bytes())
-        ));
+        if !before {
+            watcher.tell(&format!(
+                "pre-aggregated features ({kind}, {}) are in the store now; other runs use them too",
+                ByteSize(aggregates.bytes())
+            ));
+        } else if first_hop::lacks_features(store, &aggregates, &config)? {
+            watcher.tell(&format!(
+                "features and pre-aggregated features exceed --memory and are in different files: epochs read half as much after \
+                 `grappa-store preaggregate {} --kind {kind} --with-features --replace`",
+                store.path().display()
+            ));
+        }
     }
     chosen
 }

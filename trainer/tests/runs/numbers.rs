@@ -110,7 +110,12 @@ fn a_graph_that_exceeds_the_memory_is_trained_in_partitions_which_a_resumed_run_
     };
     preaggregate(&store, &apart, &Silent).unwrap();
     assert!(!aggregates().with_features());
-    let (found, ..) = start("apart.run", &options(LITTLE));
+    let (found, _, watcher) = start("apart.run", &options(LITTLE));
+    let command = format!(
+        "preaggregate {} --kind mean --with-features --replace",
+        store.path().display()
+    );
+    assert!(watcher.told[0].contains(&command), "{:?}", watcher.told);
     assert!(found.1 == expected.1, "{:#?} {:#?}", found.1, expected.1);
     assert!(found.0.parameters == expected.0.parameters);
 

@@ -176,17 +176,29 @@ fn a_row_that_a_slice_lacks_is_an_error() {
     });
 }
 
-/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows.
-fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
-    let rows = rows(store, OutputDtype::F32);
+/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows. If the store has `aggregates`, their files
+/// have the features too.
+fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choices: &[read::Choice]) {
+    let mut rows = rows(store, OutputDtype::F32);
+    if let Some(kind) = aggregates {
+        append_aggregates(&mut rows, store, kind, OutputDtype::F32);
+    }
+    let options = |memory, threads| FeedOptions {
+        aggregates,
+        ..options(memory, threads)
+    };
+    let path_of = |chunk: u64| match aggregates {
+        Some(kind) => store.path().join(format!("aggregates/{kind}/chunk-{chunk}")),
+        None => store.path().join(format!("chunk-{chunk}/features")),
+    };
     let source = SkewedSource {
         rows: NODES / 2,
         ..SkewedSource::new(4, 6)
     };
-    let length = grappa_forge::payload_of(&store.path().join("chunk-1/features"));
+    let length = grappa_forge::payload_of(&path_of(1));
     let length = length.end - length.start;
     for (chunk, at) in [(0, 0), (1, length / 2), (1, length - 1), (4, 5000)] {
-        let path = store.path().join(format!("chunk-{chunk}/features"));
+        let path = path_of(chunk);
         let offset = grappa_forge::payload_of(&path).start + at;
         let message = grappa_forge::message_about(&path, offset);
         grappa_forge::with_flip(&path, offset, || {
@@ -223,10 +235,11 @@ fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
 fn a_flipped_byte_of_features_is_an_error_and_never_a_row() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
-        flips_are_found(
-            &stored(folder.path(), FeatureDtype::F32, 40),
-            &[read::Choice::Auto, read::Choice::Pread],
-        );
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let choices = [read::Choice::Auto, read::Choice::Pread];
+        flips_are_found(&store, None, &choices);
+        aggregate(&store, AggregateKind::Sum, true);
+        flips_are_found(&store, Some(AggregateKind::Sum), &choices);
     });
 }
 
@@ -238,7 +251,7 @@ fn a_flipped_byte_of_features_is_found_in_files_with_any_blocks() {
             let store = stored(folder.path(), FeatureDtype::F32, 40);
             grappa_forge::rewrite_all(store.path(), block_bytes);
             let store = Arc::new(Store::open(store.path()).unwrap());
-            flips_are_found(&store, &[read::Choice::Auto]);
+            flips_are_found(&store, None, &[read::Choice::Auto]);
         }
     });
 }
