@@ -86,9 +86,9 @@ pub fn wants_features_beside(feature_bytes: u64, memory: u64) -> bool {
 /// whole graph are read.
 ///
 /// # Errors
-/// If there are some and `replace` is not set, the store has no features or is a slice, features that should follow are
-/// computed or of another type, the memory or the disk is too small, the stored type cannot hold a value, or a file cannot be read or written. Finished files stay for the next run, unless the
-/// disk is full or the type has to change.
+/// If there are some and `replace` is not set, the store has no features or is a slice, features that should follow are computed
+/// or of another type, the memory or the disk is too small, the stored type cannot hold a value, or a file cannot be read or
+/// written. Finished files stay for the next run, unless the disk is full or the type has to change.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
     let old = with_suffix(&target, files::AGGREGATES_OLD);
@@ -225,7 +225,10 @@ fn full_disk_remedy(store: &Store, layout: FeatureLayout, with_features: bool) -
         None => String::new(),
     };
     let (what, fewer) = match with_features {
-        true => (" with features", "half as many bytes without --with-features"),
+        true => (
+            " with features",
+            "half as many bytes (`grappa-store preaggregate` without --with-features)",
+        ),
         false => ("", "fewer bytes with --dtype f16 or int8"),
     };
     format!(

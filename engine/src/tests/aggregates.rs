@@ -430,6 +430,11 @@ fn rows_that_cannot_be_of_the_features_are_errors() {
         of_type.contains("chunk-0") && of_type.contains("type f16 follow"),
         "{of_type}"
     );
+    let problems = verify(store.path(), 2, &Silent).unwrap().problems;
+    assert!(
+        problems.iter().any(|problem| problem.what.contains("of type")),
+        "{problems:?}"
+    );
     let of_size = open(FeatureDtype::F32, DIM + 1).unwrap_err();
     assert!(of_size.contains(&format!("{} values", DIM + 1)), "{of_size}");
 }

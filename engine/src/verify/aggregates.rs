@@ -42,12 +42,16 @@ impl Check<'_> {
                 }
             }
         }
-        let dim = manifest.features.as_ref().map(|spec| spec.dim);
+        let of_store = manifest.features.as_ref();
+        let (dim, dtype) = (of_store.map(|spec| spec.dim), of_store.map(|spec| spec.dtype));
         let first = metas.first().map(|(_, meta)| *meta);
         for (path, meta) in &metas {
-            if Some(meta.0.dim) != dim || Some(*meta) != first {
-                let what =
-                    format!("the file has {meta:?}, but chunk 0 has {first:?}, and features have {dim:?} values");
+            let (layout, with_features) = *meta;
+            let is_unlike = with_features && Some(layout.dtype) != dtype;
+            if Some(layout.dim) != dim || Some(*meta) != first || is_unlike {
+                let what = format!(
+                    "the file has {meta:?}, but chunk 0 has {first:?}, and features have {dim:?} values of type {dtype:?}"
+                );
                 self.problem(path, 88, what);
             }
         }
