@@ -268,6 +268,7 @@ impl Error {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {
             Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
+            Self::DiskFull { .. } => true,
             _ => false,
         }
     }

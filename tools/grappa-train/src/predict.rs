@@ -6,7 +6,10 @@ use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_run::{config::Monitor, model::Task};
+use grappa_run::{
+    config::{Evaluate, Monitor},
+    model::Task,
+};
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{FileNodes, FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
@@ -27,6 +30,8 @@ struct By {
     val: Option<f64>,
     /// The loss on the validation nodes then; null unless the run monitors it.
     val_loss: Option<f64>,
+    /// Whether these are scores of sampled neighbors. The summary of a finished run may have exact ones.
+    is_sampled: bool,
     /// Which score it is.
     #[serde(skip)]
     task: Task,
@@ -186,21 +191,30 @@ impl By {
             epoch: trained.state().epoch,
             val,
             val_loss,
+            is_sampled: trained
+                .state()
+                .scores
+                .as_ref()
+                .is_some_and(|scores| scores.evaluated == Evaluate::Sampled),
             task: trained.task(),
         }
     }
 
     fn text(&self) -> String {
         let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
+        let how = match self.is_sampled {
+            true => ", sampled neighbors",
+            false => "",
+        };
         if let Some(val) = self.val {
             let name = match self.task {
                 Task::MultiClass => String::new(),
                 Task::MultiLabel => format!("{} ", self.task.score_name()),
             };
-            text += &format!(" (validation {name}{:.2} %)", val * 100.0);
+            text += &format!(" (validation {name}{:.2} %{how})", val * 100.0);
         }
         if let Some(loss) = self.val_loss {
-            text += &format!(" (validation loss {loss:.4})");
+            text += &format!(" (validation loss {loss:.4}{how})");
         }
         text
     }
@@ -266,6 +280,7 @@ mod tests {
                 epoch: 1,
                 val: None,
                 val_loss: None,
+                is_sampled: false,
                 task: Task::MultiClass,
             },
         };
@@ -284,6 +299,7 @@ mod tests {
             epoch: 12,
             val: None,
             val_loss: Some(0.495_76),
+            is_sampled: false,
             task: Task::MultiClass,
         };
         assert_eq!(
@@ -293,12 +309,13 @@ mod tests {
         let model = By {
             val: Some(0.763_21),
             val_loss: None,
+            is_sampled: true,
             task: Task::MultiLabel,
             ..model
         };
         assert_eq!(
             model.text(),
-            "by the model of web.run after epoch 12 (validation micro F1 76.32 %)"
+            "by the model of web.run after epoch 12 (validation micro F1 76.32 %, sampled neighbors)"
         );
     }
 
@@ -320,6 +337,7 @@ mod tests {
                 epoch: 12,
                 val: Some(0.763_21),
                 val_loss: None,
+                is_sampled: false,
                 task: Task::MultiClass,
             },
         };

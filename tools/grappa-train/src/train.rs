@@ -429,10 +429,10 @@ impl Summary for Trained {
             Some(_) => ", ended by early stopping",
             None => "",
         };
-        format!(
-            "{folder}: test {} {} at the best validation {val}{how} (epoch {best} of {epochs}{early}), in {seconds:.1} s",
-            score.name,
-            percent(score.test),
-        )
+        let scored = match (score.test, summary.best_epoch) {
+            (None, Some(_)) => format!("best validation {val}, without test nodes"),
+            (test, _) => format!("test {} {} at the best validation {val}", score.name, percent(test)),
+        };
+        format!("{folder}: {scored}{how} (epoch {best} of {epochs}{early}), in {seconds:.1} s")
     }
 }

@@ -18,11 +18,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_run::{
-    checkpoint::PartialEpoch,
-    model::Task,
-    stages::{Stage, StageSeconds},
-};
+use grappa_run::{checkpoint::PartialEpoch, model::Task, stages::Stage};
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{
@@ -80,9 +76,8 @@ impl Trainer {
             let (is_begun, before) = (partial.steps > 0, self.clock.seconds());
             let trained = self.remaining_steps(epoch, &mut partial, rate, progress);
             if trained.is_ok() && !is_begun && partial.steps >= MEASURED_STEPS {
-                let of_steps = |seconds: StageSeconds| seconds.training() - seconds[Stage::Load];
-                let after = self.clock.seconds();
-                self.took(of_steps(after) - of_steps(before));
+                let took = self.clock.seconds() - before;
+                self.took(took[Stage::Forward] + took[Stage::Backward]);
             }
             self.partial = Some(partial);
             trained?;

@@ -83,7 +83,12 @@ pub fn choose(
         return Ok(None);
     }
     progress.stage("pre-aggregating features", None);
-    match make(store, kind, with_features, config, progress) {
+    let made = match make(store, kind, with_features, config, progress) {
+        // Others write to the disk too. What was not asked for may take less.
+        Err(error) if with_features && error.is_disk_full() => make(store, kind, false, config, progress),
+        made => made,
+    };
+    match made {
         Ok(()) => Ok(Some(kind)),
         // Another process has made them meanwhile.
         Err(_) if matches!(Aggregates::open(store, kind), Ok(Some(_))) => Ok(Some(kind)),

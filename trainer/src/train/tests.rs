@@ -472,6 +472,10 @@ fn the_time_of_an_evaluation_follows_from_that_of_the_steps() {
     let scored = trainer.scored_exactly(&Silent).unwrap();
     trainer.took(10.0);
     let seconds = trainer.seconds_of(&scored).unwrap();
-    assert!((seconds / 10.0 - scored.needed.work() / work).abs() < 1e-9);
+    let share = seconds / 10.0 / (scored.needed.work() / work);
+    assert!(
+        (0.3..1.0).contains(&share),
+        "an inference has no backward passes: {share}"
+    );
     assert!(trainer.seconds_of_evaluation().unwrap() > 0.0);
 }

@@ -98,7 +98,7 @@ pub struct Trainer {
     pub(super) generation: u64,
     /// Optimizer steps that are finished.
     pub(super) step: u64,
-    /// Seconds per unit of work, by the time of the steps of a whole epoch.
+    /// Seconds per unit of work, by the forward and backward passes of a whole epoch.
     pub(super) seconds_per_work: Option<f64>,
     /// The smallest `--memory` of all ranks, for what all must decide alike.
     pub(super) least_memory: u64,

@@ -1,6 +1,7 @@
 //! The program `grappa-train` as its users run it, killed and interrupted.
 
 mod compress;
+mod disk;
 mod finished;
 mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change

@@ -132,3 +132,38 @@ fn without_validation_nodes_the_last_model_is_kept_and_that_is_said() {
     let expected = "none: there are no validation and test nodes, so the model is that of the last epoch (2), in ";
     assert!(last.starts_with(expected), "{last}");
 }
+
+#[test]
+fn without_test_nodes_the_best_validation_score_is_told() {
+    let folder = tempdir().unwrap();
+    let mut generate = program::command("grappa-gen");
+    generate.args([
+        "sbm",
+        "--nodes",
+        "500",
+        "--feature-dim",
+        "8",
+        "--test-fraction",
+        "0",
+        "--quiet",
+        "--out",
+    ]);
+    run(generate.arg(folder.path().join("val.grappa"))).success();
+    let options = [
+        "val.grappa",
+        "--epochs",
+        "2",
+        "--layers",
+        "1",
+        "--threads",
+        "1",
+        "--out",
+        "run",
+    ];
+    let stdout = grappa_train(folder.path(), &options).stdout;
+    let last = stdout.lines().last().unwrap();
+    assert!(
+        last.starts_with("run: best validation ") && last.contains(" %, without test nodes (epoch "),
+        "{last}"
+    );
+}
