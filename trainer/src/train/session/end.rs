@@ -9,7 +9,7 @@ use grappa_run::{
     summary::Summary,
 };
 
-use super::{Run, Watcher, scored, survive, tell_if_long};
+use super::{Run, Watcher, files::survive, scored, tell_if_long};
 use crate::{Error, Result, train::Evaluation};
 
 impl Run<'_, '_> {
