@@ -168,11 +168,12 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     write_edges(folder.path(), ids, 25_000);
     write_rows(folder.path(), ids, &shuffled(26_000));
     let mut options = options(folder.path(), ids);
-    options.memory = 2 << 20;
+    // The ids are looked up segment by segment.
+    (options.memory, options.threads) = (1 << 20, 1);
     options.node_ids = Some(folder.path().join("ids.txt"));
     let expected = store_of(&options);
     let mut resumed = 0;
-    for steps in 1..30 {
+    for steps in 1..40 {
         options.resume = false;
         if interrupted(steps, |progress| ingest(&options, progress)) {
             options.resume = true;
@@ -251,6 +252,31 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
             ExternalIds::String => refused(&options, &["mask.npy", "text file"]),
             _ => refused(&options, &["mask.npy", "bool", "integers of shape [N];"]),
         }
+    }
+}
+
+#[test]
+fn ids_looked_up_in_segments_are_refused_at_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = 25_000;
+    for ids in [ExternalIds::Sparse, ExternalIds::String] {
+        write_edges(folder.path(), ids, nodes);
+        let order = shuffled(nodes);
+        write_rows(folder.path(), ids, &order);
+        let mut options = options(folder.path(), ids);
+        let file = folder.path().join("ids.txt");
+        (options.memory, options.node_ids) = (1 << 20, Some(file.clone()));
+        let mut lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
+        for (line, other) in [(20_000, 10), (10, 20_000), (24_999, 0)] {
+            let before = std::mem::replace(&mut lines[line], name(ids, order[other]));
+            fs::write(&file, lines.join("\n")).unwrap();
+            let (id, later) = (name(ids, order[other]), line.max(other) + 1);
+            refused(&options, &[&format!("ids.txt:{later}:"), &id, "twice", "once"]);
+            lines[line] = before;
+        }
+        lines.pop();
+        fs::write(&file, lines.join("\n")).unwrap();
+        refused(&options, &["ids.txt", "25000 ids", "features.npy", "found 24999"]);
     }
 }
 

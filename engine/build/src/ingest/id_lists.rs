@@ -1,12 +1,18 @@
 //! The nodes of a list of external ids.
 
-use std::{fmt, thread};
+use std::{fmt, path::Path, thread};
 
 use grappa_formats::NodeId;
 use grappa_input::{IdKind, Keys, SplitSource};
 use grappa_io::{Position, Result, workers};
 
-use crate::ids::IdMap;
+use crate::{
+    ids::{
+        IdMap,
+        keys::{StringHash, integer_key},
+    },
+    ingest::edges::join::{JoinPlan, segment_of, segments},
+};
 
 /// The fewest ids that a thread is started for.
 const PART_IDS_MIN: usize = 1 << 10;
@@ -36,6 +42,15 @@ pub struct Lookup<'a> {
 enum Id<'a> {
     Integer(u64),
     String(&'a [u8]),
+}
+
+impl Id<'_> {
+    fn key(self, hash: &StringHash) -> u64 {
+        match self {
+            Self::Integer(id) => integer_key(id),
+            Self::String(id) => hash.key(id),
+        }
+    }
 }
 
 impl fmt::Display for Id<'_> {
@@ -128,6 +143,37 @@ pub fn for_each_node(
         lookup.nodes(&batch, &mut nodes)?;
         for (index, &node) in nodes.iter().enumerate() {
             each(source.position(index), node, &|| batch.get(index).to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `each` with the number, position, node and text of each id of a list, in the order of the segments of `join`, and within a
+/// segment in that of the list. The node is none if no node has the id. Strings must be those of the dictionary: they are not compared.
+///
+/// It reads the list once for each segment, which holds a table of as many ids as memory has room for.
+pub fn for_each_by_segment(
+    open: impl Fn() -> Result<SplitSource>,
+    kind: IdKind,
+    join: &JoinPlan,
+    scratch: &Path,
+    mut each: impl FnMut(u64, Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
+) -> Result<()> {
+    let mut table = join.table()?;
+    for segment in 0..join.segments() {
+        // The cut has separated the strings that shared keys.
+        segments::load(join, segment, scratch, &mut table, &mut Vec::new())?;
+        let (mut source, mut batch, mut first) = (open()?, Batch::new(kind), 0);
+        while batch.read(&mut source)? {
+            for index in 0..batch.len() {
+                let id = batch.get(index);
+                let (of, key) = segment_of(id.key(&join.hash), join.segments());
+                if of == segment {
+                    let (row, position) = (first + index as u64, source.position(index));
+                    each(row, position, table.find(key), &|| id.to_string())?;
+                }
+            }
+            first += batch.len() as u64;
         }
     }
     Ok(())

@@ -181,7 +181,7 @@ impl Run<'_> {
             ids.load()?;
         }
         let mut splits = self.splits(&ids, scan.nodes)?;
-        let rows = self.row_nodes(&ids, scan.nodes, &node_files)?;
+        let rows = self.row_nodes(&state, &mut ids, scan.nodes, &node_files)?;
         ids.unload();
         let if_more = surplus_rows_remedy(self.options);
         let labels = match node_files.labels {

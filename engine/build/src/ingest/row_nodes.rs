@@ -7,14 +7,15 @@
 //! byte 5 * k: the node of row k, in 5 bytes
 //! ```
 //!
-//! The file has no name, so a resumed run makes it again.
+//! The file has no name, so a resumed run makes it again, unless labels and features are written.
 //!
-//! Cost: a lookup per row ([`IdMap`]), on all threads, and one sequential pass over the scratch file per column. Memory: a
-//! bit per node while ids are looked up, to find those that appear twice.
+//! Cost: a lookup per row in the table of [`IdMap`], on all threads, and one sequential pass over the scratch file per column. If memory
+//! has no room for the table, the ids are cut into the segments in which edges need them later, and the file of ids is read once for each
+//! segment. Memory: a bit per node while ids are looked up, to find those that appear twice.
 
 use std::{
     fs::File,
-    io::Write,
+    io::{ErrorKind, Write},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -34,9 +35,11 @@ use crate::{
     ids::IdMap,
     ingest::{
         Run,
+        edges::join::JoinPlan,
         id_lists::{self, Lookup, Strings},
         nodes::NodeFiles,
         options::{id_kind, open_node_ids},
+        state::{Stage, State},
     },
 };
 
@@ -56,6 +59,8 @@ pub enum RowNodes {
         /// Its folder, for errors.
         folder: PathBuf,
     },
+    /// Labels and features are written, so no row is read any more.
+    Written,
 }
 
 impl RowNodes {
@@ -74,6 +79,7 @@ impl RowNodes {
                 nodes.extend(rows);
                 permutation.nodes(nodes);
             }
+            Self::Written => unreachable!("labels and features are written before edges are read"),
             Self::Listed { nodes: file, folder } => {
                 let mut entries = [[0; ENTRY_BYTES]; READ_ENTRIES];
                 for first in rows.clone().step_by(READ_ENTRIES) {
@@ -95,22 +101,74 @@ impl RowNodes {
 
 impl Run<'_> {
     /// The node of each row of `files`. Looks up the ids of the rows, if there is a file with them.
-    pub(super) fn row_nodes(&self, ids: &IdMap, nodes: u64, files: &NodeFiles) -> Result<RowNodes> {
+    pub(super) fn row_nodes(&self, state: &State, ids: &mut IdMap, nodes: u64, files: &NodeFiles) -> Result<RowNodes> {
         let Some(source) = open_node_ids(self.options)? else {
             return Ok(RowNodes::Ascending(ids.permutation().clone()));
+        };
+        if state.stage(Stage::Edges).plan.is_some() {
+            return Ok(RowNodes::Written);
+        }
+        let join = match ids.is_loaded() {
+            true => None,
+            false => self.plan_join(state, ids)?,
         };
         self.progress.stage("looking up the ids of rows", None);
         let path = source.path().to_owned();
         let folder = self.folder.lasting_scratch().to_owned();
         let mut file = unnamed_file(&folder)?;
-        let found = self.look_up(source, ids, nodes, &mut |bytes| {
-            check_stopped(self.progress)?;
-            file.write_all(bytes)
-                .map_err(Error::io("write a scratch file in", &folder))
-        })?;
+        let found = match join {
+            Some(join) => {
+                drop(source);
+                self.look_up_by_segment(&join, nodes, &mut RowFile::new(&file, &folder))?
+            }
+            None => self.look_up(source, ids, nodes, &mut |bytes| {
+                check_stopped(self.progress)?;
+                file.write_all(bytes)
+                    .map_err(Error::io("write a scratch file in", &folder))
+            })?,
+        };
         files.check_number_of_ids(&path, found.len())?;
         check_complete(&path, &found, ids, nodes, files)?;
         Ok(RowNodes::Listed { nodes: file, folder })
+    }
+
+    /// Writes the nodes of all ids of the file of ids to `rows`, and returns the set of these nodes, in which each id has its own.
+    fn look_up_by_segment(&self, join: &JoinPlan, nodes: u64, rows: &mut RowFile<'_>) -> Result<RoaringTreemap> {
+        let open = || Ok(open_node_ids(self.options)?.expect("there is a file of ids"));
+        let path = open()?.path().to_owned();
+        let mut found = RoaringTreemap::new();
+        id_lists::for_each_by_segment(
+            open,
+            id_kind(self.options.ids),
+            join,
+            self.folder.lasting_scratch(),
+            |row, position, node, id| {
+                let node = self.new_node(&path, position, node, id, nodes, &mut found)?;
+                rows.set(row, node, || check_stopped(self.progress))
+            },
+        )?;
+        rows.flush()?;
+        Ok(found)
+    }
+
+    /// The node of an id that is not in `found`, which gets it.
+    fn new_node(
+        &self,
+        path: &Path,
+        position: Position,
+        node: Option<NodeId>,
+        id: &dyn Fn() -> String,
+        nodes: u64,
+        found: &mut RoaringTreemap,
+    ) -> Result<u64> {
+        let Some(NodeId(node)) = node else {
+            return Err(Error::input(path, position, self.unknown(&id(), nodes)));
+        };
+        if !found.insert(node) {
+            let what = format!("the id {} is in this file twice; give the id of each row once", id());
+            return Err(Error::input(path, position, what));
+        }
+        Ok(node)
     }
 
     /// Passes the encoded nodes of all ids of `source` to `write`. Returns the set of these nodes, in which each id has its
@@ -131,13 +189,7 @@ impl Run<'_> {
             threads: self.options.threads,
         };
         id_lists::for_each_node(&mut source, kind, &lookup, |position, node, id| {
-            let Some(NodeId(node)) = node else {
-                return Err(Error::input(&path, position, self.unknown(&id(), nodes)));
-            };
-            if !found.insert(node) {
-                let what = format!("the id {} is in this file twice; give the id of each row once", id());
-                return Err(Error::input(&path, position, what));
-            }
+            let node = self.new_node(&path, position, node, id, nodes, &mut found)?;
             encode_entries(&[node], &mut bytes);
             if bytes.len() >= WRITE_BYTES {
                 write(&bytes)?;
@@ -158,6 +210,64 @@ impl Run<'_> {
                 "the id {id} is not below the number of nodes, {nodes}; give --nodes if there are more, or correct the id"
             ),
         }
+    }
+}
+
+/// The nodes of rows in a file, which get their values in several passes from the first row to the last.
+struct RowFile<'a> {
+    file: &'a File,
+    folder: &'a Path,
+    /// The entries from `first` on, as far as they were read.
+    entries: Vec<[u8; ENTRY_BYTES]>,
+    first: u64,
+}
+
+impl<'a> RowFile<'a> {
+    fn new(file: &'a File, folder: &'a Path) -> Self {
+        Self {
+            file,
+            folder,
+            entries: Vec::new(),
+            first: 0,
+        }
+    }
+
+    /// Sets the node of a row. Calls `check` before it goes to other entries of the file.
+    fn set(&mut self, row: u64, node: u64, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !(self.first..self.first + self.entries.len() as u64).contains(&row) {
+            check()?;
+            self.flush()?;
+            self.first = row - row % READ_ENTRIES as u64;
+            self.entries.resize(READ_ENTRIES, [0; ENTRY_BYTES]);
+            self.fill()?;
+        }
+        let [a, b, c, d, e, ..] = node.to_le_bytes();
+        self.entries[(row - self.first) as usize] = [a, b, c, d, e];
+        Ok(())
+    }
+
+    /// Reads entries. Those beyond the end of the file are zeros.
+    fn fill(&mut self) -> Result<()> {
+        let bytes = self.entries.as_flattened_mut();
+        let (mut at, mut filled) = (self.first * ENTRY_BYTES as u64, 0);
+        while filled < bytes.len() {
+            match self.file.read_at(&mut bytes[filled..], at) {
+                Ok(0) => break,
+                Ok(read) => (at, filled) = (at + read as u64, filled + read),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read a scratch file in", self.folder)(error)),
+            }
+        }
+        bytes[filled..].fill(0);
+        Ok(())
+    }
+
+    /// Writes the entries.
+    fn flush(&mut self) -> Result<()> {
+        let bytes = self.entries.as_flattened();
+        self.file
+            .write_all_at(bytes, self.first * ENTRY_BYTES as u64)
+            .map_err(Error::io("write a scratch file in", self.folder))
     }
 }
 
