@@ -27,10 +27,20 @@ pub const ENTRY_BYTES: usize = 5;
 /// If one of them is not below 2^40.
 pub fn encode_entries(entries: &[u64], payload: &mut Vec<u8>) {
     payload.reserve(entries.len() * ENTRY_BYTES);
-    for &entry in entries {
-        assert!(entry < NODES_MAX, "node or dense id {entry}");
-        payload.extend_from_slice(&entry.to_le_bytes()[..ENTRY_BYTES]);
+    for &id in entries {
+        payload.extend_from_slice(&entry(id));
     }
+}
+
+/// The entry of a node or dense id.
+///
+/// # Panics
+/// If it is not below 2^40.
+#[inline]
+pub fn entry(id: u64) -> [u8; ENTRY_BYTES] {
+    assert!(id < NODES_MAX, "node or dense id {id}");
+    let [a, b, c, d, e, ..] = id.to_le_bytes();
+    [a, b, c, d, e]
 }
 
 /// The meta of the file `ids/order`.

@@ -250,22 +250,25 @@ fn splits_name_nodes_by_their_ids() {
         let path = folder.path().join("train.txt");
         let text: String = train.iter().map(|&id| format!("{}\n", names[id as usize])).collect();
         fs::write(&path, &text).unwrap();
-        options.splits = vec![SplitFile {
-            name: "train",
-            path: path.clone(),
-        }];
+        // A list as long as this is joined with the ids if they exceed the memory. Those of a short one are searched.
+        let (few, short) = ([1, 50_000, 3], folder.path().join("val.txt"));
+        fs::write(&short, few.map(|id| names[id].clone()).join("\n")).unwrap();
+        let split = |name, path: &Path| SplitFile {
+            name,
+            path: path.to_owned(),
+        };
+        options.splits = vec![split("train", &path), split("val", &short)];
         ingest(&options, &Silent).unwrap();
         let manifest = Manifest::decode(&fs::read(options.out.join("manifest")).unwrap()).unwrap();
         assert_eq!(manifest.ids.permutation, PermutationSpec::Feistel(7));
-        let file = fs::read(options.out.join("splits/train.roaring")).unwrap();
-        let set = grappa_formats::splits::decode(&file, "train", manifest.nodes).unwrap();
         let permutation = Feistel::new(manifest.nodes, 7);
-        assert_eq!(
-            set.iter()
-                .map(|node| permutation.inverse(node))
-                .collect::<BTreeSet<_>>(),
-            train
-        );
+        let ids_of = |split: &str| -> BTreeSet<u64> {
+            let file = fs::read(options.out.join(format!("splits/{split}.roaring"))).unwrap();
+            let set = grappa_formats::splits::decode(&file, split, manifest.nodes).unwrap();
+            set.iter().map(|node| permutation.inverse(node)).collect()
+        };
+        assert_eq!(ids_of("train"), train);
+        assert_eq!(ids_of("val"), few.map(|id| id as u64).into());
 
         fs::write(&path, text + "999999999999\n").unwrap();
         options.out = folder.path().join("unknown.grappa");

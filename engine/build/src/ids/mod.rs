@@ -64,6 +64,11 @@ impl IdMap {
         }
     }
 
+    /// Number of nodes.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
     /// The node permutation.
     pub fn permutation(&self) -> &NodePermutation {
         &self.permutation
@@ -137,15 +142,21 @@ impl IdMap {
                 (KeyKind::Integers, _) => None,
                 (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)) {
                     // A string that is not in the dictionary may share its key with one that is, so compare the strings.
-                    Some(node) if dictionary.string(self.permutation.dense_id(node)?)? == external => {
-                        return Ok(Some(node));
-                    }
+                    Some(node) if self.has_text(node, external)? => return Ok(Some(node)),
                     _ => None,
                 },
                 (KeyKind::Strings, None) => dictionary.find_string(external)?,
             },
         };
         Ok(id.map(|id| self.permutation.node(id)))
+    }
+
+    /// Whether a node has this string.
+    pub fn has_text(&self, node: NodeId, external: &[u8]) -> Result<bool> {
+        match self.dictionary() {
+            Some(dictionary) => Ok(dictionary.string(self.permutation.dense_id(node)?)? == external),
+            None => Ok(false),
+        }
     }
 
     /// The node of a string that the dictionary has. If its table is loaded, another string may get the node of one that the

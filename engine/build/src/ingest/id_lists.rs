@@ -1,6 +1,6 @@
 //! The nodes of a list of external ids.
 
-use std::{fmt, path::Path, thread};
+use std::{fmt, fs, path::Path, thread};
 
 use grappa_formats::NodeId;
 use grappa_input::{IdKind, Keys, SplitSource};
@@ -16,6 +16,11 @@ use crate::{
 
 /// The fewest ids that a thread is started for.
 const PART_IDS_MIN: usize = 1 << 10;
+
+/// A list of text has at least about one id for so many bytes.
+const TEXT_ID_BYTES: u64 = 12;
+/// To search the dictionary for an id takes as long as to load so many ids into tables: some 20 us, and 40 ns.
+const SEARCH_COST: u64 = 500;
 
 /// The strings of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +38,19 @@ pub struct Lookup<'a> {
     pub ids: &'a IdMap,
     /// The strings of the list.
     pub strings: Strings,
+    /// The segments of ids that exceed the memory.
+    pub join: Option<Join<'a>>,
     /// Threads that look up.
     pub threads: usize,
+}
+
+/// The segments of a join on disk, from which the nodes of long lists come.
+#[derive(Clone, Copy)]
+pub struct Join<'a> {
+    /// The cut of the ids.
+    pub plan: &'a JoinPlan,
+    /// The folder of its files.
+    pub scratch: &'a Path,
 }
 
 /// An id of a list.
@@ -108,6 +124,14 @@ impl Lookup<'_> {
         }
     }
 
+    /// Whether a node whose key is that of an id has the id. A string that no node has may share its key.
+    fn has(&self, node: NodeId, id: Id<'_>) -> Result<bool> {
+        match (id, self.strings) {
+            (Id::String(id), Strings::Any) => self.ids.has_text(node, id),
+            (Id::Integer(_), _) | (_, Strings::Known) => Ok(true),
+        }
+    }
+
     /// Replaces the contents of `nodes` with the nodes of a batch. Without a table, a lookup waits for several reads, so all threads
     /// look up.
     fn nodes(&self, batch: &Batch, nodes: &mut Vec<Option<NodeId>>) -> Result<()> {
@@ -131,46 +155,63 @@ impl Lookup<'_> {
     }
 }
 
-/// Calls `each` with the position, node and text of each id of `source`, in order. The node is none if no node has the id.
+/// Calls `each` with the number, position, node and text of each id of a list. The node is none if no node has the id. The ids come in
+/// order, or, if the list is long and there is a [`Lookup::join`], in the order of its segments, and within a segment in that of the list.
+///
+/// `open` opens the list, which is read once for each segment.
 pub fn for_each_node(
-    source: &mut SplitSource,
+    open: impl Fn() -> Result<SplitSource>,
     kind: IdKind,
     lookup: &Lookup<'_>,
-    mut each: impl FnMut(Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
+    mut each: impl FnMut(u64, Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
-    let (mut batch, mut nodes) = (Batch::new(kind), Vec::new());
-    while batch.read(source)? {
+    let mut source = open()?;
+    if let Some(join) = lookup.join
+        && is_long(&source, lookup.ids)
+    {
+        drop(source);
+        return for_each_by_segment(open, kind, lookup, join, each);
+    }
+    let (mut batch, mut nodes, mut row) = (Batch::new(kind), Vec::new(), 0);
+    while batch.read(&mut source)? {
         lookup.nodes(&batch, &mut nodes)?;
         for (index, &node) in nodes.iter().enumerate() {
-            each(source.position(index), node, &|| batch.get(index).to_string())?;
+            each(row, source.position(index), node, &|| batch.get(index).to_string())?;
+            row += 1;
         }
     }
     Ok(())
 }
 
-/// Calls `each` with the number, position, node and text of each id of a list, in the order of the segments of `join`, and within a
-/// segment in that of the list. The node is none if no node has the id. Strings must be those of the dictionary: they are not compared.
-///
-/// It reads the list once for each segment, which holds a table of as many ids as memory has room for.
-pub fn for_each_by_segment(
+/// Whether it takes longer to search the dictionary for each id of a list than to load all segments.
+fn is_long(source: &SplitSource, ids: &IdMap) -> bool {
+    let of_text = || fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES);
+    let listed = source.ids().unwrap_or_else(of_text);
+    listed.saturating_mul(SEARCH_COST) > ids.nodes()
+}
+
+fn for_each_by_segment(
     open: impl Fn() -> Result<SplitSource>,
     kind: IdKind,
-    join: &JoinPlan,
-    scratch: &Path,
+    lookup: &Lookup<'_>,
+    Join { plan, scratch }: Join<'_>,
     mut each: impl FnMut(u64, Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
-    let mut table = join.table()?;
-    for segment in 0..join.segments() {
+    let mut table = plan.table()?;
+    for segment in 0..plan.segments() {
         // The cut has separated the strings that shared keys.
-        segments::load(join, segment, scratch, &mut table, &mut Vec::new())?;
+        segments::load(plan, segment, scratch, &mut table, &mut Vec::new())?;
         let (mut source, mut batch, mut first) = (open()?, Batch::new(kind), 0);
         while batch.read(&mut source)? {
             for index in 0..batch.len() {
                 let id = batch.get(index);
-                let (of, key) = segment_of(id.key(&join.hash), join.segments());
+                let (of, key) = segment_of(id.key(&plan.hash), plan.segments());
                 if of == segment {
-                    let (row, position) = (first + index as u64, source.position(index));
-                    each(row, position, table.find(key), &|| id.to_string())?;
+                    let node = match table.find(key) {
+                        Some(node) if lookup.has(node, id)? => Some(node),
+                        _ => None,
+                    };
+                    each(first + index as u64, source.position(index), node, &|| id.to_string())?;
                 }
             }
             first += batch.len() as u64;

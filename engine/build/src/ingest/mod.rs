@@ -69,6 +69,7 @@ use grappa_storage::writer::StoreFolder;
 
 use self::{
     features::FeatureInput,
+    id_lists::Join,
     labels::LabelInput,
     nodes::NodeFiles,
     options::{fingerprint, memory_share, open_edges, rejects_path, surplus_rows_remedy},
@@ -175,13 +176,24 @@ impl Run<'_> {
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
-        // the lookups of splits and rows fast; it is freed for the rest.
+        // the lookups of splits and rows fast; it is freed for the rest. If it does not fit, long lists are joined in the segments of ids
+        // that edges need later. These are removed when edges are read, so a resumed run may not have them.
         let looked_up = !self.options.splits.is_empty() || self.options.node_ids.is_some();
-        if looked_up && ids.table_memory() <= self.budget.memory / 2 {
-            ids.load()?;
-        }
-        let mut splits = self.splits(&ids, scan.nodes)?;
-        let rows = self.row_nodes(&state, &mut ids, scan.nodes, &node_files)?;
+        let join = match looked_up {
+            true if ids.table_memory() <= self.budget.memory / 2 => {
+                ids.load()?;
+                None
+            }
+            true if state.stage(Stage::Edges).plan.is_none() => self.plan_join(&state, &mut ids)?,
+            _ => None,
+        };
+        let scratch = self.folder.lasting_scratch().to_owned();
+        let join = join.as_ref().map(|plan| Join {
+            plan,
+            scratch: &scratch,
+        });
+        let mut splits = self.splits(&ids, join, scan.nodes)?;
+        let rows = self.row_nodes(&state, &ids, join, scan.nodes, &node_files)?;
         ids.unload();
         let if_more = surplus_rows_remedy(self.options);
         let labels = match node_files.labels {

@@ -22,7 +22,7 @@ use crate::{
         Assign, IngestOptions, Run,
         columns::{Column, ColumnFile, ColumnInput},
         features::FeatureInput,
-        id_lists::{Lookup, Strings},
+        id_lists::{Join, Lookup, Strings},
         labels::LabelInput,
         options::open_node_ids,
         row_nodes::RowNodes,
@@ -239,7 +239,12 @@ impl Run<'_> {
     }
 
     /// Reads the ids of all splits and writes a file with the nodes of each.
-    pub(super) fn splits(&self, ids: &IdMap, nodes: u64) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
+    pub(super) fn splits(
+        &self,
+        ids: &IdMap,
+        join: Option<Join<'_>>,
+        nodes: u64,
+    ) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
         let options = self.options;
         if options.splits.is_empty() {
             return Ok((Vec::new(), Vec::new()));
@@ -248,6 +253,7 @@ impl Run<'_> {
         let lookup = Lookup {
             ids,
             strings: Strings::Any,
+            join,
             threads: options.threads,
         };
         for split in &options.splits {

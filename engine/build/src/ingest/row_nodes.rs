@@ -15,7 +15,7 @@
 
 use std::{
     fs::File,
-    io::{ErrorKind, Write},
+    io::ErrorKind,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -24,9 +24,8 @@ use std::{
 use grappa_formats::{
     NodeId,
     manifest::ExternalIds,
-    permutation_table::{ENTRY_BYTES, encode_entries},
+    permutation_table::{ENTRY_BYTES, entry},
 };
-use grappa_input::SplitSource;
 use grappa_io::{Error, Position, Result, progress::check_stopped, unnamed::unnamed_file};
 use grappa_storage::NodePermutation;
 use roaring::RoaringTreemap;
@@ -35,17 +34,14 @@ use crate::{
     ids::IdMap,
     ingest::{
         Run,
-        edges::join::JoinPlan,
-        id_lists::{self, Lookup, Strings},
+        id_lists::{self, Join, Lookup, Strings},
         nodes::NodeFiles,
         options::{id_kind, open_node_ids},
         state::{Stage, State},
     },
 };
 
-/// Bytes per write.
-const WRITE_BYTES: usize = 64 << 10;
-/// Entries per read.
+/// Entries per read and per write.
 const READ_ENTRIES: usize = 8 << 10;
 
 /// Maps rows to nodes.
@@ -101,103 +97,52 @@ impl RowNodes {
 
 impl Run<'_> {
     /// The node of each row of `files`. Looks up the ids of the rows, if there is a file with them.
-    pub(super) fn row_nodes(&self, state: &State, ids: &mut IdMap, nodes: u64, files: &NodeFiles) -> Result<RowNodes> {
+    pub(super) fn row_nodes(
+        &self,
+        state: &State,
+        ids: &IdMap,
+        join: Option<Join<'_>>,
+        nodes: u64,
+        files: &NodeFiles,
+    ) -> Result<RowNodes> {
         let Some(source) = open_node_ids(self.options)? else {
             return Ok(RowNodes::Ascending(ids.permutation().clone()));
         };
         if state.stage(Stage::Edges).plan.is_some() {
             return Ok(RowNodes::Written);
         }
-        let join = match ids.is_loaded() {
-            true => None,
-            false => self.plan_join(state, ids)?,
-        };
         self.progress.stage("looking up the ids of rows", None);
         let path = source.path().to_owned();
+        drop(source);
         let folder = self.folder.lasting_scratch().to_owned();
-        let mut file = unnamed_file(&folder)?;
-        let found = match join {
-            Some(join) => {
-                drop(source);
-                self.look_up_by_segment(&join, nodes, &mut RowFile::new(&file, &folder))?
-            }
-            None => self.look_up(source, ids, nodes, &mut |bytes| {
-                check_stopped(self.progress)?;
-                file.write_all(bytes)
-                    .map_err(Error::io("write a scratch file in", &folder))
-            })?,
+        let file = unnamed_file(&folder)?;
+        let lookup = Lookup {
+            ids,
+            strings: Strings::Known,
+            join,
+            threads: self.options.threads,
         };
+        let found = self.look_up(&path, &lookup, nodes, &mut RowFile::new(&file, &folder))?;
         files.check_number_of_ids(&path, found.len())?;
         check_complete(&path, &found, ids, nodes, files)?;
         Ok(RowNodes::Listed { nodes: file, folder })
     }
 
     /// Writes the nodes of all ids of the file of ids to `rows`, and returns the set of these nodes, in which each id has its own.
-    fn look_up_by_segment(&self, join: &JoinPlan, nodes: u64, rows: &mut RowFile<'_>) -> Result<RoaringTreemap> {
-        let open = || Ok(open_node_ids(self.options)?.expect("there is a file of ids"));
-        let path = open()?.path().to_owned();
+    fn look_up(&self, path: &Path, lookup: &Lookup<'_>, nodes: u64, rows: &mut RowFile<'_>) -> Result<RoaringTreemap> {
         let mut found = RoaringTreemap::new();
-        id_lists::for_each_by_segment(
-            open,
-            id_kind(self.options.ids),
-            join,
-            self.folder.lasting_scratch(),
-            |row, position, node, id| {
-                let node = self.new_node(&path, position, node, id, nodes, &mut found)?;
-                rows.set(row, node, || check_stopped(self.progress))
-            },
-        )?;
-        rows.flush()?;
-        Ok(found)
-    }
-
-    /// The node of an id that is not in `found`, which gets it.
-    fn new_node(
-        &self,
-        path: &Path,
-        position: Position,
-        node: Option<NodeId>,
-        id: &dyn Fn() -> String,
-        nodes: u64,
-        found: &mut RoaringTreemap,
-    ) -> Result<u64> {
-        let Some(NodeId(node)) = node else {
-            return Err(Error::input(path, position, self.unknown(&id(), nodes)));
-        };
-        if !found.insert(node) {
-            let what = format!("the id {} is in this file twice; give the id of each row once", id());
-            return Err(Error::input(path, position, what));
-        }
-        Ok(node)
-    }
-
-    /// Passes the encoded nodes of all ids of `source` to `write`. Returns the set of these nodes, in which each id has its
-    /// own.
-    fn look_up(
-        &self,
-        mut source: SplitSource,
-        ids: &IdMap,
-        nodes: u64,
-        write: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<RoaringTreemap> {
-        let path = source.path().to_owned();
-        let (mut found, mut bytes) = (RoaringTreemap::new(), Vec::new());
-        let kind = id_kind(self.options.ids);
-        let lookup = Lookup {
-            ids,
-            strings: Strings::Known,
-            threads: self.options.threads,
-        };
-        id_lists::for_each_node(&mut source, kind, &lookup, |position, node, id| {
-            let node = self.new_node(&path, position, node, id, nodes, &mut found)?;
-            encode_entries(&[node], &mut bytes);
-            if bytes.len() >= WRITE_BYTES {
-                write(&bytes)?;
-                bytes.clear();
+        let open = || Ok(open_node_ids(self.options)?.expect("there is a file of ids"));
+        id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, position, node, id| {
+            let Some(node) = node else {
+                return Err(Error::input(path, position, self.unknown(&id(), nodes)));
+            };
+            if !found.insert(node.0) {
+                let what = format!("the id {} is in this file twice; give the id of each row once", id());
+                return Err(Error::input(path, position, what));
             }
-            Ok(())
+            rows.set(row, node, || check_stopped(self.progress))
         })?;
-        write(&bytes)?;
+        rows.flush()?;
         Ok(found)
     }
 
@@ -233,7 +178,7 @@ impl<'a> RowFile<'a> {
     }
 
     /// Sets the node of a row. Calls `check` before it goes to other entries of the file.
-    fn set(&mut self, row: u64, node: u64, check: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn set(&mut self, row: u64, node: NodeId, check: impl FnOnce() -> Result<()>) -> Result<()> {
         if !(self.first..self.first + self.entries.len() as u64).contains(&row) {
             check()?;
             self.flush()?;
@@ -241,8 +186,7 @@ impl<'a> RowFile<'a> {
             self.entries.resize(READ_ENTRIES, [0; ENTRY_BYTES]);
             self.fill()?;
         }
-        let [a, b, c, d, e, ..] = node.to_le_bytes();
-        self.entries[(row - self.first) as usize] = [a, b, c, d, e];
+        self.entries[(row - self.first) as usize] = entry(node.0);
         Ok(())
     }
 

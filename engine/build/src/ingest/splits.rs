@@ -24,7 +24,7 @@ pub struct SplitFile {
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
 pub fn read(path: &Path, kind: ExternalIds, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
     let open = || SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)));
-    let mut source = open()?;
+    let source = open()?;
     if source.is_mask() && kind != ExternalIds::Dense {
         let what =
             "a mask needs --ids dense; with --ids sparse, give the ids of the nodes: numpy.save(path, ids[mask])";
@@ -32,7 +32,7 @@ pub fn read(path: &Path, kind: ExternalIds, nodes: u64, lookup: &Lookup<'_>) -> 
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
-    let each = |position, node: Option<NodeId>, id: &dyn Fn() -> String| {
+    let each = |_, position, node: Option<NodeId>, id: &dyn Fn() -> String| {
         let what = match node {
             Some(node) if set.insert(node.0) => return Ok(()),
             Some(_) => format!(
@@ -45,7 +45,8 @@ pub fn read(path: &Path, kind: ExternalIds, nodes: u64, lookup: &Lookup<'_>) -> 
         };
         Err(Error::input(path, position, what))
     };
-    id_lists::for_each_node(&mut source, id_kind(kind), lookup, each)?;
+    drop(source);
+    id_lists::for_each_node(open, id_kind(kind), lookup, each)?;
     if set.is_empty() {
         return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
     }
