@@ -109,11 +109,6 @@ impl IdMap {
         Ok(())
     }
 
-    /// Whether lookups are fast: ids are dense, or their table is in memory.
-    pub fn is_loaded(&self) -> bool {
-        self.listed.as_ref().is_none_or(|listed| listed.table.is_some())
-    }
-
     /// Frees the table of [`IdMap::load`].
     pub fn unload(&mut self) {
         if let Some(ListedIds { table, .. }) = &mut self.listed {
