@@ -290,6 +290,16 @@ pub fn share_folder(
         wait_to_see(group, &path, config.digest())?;
     }
     log::open_file(&path.join(log_of_rank(group.place().rank)))?;
+    if let Some(own) = config.out.as_deref().filter(|_| opened.is_none())
+        && std::path::absolute(own).is_ok_and(|own| own != path)
+    {
+        tracing::warn!(
+            "--out {} of rank {} has no effect: all ranks write to the folder of rank 0, {}",
+            printable(&own.to_string_lossy()),
+            group.place().rank,
+            printable(&path.to_string_lossy())
+        );
+    }
     Ok((path, opened))
 }
 

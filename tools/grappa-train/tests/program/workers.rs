@@ -51,8 +51,11 @@ pub fn train(folder: &Path, options: &[&str]) -> Command {
 }
 
 /// Rank `rank` of `ranks`, as a launcher starts it.
-pub fn rank(folder: &Path, [rank, ranks, port]: [u16; 3], options: &[&str]) -> Child {
-    let mut command = train(folder, options);
+pub fn rank(folder: &Path, place: [u16; 3], options: &[&str]) -> Child {
+    start_as(place, &mut train(folder, options))
+}
+
+fn start_as([rank, ranks, port]: [u16; 3], command: &mut Command) -> Child {
     command
         .env("RANK", rank.to_string())
         .env("WORLD_SIZE", ranks.to_string())
@@ -498,6 +501,23 @@ fn a_rank_has_its_own_machine_options_and_the_other_options_of_all() {
         ran.success();
     }
     assert_eq!(metrics(&run).len(), 3);
+}
+
+#[test]
+fn the_folder_is_that_of_rank_0_and_another_one_is_warned_about() {
+    let folder = folder();
+    let port = port();
+    let options = |out| ["--partitions", "2", "--hidden", "8", "--epochs", "1", "--out", out];
+    let [first, second] = [(0, "run"), (1, "other")]
+        .map(|(number, out)| start_as([number, 2, port], &mut command(folder.path(), &options(out))))
+        .map(end);
+    first.success();
+    second.success();
+    let log = |rank: u32| fs::read_to_string(folder.path().join(format!("run/rank-{rank}.log"))).unwrap();
+    let warning = "--out other of rank 1 has no effect: all ranks write to the folder of rank 0, ";
+    assert!(log(1).contains(warning), "{}", log(1));
+    assert!(!log(0).contains("has no effect"), "{}", log(0));
+    assert!(!folder.path().join("other").exists());
 }
 
 #[test]
