@@ -140,21 +140,36 @@ pub fn command(name: &str) -> Command {
 /// The same command, with the default effect of SIGINT. Shells start background processes with SIGINT ignored, and programs keep it so.
 pub fn interruptible(command: &Command) -> Command {
     let mut default = Command::new("env");
-    default
-        .arg("--default-signal=INT,HUP")
-        .arg(command.get_program())
-        .args(command.get_args());
-    default.stdin(Stdio::null());
+    default.arg("--default-signal=INT,HUP");
+    started_by(default, command)
+}
+
+/// The same command, whose files have at most `kib` KiB. It stands in for a full disk: it needs no privileges, and its errors occur at the
+/// same places.
+pub fn with_short_files(command: &Command, kib: u32) -> Command {
+    /// The unit of a shell's `ulimit -f`, in bytes.
+    const FILE_BLOCK: u32 = 512;
+    let mut shell = Command::new("sh");
+    // Ignore the signal, so that writes fail instead.
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 1024 / FILE_BLOCK);
+    shell.args(["-c", &script, "sh"]);
+    started_by(shell, command)
+}
+
+/// `starter`, with a command as its last arguments.
+fn started_by(mut starter: Command, command: &Command) -> Command {
+    starter.arg(command.get_program()).args(command.get_args());
+    starter.stdin(Stdio::null());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => default.env(name, value),
-            None => default.env_remove(name),
+            Some(value) => starter.env(name, value),
+            None => starter.env_remove(name),
         };
     }
     if let Some(folder) = command.get_current_dir() {
-        default.current_dir(folder);
+        starter.current_dir(folder);
     }
-    default
+    starter
 }
 
 /// Runs a command to its end.

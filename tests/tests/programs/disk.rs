@@ -1,27 +1,19 @@
 //! On a full disk, useless files are removed, and the error names a remedy.
-//!
-//! A limit on file length stands in for a full disk. It needs no privileges, and its errors occur at the same places.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use grappa_tests::{
     files::{files_of, memory_folder},
-    program::{Ran, command, program, run},
+    program::{self, Ran, command, run, with_short_files},
 };
 
 /// Runs `grappa-store` with the length of files limited to `kib` KiB.
 fn limited(kib: u32, arguments: &[&str], store: &Path) -> Ran {
-    let mut shell = Command::new("sh");
-    // Ignore the signal, so that writes fail instead.
-    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 1024 / FILE_BLOCK);
-    shell.args(["-c", &script, "sh"]).arg(program("grappa-store"));
+    let mut command = command("grappa-store");
     let (verb, options) = arguments.split_first().unwrap();
-    shell.arg(verb).arg(store).args(options).env_remove("RUST_BACKTRACE");
-    run(&mut shell)
+    command.arg(verb).arg(store).args(options);
+    run(&mut with_short_files(&command, kib))
 }
-
-/// The unit of a shell's `ulimit -f`.
-const FILE_BLOCK: u32 = 512;
 
 fn store(folder: &Path, more: &[&str]) -> std::path::PathBuf {
     let store = folder.join("graph.grappa");
@@ -67,17 +59,13 @@ fn an_ingest_that_does_not_fit_goes_on_when_there_is_room() {
     let inputs = grappa_tests::graph::Graph::random(3, 4000, 40_000, 16).write(folder.path());
     let out = folder.path().join("graph.grappa");
     let ingest = |kib: u32, more: Option<&str>| {
-        let mut shell = Command::new("sh");
-        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 1024 / FILE_BLOCK);
-        shell.args(["-c", &script, "sh"]).arg(program("grappa-ingest"));
-        shell
-            .args(["--chunks", "2", "--edges"])
-            .arg(&inputs.edges)
-            .arg("--out")
-            .arg(&out)
+        let mut ingest = program::ingest(&inputs.edges, &out);
+        ingest
+            .args(["--chunks", "2"])
             .arg("--features")
-            .arg(&inputs.features);
-        run(shell.args(more))
+            .arg(&inputs.features)
+            .args(more);
+        run(&mut with_short_files(&ingest, kib))
     };
     ingest(64, None).failure(&["graph.grappa.partial", "--resume"]);
     ingest(64, Some("--resume")).failure(&["--resume"]);

@@ -430,9 +430,13 @@ impl Summary for Trained {
             None => "",
         };
         let scored = match (score.test, summary.best_epoch) {
-            (None, Some(_)) => format!("best validation {val}, without test nodes"),
-            (test, _) => format!("test {} {} at the best validation {val}", score.name, percent(test)),
+            (None, Some(_)) => format!("best validation {val}{how}, no test score"),
+            (test, _) => format!(
+                "test {} {} at the best validation {val}{how}",
+                score.name,
+                percent(test)
+            ),
         };
-        format!("{folder}: {scored}{how} (epoch {best} of {epochs}{early}), in {seconds:.1} s")
+        format!("{folder}: {scored} (epoch {best} of {epochs}{early}), in {seconds:.1} s")
     }
 }

@@ -291,7 +291,7 @@ pub fn share_folder(
     }
     log::open_file(&path.join(log_of_rank(group.place().rank)))?;
     if let Some(own) = config.out.as_deref().filter(|_| opened.is_none())
-        && std::path::absolute(own).is_ok_and(|own| own != path)
+        && own.canonicalize().ok() != path.canonicalize().ok()
     {
         tracing::warn!(
             "--out {} of rank {} has no effect: all ranks write to the folder of rank 0, {}",

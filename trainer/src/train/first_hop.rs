@@ -84,7 +84,7 @@ pub fn choose(
     }
     progress.stage("pre-aggregating features", None);
     let made = match make(store, kind, with_features, config, progress) {
-        // Others write to the disk too. What was not asked for may take less.
+        // Other processes may have filled the disk meanwhile. Aggregates alone take half as much.
         Err(error) if with_features && error.is_disk_full() => make(store, kind, false, config, progress),
         made => made,
     };

@@ -32,8 +32,15 @@ const LITTLE_WORK: f64 = 2e6;
 /// A sampled evaluation takes about this share of the time of training on as many nodes: larger fanouts, but no backward passes.
 const SAMPLED_EVALUATION: f64 = 1.3;
 
-/// Work of an inference takes this share of the time that as much work takes in steps. Measured with SAGE, 3 layers and hidden 128 on R-MAT 22.
-const INFERENCE_TIME: f64 = 0.55;
+/// The seconds of an inference per unit of work, next to those of forward and backward passes: an inference has no backward passes
+/// (2026-11-26, the time of an evaluation).
+pub(super) const fn inference_time(model: LayerKind) -> f64 {
+    match model {
+        LayerKind::Gat | LayerKind::Gatv2 => 1.5,
+        LayerKind::PinSage => 1.0,
+        _ => 0.55,
+    }
+}
 
 /// Test nodes are scored with the validation nodes if that costs at most this much as the validation nodes alone.
 const TOGETHER: f64 = 1.3;
@@ -424,7 +431,7 @@ impl Trainer {
     /// About how many seconds an inference takes. None before the first epoch.
     pub(super) fn seconds_of(&self, scored: &Scored) -> Option<f64> {
         self.seconds_per_work
-            .map(|seconds| INFERENCE_TIME * seconds * scored.work)
+            .map(|seconds| inference_time(self.config.model) * seconds * scored.work)
     }
 
     /// Bytes of the scratch files of an evaluation.

@@ -9,7 +9,8 @@
 //! of external ids, and the second only on how nodes are spread over chunks.
 //!
 //! Ids that are not dense are looked up in the [dictionary] on disk, one by one, which is slow. For many
-//! lookups, [`IdMap::load`] makes a [table] in memory, which does both steps at once.
+//! lookups, [`IdMap::load`] makes a [table] in memory, which does both steps at once. If the table exceeds the memory, edges
+//! and long lists are joined with segments of the ids ([`crate::ingest`]).
 
 pub mod dictionary;
 pub mod keys;

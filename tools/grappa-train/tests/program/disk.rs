@@ -1,12 +1,9 @@
-//! Training on a full disk. A limit on the length of files stands in for it.
+//! Training on a full disk.
 
-use std::process::Command;
-
-use grappa_tests::program::{self, run};
+use grappa_tests::program::{self, run, with_short_files};
 use tempfile::tempdir;
 
-/// The unit of a shell's `ulimit -f`.
-const FILE_BLOCK: u32 = 512;
+use crate::workers::command;
 
 #[test]
 fn aggregates_are_made_without_features_if_both_do_not_fit() {
@@ -28,11 +25,7 @@ fn aggregates_are_made_without_features_if_both_do_not_fit() {
     generate.args(["--classes", "4", "--train-fraction", "0.01", "--quiet", "--out"]);
     run(generate.arg(&store)).success();
     let trained = |mib: u32, out: &str| {
-        let mut shell = Command::new("sh");
-        // Ignore the signal, so that writes fail instead.
-        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", (mib << 20) / FILE_BLOCK);
-        shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_grappa-train"), "graph.grappa"]);
-        shell.args([
+        let options = [
             "--memory",
             "24MiB",
             "--epochs",
@@ -43,9 +36,10 @@ fn aggregates_are_made_without_features_if_both_do_not_fit() {
             "8",
             "--fanouts",
             "3,3",
-        ]);
-        shell.args(["--batch", "64", "--partitions", "1", "--threads", "1", "--out", out]);
-        run(shell.current_dir(folder.path())).success().stdout
+        ];
+        let more = ["--batch", "64", "--partitions", "1", "--out", out];
+        let train = command(folder.path(), &[&options[..], &more].concat());
+        run(&mut with_short_files(&train, mib << 10)).success().stdout
     };
     let kind = |what: &str| format!("pre-aggregated features (mean, {what}) are in the store now");
     let limited = trained(12, "limited");

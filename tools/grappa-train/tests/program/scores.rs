@@ -163,7 +163,7 @@ fn without_test_nodes_the_best_validation_score_is_told() {
     let stdout = grappa_train(folder.path(), &options).stdout;
     let last = stdout.lines().last().unwrap();
     assert!(
-        last.starts_with("run: best validation ") && last.contains(" %, without test nodes (epoch "),
+        last.starts_with("run: best validation ") && last.contains(" %, no test score (epoch "),
         "{last}"
     );
 }
