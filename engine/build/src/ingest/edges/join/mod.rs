@@ -14,6 +14,9 @@
 //! All files are read and written sequentially. Compared with ids that fit in memory, the join writes and reads each edge
 //! twice more, 16 bytes each time (24 with a weight), and each id once, 16 bytes. The journal records the progress of the
 //! three passes over edges. The keys are few, so an unfinished cut starts again.
+//!
+//! Long lists of ids, those of rows and of splits, are looked up in the same segments before edges are read
+//! ([`super::super::id_lists`]).
 
 pub(in crate::ingest) mod segments;
 mod spilled;
