@@ -80,14 +80,14 @@ def run_graphbolt(indptr, indices, features, labels, seeds, device):
 
 
 def run_pyg(indptr, indices, features, labels, seeds, device):
-    """PyG's own neighbor loader, in this process."""
+    """PyG's own neighbor loader: in this process, or for a GPU in a process per thread, as PyG's documentation advises."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
     destinations = torch.repeat_interleave(torch.arange(len(features)), indptr.diff())
     data = Data(x=features, y=labels, edge_index=torch.stack([indices.long(), destinations]))
-    pinned = {"pin_memory": True} if device == "cuda" else {}
-    loader = NeighborLoader(data, FANOUTS, input_nodes=seeds, batch_size=BATCH, shuffle=True, is_sorted=True, **pinned)
+    ahead = {"pin_memory": True, "num_workers": torch.get_num_threads()} if device == "cuda" else {}
+    loader = NeighborLoader(data, FANOUTS, input_nodes=seeds, batch_size=BATCH, shuffle=True, is_sorted=True, **ahead)
     for batch in loader:
         batch = batch.to(device, non_blocking=True)
         yield batch.edge_index, batch.x, batch.y[: batch.batch_size]
