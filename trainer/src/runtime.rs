@@ -6,13 +6,14 @@
 
 use std::{
     any::Any,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::OnceLock,
     thread,
 };
 
 use grappa_run::config::DeviceChoice;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::{
     Error, Result,
@@ -169,7 +170,65 @@ fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
 pub(crate) fn send(tensor: Tensor, device: Device) -> Tensor {
     match device {
         Device::Cpu => tensor,
-        _ => tensor.pin_memory(device).to_device_(device, tensor.kind(), true, false),
+        _ => {
+            let tensor = shim::cuda::pin(&tensor).unwrap_or(tensor);
+            tensor.to_device_(device, tensor.kind(), true, false)
+        }
+    }
+}
+
+/// Copies several arrays from the processor to a device, as tensors of one dimension. They share one copy: to start a copy takes longer
+/// than to copy an array of a batch.
+pub(crate) fn send_together(arrays: &[Array<'_>], device: Device) -> Vec<Tensor> {
+    /// Tensors of all types can begin here.
+    const ALIGNMENT: usize = 16;
+    let places = arrays.iter().scan(0, |end: &mut usize, array| {
+        let begin = *end;
+        *end = (begin + array.bytes().len()).next_multiple_of(ALIGNMENT);
+        Some(begin..begin + array.bytes().len())
+    });
+    let places: Vec<Range<usize>> = places.collect();
+    let size = places.last().map_or(0, |last| last.end.next_multiple_of(ALIGNMENT));
+    let count = (size / size_of::<f32>()) as i64;
+    let unpinned = || Tensor::empty([count], (Kind::Float, Device::Cpu));
+    let mut all = match device {
+        Device::Cpu => unpinned(),
+        _ => shim::cuda::pinned(count).unwrap_or_else(unpinned),
+    };
+    let bytes = bytemuck::cast_slice_mut::<f32, u8>(shim::values_mut(&mut all));
+    for (array, place) in arrays.iter().zip(&places) {
+        bytes[place.clone()].copy_from_slice(array.bytes());
+    }
+    let all = all.to_device_(device, Kind::Float, true, false);
+    let tensor = |(array, place): (&Array<'_>, &Range<usize>)| {
+        let at = |byte: usize| (byte / size_of::<f32>()) as i64;
+        all.narrow(0, at(place.start), at(place.len())).view_dtype(array.kind())
+    };
+    arrays.iter().zip(&places).map(tensor).collect()
+}
+
+/// The values of a tensor to be, in memory of the processor.
+pub(crate) enum Array<'a> {
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    F32(&'a [f32]),
+}
+
+impl Array<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::I32(values) => bytemuck::cast_slice(values),
+            Self::I64(values) => bytemuck::cast_slice(values),
+            Self::F32(values) => bytemuck::cast_slice(values),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::I32(_) => Kind::Int,
+            Self::I64(_) => Kind::Int64,
+            Self::F32(_) => Kind::Float,
+        }
     }
 }
 
@@ -303,6 +362,30 @@ mod tests {
             assert_eq!(loss.double_value(&[]), 155.0, "{device:?}");
             // x transposed, times the factors of the loss.
             assert_eq!(values(&weight.grad()), [7.0, 3.0, 10.0, 4.0], "{device:?}");
+        }
+    }
+    #[test]
+    fn arrays_that_are_sent_together_arrive_apart() {
+        if let Cuda::Unusable { reason } = cuda() {
+            grappa_skip::skip_part!("CUDA: {reason}");
+        }
+        for device in devices() {
+            let arrays = [
+                Array::I32(&[1, -2, 3]),
+                Array::I32(&[]),
+                Array::I64(&[1 << 40, -1, 7]),
+                Array::F32(&[0.5]),
+            ];
+            let sent = send_together(&arrays, device);
+            let kinds: Vec<Kind> = sent.iter().map(Tensor::kind).collect();
+            assert_eq!(kinds, [Kind::Int, Kind::Int, Kind::Int64, Kind::Float]);
+            assert!(sent.iter().all(|tensor| tensor.device() == device));
+            let values = |at: usize| Vec::<f64>::try_from(sent[at].to_kind(Kind::Double)).unwrap();
+            assert_eq!(values(0), [1.0, -2.0, 3.0]);
+            assert!(values(1).is_empty());
+            assert_eq!(values(2), [f64::from(2.0f32).powi(40), -1.0, 7.0]);
+            assert_eq!(values(3), [0.5]);
+            assert!(send_together(&[], device).is_empty());
         }
     }
 }

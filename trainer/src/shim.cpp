@@ -97,6 +97,20 @@ Tensor* grappa_view_memory(void* data, int64_t rows, int64_t columns, bool is_bf
   return nullptr;
 }
 
+// The tensor in memory that CUDA devices copy from by themselves: itself, or a copy. Null if there is no such memory to be had.
+Tensor* grappa_pin(const Tensor* tensor) try {
+  return new Tensor(tensor->pin_memory());
+} catch (...) {
+  return nullptr;
+}
+
+// A tensor of f32 in such memory; null if there is none to be had.
+Tensor* grappa_pinned(int64_t values) try {
+  return new Tensor(at::empty({values}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true)));
+} catch (...) {
+  return nullptr;
+}
+
 // A stream of a CUDA device beside its current one, for `grappa_free_stream`; null if there is none to be had.
 c10::Stream* grappa_new_stream(int device) try {
   c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
@@ -119,6 +133,16 @@ c10::Event* grappa_on_stream(const c10::Stream* stream, void (*run)(void*), void
   return nullptr;
 }
 
+// The event is when what the current stream of a CUDA device has to do by now is done; for `grappa_abandon`. Null if it can't be had.
+c10::Event* grappa_record(int device) try {
+  c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+  auto event = std::make_unique<c10::Event>(c10::DeviceType::CUDA);
+  event->record(cuda.getStream(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
+  return event.release();
+} catch (...) {
+  return nullptr;
+}
+
 // Lets the current stream go on when the event has come, and keeps the memory of `tensors`, which are another stream's, for as
 // long as what it does by now. Frees the event. False if that fails.
 bool grappa_join(c10::Event* event, const Tensor* const* tensors, size_t count) try {
@@ -132,13 +156,18 @@ bool grappa_join(c10::Event* event, const Tensor* const* tensors, size_t count) 
   return false;
 }
 
+// Waits for the event. False if that fails.
+bool grappa_wait(const c10::Event* event) try {
+  event->synchronize();
+  return true;
+} catch (...) {
+  return false;
+}
+
 // Waits for the event and frees it.
 void grappa_abandon(c10::Event* event) {
   std::unique_ptr<c10::Event> owned(event);
-  try {
-    event->synchronize();
-  } catch (...) {
-  }
+  grappa_wait(event);
 }
 
 // Calls `run` once on each of libtorch's threads, and waits for all.

@@ -22,7 +22,7 @@ pub enum Stage {
     Load,
     /// Computing the historical embeddings of halo nodes.
     History,
-    /// Waiting for sampled minibatches.
+    /// Waiting for sampled minibatches; with a GPU also until they are loaded.
     Sample,
     /// Waiting for feature rows from the disk.
     Read,

@@ -12,7 +12,7 @@ mod layout;
 pub(crate) mod linear;
 pub(crate) mod max;
 mod multiply;
-mod parallel;
+pub(crate) mod parallel;
 pub(crate) mod sparse;
 pub(crate) mod transpose;
 pub(crate) mod update;

@@ -35,6 +35,7 @@ use crate::{
         max,
         transpose::Transposed,
     },
+    runtime::{Array, send_together},
     shim::{self, Element},
 };
 
@@ -232,7 +233,7 @@ pub(crate) fn own_and_aggregate(
         (Aggregate::Max, false, _) => (own(), largest_with_operators(block, rows)),
         (Aggregate::Max, true, Kind::BFloat16) => (own(), largest_with_kernel::<bf16>(block, rows)),
         (Aggregate::Max, true, _) => (own(), largest_with_kernel::<f32>(block, rows)),
-        (linear, false, _) => (own(), sum_with_operators(block, &factors(block, linear, scaling), rows)),
+        (linear, false, _) => (own(), sum_with_operators(block, linear, scaling, rows)),
         (linear, true, Kind::BFloat16) => {
             sum_with_kernel::<bf16>(backend.instructions(), block, &factors(block, linear, scaling), rows)
         }
@@ -385,23 +386,9 @@ fn weights_of(csr: &Csr, transposed: &Transposed) -> Vec<f32> {
         .collect()
 }
 
-fn sum_with_operators(block: &Block, factors: &Factors, messages: &Tensor) -> Tensor {
+fn sum_with_operators(block: &Block, kind: Aggregate, scaling: Scaling, messages: &Tensor) -> Tensor {
     let edges = block.tensors();
-    let float = |values: &[f32]| Tensor::from_slice(values).to_device(block.device());
-    let mut weight: Option<Tensor> = factors.edges.then(|| float(&block.csr().weights));
-    let mut multiply = |factors: &Option<Arc<Vec<f32>>>, of: &Tensor| {
-        if let Some(factors) = factors {
-            let factors = float(factors).index_select(0, of);
-            weight = Some(
-                weight
-                    .take()
-                    .map_or_else(|| factors.shallow_clone(), |weight| weight * &factors),
-            );
-        }
-    };
-    multiply(&factors.results, &edges.destinations);
-    multiply(&factors.sources, &edges.indices);
-    let weight = weight.map(|weight| weight.to_kind(messages.kind()));
+    let weight = operator_weights(block, kind, scaling).map(|weight| weight.to_kind(messages.kind()));
     let sum = 0;
     Tensor::embedding_bag(
         messages,
@@ -414,6 +401,35 @@ fn sum_with_operators(block: &Block, factors: &Factors, messages: &Tensor) -> Te
         true,
     )
     .0
+}
+
+/// The factors of a linear aggregation as those of its edges, f32 of `[edges]` on the block's device. The block keeps them.
+pub(super) fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<Tensor> {
+    block.edge_weights(kind, scaling, || {
+        let factors = factors(block, kind, scaling);
+        if factors.results.is_none() && factors.sources.is_none() && !factors.edges {
+            return None;
+        }
+        let csr = block.csr();
+        let mut weights = match factors.edges {
+            true => csr.weights.clone(),
+            false => vec![1.0; block.edges()],
+        };
+        if let Some(results) = &factors.results {
+            for (factor, bounds) in results.iter().zip(csr.offsets.windows(2)) {
+                let of_result = &mut weights[bounds[0] as usize..bounds[1] as usize];
+                of_result.iter_mut().for_each(|weight| *weight *= factor);
+            }
+        }
+        if let Some(sources) = &factors.sources {
+            let of_sources = csr.indices.iter().map(|&source| sources[source as usize]);
+            weights
+                .iter_mut()
+                .zip(of_sources)
+                .for_each(|(weight, factor)| *weight *= factor);
+        }
+        send_together(&[Array::F32(&weights)], block.device()).pop()
+    })
 }
 
 fn largest_with_kernel<T: Element>(block: &Block, messages: &Tensor) -> Tensor {
@@ -452,7 +468,11 @@ fn largest_with_operators(block: &Block, messages: &Tensor) -> Tensor {
     let edges = block.tensors();
     let width = messages.size()[1];
     let rows = messages.index_select(0, &edges.indices);
-    let index = edges.destinations.unsqueeze(1).expand([-1, width], false);
+    let index = edges
+        .destinations
+        .to_kind(Kind::Int64)
+        .unsqueeze(1)
+        .expand([-1, width], false);
     Tensor::zeros([block.destinations() as i64, width], (messages.kind(), block.device()))
         .internal_scatter_reduce(0, &index, &rows, "amax", false)
 }

@@ -150,7 +150,7 @@ fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
     if !backend.has_kernels_for(logits) {
         let destinations = &block.tensors().destinations;
         let new = || Tensor::zeros([block.destinations() as i64, heads], (Kind::Float, block.device()));
-        let index = destinations.unsqueeze(1).expand_as(logits);
+        let index = destinations.to_kind(Kind::Int64).unsqueeze(1).expand_as(logits);
         let largest = new().internal_scatter_reduce(0, &index, &logits.detach(), "amax", false);
         let powers = (logits - largest.index_select(0, destinations)).exp();
         let sums = new().index_add(0, destinations, &powers);

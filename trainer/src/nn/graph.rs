@@ -8,7 +8,11 @@ use std::{
 use grappa_sampling::sample;
 use tch::{Device, Tensor};
 
-use crate::{kernels::transpose::Transposed, runtime::send};
+use super::aggregate::{Aggregate, Scaling, operator_weights};
+use crate::{
+    kernels::transpose::Transposed,
+    runtime::{Array, send, send_together},
+};
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///
@@ -26,7 +30,18 @@ pub struct Block {
     source_degrees: Option<Arc<Vec<f32>>>,
     transposed: OnceLock<Arc<Transposed>>,
     tensors: OnceCell<Edges>,
+    weights: OnceCell<EdgeWeights>,
+    destination_degrees: OnceCell<Tensor>,
     with_own: OnceCell<Box<Block>>,
+}
+
+/// The factors of edges in an aggregation.
+#[derive(Debug)]
+struct EdgeWeights {
+    kind: Aggregate,
+    scaling: Scaling,
+    /// Of `[edges]` on the device; none if all are 1.
+    values: Option<Tensor>,
 }
 
 /// Edges in memory.
@@ -67,16 +82,16 @@ impl Own {
     }
 }
 
-/// Edges as tensors on the device.
+/// Edges as tensors on the device: of int32, or of int64 if there are too many for that.
 #[derive(Debug)]
 pub(crate) struct Edges {
-    /// Offset of each destination's edges, and the number of edges at the end; int64 of `[destinations + 1]`.
+    /// Offset of each destination's edges, and the number of edges at the end; `[destinations + 1]`.
     pub(crate) offsets: Tensor,
-    /// Source of each edge; int64 of `[edges]`.
+    /// Source of each edge; `[edges]`.
     pub(crate) indices: Tensor,
-    /// Destination of each edge; int64 of `[edges]`.
+    /// Destination of each edge; `[edges]`.
     pub(crate) destinations: Tensor,
-    /// Place of each destination among the sources, if they are not the first; int64 of `[destinations]`.
+    /// Place of each destination among the sources, if they are not the first; `[destinations]`.
     pub(crate) own: Option<Tensor>,
 }
 
@@ -122,6 +137,8 @@ impl Block {
             source_degrees: None,
             transposed: OnceLock::new(),
             tensors: OnceCell::new(),
+            weights: OnceCell::new(),
+            destination_degrees: OnceCell::new(),
             with_own: OnceCell::new(),
         }
     }
@@ -207,36 +224,78 @@ impl Block {
             .get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
     }
 
-    /// Starts to copy the edges to the device now, not on first use.
-    pub(crate) fn send(&self) {
-        self.tensors();
+    /// Copies to the device what a layer with this aggregation takes of the block, now and not on first use. The processor does not
+    /// wait for the copies.
+    pub(crate) fn send(&self, kind: Aggregate, scaling: Scaling) {
+        match kind {
+            Aggregate::Attention => {
+                self.with_own().tensors();
+                if self.own.is_some() {
+                    self.tensors();
+                }
+            }
+            Aggregate::Max => _ = self.tensors(),
+            _ => _ = operator_weights(self, kind, scaling),
+        }
+        if kind == Aggregate::Gcn {
+            self.destination_degrees();
+        }
     }
 
     /// The tensors that were copied to the device so far.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
-        let edges = self.tensors.get().into_iter();
-        edges.flat_map(|edges| {
+        let with_own = self.with_own.get().into_iter();
+        self.sent_itself().chain(with_own.flat_map(|block| block.sent_itself()))
+    }
+
+    fn sent_itself(&self) -> impl Iterator<Item = &Tensor> {
+        let edges = self.tensors.get().into_iter().flat_map(|edges| {
             [&edges.offsets, &edges.indices, &edges.destinations]
                 .into_iter()
                 .chain(&edges.own)
-        })
+        });
+        let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
+        edges.chain(weights).chain(self.destination_degrees.get())
+    }
+
+    /// The factors of edges in an aggregation, of `[edges]` on the device: those that are kept, or else those that `make` returns.
+    pub(crate) fn edge_weights(
+        &self,
+        kind: Aggregate,
+        scaling: Scaling,
+        make: impl Fn() -> Option<Tensor>,
+    ) -> Option<Tensor> {
+        let kept = self.weights.get_or_init(|| EdgeWeights {
+            kind,
+            scaling,
+            values: make(),
+        });
+        match (kept.kind, kept.scaling) == (kind, scaling) {
+            true => kept.values.as_ref().map(Tensor::shallow_clone),
+            false => make(),
+        }
     }
 
     pub(crate) fn tensors(&self) -> &Edges {
         self.tensors.get_or_init(|| {
-            let int64 = |values: &[u32]| {
-                let values: Vec<i64> = values.iter().map(|&value| i64::from(value)).collect();
-                send(Tensor::from_slice(&values), self.device)
-            };
             let mut destinations = vec![0; self.edges()];
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
                 destinations[bounds[0] as usize..bounds[1] as usize].fill(destination as u32);
             }
+            let csr = &self.csr;
+            let own = self.own.as_ref().map(|own| &*own.places);
+            let arrays: Vec<&[u32]> = [&*csr.offsets, &csr.indices, &destinations]
+                .into_iter()
+                .chain(own)
+                .collect();
+            let is_wide = i32::try_from(self.edges().max(self.sources)).is_err();
+            let mut tensors = send_indices(&arrays, is_wide, self.device).into_iter();
+            let mut next = || tensors.next().expect("a tensor for each array");
             Edges {
-                offsets: int64(&self.csr.offsets),
-                indices: int64(&self.csr.indices),
-                destinations: int64(&destinations),
-                own: self.own.as_ref().map(|own| int64(&own.places)),
+                offsets: next(),
+                indices: next(),
+                destinations: next(),
+                own: own.map(|_| next()),
             }
         })
     }
@@ -267,6 +326,8 @@ impl Block {
                 source_degrees: None,
                 transposed: OnceLock::new(),
                 tensors: OnceCell::new(),
+                weights: OnceCell::new(),
+                destination_degrees: OnceCell::new(),
                 with_own: OnceCell::new(),
             })
         })
@@ -299,7 +360,45 @@ impl Block {
     }
 
     /// In-degree of each destination in the whole graph, f32 of `[destinations]` on the device.
-    pub(crate) fn destination_degrees(&self) -> Tensor {
-        Tensor::from_slice(&self.of_destinations(self.source_degrees())).to_device(self.device)
+    pub(crate) fn destination_degrees(&self) -> &Tensor {
+        self.destination_degrees.get_or_init(|| {
+            let degrees = self.of_destinations(self.source_degrees());
+            send(Tensor::from_slice(&degrees), self.device)
+        })
+    }
+}
+
+/// Copies arrays of indices to a device, as tensors of int32, or of int64 if they are wide.
+fn send_indices(arrays: &[&[u32]], is_wide: bool, device: Device) -> Vec<Tensor> {
+    if is_wide {
+        let widened = |array: &&[u32]| array.iter().map(|&index| i64::from(index)).collect();
+        let arrays: Vec<Vec<i64>> = arrays.iter().map(widened).collect();
+        let arrays: Vec<Array<'_>> = arrays.iter().map(|array| Array::I64(array)).collect();
+        return send_together(&arrays, device);
+    }
+    let arrays = arrays.iter().map(|array| Array::I32(bytemuck::cast_slice(array)));
+    send_together(&arrays.collect::<Vec<_>>(), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Kind;
+
+    use super::*;
+
+    #[test]
+    fn wide_indices_are_what_narrow_ones_are() {
+        let arrays: [&[u32]; 3] = [&[0, 2, 3], &[], &[5, 7, i32::MAX as u32]];
+        let narrow = send_indices(&arrays, false, Device::Cpu);
+        let wide = send_indices(&arrays, true, Device::Cpu);
+        assert_eq!(narrow[0].kind(), Kind::Int);
+        assert!(
+            narrow
+                .iter()
+                .zip(&wide)
+                .all(|(narrow, wide)| narrow.to_kind(Kind::Int64).equal(wide))
+        );
+        let largest = send_indices(&[&[u32::MAX]], true, Device::Cpu);
+        assert_eq!(largest[0].int64_value(&[0]), i64::from(u32::MAX));
     }
 }

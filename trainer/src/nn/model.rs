@@ -326,7 +326,7 @@ impl Model {
                 wants_own: !matches!(self.residuals[layer], Residual::None),
             });
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
-            let operands = Operands::Apart(&own, &aggregated, degrees.as_ref());
+            let operands = Operands::Apart(&own, &aggregated, degrees);
             hidden = self.step_of(layer, operands, of_destinations);
             after(layer, &hidden);
         }

@@ -74,6 +74,22 @@ impl Parameters {
         }
     }
 
+    /// Scales the gradients down to this norm, if they exceed it.
+    pub fn clip_gradient(&self, norm_max: f64) {
+        let mut gradient = self.flat_gradient();
+        let norm = gradient.norm();
+        match gradient.device() {
+            Device::Cpu => {
+                let norm = norm.double_value(&[]);
+                if norm > norm_max {
+                    self.scale_gradient(norm_max / norm);
+                }
+            }
+            // The processor need not wait for the norm.
+            _ => gradient *= (norm.reciprocal() * norm_max).clamp_max(1.0),
+        }
+    }
+
     /// Sets the gradients to zero.
     pub fn zero_gradient(&self) {
         let mut gradient = self.flat_gradient();

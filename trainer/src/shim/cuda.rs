@@ -1,4 +1,4 @@
-//! Copies to a CUDA device, on a separate stream, from memory that is registered with it.
+//! Copies to a CUDA device, on a separate stream, from memory that is registered with it; and of few values from it.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -9,10 +9,12 @@ use std::{
 
 use grappa_sampling::feed::{RegisterMemory, Registration};
 use libloading::os::unix::Library;
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 // SAFETY: these are in shim.cpp, with these types.
 unsafe extern "C" {
+    fn grappa_pin(tensor: *const c_void) -> *mut c_void;
+    fn grappa_pinned(values: i64) -> *mut c_void;
     fn grappa_new_stream(device: c_int) -> *mut c_void;
     fn grappa_free_stream(stream: *mut c_void);
     fn grappa_on_stream(
@@ -20,13 +22,39 @@ unsafe extern "C" {
         run: unsafe extern "C" fn(*mut c_void),
         context: *mut c_void,
     ) -> *mut c_void;
+    fn grappa_record(device: c_int) -> *mut c_void;
     fn grappa_join(event: *mut c_void, tensors: *const *const c_void, count: usize) -> bool;
+    fn grappa_wait(event: *const c_void) -> bool;
     fn grappa_abandon(event: *mut c_void);
+}
+
+/// The tensor in memory that CUDA devices copy from without the processor (pinned): itself, or a copy. None if there is no such
+/// memory to be had.
+///
+/// `tch` passes an argument that libtorch warns about at each call.
+pub(crate) fn pin(tensor: &Tensor) -> Option<Tensor> {
+    // SAFETY: the tensor lives.
+    let pinned = NonNull::new(unsafe { grappa_pin(tensor.as_ptr().cast()) })?;
+    // SAFETY: it is a new handle, for this one owner.
+    Some(unsafe { Tensor::from_ptr(pinned.as_ptr().cast()) })
+}
+
+/// A tensor of f32 in pinned memory, with any values. None if there is no such memory to be had.
+pub(crate) fn pinned(values: i64) -> Option<Tensor> {
+    // SAFETY: every number is a valid argument.
+    let pinned = NonNull::new(unsafe { grappa_pinned(values) })?;
+    // SAFETY: it is a new handle, for this one owner.
+    Some(unsafe { Tensor::from_ptr(pinned.as_ptr().cast()) })
 }
 
 /// A second stream of a CUDA device. Its work runs beside that of the current stream.
 #[derive(Debug)]
 pub(crate) struct SideStream(NonNull<c_void>);
+
+// SAFETY: it is the number of a stream, which any thread may use.
+unsafe impl Send for SideStream {}
+// SAFETY: as above; C++ reads it only.
+unsafe impl Sync for SideStream {}
 
 impl SideStream {
     /// A stream of the device with this index; none if libtorch has none.
@@ -85,6 +113,9 @@ impl Drop for SideStream {
 #[derive(Debug)]
 pub(crate) struct Done(Option<NonNull<c_void>>);
 
+// SAFETY: any thread may use an event, one after another.
+unsafe impl Send for Done {}
+
 impl Done {
     /// Makes the device's current stream wait for the end. Afterwards it may use `tensors`, which were made on the other stream.
     ///
@@ -97,6 +128,17 @@ impl Done {
         let joined = unsafe { grappa_join(event.as_ptr(), pointers.as_ptr(), pointers.len()) };
         assert!(joined, "the device's stream can't wait for another");
     }
+
+    /// Waits for the end.
+    ///
+    /// # Panics
+    /// If the device has failed.
+    fn wait(&self) {
+        let event = self.0.expect("it was not joined");
+        // SAFETY: the event was not freed yet.
+        let waited = unsafe { grappa_wait(event.as_ptr()) };
+        assert!(waited, "the device has failed");
+    }
 }
 
 impl Drop for Done {
@@ -105,6 +147,45 @@ impl Drop for Done {
             // SAFETY: it was not freed yet.
             unsafe { grappa_abandon(event.as_ptr()) }
         }
+    }
+}
+
+/// Two values that a device computes, on their way to the processor.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    values: Tensor,
+    /// The end of the copy; none if the values were on the processor.
+    done: Option<Done>,
+}
+
+impl Arriving {
+    /// Starts to copy the values, f64 of `[2]`.
+    ///
+    /// # Panics
+    /// If libtorch cannot record the event.
+    pub(crate) fn send(values: &Tensor) -> Self {
+        let Device::Cuda(device) = values.device() else {
+            return Self {
+                values: values.shallow_clone(),
+                done: None,
+            };
+        };
+        let values = values.to_device_(Device::Cpu, Kind::Double, true, false);
+        // SAFETY: every number is a valid argument.
+        let event = unsafe { grappa_record(c_int::try_from(device).expect("the device has computed")) };
+        let event = NonNull::new(event).expect("libtorch records events");
+        Self {
+            values,
+            done: Some(Done(Some(event))),
+        }
+    }
+
+    /// The values. Waits for them.
+    pub(crate) fn values(&self) -> [f64; 2] {
+        if let Some(done) = &self.done {
+            done.wait();
+        }
+        [0, 1].map(|at| self.values.double_value(&[at]))
     }
 }
 
@@ -172,10 +253,30 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind};
-
     use super::*;
     use crate::runtime::{self, Cuda};
+
+    #[test]
+    fn values_that_a_device_still_computes_arrive() {
+        if let Cuda::Unusable { reason } = runtime::cuda() {
+            grappa_skip::skip!("CUDA: {reason}");
+        }
+        let device = Device::Cuda(0);
+        for size in [1, 4096] {
+            let ones = Tensor::ones([size, size], (Kind::Float, device));
+            let sum = ones.matmul(&ones).sum(Kind::Double);
+            let arriving = Arriving::send(&Tensor::stack(&[&sum, &(&sum * 2.0)], 0));
+            let sum = size.pow(3) as f64;
+            assert_eq!(arriving.values(), [sum, 2.0 * sum]);
+            assert_eq!(arriving.values(), [sum, 2.0 * sum], "again");
+        }
+    }
+
+    #[test]
+    fn values_of_the_processor_are_there() {
+        let arriving = Arriving::send(&Tensor::from_slice(&[1.5, 2.5]));
+        assert_eq!(arriving.values(), [1.5, 2.5]);
+    }
 
     #[test]
     fn side_stream_copies_are_complete_after_the_join() {
@@ -190,7 +291,8 @@ mod tests {
             let bytes = 4 * values.numel();
             // SAFETY: the tensor's values, which live until the end of the round.
             let registration = memory.register(unsafe { std::slice::from_raw_parts(values.data_ptr().cast(), bytes) });
-            assert!(registration.is_some() && values.is_pinned(device), "{size}");
+            let is_pinned = || pin(&values).expect("there is memory").data_ptr() == values.data_ptr();
+            assert!(registration.is_some() && is_pinned(), "{size}");
             let busy = Tensor::ones([2048, 2048], (Kind::Float, device));
             let busy = busy.matmul(&busy);
             let (copied, done) = stream.begin(|| values.to_device_(device, Kind::Float, true, false));
@@ -200,7 +302,7 @@ mod tests {
             let (_unused, done) = stream.begin(|| values.to_device_(device, Kind::Float, true, false));
             drop(done);
             drop(registration);
-            assert!(!values.is_pinned(device), "{size}");
+            assert!(!is_pinned(), "{size}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The loop over the steps of an epoch.
 //!
-//! The feed delivers one batch per step: the minibatches of all partitions of the step, joined. The loop keeps three queues short:
+//! The feed delivers one batch per step: the minibatches of all partitions of the step, joined:
 //!
 //! ```text
 //! feed -> arrived -> loaded -> compute
@@ -10,6 +10,9 @@
 //! compute   forward and backward; exchange of the gradient and update of the parameters
 //! ```
 //!
+//! With a GPU, a thread loads the next batch meanwhile. And the loop begins the next step before it waits for the loss of the last one,
+//! so that the GPU always has work.
+//!
 //! An epoch can stop after any step. [`PartialEpoch`] then has the number of finished steps and the sums of their metrics.
 //! Minibatches are functions of their number, so a resumed epoch takes the remaining steps and reaches the same result.
 //!
@@ -18,14 +21,19 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_run::{checkpoint::PartialEpoch, model::Task, stages::Stage};
+use grappa_run::{
+    checkpoint::PartialEpoch,
+    model::Task,
+    stages::{Stage, StageClock},
+};
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
+use tch::Device;
 
 use super::{
     Trainer,
     exchange::{LossWeights, exchanged_bytes},
     load::Loaded,
-    step::BatchSums,
+    step::{BatchSums, BegunStep},
 };
 use crate::Result;
 
@@ -56,6 +64,9 @@ pub struct EpochStats {
 
 /// Maps a step of an epoch, and its number of steps, to a learning rate.
 type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
+
+/// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
+type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>>;
 
 /// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
 const MEASURED_STEPS: u64 = 50;
@@ -139,6 +150,7 @@ impl Trainer {
             seeds_per_step,
             batches: &batches,
             rate: &|step| rate(step, steps),
+            keeps_batch: false,
             partial: &mut *partial,
         };
         let result = match self.repeated.take() {
@@ -152,38 +164,72 @@ impl Trainer {
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
     fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
-        // The batch that is computed on, and `loaded_ahead` more, are loaded. To a GPU one batch goes ahead, on a stream of
-        // its own.
-        let loaded_ahead = self.device_copy.ahead();
-        // On a processor, one batch waits before it is loaded while its historical embeddings are read. Features that are
-        // all in memory leave time for no such wait.
-        let read_ahead = usize::from(loaded_ahead == 0 && self.historical.is_some() && !feed.is_resident());
-        let is_repeated = self.may_keep_batch() && feed.is_resident();
-        let mut source = feed.epoch(epoch.batches);
-        let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
-        loop {
-            while loaded.len() <= loaded_ahead {
-                self.clock.enter(Stage::Sample);
-                while arrived.len() <= read_ahead
-                    && let Some(batch) = source.next()
-                {
-                    let batch = batch?;
-                    if read_ahead > 0 {
-                        self.read_historical_ahead(batch.minibatch());
+        epoch.keeps_batch = self.may_keep_batch() && feed.is_resident();
+        // Features that are all in memory leave no time to read historical embeddings ahead.
+        let read_ahead = usize::from(self.historical.is_some() && !feed.is_resident());
+        let (loading, batches) = (self.loading(), epoch.batches);
+        let mut source = feed.epoch(batches);
+        match self.device {
+            Device::Cpu => {
+                let mut arrived = VecDeque::new();
+                let mut next = |clock: &mut StageClock| {
+                    clock.enter(Stage::Sample);
+                    while arrived.len() <= read_ahead
+                        && let Some(batch) = source.next()
+                    {
+                        if let Ok(batch) = &batch
+                            && read_ahead > 0
+                        {
+                            loading.read_ahead(batch);
+                        }
+                        arrived.push_back(batch);
                     }
-                    arrived.push_back(batch);
-                }
-                self.clock.enter(Stage::Forward);
-                let Some(batch) = arrived.pop_front() else { break };
-                loaded.push_back(self.load(batch, epoch.batches)?);
+                    clock.enter(Stage::Forward);
+                    let batch = arrived.pop_front()?;
+                    Some(batch.map_err(Into::into).and_then(|batch| loading.load(batch, batches)))
+                };
+                self.steps_from(epoch, &mut next, progress)?;
             }
-            let Some(mut batch) = loaded.pop_front() else { break };
-            self.step_of(epoch, &mut batch, progress)?;
-            if is_repeated {
-                self.repeated = batch.kept(&self.model, self.kept_batch_memory());
-            }
+            _ => loading.in_background(&mut source, batches, |loaded| {
+                let mut next = |clock: &mut StageClock| {
+                    clock.enter(Stage::Sample);
+                    loaded.recv().ok()
+                };
+                self.steps_from(epoch, &mut next, progress)
+            })?,
         }
         self.steps_without_batch(epoch, epoch.steps, progress)
+    }
+
+    /// Takes the steps of batches. Those on a GPU are finished when the next one is begun.
+    fn steps_from(&mut self, epoch: &mut Epoch<'_>, next: NextBatch<'_>, progress: &dyn Progress) -> Result<()> {
+        let mut begun = None;
+        let result = self.begin_steps(epoch, next, &mut begun, progress);
+        // Also after a failure: a loss that is not finite may be the reason for it.
+        begun.map_or(Ok(()), |step| self.finish_step(epoch, step))?;
+        result
+    }
+
+    /// The loop of [`Trainer::steps_from`]. `begun` is then the last step on a GPU.
+    fn begin_steps(
+        &mut self,
+        epoch: &mut Epoch<'_>,
+        next: NextBatch<'_>,
+        begun: &mut Option<BegunStep>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        while let Some(batch) = next(&mut self.clock) {
+            let step = self.begin_step(epoch, batch?, progress)?;
+            let computed = match self.device {
+                Device::Cpu => Some(step),
+                _ => begun.replace(step),
+            };
+            if let Some(step) = computed {
+                self.finish_step(epoch, step)?;
+            }
+            epoch.check_stopped(progress)?;
+        }
+        Ok(())
     }
 
     /// Whether the epochs can share one batch. With historical embeddings they cannot, because those change.
@@ -201,22 +247,37 @@ impl Trainer {
     }
 
     /// Takes the one step of an epoch with the batch of the epoch before.
-    fn step_again(&mut self, epoch: &mut Epoch<'_>, mut batch: Loaded, progress: &dyn Progress) -> Result<()> {
-        let done = self.step_of(epoch, &mut batch, progress);
-        self.repeated = Some(batch);
-        done
+    fn step_again(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
+        let step = self.begin_step(epoch, batch, progress)?;
+        self.add_results(epoch, &step)?;
+        self.repeated = Some(step.into_batch());
+        epoch.check_stopped(progress)
     }
 
-    /// Takes the step of a batch.
-    fn step_of(&mut self, epoch: &mut Epoch<'_>, batch: &mut Loaded, progress: &dyn Progress) -> Result<()> {
+    /// Takes the step of a batch. A GPU may still compute it.
+    fn begin_step(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
-        let (step, minibatch) = (batch.first().step, batch.batch.minibatch());
-        let (edges, seeds) = (minibatch.edges() as u64, minibatch.seeds as u64);
-        let sums = self.add_gradient(epoch.number, batch)?;
-        self.end_step(epoch, step, sums.weights, edges, progress)?;
-        // The metrics of a step count when it is finished, so that a stop leaves only whole steps.
-        add_step(epoch.partial, seeds, edges, sums);
-        epoch.check_stopped(progress)
+        let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
+        let step = self.add_gradient(epoch.number, batch)?;
+        self.end_step(epoch, number, step.weights(), edges, progress)?;
+        Ok(step)
+    }
+
+    /// Waits for the results of a step, and adds them to the metrics of the epoch.
+    fn finish_step(&mut self, epoch: &mut Epoch<'_>, step: BegunStep) -> Result<()> {
+        self.add_results(epoch, &step)?;
+        if epoch.keeps_batch {
+            self.repeated = step.into_batch().kept(&self.model, self.kept_batch_memory());
+        }
+        Ok(())
+    }
+
+    fn add_results(&mut self, epoch: &mut Epoch<'_>, step: &BegunStep) -> Result<()> {
+        self.clock.enter(Stage::Backward);
+        let sums = self.results(step)?;
+        let minibatch = step.batch().batch.minibatch();
+        add_step(epoch.partial, minibatch.seeds as u64, minibatch.edges() as u64, sums);
+        Ok(())
     }
 
     /// Takes part in the steps before `step` in which the partitions of this process have no batch, and others may have one.
@@ -290,6 +351,8 @@ struct Epoch<'a> {
     batches: &'a Arc<PartitionBatches>,
     /// The learning rate of a step.
     rate: &'a dyn Fn(u64) -> f64,
+    /// Whether other epochs have its batch, too.
+    keeps_batch: bool,
     partial: &'a mut PartialEpoch,
 }
 

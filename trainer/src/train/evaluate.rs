@@ -23,7 +23,6 @@ use tch::Tensor;
 
 use super::{
     Trainer,
-    historical::HistoricalRows,
     inference::{Inference, Needed},
     scored::{Scored, ScoredNodes},
     split::SplitScores,
@@ -245,7 +244,7 @@ impl Trainer {
         };
         // Those of the evaluations, and those of an exact inference at the end.
         let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
-        let historical = self.historical.as_ref().map_or(0, HistoricalRows::memory);
+        let historical = self.historical.as_ref().map_or(0, |rows| rows.memory());
         // An evaluation in progress has taken its own, and counts them.
         let first_inputs = self.scored_nodes.as_ref().map_or(0, ScoredNodes::memory);
         let held = views + sets + historical + first_inputs + self.kept_batch_memory();

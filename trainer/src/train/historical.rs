@@ -24,14 +24,12 @@ use std::sync::Arc;
 use grappa_engine::aggregate::{DrawnNeighbors, NodeRows, StateRows, read_each};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
+use grappa_run::config::TrainConfig;
 use grappa_sampling::{NodeSet, sample};
 use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 
-use super::{
-    Trainer,
-    inference::{Degrees, Needed, NeededOptions},
-};
+use super::inference::{Degrees, Needed, NeededOptions};
 use crate::{
     Result,
     nn::{HistoricalEmbeddings, Neighbor},
@@ -293,55 +291,57 @@ fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
     places.iter().map(|&at| minibatch.destination(at as usize)).collect()
 }
 
-impl Trainer {
-    /// Asks the system to read ahead what [`Trainer::historical_of`] will need.
-    pub(super) fn read_historical_ahead(&self, minibatch: &sample::Minibatch) {
-        let Some(kept) = &self.historical else { return };
-        let layers = self.model.options().layers;
+/// The places of the halo nodes with in-neighbors among the destinations of a block.
+fn halo_of(minibatch: &sample::Minibatch, block: &sample::Block, degrees: &Degrees) -> Result<Vec<i64>> {
+    let mut halo = Vec::new();
+    for at in (0..block.destinations).filter(|&at| block.halo[at]) {
+        if degrees.of(minibatch.destination(at))? > 0 {
+            halo.push(at as i64);
+        }
+    }
+    Ok(halo)
+}
+
+impl HistoricalRows {
+    /// Asks the system to read ahead what [`HistoricalRows::of_batch`] will need.
+    pub(super) fn read_ahead_of_batch(&self, minibatch: &sample::Minibatch, degrees: &Degrees, layers: usize) {
         for (hop, block) in minibatch.blocks.iter().enumerate().filter(|(hop, _)| hop + 1 < layers) {
-            // `historical_of` reports damaged degrees.
-            let Ok(halo) = self.halo_of(minibatch, block) else {
+            // `of_batch` reports damaged degrees.
+            let Ok(halo) = halo_of(minibatch, block, degrees) else {
                 return;
             };
             let nodes = nodes_of(minibatch, &halo);
             if !nodes.is_empty() {
-                kept.read_ahead(layers - 1 - hop, &nodes);
+                self.read_ahead(layers - 1 - hop, &nodes);
             }
         }
     }
 
-    /// The places of the halo nodes with in-neighbors among the destinations of a block.
-    fn halo_of(&self, minibatch: &sample::Minibatch, block: &sample::Block) -> Result<Vec<i64>> {
-        let mut halo = Vec::new();
-        for at in (0..block.destinations).filter(|&at| block.halo[at]) {
-            if self.degrees.of(minibatch.destination(at))? > 0 {
-                halo.push(at as i64);
-            }
-        }
-        Ok(halo)
-    }
-
-    /// The historical embeddings of the halo nodes among the destinations of each block.
-    pub(super) fn historical_of(
+    /// The historical embeddings of the halo nodes among the destinations of each block, for the layers of `config`.
+    ///
+    /// # Errors
+    /// If files cannot be read.
+    pub(super) fn of_batch(
         &self,
-        kept: &HistoricalRows,
         minibatch: &sample::Minibatch,
+        degrees: &Degrees,
+        config: &TrainConfig,
+        device: Device,
     ) -> Result<Vec<Option<HistoricalEmbeddings>>> {
-        let layers = self.model.options().layers;
-        let fanouts = self.config.fanouts();
+        let fanouts = config.fanouts();
         let known = |(hop, block): (usize, &sample::Block)| {
-            let layer = layers - 1 - hop;
-            let halo = self.halo_of(minibatch, block)?;
+            let layer = config.layers - 1 - hop;
+            let halo = halo_of(minibatch, block, degrees)?;
             if layer == 0 || halo.is_empty() {
                 return Ok(None);
             }
             let nodes = nodes_of(minibatch, &halo);
-            let mut historical = kept.of(layer, &nodes, &halo, &self.degrees, self.device)?;
+            let mut historical = self.of(layer, &nodes, &halo, degrees, device)?;
             if let Some(neighbor) = &mut historical.neighbor {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
-                let spread = |node: &NodeId| Ok((self.degrees.of(*node)?.min(fanout) as f32).sqrt().recip());
+                let spread = |node: &NodeId| Ok((degrees.of(*node)?.min(fanout) as f32).sqrt().recip());
                 let spread = nodes.iter().map(spread).collect::<Result<Vec<f32>>>()?;
-                neighbor.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), self.device));
+                neighbor.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), device));
             }
             Ok(Some(historical))
         };

@@ -3,20 +3,34 @@
 //! On a processor nothing is copied: tensors are views of the feed's buffer. For a GPU, the feed's buffers are registered with it.
 //! A separate stream copies the tensors of the next batch while the model computes on the current one. The computing stream waits
 //! for the copy; the loading thread does not.
+//!
+//! A GPU is fast: the processor takes longer to start the kernels of a step than the GPU to compute them, and about as long to load the
+//! next batch. So a thread of its own loads ([`Loading::in_background`]).
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
+    thread,
+};
 
-use grappa_sampling::feed::{Batch, BatchPlace, PartitionBatches, RegisterMemory};
+use grappa_io::workers;
+use grappa_run::config::TrainConfig;
+use grappa_sampling::feed::{self, Batch, BatchPlace, PartitionBatches, RegisterMemory};
 use tch::{Device, Tensor};
 
 use super::{
     Trainer,
     correction::{self, coverage},
     features,
+    historical::HistoricalRows,
+    inference::Degrees,
+    labels::NodeLabels,
 };
 use crate::{
     Result,
-    nn::{Aggregate, Block, HistoricalEmbeddings, Input, Model, Names},
+    nn::{Aggregate, Block, HistoricalEmbeddings, Input, Model, Names, Scaling},
     runtime::send,
     shim::cuda::{CudaMemory, Done, SideStream},
 };
@@ -32,6 +46,17 @@ pub(super) struct DeviceCopy {
     device: Device,
     /// The stream for copies, beside the computing one.
     stream: Option<SideStream>,
+}
+
+/// What it takes to load batches. It is apart from the trainer, so that a thread can load while the trainer computes.
+pub(super) struct Loading {
+    config: Arc<TrainConfig>,
+    device_copy: Arc<DeviceCopy>,
+    labels: Arc<NodeLabels>,
+    degrees: Arc<Degrees>,
+    historical: Option<Arc<HistoricalRows>>,
+    /// The aggregation of each layer, the first one first.
+    aggregates: Vec<Aggregate>,
 }
 
 /// A batch, with its tensors on a device.
@@ -104,11 +129,6 @@ impl DeviceCopy {
         Self { device, stream }
     }
 
-    /// Number of batches to load ahead of the one that is computed on.
-    pub fn ahead(&self) -> usize {
-        usize::from(self.stream.is_some())
-    }
-
     /// Registers the feed's buffers with the device, if it is a GPU.
     pub fn memory(&self) -> Option<Arc<dyn RegisterMemory>> {
         match self.device {
@@ -119,11 +139,60 @@ impl DeviceCopy {
 }
 
 impl Trainer {
+    /// What loads batches for the model as it is.
+    pub(super) fn loading(&self) -> Loading {
+        Loading {
+            config: self.config.clone(),
+            device_copy: self.device_copy.clone(),
+            labels: self.labels.clone(),
+            degrees: self.degrees.clone(),
+            historical: self.historical.clone(),
+            aggregates: (0..self.config.layers)
+                .map(|layer| self.model.aggregate(layer))
+                .collect(),
+        }
+    }
+}
+
+impl Loading {
+    /// Loads batches in a thread of its own, while `use_them` receives those that are loaded. One waits for that.
+    ///
+    /// # Errors
+    /// If the thread cannot be started, and those of `use_them`.
+    ///
+    /// # Panics
+    /// If the thread does, with the same message.
+    pub fn in_background(
+        &self,
+        source: &mut feed::Epoch<'_>,
+        batches: &PartitionBatches,
+        use_them: impl FnOnce(&Receiver<Result<Loaded>>) -> Result<()>,
+    ) -> Result<()> {
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::sync_channel(0);
+            let thread = workers::spawn(scope, move || {
+                for batch in source {
+                    let loaded = batch.map_err(Into::into).and_then(|batch| self.load(batch, batches));
+                    let is_last = loaded.is_err();
+                    // Nobody receives after a step has failed, or when the run stops.
+                    if sender.send(loaded).is_err() || is_last {
+                        break;
+                    }
+                }
+            })?;
+            let result = use_them(&receiver);
+            // The thread ends when it finds that nobody receives.
+            drop(receiver);
+            workers::join(thread);
+            result
+        })
+    }
+
     /// Starts to load a batch.
     ///
     /// # Errors
     /// If a seed has no label, or historical embeddings cannot be read.
-    pub(super) fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
+    pub fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let parts = batches.places(batch.index()).to_vec();
         let coverage = coverage(batch.minibatch());
@@ -142,7 +211,7 @@ impl Trainer {
             }
             None => (begin()?, None),
         };
-        let has_names = self.device == Device::Cpu && self.config.has_dropout();
+        let has_names = self.device() == Device::Cpu && self.config.has_dropout();
         Ok(Loaded {
             names: has_names.then(|| Names::of(batch.minibatch())),
             batch,
@@ -154,20 +223,27 @@ impl Trainer {
         })
     }
 
+    fn device(&self) -> Device {
+        self.device_copy.device
+    }
+
     fn tensors(&self, batch: &Arc<Batch>, factors: &[f32]) -> Result<Tensors> {
         let minibatch = batch.minibatch();
         let model = self.model_tensors(batch)?;
-        if self.device != Device::Cpu {
-            model.blocks.iter().for_each(Block::send);
+        if self.device() != Device::Cpu {
+            // Seeds first, as the blocks are.
+            for (block, kind) in model.blocks.iter().zip(self.aggregates.iter().rev()) {
+                block.send(*kind, Scaling::HorvitzThompson);
+            }
         }
         Ok(Tensors {
             model,
             historical: match &self.historical {
-                Some(kept) => self.historical_of(kept, minibatch)?,
+                Some(kept) => kept.of_batch(minibatch, &self.degrees, &self.config, self.device())?,
                 None => Vec::new(),
             },
-            labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device),
-            factors: send(Tensor::from_slice(factors), self.device),
+            labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device()),
+            factors: send(Tensor::from_slice(factors), self.device()),
         })
     }
 
@@ -175,21 +251,29 @@ impl Trainer {
     ///
     /// # Errors
     /// If in-degrees are damaged.
-    pub(super) fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
+    pub fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
         let minibatch = batch.minibatch();
-        let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
-        let of_nodes = || minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect();
-        let degrees: Option<Vec<u64>> = needs_degrees.then(of_nodes).transpose()?;
+        let degrees = match self.aggregates[0] {
+            Aggregate::Gcn => Some(self.degrees.of_all(&minibatch.nodes)?),
+            _ => None,
+        };
         let degree_row = degrees.as_ref().map(|degrees| {
             let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
-            send(Tensor::from_slice(&degrees), self.device)
+            send(Tensor::from_slice(&degrees), self.device())
         });
         Ok(ModelTensors {
-            rows: features::tensors(batch, self.device),
+            rows: features::tensors(batch, self.device()),
             degrees: degree_row,
             first: None,
-            blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device),
+            blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device()),
         })
+    }
+
+    /// Asks the system to read ahead the historical embeddings of a batch.
+    pub fn read_ahead(&self, batch: &Batch) {
+        if let Some(kept) = &self.historical {
+            kept.read_ahead_of_batch(batch.minibatch(), &self.degrees, self.config.layers);
+        }
     }
 }
 

@@ -244,7 +244,7 @@ impl Trainer {
         })?;
         drop(take);
         self.halo_bytes += historical.bytes_of_partitions(&nodes, &plan.of_partitions);
-        self.historical = Some(historical);
+        self.historical = Some(Arc::new(historical));
         self.historical_is_of_now();
         Ok(())
     }

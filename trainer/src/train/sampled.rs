@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_sampling::{feed::Batch, sample::Sampler};
+use grappa_sampling::sample::Sampler;
 use roaring::RoaringTreemap;
 use tch::{Tensor, no_grad};
 
-use super::{Trainer, split::SplitScores};
+use super::{Trainer, load::ModelTensors, split::SplitScores};
 use crate::{
     Result,
     nn::{Pass, Scaling},
@@ -67,11 +67,13 @@ impl Trainer {
         // While batches arrive, the trainer is busy with them.
         let mut feed = self.loader.take_feed();
         let mut scores = SplitScores::new([split], self.labels.spec(), ranked);
+        let loading = self.loading();
         let mut score_all = || -> Result<()> {
             for batch in feed.epoch(&batches) {
                 check_stopped(progress)?;
                 let batch = Arc::new(batch?);
-                let logits = no_grad(|| self.logits(&batch))?;
+                let tensors = loading.model_tensors(&batch)?;
+                let logits = no_grad(|| self.logits(&tensors));
                 let minibatch = batch.minibatch();
                 scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &self.labels)?;
                 progress.advance(1, minibatch.edges() as u64);
@@ -85,13 +87,12 @@ impl Trainer {
     }
 
     /// The logits of the seeds of a batch over the whole graph.
-    fn logits(&self, batch: &Arc<Batch>) -> Result<Tensor> {
-        let tensors = self.model_tensors(batch)?;
+    fn logits(&self, tensors: &ModelTensors) -> Tensor {
         let pass = Pass {
             training: None,
             names: None,
             scaling: Scaling::HorvitzThompson,
         };
-        Ok(self.model.forward(&tensors.blocks, tensors.input(), &[], pass))
+        self.model.forward(&tensors.blocks, tensors.input(), &[], pass)
     }
 }

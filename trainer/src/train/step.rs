@@ -8,7 +8,7 @@
 //! Only a batch norm tells the difference: its statistics are those of all rows of the step.
 
 use grappa_run::{model::Task, stages::Stage};
-use tch::Kind;
+use tch::{Device, Kind, Tensor};
 
 use super::{
     Trainer,
@@ -19,7 +19,20 @@ use super::{
 use crate::{
     Error, Result,
     nn::{Pass, Scaling, losses},
+    shim::cuda::Arriving,
 };
+
+/// A step whose results a GPU may still compute.
+pub(super) struct BegunStep {
+    /// The loss, and the seeds whose class was predicted right. Declared before the batch: what waits for it ends first.
+    results: Arriving,
+    coverage: f64,
+    weights: LossWeights,
+    epoch: u64,
+    /// Optimizer steps before this one.
+    steps_before: u64,
+    batch: Loaded,
+}
 
 /// Sums over the seeds of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -28,15 +41,31 @@ pub(super) struct BatchSums {
     pub(super) coverage: f64,
     /// Seeds whose class was predicted right.
     pub(super) right: i64,
-    pub(super) weights: LossWeights,
+}
+
+impl BegunStep {
+    pub fn batch(&self) -> &Loaded {
+        &self.batch
+    }
+
+    /// The batch, after the results are known.
+    pub fn into_batch(self) -> Loaded {
+        self.batch
+    }
+
+    /// The loss weights of its seeds.
+    pub fn weights(&self) -> LossWeights {
+        self.weights
+    }
 }
 
 impl Trainer {
-    /// Adds the gradient of a batch to the gradients of the parameters.
+    /// Adds the gradient of a batch to the gradients of the parameters. A GPU does so while the caller goes on;
+    /// [`Trainer::results`] waits for it.
     ///
     /// # Errors
-    /// If the loss is not finite.
-    pub(super) fn add_gradient(&mut self, epoch: u64, batch: &mut Loaded) -> Result<BatchSums> {
+    /// On a processor, if the loss is not finite.
+    pub(super) fn add_gradient(&mut self, epoch: u64, mut batch: Loaded) -> Result<BegunStep> {
         self.clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
@@ -53,37 +82,52 @@ impl Trainer {
             .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let labels = &tensors.labels;
         let losses = losses(self.labels.task(), &logits, labels, self.config.label_smoothing);
-        let loss = losses.sum(Kind::Double).double_value(&[]);
-        if !loss.is_finite() {
-            return Err(self.not_finite(epoch, batch));
-        }
-        self.clock.enter(Stage::Backward);
-        let weighted = losses * &tensors.factors;
-        weighted.sum(Kind::Float).backward();
-
+        let loss = losses.detach().sum(Kind::Double);
         let right = match self.labels.task() {
-            Task::MultiClass => logits
-                .argmax(1, false)
-                .eq_tensor(labels)
-                .sum(Kind::Int64)
-                .int64_value(&[]),
-            Task::MultiLabel => 0,
+            Task::MultiClass => logits.argmax(1, false).eq_tensor(labels).sum(Kind::Double),
+            Task::MultiLabel => loss.zeros_like(),
         };
+        let weighted = losses * &tensors.factors;
         let sum = |values: &[f32]| values.iter().copied().map(f64::from).sum();
-        Ok(BatchSums {
-            loss,
+        let begun = BegunStep {
+            results: Arriving::send(&Tensor::stack(&[loss, right], 0)),
             coverage: sum(&batch.coverage),
-            right,
             weights: LossWeights {
                 factors: sum(&batch.factors),
                 seeds: batch.factors.len() as f64,
             },
-        })
+            epoch,
+            steps_before: self.step,
+            batch,
+        };
+        if self.device == Device::Cpu {
+            self.results(&begun)?;
+        }
+        self.clock.enter(Stage::Backward);
+        weighted.sum(Kind::Float).backward();
+        Ok(begun)
+    }
+
+    /// The results of a step. Waits until a GPU has computed them.
+    ///
+    /// # Errors
+    /// If the loss is not finite.
+    pub(super) fn results(&self, step: &BegunStep) -> Result<BatchSums> {
+        let [loss, right] = step.results.values();
+        match loss.is_finite() {
+            true => Ok(BatchSums {
+                loss,
+                coverage: step.coverage,
+                right: right as i64,
+            }),
+            false => Err(self.not_finite(step)),
+        }
     }
 
     /// The error for a loss that is not finite. It names the first node of the batch whose features are not finite; if there
     /// is none, training has diverged.
-    fn not_finite(&self, epoch: u64, batch: &Loaded) -> Error {
+    fn not_finite(&self, step: &BegunStep) -> Error {
+        let batch = &step.batch;
         let node = batch.tensors.model.rows.iter().find_map(|rows| {
             let wrong = rows.isfinite().all_dim(1, false).logical_not().nonzero();
             let index = (wrong.size()[0] > 0).then(|| wrong.int64_value(&[0, 0]) as usize)?;
@@ -99,8 +143,8 @@ impl Trainer {
         Error::Options(format!(
             "the loss is not finite in step {} of epoch {}, after {} steps in all: {remedy}; checkpoints, if there are any, are intact",
             batch.first().step + 1,
-            epoch + 1,
-            self.step
+            step.epoch + 1,
+            step.steps_before
         ))
     }
 
@@ -114,10 +158,7 @@ impl Trainer {
             .sum(&parameters.flat_gradient_with_room(), weights, done)?;
         parameters.scale_gradient(1.0 / self.denominator.of_step(self.config.correction, weights, seeds));
         if self.config.clip > 0.0 {
-            let norm = parameters.flat_gradient().norm().double_value(&[]);
-            if norm > self.config.clip {
-                parameters.scale_gradient(self.config.clip / norm);
-            }
+            parameters.clip_gradient(self.config.clip);
         }
         self.optimizer
             .step(&parameters.flat_values(), &parameters.flat_gradient(), rate);

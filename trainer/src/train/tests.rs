@@ -84,10 +84,13 @@ fn config(model: LayerKind) -> TrainConfig {
 /// Steps that are compared.
 const STEPS: usize = 3;
 
+/// Sums over the seeds of a step, and their loss weights.
+type Sums = (BatchSums, LossWeights);
+
 /// The gradient and the sums of a step.
 struct Step {
     gradient: Tensor,
-    sums: BatchSums,
+    sums: Sums,
     /// Passes through the model.
     passes: usize,
 }
@@ -128,13 +131,15 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         .map(|(_, of)| of.copy())
         .collect();
     let mut steps: Vec<Step> = Vec::new();
+    let loading = trainer.loading();
     for batch in feed.epoch(&batches) {
-        let mut loaded = trainer.load(batch.unwrap(), &batches).unwrap();
+        let loaded = loading.load(batch.unwrap(), &batches).unwrap();
         let number = loaded.first().step as usize;
         if number == STEPS {
             break;
         }
-        let sums = trainer.add_gradient(0, &mut loaded).unwrap();
+        let begun = trainer.add_gradient(0, loaded).unwrap();
+        let sums = (trainer.results(&begun).unwrap(), begun.weights());
         let parameters = trainer.model.parameters();
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();
@@ -157,16 +162,17 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     steps
 }
 
-fn added(a: BatchSums, b: BatchSums) -> BatchSums {
-    BatchSums {
+fn added((a, a_weights): Sums, (b, b_weights): Sums) -> Sums {
+    let sums = BatchSums {
         loss: a.loss + b.loss,
         coverage: a.coverage + b.coverage,
         right: a.right + b.right,
-        weights: LossWeights {
-            factors: a.weights.factors + b.weights.factors,
-            seeds: a.weights.seeds + b.weights.seeds,
-        },
-    }
+    };
+    let weights = LossWeights {
+        factors: a_weights.factors + b_weights.factors,
+        seeds: a_weights.seeds + b_weights.seeds,
+    };
+    (sums, weights)
 }
 
 /// A trainer whose historical embeddings are of other parameters than its own.
@@ -204,13 +210,13 @@ fn assert_same_steps(name: &str, together: &[Step], separate: &[Step]) {
             difference <= 2e-5 * largest,
             "{name}: gradients up to {largest} differ by {difference}"
         );
-        let (found, expected) = (together.sums, separate.sums);
+        let ((found, found_weights), (expected, expected_weights)) = (together.sums, separate.sums);
         assert_close(name, "loss", found.loss, expected.loss);
         assert_close(name, "coverage", found.coverage, expected.coverage);
-        assert_close(name, "weight", found.weights.factors, expected.weights.factors);
+        assert_close(name, "weight", found_weights.factors, expected_weights.factors);
         assert_eq!(
-            (found.right, found.weights.seeds),
-            (expected.right, expected.weights.seeds),
+            (found.right, found_weights.seeds),
+            (expected.right, expected_weights.seeds),
             "{name}"
         );
     }
@@ -262,7 +268,7 @@ fn a_step_of_one_partition_is_its_minibatch_to_the_bit() {
             assert_eq!([together.len(), separate.len()], [STEPS; 2]);
             for (together, separate) in together.iter().zip(&separate) {
                 assert_eq!(together.gradient, separate.gradient, "{model}, {partitions} partitions");
-                assert_eq!(together.sums.loss, separate.sums.loss);
+                assert_eq!(together.sums.0.loss, separate.sums.0.loss);
             }
         }
     }
@@ -339,7 +345,7 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
             for ((expected, in_turn), mapped) in memory.iter().zip(&in_turn).zip(&mapped) {
                 for found in [in_turn, mapped] {
                     assert_eq!(
-                        found.sums.loss, expected.sums.loss,
+                        found.sums.0.loss, expected.sums.0.loss,
                         "{model}, {halo}, {concurrent} at a time"
                     );
                     assert_eq!(

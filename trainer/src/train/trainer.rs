@@ -48,15 +48,15 @@ use crate::{
 pub struct Trainer {
     pub(super) store: Arc<Store>,
     /// The configuration, with numbers of partitions.
-    pub(super) config: TrainConfig,
+    pub(super) config: Arc<TrainConfig>,
     /// Whether the number of partitions, and of those in a step, were chosen from the memory.
     pub(super) chosen_numbers: [bool; 2],
     pub(super) device: Device,
     /// The folder for scratch files and for the assignments of chunks to partitions.
     pub(super) folder: PathBuf,
     pub(super) chunks: Arc<MappedChunks>,
-    pub(super) labels: NodeLabels,
-    pub(super) degrees: Degrees,
+    pub(super) labels: Arc<NodeLabels>,
+    pub(super) degrees: Arc<Degrees>,
     pub(super) splits: Splits,
     /// The validation and the test nodes that this process scores.
     pub(super) scored_splits: [Arc<RoaringTreemap>; 2],
@@ -72,11 +72,11 @@ pub struct Trainer {
     pub(super) group: Option<Arc<ProcessGroup>>,
     /// The chunks that each of them has.
     pub(super) hosts: Hosts,
-    pub(super) device_copy: DeviceCopy,
+    pub(super) device_copy: Arc<DeviceCopy>,
     /// When the historical embeddings of the open partitions are refreshed; none if they use none.
     pub(super) refresh_plan: Option<RefreshPlan>,
     /// The historical embeddings of halo nodes, from the last refresh.
-    pub(super) historical: Option<HistoricalRows>,
+    pub(super) historical: Option<Arc<HistoricalRows>>,
     /// The parameters that they were made with.
     pub(super) historical_origin: Option<HistoricalOrigin>,
     /// Bytes about halo nodes that the partitions got since the last epoch began.
@@ -170,12 +170,12 @@ impl Trainer {
         let least_memory = ranks.least("memory", config.memory.0)?;
         let mut trainer = Self {
             scored_splits: splits.scored_by(ranks.share_within()),
-            degrees: Degrees::new(chunks.clone()),
+            degrees: Arc::new(Degrees::new(chunks.clone())),
             exchange: Box::new(InProcess::default()),
             collected: None,
             group: None,
             loader: Loader::new(&store, options),
-            device_copy,
+            device_copy: Arc::new(device_copy),
             denominator: Denominator::default(),
             scored_nodes: None,
             refresh_plan: None,
@@ -195,11 +195,11 @@ impl Trainer {
             clock: StageClock::started(Duration::ZERO),
             store,
             chunks,
-            config,
+            config: Arc::new(config),
             chosen_numbers,
             device,
             folder,
-            labels,
+            labels: Arc::new(labels),
             splits,
             aggregates,
             model,

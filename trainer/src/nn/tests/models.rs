@@ -11,6 +11,8 @@ use super::{
 use crate::nn::{Input, Model, Pass, Scaling, aggregate};
 
 const TOLERANCE: f64 = 1e-5;
+/// The gradient of a bias before a batch norm is zero: a sum of many gradients, each rounded.
+const GRADIENT_TOLERANCE: f64 = 2e-5;
 
 /// The model whose arrays the file `name` has: its name says what it is.
 fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
@@ -46,7 +48,7 @@ fn equals_pytorch_geometric(name: &str) {
         let seeds = fixture.seeds();
         let minibatch = fixture.graph.full(&seeds, model.options().layers);
         let blocks = fixture.graph.blocks(&minibatch, device);
-        let x = fixture.array("x").to_device(device).set_requires_grad(true);
+        let x = fixture.array("x").detach().to_device(device).set_requires_grad(true);
         let input = x.index_select(0, &rows(&minibatch, device));
         let pass = Pass {
             training: Some(1),
@@ -64,7 +66,8 @@ fn equals_pytorch_geometric(name: &str) {
         );
         for (name, parameter) in model.parameters().named() {
             let expected = fixture.array(&format!("gradient:{name}"));
-            assert_close(&parameter.grad(), expected, TOLERANCE, &format!("gradient of {name}"));
+            let what = format!("gradient of {name} on {device:?}");
+            assert_close(&parameter.grad(), expected, GRADIENT_TOLERANCE, &what);
         }
         for (name, buffer) in model.parameters().buffers() {
             assert_close(buffer, fixture.array(&format!("buffer:{name}")), TOLERANCE, name);
@@ -213,17 +216,17 @@ fn a_known_first_aggregate_gives_what_its_block_gives() {
         let known = Input::Aggregated {
             own: &own,
             neighbors: &neighbors,
-            degrees: Some(&degrees),
+            degrees: Some(degrees),
         };
         let actual = model.forward(&blocks[..2], known, &[], Pass::default());
         assert_close(&actual, &expected, 0.0, name);
 
-        let combined = model.combined(&own, &neighbors, Some(&degrees));
+        let combined = model.combined(&own, &neighbors, Some(degrees));
         assert_eq!(combined.is_some(), name == "gcn-3");
         if let Some(combined) = combined {
             let actual = model.forward(&blocks[..2], Input::Combined(&combined), &[], Pass::default());
             assert_close(&actual, &expected, 0.0, name);
-            let state = model.update(0, &own, &neighbors, Some(&degrees));
+            let state = model.update(0, &own, &neighbors, Some(degrees));
             assert_close(&model.update_combined(&combined), &state, 0.0, name);
         }
     }

@@ -1,10 +1,15 @@
 //! The in-degrees of nodes.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::NodeId;
 use grappa_storage::MappedChunks;
+
+use crate::kernels::parallel;
 
 /// The in-degrees of all nodes, memory-mapped.
 pub struct Degrees(Arc<MappedChunks>);
@@ -18,6 +23,25 @@ impl Degrees {
     /// The in-degree of a node.
     pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
         self.0.degree(node)
+    }
+
+    /// The in-degrees of many nodes, looked up by libtorch's threads.
+    pub fn of_all(&self, nodes: &[NodeId]) -> grappa_io::Result<Vec<u64>> {
+        const NODES_OF_PART: usize = 4096;
+        let mut degrees = vec![0; nodes.len()];
+        let failed = Mutex::new(Ok(()));
+        let parts = degrees.chunks_mut(NODES_OF_PART).zip(nodes.chunks(NODES_OF_PART));
+        parallel::for_each(parts.collect(), |(degrees, nodes): (&mut [u64], &[NodeId])| {
+            let found = degrees.iter_mut().zip(nodes).try_for_each(|(degree, &node)| {
+                *degree = self.of(node)?;
+                Ok(())
+            });
+            if found.is_err() {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = found;
+            }
+        });
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        Ok(degrees)
     }
 
     /// The in-degrees of some nodes, as tensors take them.
