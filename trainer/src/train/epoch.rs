@@ -26,7 +26,7 @@ use grappa_run::{
     model::Task,
     stages::{Stage, StageClock},
 };
-use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
+use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches, Stall};
 use tch::Device;
 
 use super::{
@@ -143,7 +143,7 @@ impl Trainer {
         let mut feed = self.loader.take_feed();
         progress.steps("training", steps);
         progress.advance(partial.steps, 0);
-        let before = feed.stats();
+        let before = (feed.stats(), self.clock.seconds()[Stage::Sample]);
         let mut epoch = Epoch {
             number: epoch,
             steps,
@@ -157,7 +157,7 @@ impl Trainer {
             Some(batch) if epoch.partial.steps == 0 => self.step_again(&mut epoch, batch, progress),
             _ => self.steps_of(&mut epoch, &mut feed, progress),
         };
-        self.add_feed(partial, &before, &feed.stats());
+        self.add_feed(partial, before, &feed.stats());
         self.loader.return_feed(feed);
         result
     }
@@ -309,17 +309,20 @@ impl Trainer {
         Ok(())
     }
 
-    /// Adds what the feed read, and divides the time that the loop waited for it.
-    fn add_feed(&mut self, partial: &mut PartialEpoch, before: &FeedStats, after: &FeedStats) {
+    /// Adds what the feed read, and divides the time that the loop waited. `before` has the feed's statistics and the seconds of
+    /// [`Stage::Sample`] before the steps.
+    fn add_feed(&mut self, partial: &mut PartialEpoch, (before, waited_before): (FeedStats, f64), after: &FeedStats) {
         partial.bytes_read += after.bytes_read - before.bytes_read;
-        // The clock was in the stage `Sample` whenever the loop waited.
         self.clock.enter(Stage::Load);
-        for (stage, stall) in [
-            (Stage::Read, after.stall.read - before.stall.read),
-            (Stage::Assemble, after.stall.assemble - before.stall.assemble),
-        ] {
-            self.clock.shift(Stage::Sample, stage, stall);
-        }
+        // The clock was in the stage `Sample` whenever the loop waited. A thread that loads for a GPU waits for the feed also while the loop
+        // does not wait.
+        let waited = self.clock.seconds()[Stage::Sample] - waited_before;
+        let stall = |of: fn(&Stall) -> f64| of(&after.stall) - of(&before.stall);
+        let (read, assemble) = (stall(|stall| stall.read), stall(|stall| stall.assemble));
+        let all = stall(|stall| stall.sample) + read + assemble;
+        let share = if all > waited { waited / all } else { 1.0 };
+        self.clock.shift(Stage::Sample, Stage::Read, share * read);
+        self.clock.shift(Stage::Sample, Stage::Assemble, share * assemble);
     }
 
     /// Metrics of an epoch, as far as it was trained.

@@ -5,7 +5,8 @@
 //! for the copy; the loading thread does not.
 //!
 //! A GPU is fast: the processor takes longer to start the kernels of a step than the GPU to compute them, and about as long to load the
-//! next batch. So a thread of its own loads ([`Loading::in_background`]).
+//! next batch. So a thread of its own loads ([`Loading::in_background`]). On a processor that thread would take a core from the products:
+//! with two cores, steps took 3 % longer.
 
 use std::{
     sync::{
