@@ -27,7 +27,6 @@ use grappa_run::{
     stages::{Stage, StageClock},
 };
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches, Stall};
-use tch::Device;
 
 use super::{
     Trainer,
@@ -169,39 +168,38 @@ impl Trainer {
         let read_ahead = usize::from(self.historical.is_some() && !feed.is_resident());
         let (loading, batches) = (self.loading(), epoch.batches);
         let mut source = feed.epoch(batches);
-        match self.device {
-            Device::Cpu => {
-                let mut arrived = VecDeque::new();
-                let mut next = |clock: &mut StageClock| {
-                    clock.enter(Stage::Sample);
-                    while arrived.len() <= read_ahead
-                        && let Some(batch) = source.next()
-                    {
-                        if let Ok(batch) = &batch
-                            && read_ahead > 0
-                        {
-                            loading.read_ahead(batch);
-                        }
-                        arrived.push_back(batch);
-                    }
-                    clock.enter(Stage::Forward);
-                    let batch = arrived.pop_front()?;
-                    Some(batch.map_err(Into::into).and_then(|batch| loading.load(batch, batches)))
-                };
-                self.steps_from(epoch, &mut next, progress)?;
-            }
-            _ => loading.in_background(&mut source, batches, |loaded| {
+        if self.overlaps {
+            loading.in_background(&mut source, batches, |loaded| {
                 let mut next = |clock: &mut StageClock| {
                     clock.enter(Stage::Sample);
                     loaded.recv().ok()
                 };
                 self.steps_from(epoch, &mut next, progress)
-            })?,
+            })?;
+        } else {
+            let mut arrived = VecDeque::new();
+            let mut next = |clock: &mut StageClock| {
+                clock.enter(Stage::Sample);
+                while arrived.len() <= read_ahead
+                    && let Some(batch) = source.next()
+                {
+                    if let Ok(batch) = &batch
+                        && read_ahead > 0
+                    {
+                        loading.read_ahead(batch);
+                    }
+                    arrived.push_back(batch);
+                }
+                clock.enter(Stage::Forward);
+                let batch = arrived.pop_front()?;
+                Some(batch.map_err(Into::into).and_then(|batch| loading.load(batch, batches)))
+            };
+            self.steps_from(epoch, &mut next, progress)?;
         }
         self.steps_without_batch(epoch, epoch.steps, progress)
     }
 
-    /// Takes the steps of batches. Those on a GPU are finished when the next one is begun.
+    /// Takes the steps of batches. If steps overlap, one is finished when the next is begun.
     fn steps_from(&mut self, epoch: &mut Epoch<'_>, next: NextBatch<'_>, progress: &dyn Progress) -> Result<()> {
         let mut begun = None;
         let result = self.begin_steps(epoch, next, &mut begun, progress);
@@ -210,7 +208,7 @@ impl Trainer {
         result
     }
 
-    /// The loop of [`Trainer::steps_from`]. `begun` is then the last step on a GPU.
+    /// The loop of [`Trainer::steps_from`]. `begun` is then the last step, if steps overlap.
     fn begin_steps(
         &mut self,
         epoch: &mut Epoch<'_>,
@@ -220,12 +218,10 @@ impl Trainer {
     ) -> Result<()> {
         while let Some(batch) = next(&mut self.clock) {
             let step = self.begin_step(epoch, batch?, progress)?;
-            let computed = match self.device {
-                Device::Cpu => Some(step),
-                _ => begun.replace(step),
-            };
-            if let Some(step) = computed {
-                self.finish_step(epoch, step)?;
+            let before = if self.overlaps { begun.replace(step) } else { Some(step) };
+            if let Some(step) = before {
+                // The step that was begun on top of a failed one fails too, and says less.
+                self.finish_step(epoch, step).inspect_err(|_| *begun = None)?;
             }
             epoch.check_stopped(progress)?;
         }

@@ -8,7 +8,7 @@
 //! Only a batch norm tells the difference: its statistics are those of all rows of the step.
 
 use grappa_run::{model::Task, stages::Stage};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::{
     Trainer,
@@ -64,7 +64,7 @@ impl Trainer {
     /// [`Trainer::results`] waits for it.
     ///
     /// # Errors
-    /// On a processor, if the loss is not finite.
+    /// If the loss is known by now, and not finite.
     pub(super) fn add_gradient(&mut self, epoch: u64, mut batch: Loaded) -> Result<BegunStep> {
         self.clock.enter(Stage::Forward);
         batch.arrive();
@@ -100,7 +100,7 @@ impl Trainer {
             steps_before: self.step,
             batch,
         };
-        if self.device == Device::Cpu {
+        if !self.overlaps {
             self.results(&begun)?;
         }
         self.clock.enter(Stage::Backward);

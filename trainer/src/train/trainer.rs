@@ -52,6 +52,8 @@ pub struct Trainer {
     /// Whether the number of partitions, and of those in a step, were chosen from the memory.
     pub(super) chosen_numbers: [bool; 2],
     pub(super) device: Device,
+    /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
+    pub(super) overlaps: bool,
     /// The folder for scratch files and for the assignments of chunks to partitions.
     pub(super) folder: PathBuf,
     pub(super) chunks: Arc<MappedChunks>,
@@ -198,6 +200,7 @@ impl Trainer {
             config: Arc::new(config),
             chosen_numbers,
             device,
+            overlaps: device != Device::Cpu,
             folder,
             labels: Arc::new(labels),
             splits,
