@@ -491,6 +491,11 @@ fn a_mask_is_of_type_bool_and_has_one_entry_per_node() {
         "list each id once",
     ];
     bench.refused_beside_edges("--train", &text, &[], parts);
+    // A list of strings has no comments: an id may begin as one does.
+    let no_node = &["twice.txt:1", "no node with the id # ids"];
+    bench.refused_beside_edges("--train", &text, &["--ids", "string"], no_node);
+    let text = bench.write("again.txt", "3\n1\n3\n");
+    let parts = &["again.txt:3", "the id 3 is there already, in line 1"];
     bench.refused_beside_edges("--train", &text, &["--ids", "string"], parts);
 
     let mask = |name: &str, entries: &[u8]| bytes(name, "|b1", entries);

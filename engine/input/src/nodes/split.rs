@@ -22,7 +22,8 @@ const BATCH: usize = 1 << 16;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A list of node ids: a `.npy` array of integers of shape `[M]` or `[M, 1]`; a `.npy` array of bool of shape `[N]` (a mask);
-/// or text, compressed or not, with one id per line and comments as in edge lists.
+/// or text, compressed or not, with one id per line. Lists of integers have comments as edge lists do. A list of strings has none: an id may
+/// begin as a comment does.
 pub struct SplitSource {
     file: Arc<InputFile>,
     ids: IdKind,
@@ -71,7 +72,7 @@ impl SplitSource {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         if head.starts_with(zip::MAGIC) {
-            let what = "a split is not read from a .npz archive; save its array as .npy: numpy.save(path, \
+            let what = "a list of ids is not read from a .npz archive; save its array as .npy: numpy.save(path, \
                         numpy.load(archive)[name])";
             return Err(Error::input(path, Position::Whole, what));
         }
@@ -209,7 +210,7 @@ impl SplitSource {
             && let Some(line) = lines.next_line()?
         {
             let text = trimmed(&line.bytes, line.number);
-            if is_comment(text) {
+            if text.is_empty() {
                 continue;
             }
             let position = Position::Line(line.number);

@@ -45,6 +45,17 @@ fn splits_are_read_from_arrays_masks_and_text() {
 }
 
 #[test]
+fn strings_that_begin_like_comments_are_ids() {
+    let folder = Folder::new();
+    let path = folder.file("s.txt", "#news\n\n  a\n%1\n");
+    let mut source = SplitSource::open(&path, IdKind::String, IdLimit::Sparse).unwrap();
+    let mut keys = Keys::default();
+    assert!(source.next_keys(&mut keys).unwrap());
+    assert_eq!(keys.iter().collect::<Vec<_>>(), [b"#news".as_slice(), b"a", b"%1"]);
+    assert_eq!(source.position(2), Position::Line(4));
+}
+
+#[test]
 fn batches_of_long_strings_have_few_of_them() {
     let folder = Folder::new();
     let line = "x".repeat(60_000) + "\n";
