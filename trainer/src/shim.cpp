@@ -144,9 +144,8 @@ c10::Event* grappa_record(int device) try {
 }
 
 // Lets the current stream go on when the event has come, and keeps the memory of `tensors`, which are another stream's, for as
-// long as what it does by now. Frees the event. False if that fails.
+// long as what it does by now. False if that fails.
 bool grappa_join(c10::Event* event, const Tensor* const* tensors, size_t count) try {
-  std::unique_ptr<c10::Event> owned(event);
   c10::impl::VirtualGuardImpl device(event->device_type());
   c10::Stream current = device.getStream(event->device());
   event->block(current);

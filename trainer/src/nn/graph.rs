@@ -235,7 +235,10 @@ impl Block {
                 }
             }
             Aggregate::Max => _ = self.tensors(),
-            _ => _ = operator_weights(self, kind, scaling),
+            _ => {
+                self.tensors();
+                operator_weights(self, kind, scaling);
+            }
         }
         if kind == Aggregate::Gcn {
             self.destination_degrees();

@@ -93,7 +93,7 @@ impl SideStream {
         let run = runner(&call);
         // SAFETY: the stream lives, and the call until this returns.
         let event = unsafe { grappa_on_stream(self.0.as_ptr(), run, (&raw mut call).cast()) };
-        let done = NonNull::new(event).map(|event| Done(Some(event)));
+        let done = NonNull::new(event).map(Done);
         match (call.result, done) {
             (Some(Ok(result)), Some(done)) => (result, done),
             (Some(Err(panic)), _) => resume_unwind(panic),
@@ -111,7 +111,7 @@ impl Drop for SideStream {
 
 /// The end of work on a stream. Dropping it waits for that end.
 #[derive(Debug)]
-pub(crate) struct Done(Option<NonNull<c_void>>);
+pub(crate) struct Done(NonNull<c_void>);
 
 // SAFETY: any thread may use an event, one after another.
 unsafe impl Send for Done {}
@@ -121,11 +121,10 @@ impl Done {
     ///
     /// # Panics
     /// If libtorch fails.
-    pub(crate) fn join(mut self, tensors: &[&Tensor]) {
-        let event = self.0.take().expect("it is joined once");
+    pub(crate) fn join(&self, tensors: &[&Tensor]) {
         let pointers: Vec<*const c_void> = tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect();
-        // SAFETY: the event was not freed yet; the tensors live.
-        let joined = unsafe { grappa_join(event.as_ptr(), pointers.as_ptr(), pointers.len()) };
+        // SAFETY: the event lives as long as this; the tensors live.
+        let joined = unsafe { grappa_join(self.0.as_ptr(), pointers.as_ptr(), pointers.len()) };
         assert!(joined, "the device's stream can't wait for another");
     }
 
@@ -134,19 +133,16 @@ impl Done {
     /// # Panics
     /// If the device has failed.
     fn wait(&self) {
-        let event = self.0.expect("it was not joined");
-        // SAFETY: the event was not freed yet.
-        let waited = unsafe { grappa_wait(event.as_ptr()) };
+        // SAFETY: the event lives as long as this.
+        let waited = unsafe { grappa_wait(self.0.as_ptr()) };
         assert!(waited, "the device has failed");
     }
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(event) = self.0.take() {
-            // SAFETY: it was not freed yet.
-            unsafe { grappa_abandon(event.as_ptr()) }
-        }
+        // SAFETY: libtorch made the event, and this frees it once.
+        unsafe { grappa_abandon(self.0.as_ptr()) }
     }
 }
 
@@ -176,7 +172,7 @@ impl Arriving {
         let event = NonNull::new(event).expect("libtorch records events");
         Self {
             values,
-            done: Some(Done(Some(event))),
+            done: Some(Done(event)),
         }
     }
 

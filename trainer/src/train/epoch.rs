@@ -5,7 +5,7 @@
 //! ```text
 //! feed -> arrived -> loaded -> compute
 //!
-//! arrived   the feed has delivered the batch; the system reads its historical embeddings ahead, if there are any
+//! arrived   the feed has delivered the batch; without a GPU, the system reads its historical embeddings ahead, if there are any
 //! loaded    its tensors are on the device, or are being copied there
 //! compute   forward and backward; exchange of the gradient and update of the parameters
 //! ```
@@ -164,7 +164,7 @@ impl Trainer {
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
     fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
         epoch.keeps_batch = self.may_keep_batch() && feed.is_resident();
-        // Features that are all in memory leave no time to read historical embeddings ahead.
+        // If all features are in memory, batches come too fast for reading ahead to help.
         let read_ahead = usize::from(self.historical.is_some() && !feed.is_resident());
         let (loading, batches) = (self.loading(), epoch.batches);
         let mut source = feed.epoch(batches);
@@ -255,6 +255,10 @@ impl Trainer {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
         let step = self.add_gradient(epoch.number, batch)?;
+        if self.group.is_some() {
+            // The exchange would wait for the gradient. And no rank sends one that is not finite.
+            self.results(&step)?;
+        }
         self.end_step(epoch, number, step.weights(), edges, progress)?;
         Ok(step)
     }

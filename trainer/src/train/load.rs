@@ -62,6 +62,9 @@ pub(super) struct Loading {
 
 /// A batch, with its tensors on a device.
 pub(super) struct Loaded {
+    /// The end of the copy; none if nothing is copied. Declared before the batch, so that it is dropped first: that waits until the device has
+    /// read the batch's memory, which the feed then fills again.
+    done: Option<Done>,
     pub batch: Arc<Batch>,
     /// Its minibatches: those of all partitions of the step.
     pub parts: Vec<BatchPlace>,
@@ -72,8 +75,6 @@ pub(super) struct Loaded {
     pub factors: Vec<f32>,
     /// For dropout on a processor; none without.
     pub names: Option<Names>,
-    /// The end of the copy; none if there is nothing to wait for.
-    done: Option<Done>,
 }
 
 /// The tensors of a batch on the device.
@@ -156,7 +157,8 @@ impl Trainer {
 }
 
 impl Loading {
-    /// Loads batches in a thread of its own, while `use_them` receives those that are loaded. One waits for that.
+    /// Loads batches in a thread of its own, while `use_them` receives those that are loaded. One loaded batch waits until it is
+    /// received.
     ///
     /// # Errors
     /// If the thread cannot be started, and those of `use_them`.
@@ -297,8 +299,8 @@ impl Loaded {
     }
 
     /// Makes later computations wait for the tensors.
-    pub fn arrive(&mut self) {
-        if let Some(done) = self.done.take() {
+    pub fn arrive(&self) {
+        if let Some(done) = &self.done {
             done.join(&self.tensors.all());
         }
     }

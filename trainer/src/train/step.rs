@@ -24,7 +24,7 @@ use crate::{
 
 /// A step whose results a GPU may still compute.
 pub(super) struct BegunStep {
-    /// The loss, and the seeds whose class was predicted right. Declared before the batch: what waits for it ends first.
+    /// The loss, and the seeds whose class was predicted right. They arrive after the gradient is computed.
     results: Arriving,
     coverage: f64,
     weights: LossWeights,
@@ -65,7 +65,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If the loss is known by now, and not finite.
-    pub(super) fn add_gradient(&mut self, epoch: u64, mut batch: Loaded) -> Result<BegunStep> {
+    pub(super) fn add_gradient(&mut self, epoch: u64, batch: Loaded) -> Result<BegunStep> {
         self.clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
@@ -87,13 +87,19 @@ impl Trainer {
             Task::MultiClass => logits.argmax(1, false).eq_tensor(labels).sum(Kind::Double),
             Task::MultiLabel => loss.zeros_like(),
         };
-        let weighted = losses * &tensors.factors;
+        let results = Tensor::stack(&[loss, right], 0);
+        let weighted = (losses * &tensors.factors).sum(Kind::Float);
         let sum = |values: &[f32]| values.iter().copied().map(f64::from).sum();
+        let (coverage, factors) = (sum(&batch.coverage), sum(&batch.factors));
+        if self.overlaps {
+            self.clock.enter(Stage::Backward);
+            weighted.backward();
+        }
         let begun = BegunStep {
-            results: Arriving::send(&Tensor::stack(&[loss, right], 0)),
-            coverage: sum(&batch.coverage),
+            results: Arriving::send(&results),
+            coverage,
             weights: LossWeights {
-                factors: sum(&batch.factors),
+                factors,
                 seeds: batch.factors.len() as f64,
             },
             epoch,
@@ -102,9 +108,9 @@ impl Trainer {
         };
         if !self.overlaps {
             self.results(&begun)?;
+            self.clock.enter(Stage::Backward);
+            weighted.backward();
         }
-        self.clock.enter(Stage::Backward);
-        weighted.sum(Kind::Float).backward();
         Ok(begun)
     }
 
