@@ -108,8 +108,7 @@ fn write_ids(
 /// Fails if a line with this id would be read as something else.
 fn expect_line(store: &Store, id: &[u8]) -> Result<()> {
     let ends_in_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let is_comment = matches!(id.first(), None | Some(b'#' | b'%'));
-    if is_comment
+    if id.is_empty()
         || ends_in_blank(id.first())
         || ends_in_blank(id.last())
         || id.iter().any(|b| matches!(b, b'\n' | b'\r'))

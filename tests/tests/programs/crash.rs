@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    ops::Range,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -214,6 +215,62 @@ fn resume_requires_the_same_run() {
     fs::write(&files.labels, &other).unwrap();
     resume(&[]).failure(&["labels.npy"]);
     assert!(!store.exists());
+}
+
+/// `--resume` with less memory: while nothing depends on it, sparse ids are cut into more segments. Once edges are read in the
+/// segments that there are, the run tells how much memory these need.
+#[test]
+fn a_run_that_continues_with_less_memory_exceeds_it_never() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
+    let folder = memory_folder();
+    let (edges, train) = (folder.path().join("edges.tsv"), folder.path().join("train.txt"));
+    let id = |k: u64| k * 1_000_003;
+    let lines = |range: Range<u64>, line: &dyn Fn(u64) -> String| range.map(line).collect::<String>();
+    let edge = |k| format!("{}\t{}\n", id(k), id((k * 7919) % 200_000));
+    fs::write(&edges, lines(0..200_000, &edge)).unwrap();
+    fs::write(&train, lines(0..1000, &|k| format!("{}\n", id(k)))).unwrap();
+    let with_memory = |store: &Path, memory: &str| {
+        let mut command = program::ingest(&edges, store);
+        command.args(["--ids", "sparse", "--chunks", "2", "--threads", "1", "--memory", memory]);
+        command.arg("--train").arg(&train);
+        command
+    };
+    let whole = folder.path().join("whole.grappa");
+    run(&mut with_memory(&whole, "256MiB")).success();
+    let expected = files_of(&whole);
+
+    let store = folder.path().join("killed.grappa");
+    let segments = || {
+        let names = names_in(&partial(&store).join("scratch"));
+        names.iter().filter(|name| name.starts_with("keys-")).count()
+    };
+    let kill_before = |change: &str, command: &mut Command| assert!(Held::before(change, command).kill(), "{change}");
+    kill_before("create splits/train.roaring.tmp", &mut with_memory(&store, "6MiB"));
+    let before = segments();
+    kill_before(
+        "remove scratch/by-source-0-0",
+        with_memory(&store, "3MiB").arg("--resume"),
+    );
+    assert!(
+        before > 1 && segments() > before,
+        "{before}, then {} segments",
+        segments()
+    );
+
+    let refused = run(with_memory(&store, "1MiB").arg("--resume"));
+    let needs = [
+        "has begun to read edges with a larger --memory",
+        "start again without --resume",
+    ];
+    refused.failure(&needs);
+    let held = Held::before("create chunk-0/edges", with_memory(&store, "3MiB").arg("--resume"));
+    let again = held.changes().into_iter().find(|change| change.contains("splits"));
+    assert_eq!(again, None, "splits are looked up once");
+    held.release();
+    held.wait().success();
+    assert_same(&store, &expected, "continued with less memory");
 }
 
 /// Kills each job before some of its changes of the file system, including all changes that give the result its name.

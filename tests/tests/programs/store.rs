@@ -311,7 +311,7 @@ fn scattered_and_named_nodes_survive_a_round_trip() {
         };
         let first_ids: Vec<String> = match ids {
             "sparse" => (1..9u64).map(|i| (i << 41).to_string()).collect(),
-            _ => [0, 1, 2, 3].map(names).to_vec(),
+            _ => [0, 1, 2, 3, 5].map(names).to_vec(),
         };
         fs::write(at(&format!("{ids}.train")), first_ids.join("\n")).unwrap();
         let store = ingest(input);

@@ -34,7 +34,7 @@ use grappa_storage::writer::StoreFolder;
 
 use crate::ingest::{
     ChunkFiles,
-    plan::{BUFFER_BYTES_MIN, IngestBudget, SpillPlan},
+    plan::{IngestBudget, SpillPlan},
     row_nodes::RowNodes,
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Counts, Stage, StageState, State},
@@ -112,12 +112,8 @@ const PLACE_COST: u64 = 10;
 impl Column<'_> {
     /// The division of rows into shards: that of the run that began pass 1, or a new one.
     pub fn plan(&self, state: &State) -> Result<SpillPlan> {
-        if let Some(mut plan) = state.stage(self.stage).plan {
-            // The shards stay, but this run may have less memory for buffers.
-            let shards = u64::from(plan.shards_per_chunk) * u64::from(self.chunks.chunks());
-            let buffer_bytes = self.budget.buffer_bytes(shards).max(BUFFER_BYTES_MIN) as usize;
-            plan.buffer_bytes = plan.buffer_bytes.min(buffer_bytes);
-            return Ok(plan);
+        if let Some(plan) = state.stage(self.stage).plan {
+            return plan.within(self.chunks, &self.budget);
         }
         let words = self.input.rows() * self.record_words() as u64;
         let plan = SpillPlan::new(self.chunks, words, PLACE_COST, ChunkMap::CHUNK_NODES_MAX, &self.budget)?;

@@ -19,6 +19,8 @@ const PART_IDS_MIN: usize = 1 << 10;
 
 /// Bytes of an id in a text file, estimated.
 const TEXT_ID_BYTES: u64 = 12;
+/// Bytes of a node in a set, if few nodes are in it: then each is alone in its container.
+const SET_ENTRY_BYTES: u64 = 48;
 /// One search of the dictionary takes about as long as to load so many ids into tables. A search takes 25 us (10^6 strings, cached, two
 /// threads); loading an id is estimated at 50 ns.
 const SEARCH_COST: u64 = 500;
@@ -184,11 +186,20 @@ pub fn for_each_node(
     Ok(())
 }
 
+/// The number of ids of a list, estimated if it is text.
+fn listed(source: &SplitSource) -> u64 {
+    let of_text = || fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES);
+    source.ids().unwrap_or_else(of_text)
+}
+
 /// Whether it takes longer to search the dictionary for each id of a list than to load all segments.
 fn is_long(source: &SplitSource, ids: &IdMap) -> bool {
-    let of_text = || fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES);
-    let listed = source.ids().unwrap_or_else(of_text);
-    listed.saturating_mul(SEARCH_COST) > ids.nodes()
+    listed(source).saturating_mul(SEARCH_COST) > ids.nodes()
+}
+
+/// Bytes of memory of the set of nodes of a list, if the graph has `nodes` nodes.
+pub fn set_memory(source: &SplitSource, nodes: u64) -> u64 {
+    listed(source).saturating_mul(SET_ENTRY_BYTES).min(nodes.div_ceil(8))
 }
 
 fn for_each_by_segment(

@@ -24,7 +24,8 @@
 //! The journal (`state`) records what is finished, so a killed run can be resumed. The store depends on the input and
 //! the options only: not on the memory budget, the number of threads, or where a run was killed.
 //!
-//! Disk space: while pass 1 and 2 run, 8 bytes per edge for the spill files (16 with weights), beside the store.
+//! Disk space, beside the store: 8 bytes per edge for the spill files (16 with weights) while pass 1 and 2 run. Before that, if the ids do not
+//! fit in memory, 32 bytes per edge (48) and 16 per node for the join.
 
 mod columns;
 mod dense_ids;
@@ -177,22 +178,22 @@ impl Run<'_> {
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
         // the lookups of splits and rows fast; it is freed for the rest. If it does not fit, long lists are joined in the segments of ids
-        // that edges need later. These are removed when edges are read, so a resumed run may not have them.
-        let looked_up = !self.options.splits.is_empty() || self.options.node_ids.is_some();
-        let join = match looked_up {
+        // that edges need later. A resumed run that has come to the edges has looked up all lists.
+        let listed = !self.options.splits.is_empty() || self.options.node_ids.is_some();
+        let join = match listed && state.stage(Stage::Edges).plan.is_none() {
             true if ids.table_memory() <= self.budget.memory / 2 => {
                 ids.load()?;
                 None
             }
-            true if state.stage(Stage::Edges).plan.is_none() => self.plan_join(&state, &mut ids)?,
-            _ => None,
+            true => self.plan_join(&state, &mut ids)?,
+            false => None,
         };
         let scratch = self.folder.lasting_scratch().to_owned();
         let join = join.as_ref().map(|plan| Join {
             plan,
             scratch: &scratch,
         });
-        let mut splits = self.splits(&ids, join, scan.nodes)?;
+        let mut splits = (self.splits(&state, &ids, join, scan.nodes)?, Vec::new());
         let rows = self.row_nodes(&state, &ids, join, scan.nodes, &node_files)?;
         ids.unload();
         let if_more = surplus_rows_remedy(self.options);

@@ -8,13 +8,14 @@ use grappa_formats::{
     container::FileKind,
     features::FeaturesMeta,
     labels::LabelsMeta,
-    manifest::{ExternalIds, FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
+    manifest::{ExternalIds, FeatureSpec, LabelKind, LabelSpec, SplitEntry},
 };
 use grappa_input::{LabelSource, MatrixSource};
 use grappa_io::{
     Error, Position, Result,
     memory::{MemoryGate, SpareBuffers},
 };
+use roaring::RoaringTreemap;
 
 use crate::{
     ids::IdMap,
@@ -22,11 +23,12 @@ use crate::{
         Assign, IngestOptions, Run,
         columns::{Column, ColumnFile, ColumnInput},
         features::FeatureInput,
-        id_lists::{Join, Lookup, Strings},
+        id_lists::{self, Join, Lookup, Strings},
         labels::LabelInput,
         options::open_node_ids,
+        plan::check_sets,
         row_nodes::RowNodes,
-        splits,
+        splits::{self, SplitFile},
         state::{Stage, State},
     },
 };
@@ -238,16 +240,20 @@ impl Run<'_> {
         })
     }
 
-    /// Reads the ids of all splits and writes a file with the nodes of each.
+    /// Reads the ids of all splits and writes a file with the nodes of each, unless an earlier run has.
     pub(super) fn splits(
         &self,
+        state: &State,
         ids: &IdMap,
         join: Option<Join<'_>>,
         nodes: u64,
-    ) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
+    ) -> Result<Vec<SplitEntry>> {
         let options = self.options;
         if options.splits.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Vec::new());
+        }
+        if let Some(splits) = state.splits() {
+            return Ok(splits);
         }
         let mut sets = Vec::new();
         let lookup = Lookup {
@@ -256,23 +262,27 @@ impl Run<'_> {
             join,
             threads: options.threads,
         };
+        let mut bytes = 0;
+        for split in &options.splits {
+            bytes += id_lists::set_memory(&splits::open(&split.path, options.ids, nodes)?, nodes);
+        }
+        check_sets("the sets of the nodes of all splits".to_owned(), bytes, &self.budget)?;
         for split in &options.splits {
             sets.push((split.clone(), splits::read(&split.path, options.ids, nodes, &lookup)?));
         }
         splits::check_disjoint(&sets, |node| ids.external(node))?;
         self.folder.folder("splits")?;
-        let (mut entries, mut files) = (Vec::new(), Vec::new());
-        for (split, set) in &sets {
+        let write = |(split, set): &(SplitFile, RoaringTreemap)| {
             let path = format!("splits/{}.roaring", split.name);
-            files.push(
-                self.folder
-                    .write_file(&path, grappa_formats::splits::encode(split.name, nodes, set))?,
-            );
-            entries.push(SplitEntry {
+            let file = grappa_formats::splits::encode(split.name, nodes, set);
+            let entry = SplitEntry {
                 name: split.name.to_owned(),
                 nodes: set.len(),
-            });
-        }
-        Ok((entries, files))
+            };
+            Ok((entry, self.folder.write_file(&path, file)?))
+        };
+        let written: Vec<_> = sets.iter().map(write).collect::<Result<_>>()?;
+        state.split(written)?;
+        Ok(state.splits().expect("they are recorded now"))
     }
 }

@@ -123,6 +123,20 @@ pub fn directories_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u6
     })
 }
 
+/// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The error names
+/// a budget that suffices.
+pub fn check_sets(what: String, bytes: u64, budget: &IngestBudget) -> Result<()> {
+    if bytes <= budget.memory / 4 {
+        return Ok(());
+    }
+    Err(Error::Budget {
+        what,
+        given: budget.memory * budget.share,
+        least: bytes * 4 * budget.share,
+        remedy: "raise --memory",
+    })
+}
+
 /// Fails if the budget is too small for any graph with listed ids, before time is spent on its ids. The error names a
 /// budget for `chunks` chunks, or for as many as most graphs have.
 pub fn check_before_ids(chunks: Option<u32>, budget: &IngestBudget) -> Result<()> {
@@ -227,6 +241,22 @@ impl SpillPlan {
         Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
     }
 
+    /// This plan of a run that is continued, with buffers that fit in the budget of the one that continues it.
+    ///
+    /// # Errors
+    /// As in [`Self::new`].
+    pub fn within(self, chunks: &ChunkMap, budget: &IngestBudget) -> Result<Self> {
+        let shards = u64::from(self.shards_per_chunk) * u64::from(chunks.chunks());
+        let buffer_bytes = budget.buffer_bytes(shards);
+        if buffer_bytes < BUFFER_BYTES_MIN {
+            return Err(too_small_for_buffers(shards, budget.reserved > 0, budget));
+        }
+        Ok(Self {
+            buffer_bytes: self.buffer_bytes.min(buffer_bytes as usize),
+            ..self
+        })
+    }
+
     /// The shards of a chunk.
     pub fn shards_of(&self, chunk: ChunkId) -> Range<u32> {
         chunk.0 * self.shards_per_chunk..(chunk.0 + 1) * self.shards_per_chunk
@@ -298,6 +328,22 @@ mod tests {
         };
         // A larger budget needs fewer shards, so the named budget suffices.
         SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
+    }
+
+    #[test]
+    fn sets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
+        let budget = |memory| IngestBudget {
+            memory,
+            threads: 2,
+            share: 2,
+            reserved: 0,
+        };
+        let error = check_sets("sets".to_owned(), 3 << 20, &budget(8 << 20)).unwrap_err();
+        let Error::Budget { given, least, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((given, least), (16 << 20, 24 << 20));
+        check_sets("sets".to_owned(), 3 << 20, &budget(least / 2)).unwrap();
     }
 
     #[test]

@@ -37,6 +37,7 @@ use crate::{
         id_lists::{self, Join, Lookup, Strings},
         nodes::NodeFiles,
         options::{id_kind, open_node_ids},
+        plan::check_sets,
         state::{Stage, State},
     },
 };
@@ -111,8 +112,13 @@ impl Run<'_> {
         if state.stage(Stage::Edges).plan.is_some() {
             return Ok(RowNodes::Written);
         }
-        self.progress.stage("looking up the ids of rows", None);
         let path = source.path().to_owned();
+        let what = format!(
+            "a bit for each of {nodes} nodes, to find ids that are in {} twice,",
+            path.display()
+        );
+        check_sets(what, id_lists::set_memory(&source, nodes), &self.budget)?;
+        self.progress.stage("looking up the ids of rows", None);
         drop(source);
         let folder = self.folder.lasting_scratch().to_owned();
         let file = unnamed_file(&folder)?;

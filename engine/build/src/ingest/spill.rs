@@ -9,7 +9,7 @@
 //! The sum depends neither on the order of records nor on the size of buffers, and costs one multiplication per word.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -103,6 +103,20 @@ impl SpillFolder {
         for shard in shards {
             for worker in workers.clone() {
                 self.remove(worker, shard)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the files of all workers and shards.
+    pub fn remove_any(&self) -> Result<()> {
+        let read = |error| Error::io("read the folder", &self.folder)(error);
+        for entry in fs::read_dir(&self.folder).map_err(read)? {
+            let entry = entry.map_err(read)?;
+            let name = entry.file_name();
+            let rest = name.to_str().and_then(|name| name.strip_prefix(self.name));
+            if rest.is_some_and(|rest| rest.starts_with('-')) {
+                durable::remove_file(&entry.path())?;
             }
         }
         Ok(())
@@ -264,7 +278,7 @@ mod tests {
         let path = spill.path(0, 0);
         let damages: [fn(&Path); 2] = [
             |path| File::options().write(true).open(path).unwrap().set_len(47).unwrap(),
-            |path| std::fs::remove_file(path).unwrap(),
+            |path| fs::remove_file(path).unwrap(),
         ];
         for damage in damages {
             damage(&path);

@@ -21,9 +21,14 @@ pub struct SplitFile {
     pub path: PathBuf,
 }
 
+/// Opens the file of a split of a graph with `nodes` nodes.
+pub fn open(path: &Path, kind: ExternalIds, nodes: u64) -> Result<SplitSource> {
+    SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)))
+}
+
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
 pub fn read(path: &Path, kind: ExternalIds, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
-    let open = || SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)));
+    let open = || open(path, kind, nodes);
     let source = open()?;
     if source.is_mask() && kind != ExternalIds::Dense {
         let what =

@@ -8,7 +8,7 @@ use std::{
 
 use grappa_formats::{
     ChunkId,
-    manifest::{ChunkEntry, FileEntry},
+    manifest::{ChunkEntry, FileEntry, SplitEntry},
 };
 use grappa_input::BlockId;
 use grappa_io::{Result, journal::Journal};
@@ -44,8 +44,10 @@ enum Record {
     Listed(Scan, NamedFile),
     /// The table of the node permutation is on disk. Has the number of nodes of each part.
     Permuted(Vec<u64>, NamedFile),
-    /// The ids do not fit in memory, and were cut into segments.
-    Joining(JoinPlan),
+    /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more.
+    Joining(Option<JoinPlan>),
+    /// The splits that are lists of ids are on disk. Has the name of each, its number of nodes, and its file.
+    Split(Vec<(String, u64, NamedFile)>),
     /// The division of a stage's records. A resumed run must use the same.
     Planned(Stage, SpillPlan),
     /// A worker has spilled these blocks. Has its extents so far, one per shard.
@@ -181,6 +183,7 @@ struct Known {
     scan: Option<Scan>,
     part_sizes: Option<Vec<u64>>,
     join: Option<JoinPlan>,
+    splits: Option<Vec<SplitEntry>>,
     /// Finished files that belong to no chunk.
     files: Vec<NamedFile>,
     stages: HashMap<Stage, StageState>,
@@ -241,6 +244,11 @@ impl State {
         self.known().join.clone()
     }
 
+    /// The splits, once those that are lists of ids are on disk.
+    pub fn splits(&self) -> Option<Vec<SplitEntry>> {
+        self.known().splits.clone()
+    }
+
     /// The progress of a stage so far.
     pub fn stage(&self, stage: Stage) -> StageState {
         self.known().stages.get(&stage).cloned().unwrap_or_default()
@@ -281,7 +289,21 @@ impl State {
 
     /// Records the cut of ids into segments.
     pub fn joining(&self, plan: JoinPlan) -> Result<()> {
-        self.record(Record::Joining(plan))
+        self.record(Record::Joining(Some(plan)))
+    }
+
+    /// Records that there is no cut of ids into segments any more. Its files may be overwritten afterwards.
+    pub fn not_joining(&self) -> Result<()> {
+        self.record(Record::Joining(None))
+    }
+
+    /// Records that the files of all splits are on disk.
+    pub fn split(&self, splits: Vec<(SplitEntry, FileEntry)>) -> Result<()> {
+        let splits = splits.into_iter().map(|(split, file)| {
+            let file = (file.path, file.bytes, file.digest);
+            (split.name, split.nodes, file)
+        });
+        self.record(Record::Split(splits.collect()))
     }
 
     /// Records the division of a stage's records.
@@ -341,7 +363,14 @@ impl Known {
                 self.part_sizes = Some(parts);
                 self.files.push(file);
             }
-            Record::Joining(plan) => self.join = Some(plan),
+            Record::Joining(plan) => self.join = plan,
+            Record::Split(splits) => {
+                let entry = |(name, nodes, file)| {
+                    self.files.push(file);
+                    SplitEntry { name, nodes }
+                };
+                self.splits = Some(splits.into_iter().map(entry).collect());
+            }
             Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
             Record::Spilled {
                 stage,

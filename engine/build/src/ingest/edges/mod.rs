@@ -65,7 +65,12 @@ impl Run<'_> {
         ids: &mut IdMap,
         rejects: &RejectsFolder,
     ) -> Result<StageState> {
-        let join = self.plan_join(state, ids)?;
+        // Pass 2 begins when pass 1 has ended.
+        let spilled = !state.stage(Stage::Edges).chunks.is_empty();
+        let join = match spilled {
+            true => None,
+            false => self.plan_join(state, ids)?,
+        };
         let plan = self.plan_edges(state, scan, chunks, ids, join.as_ref())?;
         let keys = EdgeKeys::new(chunks, &plan);
         let spill = SpillFolder::new(self.folder.lasting_scratch(), "edges", self.record_words());
@@ -83,6 +88,7 @@ impl Run<'_> {
             threads: self.options.threads,
         };
         match &join {
+            _ if spilled => {}
             None => {
                 ids.load()?;
                 pass.run_input(&self.source, ids, Replace::Nodes, state, self.progress)?;
@@ -94,12 +100,11 @@ impl Run<'_> {
                 self.end_join(&edges)?;
             }
         }
-
-        let spilled = state.stage(Stage::Edges);
-        // If chunks were written, an earlier run has checked the input.
-        if spilled.chunks.is_empty() {
+        if !spilled {
             self.source.check()?;
         }
+
+        let spilled = state.stage(Stage::Edges);
         let bytes = spilled.records() * spill.record_words() as u64 * 8;
         self.progress.stage("sorting and writing adjacency lists", Some(bytes));
         let gate = MemoryGate::new(self.budget.memory - directories);
@@ -131,14 +136,17 @@ impl Run<'_> {
         ids: &IdMap,
         join: Option<&JoinPlan>,
     ) -> Result<SpillPlan> {
-        if let Some(plan) = state.stage(Stage::Edges).plan {
-            return Ok(plan);
-        }
-        let directions = if self.options.edge_options.undirected { 2 } else { 1 };
         let budget = IngestBudget {
             reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
             ..self.budget
         };
+        let stage = state.stage(Stage::Edges);
+        match stage.plan {
+            Some(plan) if stage.chunks.is_empty() => return plan.within(chunks, &budget),
+            Some(plan) => return Ok(plan),
+            None => {}
+        }
+        let directions = if self.options.edge_options.undirected { 2 } else { 1 };
         let plan = SpillPlan::of_edges(
             chunks,
             scan.edges * directions,

@@ -21,7 +21,7 @@
 pub(in crate::ingest) mod segments;
 mod spilled;
 
-use grappa_io::Result;
+use grappa_io::{Error, Result};
 
 pub use self::{
     segments::{JoinPlan, segment_of},
@@ -45,13 +45,29 @@ use crate::{
 
 impl Run<'_> {
     /// Cuts the ids into segments if they do not fit in memory.
+    ///
+    /// # Errors
+    /// If this run continues one that has begun to read edges with a table of ids that exceeds this run's memory.
     pub(in crate::ingest) fn plan_join(&self, state: &State, ids: &mut IdMap) -> Result<Option<JoinPlan>> {
-        if let Some(plan) = state.join() {
-            return Ok(Some(plan));
-        }
         let memory = self.budget.memory / 2;
-        // A resumed run may have another budget. If it began pass 1 without a join, it continues without one.
-        if ids.table_memory() <= memory || state.stage(Stage::Edges).plan.is_some() {
+        let before = state.join();
+        let table = before.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory);
+        let edges_begun = state.stage(Stage::Edges).plan.is_some();
+        if edges_begun && table > memory {
+            return Err(Error::Budget {
+                what: "the unfinished ingest has begun to read edges with a larger --memory, and continuing it"
+                    .to_owned(),
+                given: self.budget.memory * self.budget.share,
+                least: table * 2 * self.budget.share,
+                remedy: "raise --memory, or start again without --resume",
+            });
+        }
+        if table <= memory && (before.is_some() || edges_begun) {
+            return Ok(before);
+        }
+        if before.is_some() {
+            state.not_joining()?;
+        } else if table <= memory {
             return Ok(None);
         }
         self.progress.stage("cutting ids into segments", None);

@@ -90,6 +90,8 @@ pub(in crate::ingest) fn cut(
     memory: u64,
 ) -> Result<JoinPlan> {
     let files = key_files(scratch);
+    // A cut that was not finished, or with another budget, may have had more segments.
+    files.remove_any()?;
     let buffer_bytes = (memory / 4 / u64::from(segments)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize;
     loop {
         let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes)?;
