@@ -171,6 +171,9 @@ impl Loading {
         batches: &PartitionBatches,
         use_them: impl FnOnce(&Receiver<Result<Loaded>>) -> Result<()>,
     ) -> Result<()> {
+        // A step is begun before that before it has ended.
+        source.hold_while_waiting(1);
+        let stopper = source.stopper();
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::sync_channel(0);
             let thread = workers::spawn(scope, move || {
@@ -184,8 +187,9 @@ impl Loading {
                 }
             })?;
             let result = use_them(&receiver);
-            // The thread ends when it finds that nobody receives.
+            // The thread ends when it finds that nobody receives, or that no batch comes.
             drop(receiver);
+            stopper.stop();
             workers::join(thread);
             result
         })

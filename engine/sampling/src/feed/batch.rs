@@ -37,7 +37,7 @@ impl Drop for Batch {
         let batch = std::mem::take(&mut self.batch);
         self.core
             .lock()
-            .take_back(batch, self.features.take(), &self.core.reserve);
+            .returned(batch, self.features.take(), &self.core.reserve);
         self.core.changed.notify_all();
     }
 }

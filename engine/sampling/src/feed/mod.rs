@@ -147,6 +147,28 @@ impl Epoch<'_> {
     pub fn stats(&self) -> FeedStats {
         self.feed.core.stats()
     }
+
+    /// Says that another thread than the one that waits for batches uses them, and returns all but the last `batches` of them by itself.
+    /// A batch that lacks memory then waits for theirs. By default it is an error if the consumer waits for that batch.
+    pub fn hold_while_waiting(&self, batches: u64) {
+        self.feed.core.lock().hold_while_waiting(batches);
+    }
+
+    /// Ends the epoch from another thread than the one that waits for batches.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.feed.core.clone())
+    }
+}
+
+/// Ends an [`Epoch`].
+#[derive(Debug)]
+pub struct Stopper(Arc<Core>);
+
+impl Stopper {
+    /// Ends the epoch: no more batches come, and who waits for one gets none.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
 }
 
 impl Iterator for Epoch<'_> {

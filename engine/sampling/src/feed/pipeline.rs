@@ -139,9 +139,7 @@ impl Threads {
 
     /// Stops all threads, waits for them, and returns the engine. If a thread panicked, resumes its panic.
     pub fn join(&mut self) -> Option<Box<dyn ReadEngine>> {
-        self.core.stop.store(true, Ordering::Relaxed);
-        self.core.lock().stop();
-        self.core.changed.notify_all();
+        self.core.stop();
         self.source.stop();
         let mut panic = None;
         for worker in self.workers.drain(..) {
@@ -180,6 +178,13 @@ impl Drop for Alarm<'_> {
 impl Core {
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops all threads. The consumer gets no more batches.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.lock().stop();
+        self.changed.notify_all();
     }
 
     /// Stops all threads. The consumer gets the first error.

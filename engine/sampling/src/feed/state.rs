@@ -108,6 +108,10 @@ pub(super) struct State {
     short_for_features: bool,
     /// Whether the consumer waits for the next batch.
     consumer_waits: bool,
+    /// Number of batches that were delivered and have not returned.
+    held: u64,
+    /// How many of them stay while the consumer waits.
+    held_while_waiting: u64,
     threads: usize,
     lookahead: usize,
     planning: Option<Planning>,
@@ -142,6 +146,8 @@ impl State {
             short_for_minibatch: false,
             short_for_features: false,
             consumer_waits: false,
+            held: 0,
+            held_while_waiting: u64::MAX,
             threads,
             lookahead,
             planning: planner.map(|planner| Planning {
@@ -163,6 +169,7 @@ impl State {
         (self.batches, self.next_sample, self.next_plan, self.next_deliver) = (batches, 0, 0, 0);
         (self.stop, self.panicked, self.failure) = (false, false, None);
         (self.short_for_minibatch, self.short_for_features, self.consumer_waits) = (false, false, false);
+        self.held_while_waiting = u64::MAX;
         if let Some(planning) = &mut self.planning {
             (planning.fetched, planning.full_at) = (0, None);
             planning.planner().begin(self.serial);
@@ -223,7 +230,18 @@ impl State {
 
     /// Whether memory may still return to the reserve before batch `index` is delivered.
     pub fn memory_may_return(&self, index: u64) -> bool {
-        index > self.next_deliver || !self.consumer_waits
+        index > self.next_deliver || !self.consumer_waits || self.held > self.held_while_waiting
+    }
+
+    /// Another thread than the one that waits for batches uses them, and returns all but the last `batches` of them by itself.
+    pub fn hold_while_waiting(&mut self, batches: u64) {
+        self.held_while_waiting = batches;
+    }
+
+    /// The consumer returns a batch.
+    pub fn returned(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, reserve: &MemoryReserve) {
+        self.held -= 1;
+        self.take_back(batch, buffer, reserve);
     }
 
     /// The consumer waits for the next batch. Returns whether a batch that waits for memory can try again.
@@ -294,6 +312,7 @@ impl State {
         let job = self.jobs.pop_front()?;
         let index = self.next_deliver;
         self.next_deliver += 1;
+        self.held += 1;
         self.consumer_waits = false;
         Some((index, job.batch.expect("no worker has a ready batch"), job.buffer))
     }
@@ -306,6 +325,12 @@ impl State {
         if reserve.is_overdrawn() {
             self.retire_batch(reserve);
         }
+    }
+
+    /// Whether the consumer waits for the next batch.
+    #[cfg(test)]
+    pub fn is_awaited(&self) -> bool {
+        self.consumer_waits
     }
 
     /// Number of in-flight batches, free or not.

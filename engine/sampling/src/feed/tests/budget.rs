@@ -1,5 +1,10 @@
 //! A feed takes the memory that it was given, and no more.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use grappa_io::machine::peak_rss_bytes;
 
 use super::*;
@@ -101,6 +106,50 @@ fn batches_may_grow_into_the_reserve_and_no_further() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn a_batch_waits_for_the_memory_of_those_that_another_thread_returns() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let source = SkewedSource::new(5, 12);
+        // The feed is opened with a source that has no large batch.
+        let growing = Arc::new(source.clone().with_fault(2, InjectedFault::GrowFrom(600)));
+        // This thread returns a batch when it has the next one, and the feed had time to make a third.
+        let take_all = |memory_bytes, held, patience| {
+            let mut feed = Feed::open(&store, &[], &source, &options(memory_bytes, 2)).ok()?;
+            let core = feed.core.clone();
+            let epoch = feed.epoch(&growing);
+            if let Some(held) = held {
+                epoch.hold_while_waiting(held);
+            }
+            thread::scope(|scope| {
+                let (sender, receiver) = mpsc::sync_channel(0);
+                scope.spawn(move || epoch.map_while(Result::ok).try_for_each(|batch| sender.send(batch)));
+                let (mut before, mut taken) = (None, 0);
+                for batch in receiver {
+                    let end = Instant::now() + patience;
+                    while before.is_some() && !core.lock().is_stopped() && Instant::now() < end {
+                        thread::sleep(Duration::from_micros(100));
+                    }
+                    before = Some(batch);
+                    taken += 1;
+                }
+                (taken == 12).then_some(())
+            })
+        };
+        let (mut less, mut enough) = (0u64, 4 << 20);
+        while enough - less > 1 << 10 {
+            let memory = less.midpoint(enough);
+            match take_all(memory, Some(1), Duration::from_millis(2)) {
+                Some(()) => enough = memory,
+                None => less = memory,
+            }
+        }
+        assert!(enough < 4 << 20, "{enough}");
+        assert_eq!(take_all(enough, None, Duration::from_secs(5)), None);
     });
 }
 

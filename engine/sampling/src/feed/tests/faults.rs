@@ -79,6 +79,34 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
 }
 
 #[test]
+fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoch() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = SkewedSource::new(3, 30);
+        let slow = Arc::new(
+            source
+                .clone()
+                .with_fault(0, InjectedFault::Delay(Duration::from_millis(500))),
+        );
+        let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
+        let core = feed.core.clone();
+        let mut epoch = feed.epoch(&slow);
+        let stopper = epoch.stopper();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || epoch.next().is_none());
+            while !core.lock().is_awaited() {
+                std::thread::yield_now();
+            }
+            stopper.stop();
+            assert!(waiting.join().unwrap(), "a batch came");
+        });
+        consume_all(&mut feed, &source, &rows);
+    });
+}
+
+#[test]
 fn a_feed_is_usable_after_an_error_and_after_an_early_end() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
