@@ -127,7 +127,11 @@ fn a_batch_waits_for_the_memory_of_those_that_another_thread_returns() {
             }
             thread::scope(|scope| {
                 let (sender, receiver) = mpsc::sync_channel(0);
-                scope.spawn(move || epoch.map_while(Result::ok).try_for_each(|batch| sender.send(batch)));
+                scope.spawn(move || {
+                    for batch in epoch.map_while(Result::ok) {
+                        sender.send(batch).expect("all are received");
+                    }
+                });
                 let (mut before, mut taken) = (None, 0);
                 for batch in receiver {
                     let end = Instant::now() + patience;
