@@ -2,12 +2,14 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::Write,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use anyhow::{Context, Result};
+use grappa_io::direct::DirectFile;
 
 use crate::cache;
 
@@ -25,20 +27,23 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Drops `file` from the page cache, reads its start, at most 1 GiB, and writes as much to a file beside it.
+    /// Drops `file` from the page cache, reads its start, at most 1 GiB, past the page cache if the file system allows that, as Grappa
+    /// does, and writes as much to a file beside it.
     ///
     /// # Errors
     /// If a read or write fails.
     pub fn measure(file: &Path) -> Result<Self> {
         cache::forget(&[file.to_owned()])?;
         let mut block = vec![0; BLOCK_BYTES];
-        let mut input = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        let input = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        let direct = DirectFile::of(&input);
+        let bytes = input.metadata()?.len().min(BYTES_MAX);
         let begin = Instant::now();
-        let mut bytes = 0;
-        while bytes < BYTES_MAX {
-            match input.read(&mut block)? {
-                0 => break,
-                count => bytes += count as u64,
+        for at in (0..bytes).step_by(BLOCK_BYTES) {
+            let block = &mut block[..(bytes - at).min(BLOCK_BYTES as u64) as usize];
+            match &direct {
+                Some(direct) => direct.read_exact_at(block, at)?,
+                None => input.read_exact_at(block, at)?,
             }
         }
         let read = bytes as f64 / begin.elapsed().as_secs_f64();

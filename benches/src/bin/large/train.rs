@@ -84,8 +84,9 @@ impl Stand<'_> {
     /// known.
     pub fn train(&self, row: Row, seconds_per_step: &mut Option<f64>) -> Result<Section> {
         let training = self.training(row);
-        let trained = self.run_training(row, &training)?;
+        // Training may add aggregates to the store.
         let plan = self.plan_of_store(row, &training)?;
+        let trained = self.run_training(row, &training)?;
         let mut section = Section::new(&row.to_string());
         section.lines = trained.lines(&plan, &training)?;
         let steps = trained.steps()?;
