@@ -243,12 +243,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     }
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
-    let budget = IngestBudget {
-        memory: options.memory,
-        share: 1,
-        threads: options.threads,
-        reserved: 0,
-    };
+    let budget = IngestBudget::new(options.memory, 1, options.threads);
     directories_memory(&chunks, &budget)?;
     let record_words = if options.weighted { 2 } else { 1 };
     let spill_plan = SpillPlan::of_edges(&chunks, options.edges, record_words, bits_for(options.nodes), &budget)?;

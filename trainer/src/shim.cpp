@@ -121,7 +121,7 @@ c10::Stream* grappa_new_stream(int device) try {
 
 void grappa_free_stream(c10::Stream* stream) { delete stream; }
 
-// Calls `run`, for which the stream is the current one. The event, for `grappa_join` or `grappa_abandon`, is when what it has
+// Calls `run`, for which the stream is the current one. The event, for `grappa_abandon`, is when what it has
 // begun is done; null if it can't be had.
 c10::Event* grappa_on_stream(const c10::Stream* stream, void (*run)(void*), void* context) try {
   c10::StreamGuard guard(*stream);

@@ -9,7 +9,7 @@ use std::{
 use grappa_build::ingest::{Assign, IngestOptions, ingest};
 use grappa_engine::verify::verify;
 use grappa_formats::{NodeId, manifest::ExternalIds, random::GOLDEN};
-use grappa_io::{npy, progress::Silent};
+use grappa_io::{Error, npy, progress::Silent};
 use grappa_storage::Store;
 
 use crate::common::{self, files_of, interrupted};
@@ -278,6 +278,30 @@ fn ids_looked_up_in_segments_are_refused_at_their_lines() {
         fs::write(&file, lines.join("\n")).unwrap();
         refused(&options, &["ids.txt", "25000 ids", "features.npy", "found 24999"]);
     }
+}
+
+#[test]
+fn sorted_ids_are_kept_if_what_follows_needs_more_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = ExternalIds::Sparse;
+    write_edges(folder.path(), ids, 500_000);
+    let mut options = options(folder.path(), ids);
+    (options.features, options.labels, options.node_ids) = (None, None, None);
+    options.chunks = Some(1);
+    ingest(&options, &Silent).unwrap();
+    let expected = files_of(&options.out);
+    options.out = folder.path().join("little.grappa");
+    // One chunk has a directory of 600 KB.
+    options.memory = 1 << 20;
+    let error = ingest(&options, &Silent).unwrap_err();
+    let Error::Interrupted { source, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(matches!(**source, Error::Budget { .. }), "{source}");
+    assert!(error.to_string().contains("--resume"), "{error}");
+    (options.memory, options.resume) = (64 << 20, true);
+    ingest(&options, &Silent).unwrap();
+    assert!(files_of(&options.out) == expected);
 }
 
 #[test]

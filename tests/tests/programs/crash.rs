@@ -220,7 +220,7 @@ fn resume_requires_the_same_run() {
 /// `--resume` with less memory: while nothing depends on it, sparse ids are cut into more segments. Once edges are read in the
 /// segments that there are, the run tells how much memory these need.
 #[test]
-fn a_run_that_continues_with_less_memory_exceeds_it_never() {
+fn a_run_that_continues_with_less_memory_never_exceeds_it() {
     if !held::IS_POSSIBLE {
         grappa_skip::skip!("{}", held::WHY_NOT);
     }
@@ -269,8 +269,8 @@ fn a_run_that_continues_with_less_memory_exceeds_it_never() {
 
     let refused = run(with_memory(&store, "1MiB").arg("--resume"));
     let needs = [
-        "has begun to read edges with a larger --memory",
-        "start again without --resume",
+        "begun to read edges with a larger --memory",
+        "remove the unfinished store",
     ];
     refused.failure(&needs);
     let held = Held::before("create chunk-0/edges", with_memory(&store, "3MiB").arg("--resume"));

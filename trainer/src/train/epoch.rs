@@ -10,8 +10,8 @@
 //! compute   forward and backward; exchange of the gradient and update of the parameters
 //! ```
 //!
-//! With a GPU, a thread loads the next batch meanwhile. And the loop begins the next step before it waits for the loss of the last one,
-//! so that the GPU always has work.
+//! With a GPU, a thread loads the next batch meanwhile. And the loop begins the next step before it waits for the loss of
+//! the last one, so that the GPU always has work. With several ranks, the exchange waits for the gradient, and so for the loss.
 //!
 //! An epoch can stop after any step. [`PartialEpoch`] then has the number of finished steps and the sums of their metrics.
 //! Minibatches are functions of their number, so a resumed epoch takes the remaining steps and reaches the same result.

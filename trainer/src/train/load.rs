@@ -62,8 +62,8 @@ pub(super) struct Loading {
 
 /// A batch, with its tensors on a device.
 pub(super) struct Loaded {
-    /// The end of the copy; none if nothing is copied. Declared before the batch, so that it is dropped first: that waits until the device has
-    /// read the batch's memory, which the feed then fills again.
+    /// The end of the copy; none if nothing is copied. Declared before the batch, so that it is dropped first: that waits
+    /// until the device has read the batch's memory, which the feed then fills again.
     done: Option<Done>,
     pub batch: Arc<Batch>,
     /// Its minibatches: those of all partitions of the step.
@@ -171,7 +171,7 @@ impl Loading {
         batches: &PartitionBatches,
         use_them: impl FnOnce(&Receiver<Result<Loaded>>) -> Result<()>,
     ) -> Result<()> {
-        // A step is begun before that before it has ended.
+        // The next step begins before the last one has ended, so one batch is held.
         source.hold_while_waiting(1);
         let stopper = source.stopper();
         thread::scope(|scope| {

@@ -24,7 +24,7 @@ use crate::{
 
 /// A step whose results a GPU may still compute.
 pub(super) struct BegunStep {
-    /// The loss, and the seeds whose class was predicted right. They arrive after the gradient is computed.
+    /// The loss, and the seeds whose class was predicted right. If steps overlap, they arrive after the gradient is computed.
     results: Arriving,
     coverage: f64,
     weights: LossWeights,

@@ -112,8 +112,11 @@ const PLACE_COST: u64 = 10;
 impl Column<'_> {
     /// The division of rows into shards: that of the run that began pass 1, or a new one.
     pub fn plan(&self, state: &State) -> Result<SpillPlan> {
-        if let Some(plan) = state.stage(self.stage).plan {
-            return plan.within(self.chunks, &self.budget);
+        let stage = state.stage(self.stage);
+        match stage.plan {
+            Some(plan) if stage.chunks.is_empty() => return plan.within(self.chunks, &self.budget),
+            Some(plan) => return Ok(plan),
+            None => {}
         }
         let words = self.input.rows() * self.record_words() as u64;
         let plan = SpillPlan::new(self.chunks, words, PLACE_COST, ChunkMap::CHUNK_NODES_MAX, &self.budget)?;

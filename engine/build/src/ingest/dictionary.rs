@@ -300,12 +300,7 @@ mod tests {
         };
         let source = EdgeSource::open(&[edges], options).unwrap();
         let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
-        let budget = IngestBudget {
-            memory: 1 << 20,
-            share: 1,
-            threads: 2,
-            reserved: 0,
-        };
+        let budget = IngestBudget::new(1 << 20, 1, 2);
         let hash = StringHash::with_bits(bits);
         build(&source, None, &budget, &store, &hash, &Silent).unwrap();
         let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();

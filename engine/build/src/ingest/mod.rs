@@ -24,8 +24,8 @@
 //! The journal (`state`) records what is finished, so a killed run can be resumed. The store depends on the input and
 //! the options only: not on the memory budget, the number of threads, or where a run was killed.
 //!
-//! Disk space, beside the store: 8 bytes per edge for the spill files (16 with weights) while pass 1 and 2 run. Before that, if the ids do not
-//! fit in memory, 32 bytes per edge (48) and 16 per node for the join.
+//! Disk space, beside the store: 8 bytes per edge for the spill files (16 with weights) while pass 1 and 2 run. Before
+//! that, if the ids do not fit in memory, 32 bytes per edge (48) and 16 per node for the join.
 
 mod columns;
 mod dense_ids;
@@ -99,15 +99,11 @@ const TEXT_EDGE_BYTES: u64 = 8;
 ///
 /// # Errors
 /// If the options contradict each other, an input file is malformed, memory does not suffice (the error names the budget
-/// that would), or a file can't be read or written. After an I/O error the unfinished store stays, and a run with
-/// `options.resume` continues it.
+/// that would), or a file can't be read or written. After an I/O error, or if memory does not suffice when the ids are
+/// listed, the unfinished store stays, and a run with `options.resume` continues it.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
-    let budget = IngestBudget {
-        memory: options.memory / memory_share(options),
-        share: memory_share(options),
-        threads: options.threads,
-        reserved: 0,
-    };
+    let share = memory_share(options);
+    let budget = IngestBudget::new(options.memory / share, share, options.threads);
     let node_files = NodeFiles::open(options)?;
     node_files.check_split(options)?;
     node_files.check_node_ids(options)?;
@@ -121,7 +117,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
             "give a smaller --nodes",
         ));
     }
-    let source = open_edges(options, nodes, budget.block_bytes())?;
+    let source = open_edges(options, nodes, budget.block_bytes)?;
     for warning in source.warnings() {
         tracing::warn!("{warning}");
     }
@@ -162,15 +158,34 @@ impl Run<'_> {
         }
         let state = match journal {
             Some(state) => state,
-            None => State::create(folder, fingerprint, self.budget.block_bytes())?,
+            None => State::create(folder, fingerprint, self.budget.block_bytes)?,
         };
-        if state.block_bytes() != self.budget.block_bytes() {
-            // The memory budget has changed since the run began. The journal lists blocks by number, and these numbers mean
-            // the same blocks only with the block size of that time.
-            self.source = open_edges(self.options, self.nodes, state.block_bytes())?;
+        // The memory budget may have changed since the run began. The journal lists blocks by number, and these numbers mean the
+        // same blocks only with the block size of that time.
+        if state.block_bytes() != self.budget.block_bytes {
+            if state.has_blocks() {
+                self.source = open_edges(self.options, self.nodes, state.block_bytes())?;
+                self.budget.block_bytes = state.block_bytes();
+            } else {
+                state.reblocked(self.budget.block_bytes)?;
+            }
         }
         let scan = self.scan(&state)?;
-        let (permutation, permutation_spec, chunks) = self.permutation(&state, scan.nodes)?;
+        let partial = folder.to_owned();
+        let ids_are_listed = self.options.ids != ExternalIds::Dense;
+        self.build(&state, scan, node_files).map_err(|error| match error {
+            // To sort the ids takes long. They are kept for a run with more memory.
+            Error::Budget { .. } if ids_are_listed => Error::Interrupted {
+                partial,
+                source: Box::new(error),
+            },
+            error => error,
+        })
+    }
+
+    /// Makes the store after the ids are known.
+    fn build(self, state: &State, scan: Scan, node_files: NodeFiles) -> Result<Summary> {
+        let (permutation, permutation_spec, chunks) = self.permutation(state, scan.nodes)?;
         let (mut ids, id_spec) = self.id_map(scan.nodes, permutation, permutation_spec)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
         let directories = plan::directories_memory(&chunks, &self.budget)?;
@@ -179,13 +194,14 @@ impl Run<'_> {
         // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
         // the lookups of splits and rows fast; it is freed for the rest. If it does not fit, long lists are joined in the segments of ids
         // that edges need later. A resumed run that has come to the edges has looked up all lists.
-        let listed = !self.options.splits.is_empty() || self.options.node_ids.is_some();
+        let splits_are_listed = !self.options.splits.is_empty() && state.splits().is_none();
+        let listed = splits_are_listed || self.options.node_ids.is_some();
         let join = match listed && state.stage(Stage::Edges).plan.is_none() {
             true if ids.table_memory() <= self.budget.memory / 2 => {
                 ids.load()?;
                 None
             }
-            true => self.plan_join(&state, &mut ids)?,
+            true => self.plan_join(state, &mut ids)?,
             false => None,
         };
         let scratch = self.folder.lasting_scratch().to_owned();
@@ -193,12 +209,12 @@ impl Run<'_> {
             plan,
             scratch: &scratch,
         });
-        let mut splits = (self.splits(&state, &ids, join, scan.nodes)?, Vec::new());
-        let rows = self.row_nodes(&state, &ids, join, scan.nodes, &node_files)?;
+        let mut splits = (self.splits(state, &ids, join, scan.nodes)?, Vec::new());
+        let rows = self.row_nodes(state, &ids, join, scan.nodes, &node_files)?;
         ids.unload();
         let if_more = surplus_rows_remedy(self.options);
         let labels = match node_files.labels {
-            Some(source) => Some(self.labels(&state, &chunks, &rows, LabelInput::new(source, scan.nodes, if_more)?)?),
+            Some(source) => Some(self.labels(state, &chunks, &rows, LabelInput::new(source, scan.nodes, if_more)?)?),
             None => None,
         };
         let stored_labels = labels.map(|spec| StoredLabels {
@@ -218,13 +234,13 @@ impl Run<'_> {
                 let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
                 let id_of_row = |row| ids.external(rows.node(row)?);
                 let input = FeatureInput::new(matrix, dtype, scan.nodes, if_more, allow_nan, &id_of_row)?;
-                Some(self.features(&state, &chunks, &rows, input)?)
+                Some(self.features(state, &chunks, &rows, input)?)
             }
             None => None,
         };
         drop(rows);
-        let edges = self.edges(&state, scan, &chunks, directories, &mut ids, &rejects)?;
-        let input = self.input_stage(&state);
+        let edges = self.edges(state, scan, &chunks, directories, &mut ids, &rejects)?;
+        let input = self.input_stage(state);
         let mut files = [state.files(), splits.1].concat();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
@@ -301,7 +317,7 @@ impl Run<'_> {
                     .edges_hint()
                     .unwrap_or(self.source.total_bytes() / TEXT_EDGE_BYTES),
             },
-            None => dense_ids::scan(self.options, self.budget.block_bytes(), self.progress)?,
+            None => dense_ids::scan(self.options, self.budget.block_bytes, self.progress)?,
         };
         state.scanned(scan)?;
         Ok(scan)

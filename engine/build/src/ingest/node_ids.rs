@@ -30,7 +30,7 @@ impl Run<'_> {
     pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
         plan::check_before_ids(self.options.chunks, &self.budget)?;
         let hash = StringHash::default();
-        let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
+        let source = open_edges(self.options, self.nodes, self.budget.block_bytes)?;
         let node_ids = open_node_ids(self.options)?;
         let (scan, file) = dictionary::build(&source, node_ids, &self.budget, &self.folder, &hash, self.progress)?;
         source.check()?;

@@ -123,8 +123,8 @@ pub fn directories_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u6
     })
 }
 
-/// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The error names
-/// a budget that suffices.
+/// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The
+/// error names a budget that suffices.
 pub fn check_sets(what: String, bytes: u64, budget: &IngestBudget) -> Result<()> {
     if bytes <= budget.memory / 4 {
         return Ok(());
@@ -154,7 +154,12 @@ fn too_small_for_buffers(shards: u64, reserved: bool, budget: &IngestBudget) -> 
     // may be half of the whole.
     let (threads, buffers) = (budget.threads as u64, shards * BUFFER_BYTES_MIN);
     let least = BLOCK_BYTES_MIN * BLOCK_COST + buffers;
-    let wanted = if reserved {
+    let chosen = IngestBudget::new(budget.memory, budget.share, budget.threads).block_bytes;
+    let wanted = if budget.block_bytes > chosen {
+        // An earlier run has chosen larger ones.
+        let least = budget.block_bytes as u64 * BLOCK_COST + buffers;
+        threads * least * if reserved { 2 } else { 1 }
+    } else if reserved {
         (threads * buffers * 4).max(threads * least * 2)
     } else {
         (threads * buffers * 4 / 3).max(threads * least)
@@ -178,17 +183,26 @@ pub struct IngestBudget {
     pub threads: usize,
     /// Bytes of `memory` that are used for something else while records are spilled. At most half.
     pub reserved: u64,
+    /// Bytes of input to parse at once. A run that is continued keeps those that it began with.
+    pub block_bytes: usize,
 }
 
 impl IngestBudget {
-    /// Bytes of input to parse at once: a quarter of each thread's share, counted with `BLOCK_COST`.
-    pub fn block_bytes(&self) -> usize {
-        (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX) as usize
+    /// A budget of `memory * share` bytes. Blocks take a quarter of each thread's share, counted with `BLOCK_COST`.
+    pub fn new(memory: u64, share: u64, threads: usize) -> Self {
+        let block_bytes = (memory / threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        Self {
+            memory,
+            share,
+            threads,
+            reserved: 0,
+            block_bytes: block_bytes as usize,
+        }
     }
 
     /// Bytes of each spill buffer, if each worker has `shards` of them: the thread's share without blocks, divided evenly.
     pub fn buffer_bytes(&self, shards: u64) -> u64 {
-        let blocks = self.block_bytes() as u64 * BLOCK_COST;
+        let blocks = self.block_bytes as u64 * BLOCK_COST;
         (self.memory.saturating_sub(self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
     }
 }
@@ -302,12 +316,7 @@ mod tests {
     #[test]
     fn a_budget_too_small_names_one_that_would_do() {
         let chunks = ChunkMap::uniform(1 << 40, 1024);
-        let small = IngestBudget {
-            memory: 64 << 20,
-            threads: 2,
-            share: 1,
-            reserved: 0,
-        };
+        let small = IngestBudget::new(64 << 20, 1, 2);
         let error = SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &small)
             .unwrap_err()
             .to_string();
@@ -320,24 +329,38 @@ mod tests {
             .unwrap()
             .parse()
             .unwrap();
-        let enough = IngestBudget {
-            memory: wanted << 20,
-            threads: 2,
-            share: 1,
-            reserved: 0,
-        };
+        let enough = IngestBudget::new(wanted << 20, 1, 2);
         // A larger budget needs fewer shards, so the named budget suffices.
         SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
     }
 
     #[test]
-    fn sets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
-        let budget = |memory| IngestBudget {
-            memory,
-            threads: 2,
-            share: 2,
-            reserved: 0,
+    fn blocks_of_the_run_that_is_continued_count_as_memory() {
+        let chunks = ChunkMap::uniform(1 << 20, 64);
+        let plan = SpillPlan::new(&chunks, 1 << 24, SORT_COST, 1 << 32, &IngestBudget::new(1 << 30, 1, 4)).unwrap();
+        let continued = |memory, reserved| IngestBudget {
+            block_bytes: 4 << 20,
+            reserved,
+            ..IngestBudget::new(memory, 1, 4)
         };
+        for part in [0, 2] {
+            let reserved = |memory: u64| memory.checked_div(part).unwrap_or(0);
+            let given = 64 << 20;
+            let error = plan.within(&chunks, &continued(given, reserved(given))).unwrap_err();
+            let Error::Budget { least, .. } = error else {
+                panic!("{error}");
+            };
+            assert!(least > 4 * (4 << 20) * BLOCK_COST, "{least}");
+            let plan = plan.within(&chunks, &continued(least, reserved(least))).unwrap();
+            let shards = u64::from(plan.shards_per_chunk) * 64;
+            let taken = 4 * (plan.buffer_bytes as u64 * shards + (4 << 20) * BLOCK_COST);
+            assert!(taken + reserved(least) <= least, "{taken} of {least}");
+        }
+    }
+
+    #[test]
+    fn sets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
+        let budget = |memory| IngestBudget::new(memory, 2, 2);
         let error = check_sets("sets".to_owned(), 3 << 20, &budget(8 << 20)).unwrap_err();
         let Error::Budget { given, least, .. } = error else {
             panic!("{error}");
@@ -348,12 +371,7 @@ mod tests {
 
     #[test]
     fn chunks_whose_directories_exceed_the_budget_are_refused_with_one_that_would_do() {
-        let budget = |memory, threads| IngestBudget {
-            memory,
-            threads,
-            share: 2,
-            reserved: 0,
-        };
+        let budget = |memory, threads| IngestBudget::new(memory, 2, threads);
         let one = ChunkMap::uniform(1 << 24, 1);
         let error = directories_memory(&one, &budget(32 << 20, 4)).unwrap_err();
         let Error::Budget { given, least, .. } = error else {

@@ -114,7 +114,7 @@ impl Run<'_> {
         }
         let path = source.path().to_owned();
         let what = format!(
-            "a bit for each of {nodes} nodes, to find ids that are in {} twice,",
+            "a bit for each of {nodes} nodes, to find ids that {} has twice",
             path.display()
         );
         check_sets(what, id_lists::set_memory(&source, nodes), &self.budget)?;

@@ -38,6 +38,8 @@ pub enum Stage {
 enum Record {
     /// The run began. Has the fingerprint and the block size of the input.
     Started(BTreeMap<String, String>, usize),
+    /// The run was continued with another block size, before a block was recorded.
+    BlockBytes(usize),
     /// The input was scanned for its ids.
     Scanned(Scan),
     /// All ids are in the dictionary, whose file is on disk.
@@ -58,6 +60,8 @@ enum Record {
         extents: Vec<Extent>,
         counts: Counts,
     },
+    /// All edges are spilled by the shard of the destination.
+    EdgesSpilled,
     /// A stage's files of one chunk are on disk.
     Chunk { stage: Stage, chunk: u32, done: ChunkDone },
 }
@@ -174,12 +178,13 @@ impl StageState {
 /// The journal of a run, and the state that it records. Shared by all workers.
 pub struct State {
     journal: Journal,
-    block_bytes: usize,
     known: Mutex<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
+    block_bytes: usize,
+    edges_spilled: bool,
     scan: Option<Scan>,
     part_sizes: Option<Vec<u64>>,
     join: Option<JoinPlan>,
@@ -193,12 +198,12 @@ impl State {
     /// Starts a journal in `folder`, for a run with the fingerprint `options` and blocks of `block_bytes`.
     pub fn create(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
         let journal = Journal::create(&folder.join(JOURNAL))?;
-        journal.append(&Record::Started(options, block_bytes))?;
-        Ok(Self {
+        let state = Self {
             journal,
-            block_bytes,
             known: Mutex::default(),
-        })
+        };
+        state.record(Record::Started(options, block_bytes))?;
+        Ok(state)
     }
 
     /// Reads the journal of an earlier run in `folder`, which must have the fingerprint `options`.
@@ -210,11 +215,13 @@ impl State {
             return Err(not_begun(&path));
         };
         same_options(folder, &before, &options)?;
-        let mut known = Known::default();
+        let mut known = Known {
+            block_bytes,
+            ..Known::default()
+        };
         records.for_each(|record| known.apply(record));
         Ok(Self {
             journal,
-            block_bytes,
             known: Mutex::new(known),
         })
     }
@@ -226,7 +233,30 @@ impl State {
 
     /// The block size of the input. The block numbers in the journal are valid for this size only.
     pub fn block_bytes(&self) -> usize {
-        self.block_bytes
+        self.known().block_bytes
+    }
+
+    /// Whether blocks of the input are recorded.
+    pub fn has_blocks(&self) -> bool {
+        let known = self.known();
+        let stages = [Stage::BySource, Stage::Edges];
+        let mut stages = stages.iter().filter_map(|stage| known.stages.get(stage));
+        stages.any(|stage| !stage.workers.is_empty())
+    }
+
+    /// Whether all edges are spilled by the shard of the destination.
+    pub fn are_edges_spilled(&self) -> bool {
+        self.known().edges_spilled
+    }
+
+    /// Records that all edges are spilled by the shard of the destination.
+    pub fn edges_spilled(&self) -> Result<()> {
+        self.record(Record::EdgesSpilled)
+    }
+
+    /// Records another block size. No blocks may be recorded yet.
+    pub fn reblocked(&self, block_bytes: usize) -> Result<()> {
+        self.record(Record::BlockBytes(block_bytes))
     }
 
     /// The size of the graph, once it is known.
@@ -353,7 +383,7 @@ impl State {
 impl Known {
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Started(..) => {}
+            Record::Started(_, block_bytes) | Record::BlockBytes(block_bytes) => self.block_bytes = block_bytes,
             Record::Scanned(scan) => self.scan = Some(scan),
             Record::Listed(scan, file) => {
                 self.scan = Some(scan);
@@ -385,6 +415,7 @@ impl Known {
                     .for_each(|(file, block)| state.blocks.insert(BlockId { file, block }));
                 state.workers.insert(worker, Spilled { extents, counts });
             }
+            Record::EdgesSpilled => self.edges_spilled = true,
             Record::Chunk { stage, chunk, done } => {
                 self.stages.entry(stage).or_default().chunks.insert(chunk, done);
             }

@@ -148,8 +148,9 @@ impl Epoch<'_> {
         self.feed.core.stats()
     }
 
-    /// Says that another thread than the one that waits for batches uses them, and returns all but the last `batches` of them by itself.
-    /// A batch that lacks memory then waits for theirs. By default it is an error if the consumer waits for that batch.
+    /// Says that batches are used by a thread that does not wait for them: it returns all but `batches` of them without
+    /// another one. A batch that lacks memory then waits for theirs. By default this is an error if the consumer waits for
+    /// that batch.
     pub fn hold_while_waiting(&self, batches: u64) {
         self.feed.core.lock().hold_while_waiting(batches);
     }
@@ -165,7 +166,7 @@ impl Epoch<'_> {
 pub struct Stopper(Arc<Core>);
 
 impl Stopper {
-    /// Ends the epoch: no more batches come, and who waits for one gets none.
+    /// Ends the epoch: no more batches come, and whoever waits for one gets none.
     pub fn stop(&self) {
         self.0.stop();
     }

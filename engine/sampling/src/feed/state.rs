@@ -233,7 +233,7 @@ impl State {
         index > self.next_deliver || !self.consumer_waits || self.held > self.held_while_waiting
     }
 
-    /// Another thread than the one that waits for batches uses them, and returns all but the last `batches` of them by itself.
+    /// While the consumer waits, all but `batches` of the batches that it has will return.
     pub fn hold_while_waiting(&mut self, batches: u64) {
         self.held_while_waiting = batches;
     }

@@ -7,7 +7,14 @@ mod partitions;
 mod register;
 mod sharing;
 
-use std::{path::Path, sync::mpsc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::derive::preaggregate::{AggregateOptions, preaggregate};
@@ -87,6 +94,8 @@ enum InjectedFault {
     GrowFrom(u64),
     /// Every batch is sampled this much slower.
     Delay(Duration),
+    /// No batch is sampled before this is set.
+    HoldUntil(&'static AtomicBool),
 }
 
 impl SkewedSource {
@@ -192,6 +201,11 @@ impl BatchSource for SkewedSource {
             }
             Some((at, InjectedFault::Panic)) if at == index => panic!("this batch panics"),
             Some((_, InjectedFault::Delay(time))) => std::thread::sleep(time),
+            Some((_, InjectedFault::HoldUntil(is_set))) => {
+                while !is_set.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            }
             _ => {}
         }
         let minibatch = self.minibatch(index);

@@ -65,9 +65,8 @@ impl Run<'_> {
         ids: &mut IdMap,
         rejects: &RejectsFolder,
     ) -> Result<StageState> {
-        // Pass 2 begins when pass 1 has ended.
-        let spilled = !state.stage(Stage::Edges).chunks.is_empty();
-        let join = match spilled {
+        let are_spilled = state.are_edges_spilled();
+        let join = match are_spilled {
             true => None,
             false => self.plan_join(state, ids)?,
         };
@@ -88,7 +87,7 @@ impl Run<'_> {
             threads: self.options.threads,
         };
         match &join {
-            _ if spilled => {}
+            _ if are_spilled => {}
             None => {
                 ids.load()?;
                 pass.run_input(&self.source, ids, Replace::Nodes, state, self.progress)?;
@@ -100,8 +99,9 @@ impl Run<'_> {
                 self.end_join(&edges)?;
             }
         }
-        if !spilled {
+        if !are_spilled {
             self.source.check()?;
+            state.edges_spilled()?;
         }
 
         let spilled = state.stage(Stage::Edges);
@@ -140,10 +140,9 @@ impl Run<'_> {
             reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
             ..self.budget
         };
-        let stage = state.stage(Stage::Edges);
-        match stage.plan {
-            Some(plan) if stage.chunks.is_empty() => return plan.within(chunks, &budget),
-            Some(plan) => return Ok(plan),
+        match state.stage(Stage::Edges).plan {
+            Some(plan) if state.are_edges_spilled() => return Ok(plan),
+            Some(plan) => return plan.within(chunks, &budget),
             None => {}
         }
         let directions = if self.options.edge_options.undirected { 2 } else { 1 };

@@ -85,17 +85,18 @@ fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoc
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
         let source = SkewedSource::new(3, 30);
-        let slow = Arc::new(
-            source
-                .clone()
-                .with_fault(0, InjectedFault::Delay(Duration::from_millis(500))),
-        );
+        static GATE: AtomicBool = AtomicBool::new(false);
+        let held = Arc::new(source.clone().with_fault(0, InjectedFault::HoldUntil(&GATE)));
         let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
         let core = feed.core.clone();
-        let mut epoch = feed.epoch(&slow);
+        let mut epoch = feed.epoch(&held);
         let stopper = epoch.stopper();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(move || epoch.next().is_none());
+            let waiting = scope.spawn(move || {
+                let ended = epoch.next().is_none();
+                GATE.store(true, Ordering::Relaxed);
+                ended
+            });
             while !core.lock().is_awaited() {
                 std::thread::yield_now();
             }

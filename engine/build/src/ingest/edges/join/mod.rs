@@ -52,14 +52,13 @@ impl Run<'_> {
         let memory = self.budget.memory / 2;
         let before = state.join();
         let table = before.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory);
-        let edges_begun = state.stage(Stage::Edges).plan.is_some();
+        let edges_begun = state.has_blocks();
         if edges_begun && table > memory {
             return Err(Error::Budget {
-                what: "the unfinished ingest has begun to read edges with a larger --memory, and continuing it"
-                    .to_owned(),
+                what: "continuing an ingest that has begun to read edges with a larger --memory".to_owned(),
                 given: self.budget.memory * self.budget.share,
                 least: table * 2 * self.budget.share,
-                remedy: "raise --memory, or start again without --resume",
+                remedy: "raise --memory, or remove the unfinished store and start again",
             });
         }
         if table <= memory && (before.is_some() || edges_begun) {
