@@ -27,8 +27,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Drops `file` from the page cache, reads its start, at most 1 GiB, past the page cache if the file system allows that, as Grappa
-    /// does, and writes as much to a file beside it.
+    /// Drops `file` from the page cache, reads its start (at most 1 GiB), and writes as much to a file beside it. Reads go past
+    /// the page cache, as Grappa's do, if the file system allows that.
     ///
     /// # Errors
     /// If a read or write fails.

@@ -99,8 +99,8 @@ const TEXT_EDGE_BYTES: u64 = 8;
 ///
 /// # Errors
 /// If the options contradict each other, an input file is malformed, memory does not suffice (the error names the budget
-/// that would), or a file can't be read or written. After an I/O error, or if memory does not suffice when the ids are
-/// listed, the unfinished store stays, and a run with `options.resume` continues it.
+/// that would), or a file can't be read or written. After an I/O error, or if memory does not suffice for what
+/// follows the sort of sparse or string ids, the unfinished store stays, and a run with `options.resume` continues it.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
     let share = memory_share(options);
     let budget = IngestBudget::new(options.memory / share, share, options.threads);

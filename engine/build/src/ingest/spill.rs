@@ -108,7 +108,7 @@ impl SpillFolder {
         Ok(())
     }
 
-    /// Removes the files of all workers and shards.
+    /// Removes the files of all workers and shards that are there, whoever made them.
     pub fn remove_any(&self) -> Result<()> {
         let read = |error| Error::io("read the folder", &self.folder)(error);
         for entry in fs::read_dir(&self.folder).map_err(read)? {
