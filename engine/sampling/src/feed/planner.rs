@@ -88,6 +88,9 @@ impl Planner {
 
     /// Appends the slots of the rows of `nodes` to `slots`. Continues after the rows that have slots from an earlier
     /// call. Batches below `pinned_from` are assembled.
+    ///
+    /// A batch that is planned again and again while others pin their rows fills the spare slots. When it is the only one left, its
+    /// rows in spare slots move to those that the others had.
     pub fn plan(
         &mut self,
         nodes: &[NodeId],
@@ -105,9 +108,28 @@ impl Planner {
             self.window.last = Some(batch);
             self.window.batches += 1;
         }
+        let (first, misses) = (slots.len(), self.window.misses.len());
+        let mut outcome = self.request_rows(nodes, slots, clock, counters)?;
+        if outcome == PlanOutcome::PoolFull && first > 0 && pinned_from == batch {
+            self.leave_spare_slots(nodes, slots, clock);
+            outcome = self.request_rows(nodes, slots, clock, counters)?;
+        }
+        counters.rows_wanted.add((slots.len() - first) as u64);
+        counters.rows_missed.add((self.window.misses.len() - misses) as u64);
+        Ok(outcome)
+    }
+
+    /// Requests the rows that have no slots, until one gets none.
+    fn request_rows(
+        &mut self,
+        nodes: &[NodeId],
+        slots: &mut Vec<u32>,
+        clock: PoolClock,
+        counters: &Counters,
+    ) -> Result<PlanOutcome> {
         let (resident, files) = (self.rows.resident.as_ref(), &self.rows.files);
         let is_resident = |node| resident.is_some_and(|resident| resident.has(files.chunks().chunk_of(node)));
-        let (first, misses) = (slots.len(), self.window.misses.len());
+        let first = slots.len();
         let mut resident_rows = 0;
         let mut outcome = PlanOutcome::Complete;
         for &node in nodes[first..].iter().take(AHEAD) {
@@ -144,10 +166,31 @@ impl Planner {
                 }
             }
         }
-        counters.rows_wanted.add((slots.len() - first) as u64);
         counters.rows_resident.add(resident_rows);
-        counters.rows_missed.add((self.window.misses.len() - misses) as u64);
         Ok(outcome)
+    }
+
+    /// Requests the rows of a batch again that are in spare slots. All earlier batches are assembled, so the open window has only
+    /// misses of this batch.
+    fn leave_spare_slots(&mut self, nodes: &[NodeId], slots: &mut [u32], clock: PoolClock) {
+        let geometry = self.pool.geometry();
+        let dropped = self
+            .window
+            .misses
+            .extract_if(.., |miss| geometry.is_spare(geometry.slot(*miss)));
+        self.window.rows -= dropped.count();
+        let spare: Vec<usize> = (0..slots.len()).filter(|&i| geometry.is_spare(slots[i])).collect();
+        for &i in &spare {
+            self.pool.leave_spare_slot(nodes[i]);
+        }
+        for i in spare {
+            let PoolLookup::Missing { slot, miss } = self.pool.request(nodes[i], clock) else {
+                unreachable!("the row left its slot, and as many spare slots are free as before");
+            };
+            slots[i] = slot;
+            self.window.rows += 1;
+            self.window.misses.push(miss);
+        }
     }
 
     /// Closes the window and sorts its misses. The next window begins with batch `next_batch`; `misses` is memory for

@@ -184,6 +184,13 @@ impl Pool {
         }
     }
 
+    /// Removes a row from its spare slot. No batch but the one that requests it again refers to the slot.
+    pub fn leave_spare_slot(&mut self, node: NodeId) {
+        if let Some(spare) = self.spare.remove(&node) {
+            self.spare_free.push(spare.slot);
+        }
+    }
+
     /// Removes a row that got a slot and was not read.
     pub fn forget(&mut self, miss: Miss) {
         let (node, slot) = (miss.node(), self.geometry.slot(miss) as usize);
@@ -195,11 +202,7 @@ impl Pool {
                     self.unused += 1;
                 }
             }
-            None => {
-                if let Some(spare) = self.spare.remove(&node) {
-                    self.spare_free.push(spare.slot);
-                }
-            }
+            None => self.leave_spare_slot(node),
         }
     }
 

@@ -4,6 +4,7 @@ mod budget;
 mod equality;
 mod faults;
 mod partitions;
+mod planning;
 mod register;
 mod sharing;
 

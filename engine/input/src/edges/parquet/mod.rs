@@ -4,9 +4,10 @@
 //! skipping pages by their headers. A worker reads the pages of its block while it parses them. It also holds the decoded
 //! columns before they become edges: about 16 bytes per edge more than in other formats.
 
-mod page_size;
+mod claims;
 mod pages;
 mod schema;
+mod thrift;
 
 use std::{ops::Range, sync::Arc};
 

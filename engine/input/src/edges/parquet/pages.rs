@@ -14,7 +14,7 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-use super::page_size::check_page_header;
+use super::claims::{check_page_header, check_schema};
 use crate::{
     extent::{Compression, Extent, Pieces},
     file::InputFile,
@@ -124,7 +124,7 @@ impl ChunkReader for Chunks {
             // Page headers are small, and pages are asked for by get_bytes.
             read: BufReader::with_capacity(4 << 10, Pieces::new(extent)),
             // Everything that is read this way is a page header, except the last bytes of the file.
-            is_checked: bytes <= FOOTER_BYTES,
+            left: (bytes > FOOTER_BYTES).then_some(bytes),
         })
     }
 
@@ -136,6 +136,10 @@ impl ChunkReader for Chunks {
         self.0
             .read_exact_at(&mut bytes, start)
             .map_err(|error| ParquetError::External(Box::new(error)))?;
+        // What precedes the last bytes is the metadata.
+        if start + length as u64 + FOOTER_BYTES == self.0.bytes() {
+            check_schema(&bytes)?;
+        }
         Ok(bytes.into())
     }
 }
@@ -146,14 +150,15 @@ impl ChunkReader for Chunks {
 /// from it. So the check waits for the first read.
 pub(super) struct HeaderReader {
     read: BufReader<Pieces>,
-    is_checked: bool,
+    /// Bytes from the header to the end of the file. None if the header is checked.
+    left: Option<u64>,
 }
 
 impl Read for HeaderReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if !self.is_checked {
-            check_page_header(self.read.fill_buf()?).map_err(io::Error::other)?;
-            self.is_checked = true;
+        if let Some(left) = self.left {
+            check_page_header(self.read.fill_buf()?, left).map_err(io::Error::other)?;
+            self.left = None;
         }
         match self.read.read(into)? {
             // The Parquet reader skips fields that it does not know. If one claims 2^31 elements, it would go on after the end of
@@ -180,7 +185,7 @@ mod tests {
         let header = [0x00, 0x00, 0xe9, 0xf9, 0xff, 0xff, 0xff, 0xff, 0x07, 0x05, 0x05, 0x05];
         std::fs::write(&path, header).unwrap();
         let mut header = Chunks(InputFile::open(&path).unwrap()).get_read(2).unwrap();
-        header.is_checked = true;
+        header.left = None;
         let mut bytes = [0; 10];
         header.read_exact(&mut bytes).unwrap();
         let error = header.read(&mut bytes).unwrap_err();

@@ -2,6 +2,8 @@
 
 use grappa_formats::{NodeId, random};
 
+use crate::feed::planner::RESIDENT;
+
 /// Slots of a bucket. Their entries fill a cache line.
 pub(super) const WAYS: usize = 8;
 /// 1/SPARE_SHARE of the slots are spare.
@@ -65,6 +67,11 @@ impl PoolGeometry {
     /// Number of slots.
     pub fn slots(self) -> usize {
         self.buckets * WAYS + self.spare
+    }
+
+    /// Whether any row may take the slot.
+    pub fn is_spare(self, slot: u32) -> bool {
+        slot as usize >= self.buckets * WAYS && slot != RESIDENT
     }
 
     /// The slot of a missing row.

@@ -1,0 +1,142 @@
+//! Walks structs in the compact protocol of Thrift, in which Parquet files keep their metadata. Only what is needed to check them
+//! before the Parquet reader does: it allocates what they claim.
+//!
+//! Source: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>.
+
+/// Types of fields and elements. `STOP` ends a struct.
+pub(super) const STOP: u8 = 0;
+pub(super) const I16: u8 = 4;
+pub(super) const I32: u8 = 5;
+pub(super) const I64: u8 = 6;
+pub(super) const BINARY: u8 = 8;
+pub(super) const LIST: u8 = 9;
+pub(super) const STRUCT: u8 = 12;
+const I8: u8 = 3;
+const DOUBLE: u8 = 7;
+const SET: u8 = 10;
+const MAP: u8 = 11;
+const UUID: u8 = 13;
+/// Values may be nested this deep.
+const DEPTH_MAX: usize = 64;
+
+/// The bytes that are not walked yet. All methods return `None` if the bytes end or are no Thrift.
+pub(super) struct Walk<'a>(pub &'a [u8]);
+
+/// The start of a field of a struct.
+pub(super) struct Field {
+    pub id: i64,
+    pub kind: u8,
+}
+
+/// The start of a list.
+pub(super) struct List {
+    pub kind: u8,
+    pub elements: u64,
+}
+
+impl Walk<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    fn skip_bytes(&mut self, bytes: u64) -> Option<()> {
+        self.0 = self.0.get(usize::try_from(bytes).ok()?..)?;
+        Some(())
+    }
+
+    /// Seven bits per byte, lowest first.
+    fn unsigned(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The value of a field of one of the types from [`I16`] to [`I64`].
+    pub fn integer(&mut self) -> Option<i64> {
+        // The sign is in the lowest bit.
+        self.unsigned().map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// The next field of a struct, after the field with the id `before`, or 0.
+    pub fn field(&mut self, before: i64) -> Option<Field> {
+        // The high half is the distance to the id before, or 0 if the id follows. The low half is the type.
+        let byte = self.byte()?;
+        let (distance, kind) = (i64::from(byte >> 4), byte & 15);
+        let id = match (distance, kind) {
+            (_, STOP) => before,
+            (0, _) => self.integer()?,
+            _ => before.checked_add(distance)?,
+        };
+        Some(Field { id, kind })
+    }
+
+    pub fn list(&mut self) -> Option<List> {
+        // The high half is the length, or 15 if it follows.
+        let byte = self.byte()?;
+        let elements = match byte >> 4 {
+            15 => self.unsigned()?,
+            few => few.into(),
+        };
+        Some(List {
+            kind: byte & 15,
+            elements,
+        })
+    }
+
+    /// Skips the value of a field.
+    pub fn skip(&mut self, kind: u8) -> Option<()> {
+        self.skip_nested(kind, DEPTH_MAX)
+    }
+
+    fn skip_nested(&mut self, kind: u8, depth: usize) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match kind {
+            // Booleans are in the type.
+            1 | 2 => Some(()),
+            I8 => self.skip_bytes(1),
+            I16..=I64 => self.unsigned().map(drop),
+            DOUBLE => self.skip_bytes(8),
+            BINARY => {
+                let bytes = self.unsigned()?;
+                self.skip_bytes(bytes)
+            }
+            LIST | SET => {
+                let List { kind, elements } = self.list()?;
+                (0..elements).try_for_each(|_| self.skip_element(kind, depth))
+            }
+            MAP => {
+                let pairs = self.unsigned()?;
+                let kinds = if pairs == 0 { 0 } else { self.byte()? };
+                (0..pairs).try_for_each(|_| {
+                    self.skip_element(kinds >> 4, depth)?;
+                    self.skip_element(kinds & 15, depth)
+                })
+            }
+            STRUCT => loop {
+                // Ids do not matter here.
+                match self.field(0)?.kind {
+                    STOP => break Some(()),
+                    kind => self.skip_nested(kind, depth)?,
+                }
+            },
+            UUID => self.skip_bytes(16),
+            _ => None,
+        }
+    }
+
+    /// Skips an element of a list, a set or a map. Booleans take a byte there, so every element does.
+    fn skip_element(&mut self, kind: u8, depth: usize) -> Option<()> {
+        match kind {
+            1 | 2 => self.skip_bytes(1),
+            _ => self.skip_nested(kind, depth),
+        }
+    }
+}
