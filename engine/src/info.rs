@@ -37,6 +37,8 @@ pub struct Info {
     pub chunks_present: u32,
     /// Other chunks whose features a slice has, for halo nodes.
     pub chunks_halo: u32,
+    /// Those of these chunks whose in-degrees it has, too.
+    pub chunks_halo_degrees: u32,
     /// Bits of an edge, with its share of the directory; `None` if there are no edges.
     pub bits_per_edge: Option<f64>,
     /// Length of the files, by content.
@@ -181,6 +183,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         chunks: store.chunks().chunks(),
         chunks_present: store.present_chunks().count() as u32,
         chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,
+        chunks_halo_degrees: manifest.chunks.iter().filter(|entry| entry.halo_degrees).count() as u32,
         bits_per_edge: (manifest.edges > 0).then(|| counted.row_bytes as f64 * 8.0 / manifest.edges as f64),
         bytes,
         degree_histogram: counted.histogram(),

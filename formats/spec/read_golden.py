@@ -360,7 +360,7 @@ def manifest(name):
         "nodes": u64(root + 8),
         "edges": u64(root + 16),
         "chunk_starts": archive.vector(root + 24, 8, u64),
-        "chunks": archive.vector(root + 32, 24, lambda at: (u8(at), u8(at + 1), u64(at + 8), archive.vector(at + 16, 8, u64))),
+        "chunks": archive.vector(root + 32, 24, lambda at: (u8(at), u8(at + 1), u8(at + 2), u64(at + 8), archive.vector(at + 16, 8, u64))),
         "external": ["dense", "sparse", "string"][u8(root + 40)],
         "permutation": ["identity", ("feistel", u64(permutation + 8)), "table"][u8(permutation)],
         "features": None,
@@ -417,7 +417,7 @@ def main():
         "nodes": 5,
         "edges": 7,
         "chunk_starts": [0, 2, 5],
-        "chunks": [(1, 0, 3, [1, 2]), (1, 0, 4, [4, 0])],
+        "chunks": [(1, 0, 0, 3, [1, 2]), (1, 0, 0, 4, [4, 0])],
         "external": "sparse",
         "permutation": ("feistel", 0x1122334455667788),
         "features": (3, "f16", 8, "stored"),
@@ -433,7 +433,7 @@ def main():
     expect("manifest", manifest("manifest"), whole)
     part = {
         "writer": "g 1",
-        "chunks": [(0, 0, 0, []), (1, 0, 7, [7, 0])],
+        "chunks": [(0, 0, 0, 0, []), (1, 0, 0, 7, [7, 0])],
         "external": "dense",
         "permutation": "identity",
         "features": None,
@@ -443,8 +443,10 @@ def main():
         "files": [],
     }
     expect("manifest-slice", manifest("manifest-slice"), whole | part)
-    halo = {"edges": 4, "chunks": [(0, 1, 0, []), (1, 0, 4, [4, 0])]}
+    halo = {"edges": 4, "chunks": [(0, 1, 0, 0, []), (1, 0, 0, 4, [4, 0])]}
     expect("manifest-halo", manifest("manifest-halo"), whole | halo)
+    halo = {"edges": 4, "chunks": [(0, 1, 1, 0, []), (1, 0, 0, 4, [4, 0])]}
+    expect("manifest-halo-degrees", manifest("manifest-halo-degrees"), whole | halo)
 
 
 if __name__ == "__main__":

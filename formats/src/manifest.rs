@@ -66,6 +66,8 @@ pub struct ChunkEntry {
     pub present: bool,
     /// Whether a slice has the features of a chunk that is not present, for halo nodes. False if the chunk is present.
     pub halo: bool,
+    /// Whether a slice also has the in-degrees of such a chunk.
+    pub halo_degrees: bool,
     /// Number of edges whose destination is in this chunk.
     pub edges: u64,
     /// Number of edges of bucket (i, j) for each chunk j, where i is this chunk. Empty if the chunk is not present.
@@ -78,6 +80,7 @@ impl ChunkEntry {
         Self {
             present: true,
             halo: false,
+            halo_degrees: false,
             edges: bucket_edges.iter().sum(),
             bucket_edges,
         }
@@ -88,6 +91,7 @@ impl ChunkEntry {
         Self {
             present: false,
             halo,
+            halo_degrees: false,
             edges: 0,
             bucket_edges: Vec::new(),
         }
@@ -312,6 +316,11 @@ impl Manifest {
         {
             return wrong(format!(
                 "chunk {i} has features for halo nodes, but it is present, or no features are stored"
+            ));
+        }
+        if let Some(i) = self.chunks.iter().position(|chunk| chunk.halo_degrees && !chunk.halo) {
+            return wrong(format!(
+                "chunk {i} has in-degrees for halo nodes, but no features for them"
             ));
         }
         if edges != self.edges {

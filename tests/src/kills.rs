@@ -385,6 +385,20 @@ fn resumed(job: Job) -> Job {
     }
 }
 
+/// Makes a store in `folder` with edges between near nodes, so that its in-degrees are in adjacency lists. Returns the folder.
+fn local_store(folder: &Path) -> PathBuf {
+    fs::create_dir(folder).unwrap();
+    let edges = folder.join("edges.txt");
+    let lines = (0..3000).flat_map(|node| (1..4).map(move |step| format!("{node} {}\n", node + step)));
+    fs::write(&edges, lines.collect::<String>()).unwrap();
+    let mut ingest = command("grappa-ingest");
+    ingest.arg("--edges").arg(&edges).arg("--out").arg(store_of(folder));
+    ingest.args(["--assign", "range", "--chunks", "4", "--quiet"]);
+    run(&mut ingest).success();
+    run(of_store(folder, &["add-features"]).args(["--kind", "degrees"])).success();
+    folder.to_owned()
+}
+
 /// Operations on stores, which are made in `inputs`.
 pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
     let make = |name: &str, options: &[&str]| {
@@ -399,6 +413,7 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
     let aggregated = inputs.join("aggregated");
     copy_folder(&featured, &aggregated);
     run(of_store(&aggregated, &["preaggregate"]).args(["--kind", "mean", "--dtype", "f16"])).success();
+    let local = local_store(&inputs.join("local"));
     let job = |name: &str, before: &Path, arguments: &'static [&'static str], finished| Job {
         before: Some(before.to_owned()),
         finished,
@@ -430,6 +445,7 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
         (place("links", &featured, &[]), 1),
         (place("copies", &featured, &["--copy"]), 1),
         (place("edges inside", &aggregated, &["--edges", "inside"]), 1),
+        (place("in-degrees", &local, &["--halo-features"]), 1),
         (
             job(
                 "add-features",

@@ -23,10 +23,7 @@ use grappa_storage::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Record;
-
-/// Adjacency lists that are read between two reports of progress, after which their memory is released.
-const RELEASE_ROWS: u64 = 1 << 16;
+use super::{RELEASE_ROWS, Record};
 
 /// Which edges into the nodes of its chunks a slice has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

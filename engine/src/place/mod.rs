@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! NAME.partial/ while it grows, as for any new store        grappa_storage::writer
+//! with --halo-features, on all threads: in-degrees of other chunks, if they are in their adjacency lists   degrees
 //! with --edges inside, on all threads: adjacency lists of each chunk with sources in the slice   edges
 //! for each other file of the chunks and of the ids, on all threads:
 //!     link it, or copy it if that is not possible
@@ -11,10 +12,11 @@
 //!
 //! The files of a store never change, so stores can share them: hard links take no space and no time, and either store can be
 //! removed. Between file systems they are copied. Every file is read once for the comparison. The slice has the node ids of the whole
-//! store, and the pre-aggregated features of its nodes, which aggregate over the whole graph. It may have the features and pre-aggregated
-//! features of other chunks, too, for halo nodes. Assignments stay behind.
+//! store, and the pre-aggregated features of its nodes, which aggregate over the whole graph. It may have the features, pre-aggregated
+//! features and in-degrees of other chunks, too, for halo nodes. Assignments stay behind.
 
 mod aggregates;
+mod degrees;
 mod edges;
 
 use std::{
@@ -53,10 +55,15 @@ use grappa_storage::{
 use serde::{Deserialize, Serialize};
 
 pub use self::edges::SliceEdges;
-use self::edges::{ChunkEdges, EdgesInside};
+use self::{
+    degrees::{DegreesFile, HaloDegrees},
+    edges::{ChunkEdges, EdgesInside},
+};
 
 /// Bytes that are copied between two reports of progress.
 const COPY_BYTES: u64 = 64 << 20;
+/// Adjacency lists that are read between two reports of progress, after which their memory is released.
+const RELEASE_ROWS: u64 = 1 << 16;
 
 /// Options of [`place`].
 #[derive(Debug, Clone)]
@@ -65,7 +72,7 @@ pub struct PlaceOptions {
     pub chunks: Vec<RangeInclusive<u32>>,
     /// Which edges into their nodes it has.
     pub edges: SliceEdges,
-    /// Whether it has the features and pre-aggregated features of all other chunks that its edges come from.
+    /// Whether it has the features, pre-aggregated features and in-degrees of all other chunks that its edges come from.
     pub halo_features: bool,
     /// The store to make.
     pub out: PathBuf,
@@ -94,7 +101,7 @@ pub struct Placed {
     pub chunks: u32,
     /// Number of chunks of the slice.
     pub chunks_present: u32,
-    /// Number of other chunks whose features the slice has.
+    /// Number of other chunks whose features the slice has, and whose in-degrees, if the store has them.
     pub chunks_halo: u32,
     /// Files that are hard links to those of the store.
     pub files_linked: u64,
@@ -113,6 +120,8 @@ enum Record {
     File(String),
     /// The adjacency lists of this chunk are written.
     Edges(u32, ChunkEdges),
+    /// The in-degrees of this chunk, which the slice lacks, are written.
+    Degrees(u32, DegreesFile),
 }
 
 /// Files that an earlier run finished.
@@ -122,6 +131,8 @@ struct Finished {
     files: BTreeSet<String>,
     /// Adjacency lists, by chunk.
     edges: BTreeMap<u32, ChunkEdges>,
+    /// In-degrees of halo nodes, by chunk.
+    degrees: BTreeMap<u32, DegreesFile>,
 }
 
 /// Makes a store of some chunks of `store`.
@@ -152,6 +163,8 @@ struct Job<'a> {
     aggregates: Vec<AggregateIndex>,
     /// The filter of edges, if the slice does not have all.
     inside: Option<EdgesInside<'a>>,
+    /// The in-degrees of halo nodes that are written anew.
+    degrees: HaloDegrees<'a>,
 }
 
 /// Counts of files that a run linked or copied.
@@ -180,9 +193,22 @@ impl<'a> Job<'a> {
             true => halo_chunks(store, options, &wanted)?,
             false => BTreeSet::new(),
         };
+        let mut degrees = HaloDegrees {
+            store,
+            chunks: BTreeSet::new(),
+            threads: options.threads,
+            progress,
+        };
         for (chunk, entry) in (0..).zip(&mut manifest.chunks) {
-            if !wanted.contains(&chunk) {
-                *entry = ChunkEntry::absent(halo.contains(&chunk));
+            if wanted.contains(&chunk) {
+                continue;
+            }
+            *entry = ChunkEntry::absent(halo.contains(&chunk));
+            if entry.halo
+                && let Some(is_written) = HaloDegrees::is_written(store, ChunkId(chunk))?
+            {
+                entry.halo_degrees = true;
+                degrees.chunks.extend(is_written.then_some(chunk));
             }
         }
         manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
@@ -193,6 +219,12 @@ impl<'a> Job<'a> {
             progress,
         });
         let mut written: BTreeSet<String> = manifest.splits.iter().map(|entry| files::split(&entry.name)).collect();
+        written.extend(
+            degrees
+                .chunks
+                .iter()
+                .map(|&chunk| files::of_chunk(ChunkId(chunk), "degrees")),
+        );
         if inside.is_some() {
             let paths = |&chunk: &u32| edges::FILES.map(|name| files::of_chunk(ChunkId(chunk), name));
             written.extend(wanted.iter().flat_map(paths));
@@ -214,6 +246,7 @@ impl<'a> Job<'a> {
             shared,
             aggregates,
             inside,
+            degrees,
         })
     }
 
@@ -234,6 +267,7 @@ impl<'a> Job<'a> {
         if let Some(inside) = &self.inside {
             bytes += self.present().map(|chunk| inside.bytes_of(chunk)).sum::<u64>();
         }
+        bytes += self.degrees.bytes();
         match free_disk_bytes(target) {
             // A resumed run has written a part already.
             Some(free) if !self.options.resume && bytes > free => Err(Error::conflict(
@@ -272,6 +306,8 @@ impl<'a> Job<'a> {
         let required = files::required(&manifest);
         let listed = self.shared.iter().filter(|(file, _)| required.contains_key(&file.path));
         manifest.files = listed.map(|(file, _)| file.clone()).collect();
+        let degrees = self.degrees.write(folder, &journal, finished.degrees)?;
+        manifest.files.extend(degrees.values().map(DegreesFile::entry));
         if let Some(inside) = &self.inside {
             for (chunk, edges) in inside.write(folder, &journal, finished.edges)? {
                 manifest.chunks[chunk as usize] = edges.entry();
@@ -335,7 +371,10 @@ impl<'a> Job<'a> {
                 Record::File(path) => _ = finished.files.insert(path),
                 // The power may have failed after the record was written.
                 Record::Edges(chunk, edges) if edges.is_there(folder) => _ = finished.edges.insert(chunk, edges),
-                Record::Edges(..) => {}
+                Record::Degrees(chunk, file) if files::open(folder.path(), &file.entry()).is_ok() => {
+                    finished.degrees.insert(chunk, file);
+                }
+                Record::Edges(..) | Record::Degrees(..) => {}
             }
         }
         Ok((journal, finished))

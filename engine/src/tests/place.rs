@@ -2,9 +2,9 @@
 
 use std::{fs, path::Path};
 
-use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind};
+use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind, rows::RowCodec};
 use grappa_io::{container::ClosedFile, progress::Silent};
-use grappa_storage::{Store, aggregates::Aggregates};
+use grappa_storage::{MappedChunks, Store, aggregates::Aggregates};
 
 use super::{
     aggregates::OPTIONS,
@@ -103,6 +103,9 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     assert_eq!((described.chunks_present, described.chunks_halo), (CHUNKS - 1, 1));
     assert!(slice.missing_features().is_empty());
     assert_eq!(slice.missing_sources(), [ChunkId(1)]);
+    assert!(slice.missing_degrees().is_empty());
+    assert_eq!(described.chunks_halo_degrees, 1);
+    assert_same_degrees(&slice, &store);
     assert!(!slice.is_present(ChunkId(1)));
     assert!(slice.chunk(ChunkId(1)).is_err());
     assert_eq!(aggregates(&slice), aggregates(&store));
@@ -122,27 +125,114 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     let placed = place(&slice, &of_part, &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 2));
     assert_eq!(problems(&part), [""; 0]);
-    assert_eq!(rows(&Store::open(&part).unwrap()), rows(&store));
+    let part = Store::open(&part).unwrap();
+    assert_eq!(rows(&part), rows(&store));
+    assert_same_degrees(&part, &store);
+}
+
+/// All nodes have the same in-degrees.
+fn assert_same_degrees(slice: &Store, store: &Store) {
+    let [of_slice, of_store] = [slice, store].map(|store| {
+        let chunks = MappedChunks::open(store).unwrap();
+        let degrees = (0..NODES).map(|node| chunks.in_degree(NodeId(node)).unwrap());
+        degrees.collect::<Vec<u64>>()
+    });
+    assert_eq!(of_slice, of_store);
+    assert!(of_store.iter().any(|&degree| degree > 0));
 }
 
 #[test]
-fn damage_to_halo_features_is_found() {
+fn in_degrees_that_are_in_adjacency_lists_are_written_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let store = whole(folder.path());
+    let local = Sample {
+        local: true,
+        ..Sample::ALL_PARTS
+    };
+    let store = Store::open(&local.write(folder.path())).unwrap();
+    let codec = |chunk| store.chunk(ChunkId(chunk)).unwrap().rows().meta().codec;
+    assert!((0..CHUNKS).all(|chunk| matches!(codec(chunk), RowCodec::Gap(_))));
     let path = folder.path().join("slice");
-    let copied = PlaceOptions {
-        copy: true,
+    let last = PlaceOptions {
+        chunks: vec![2..=2],
         ..options(&path, SliceEdges::All)
     };
-    place(&store, &copied, &Silent).unwrap();
-    let features = path.join("chunk-1/features");
-    let mut bytes = fs::read(&features).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    fs::write(&features, &bytes).unwrap();
-    assert_eq!(problems(&path).len(), 1);
-    fs::remove_file(&features).unwrap();
-    assert!(Store::open(&path).unwrap_err().to_string().contains("chunk-1/features"));
+    let placed = place(&store, &last, &Silent).unwrap();
+    assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 1));
+    assert_eq!(problems(&path), [""; 0]);
+    let slice = Store::open(&path).unwrap();
+    assert_eq!(slice.missing_sources(), [ChunkId(1)]);
+    // Nothing is known of the nodes of chunk 0, which have no edges into the slice.
+    let chunks = MappedChunks::open(&slice).unwrap();
+    let of_store = MappedChunks::open(&store).unwrap();
+    for node in (0..NODES).map(NodeId) {
+        let known = store.chunks().chunk_of(node) != ChunkId(0);
+        let expected = of_store.in_degree(node).unwrap();
+        assert_eq!(chunks.in_degree(node).unwrap(), if known { expected } else { 0 });
+    }
+}
+
+#[test]
+fn damage_to_features_and_in_degrees_of_halo_nodes_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = whole(folder.path());
+    for name in ["features", "degrees"] {
+        let path = folder.path().join(format!("slice-{name}"));
+        let copied = PlaceOptions {
+            copy: true,
+            ..options(&path, SliceEdges::All)
+        };
+        place(&store, &copied, &Silent).unwrap();
+        let file = path.join("chunk-1").join(name);
+        let mut bytes = fs::read(&file).unwrap();
+        // The last byte of features, and a byte of a line of the directory.
+        let at = grappa_forge::payload_of(&file);
+        let at = if name == "features" { at.end - 1 } else { at.start + 12 } as usize;
+        bytes[at] ^= 1;
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(problems(&path).len(), 1, "{name}");
+        if name == "degrees" {
+            let chunks = MappedChunks::open(&Store::open(&path).unwrap()).unwrap();
+            let error = chunks.in_degree(NodeId(50)).unwrap_err().to_string();
+            assert!(error.contains("chunk-1/degrees"), "{error}");
+        }
+        fs::remove_file(&file).unwrap();
+        let error = Store::open(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("chunk-1/{name}")), "{error}");
+    }
+}
+
+#[test]
+fn in_degrees_of_another_chunk_or_in_another_encoding_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let copied = |name: &str| {
+        let path = folder.path().join(name);
+        let options = PlaceOptions {
+            copy: true,
+            ..options(&path, SliceEdges::All)
+        };
+        place(&store, &options, &Silent).unwrap();
+        path
+    };
+    // Their checksums are right.
+    let path = copied("changed");
+    grappa_forge::rewrite(&path, "chunk-1/degrees", None, |payload| payload[0] ^= 1);
+    let found = problems(&path);
+    assert!(found.len() == 1 && found[0].contains("not the encoding"), "{found:?}");
+
+    let path = copied("swapped");
+    let file = path.join("chunk-1/degrees");
+    fs::copy(store.path().join("chunk-0/degrees"), &file).unwrap();
+    grappa_forge::rewrite(&path, "chunk-1/degrees", None, |_| {});
+    let found = problems(&path);
+    assert!(
+        found.len() == 1 && found[0].contains("were files swapped?"),
+        "{found:?}"
+    );
+    let error = MappedChunks::open(&Store::open(&path).unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("were files swapped?"), "{error}");
 }
 
 #[test]

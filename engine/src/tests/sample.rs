@@ -38,6 +38,8 @@ pub struct Sample {
     pub feature_scale: f32,
     /// A slice lacks this chunk.
     pub without: Option<u32>,
+    /// Whether sources are the nodes before their destination, so that adjacency lists are in gap code.
+    pub local: bool,
 }
 
 impl Sample {
@@ -49,6 +51,7 @@ impl Sample {
         label_kind: LabelKind::Single,
         feature_scale: 1.0,
         without: None,
+        local: false,
     };
 
     pub const STRINGS: Self = Self {
@@ -59,6 +62,7 @@ impl Sample {
         label_kind: LabelKind::Multi,
         feature_scale: 1.0,
         without: None,
+        local: false,
     };
 
     /// The sources of a node: ascending, without self-loops.
@@ -69,6 +73,13 @@ impl Sample {
             .collect::<std::collections::BTreeSet<_>>()
             .into_iter()
             .collect()
+    }
+
+    fn sources_of(&self, node: u64) -> Vec<u64> {
+        match self.local {
+            true => (node - node % 7..node).collect(),
+            false => Self::sources(node),
+        }
     }
 
     pub fn weight(node: u64, source: u64) -> f32 {
@@ -149,7 +160,7 @@ impl Sample {
             }
             let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted).unwrap();
             for node in map.range(chunk) {
-                let sources = Self::sources(node);
+                let sources = self.sources_of(node);
                 let weights: Vec<_> = sources.iter().map(|&s| Self::weight(node, s)).collect();
                 rows.push(&sources, if self.weighted { &weights } else { &[] }).unwrap();
             }

@@ -122,8 +122,8 @@ struct Check<'a> {
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Chunk(ChunkId),
-    /// The features of a chunk that a slice lacks.
-    HaloFeatures(ChunkId),
+    /// The features and in-degrees of a chunk that a slice lacks.
+    Halo(ChunkId),
     Dictionary,
     Permutation,
     Splits,
@@ -175,7 +175,7 @@ impl Check<'_> {
             .zip(&manifest.chunks)
             .filter_map(|(chunk, entry)| match entry.present {
                 true => Some(Part::Chunk(chunk)),
-                false => entry.halo.then_some(Part::HaloFeatures(chunk)),
+                false => entry.halo.then_some(Part::Halo(chunk)),
             })
             .collect();
         // Long units that cannot be divided come first.
@@ -198,7 +198,11 @@ impl Check<'_> {
         workers::for_each(threads, &parts, |part| {
             match part {
                 Part::Chunk(chunk) => self.chunk(manifest, &chunks, chunk),
-                Part::HaloFeatures(chunk) => self.stored_features(manifest, ChunkSpan::of(&chunks, chunk)),
+                Part::Halo(chunk) => {
+                    let span = ChunkSpan::of(&chunks, chunk);
+                    self.stored_features(manifest, span);
+                    self.halo_degrees(manifest, span);
+                }
                 Part::Dictionary => self.dictionary(manifest),
                 Part::Permutation => self.permutation(manifest),
                 Part::Splits => self.splits(manifest),
@@ -336,6 +340,14 @@ impl Check<'_> {
         let path = files::of_chunk(span.chunk, "features");
         if let Some(file) = self.listed(manifest, &path) {
             self.result(&path, self.features(manifest, span, &file));
+        }
+    }
+
+    /// The in-degrees of a chunk that a slice lacks, if it has them.
+    fn halo_degrees(&self, manifest: &Manifest, span: ChunkSpan) {
+        let path = files::of_chunk(span.chunk, "degrees");
+        if let Some(file) = self.listed(manifest, &path) {
+            self.result(&path, rows::halo_degrees(manifest, span, &file));
         }
     }
 

@@ -4,7 +4,7 @@ use grappa_formats::{
     ChunkSpan, FormatError, NodeId,
     chunks::ChunkMap,
     manifest::{Manifest, SelfLoops},
-    rows::{RowSizes, Rows, RowsMeta, RowsPart},
+    rows::{ChunkDegrees, RowSizes, Rows, RowsMeta, RowsPart},
     weights::{Weights, WeightsMeta},
 };
 use grappa_io::{
@@ -18,6 +18,27 @@ use crate::verify::{Check, RELEASE_BYTES};
 
 /// Edges between two reports of progress.
 const PROGRESS_EDGES: u64 = 1 << 18;
+
+/// Checks the in-degrees of a chunk that a slice lacks.
+pub(super) fn halo_degrees(manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
+    let in_file = || Error::format(file.path());
+    let meta = RowsMeta::decode(&file.header().meta).map_err(in_file())?;
+    expect_adjacency(&meta, span, manifest.nodes).map_err(in_file())?;
+    let map = MappedPayload::new(file, Access::Sequential)?;
+    let sizes = RowSizes::of(&meta);
+    let degrees = ChunkDegrees::new(&meta, &sizes, map.unchecked()).map_err(in_file())?;
+    degrees.check().map_err(|error| in_payload(file, &error))
+}
+
+/// The error about a payload, with the offset in the file.
+fn in_payload(file: &ContainerFile, error: &FormatError) -> Error {
+    let what = match error {
+        FormatError::Invalid { what, .. } => what.clone(),
+        other => other.to_string(),
+    };
+    let offset = file.header().payload_offset + error.offset();
+    Error::format(file.path())(FormatError::invalid(offset, what))
+}
 
 /// The adjacency lists of a chunk whose checksums are right.
 pub(super) struct RowsCheck<'a> {
@@ -86,12 +107,7 @@ impl RowsCheck<'_> {
                 RowsPart::Edges => edges,
                 RowsPart::Degrees => degrees,
             };
-            let what = match problem.error {
-                FormatError::Invalid { ref what, .. } => what.clone(),
-                ref other => other.to_string(),
-            };
-            let offset = file.header().payload_offset + problem.error.offset();
-            Error::format(file.path())(FormatError::invalid(offset, what))
+            in_payload(file, &problem.error)
         })?;
         if let Some((row, what)) = wrong_row {
             let offset = edges.header().payload_offset + rows.locate(row).extent().start;

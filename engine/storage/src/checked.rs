@@ -12,7 +12,7 @@ use std::{ops::Range, path::Path};
 use grappa_formats::{
     features::FeaturesMeta,
     labels::{ClassSet, Labels, LabelsMeta},
-    rows::{LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
+    rows::{ChunkDegrees, LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
     weights::{ANCHOR_ROWS, Weights, WeightsMeta},
 };
 use grappa_io::{Error, Result, container::MappedPayload};
@@ -21,6 +21,38 @@ use grappa_io::{Error, Result, container::MappedPayload};
 const ROWS_AT_A_TIME: u64 = 64 * LINE_ROWS;
 /// The maximum number of bytes of the exceptions of a line.
 const EXCEPTIONS_BYTES: u64 = 6 * LINE_ROWS;
+
+/// The in-degrees of a chunk whose adjacency lists a slice lacks.
+#[derive(Debug, Clone)]
+pub struct CheckedDegrees<'a> {
+    degrees: ChunkDegrees<'a>,
+    file: &'a MappedPayload,
+}
+
+impl<'a> CheckedDegrees<'a> {
+    pub(super) fn new(degrees: ChunkDegrees<'a>, file: &'a MappedPayload) -> Self {
+        Self { degrees, file }
+    }
+
+    /// The in-degree of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn degree(&self, row: u64) -> Result<u64> {
+        let directory = self.degrees.directory();
+        check_lines(directory, self.file, row, row)?;
+        Ok(directory.degree(row))
+    }
+}
+
+/// Checks the lines of the rows from `first` to `last`, and their exceptions.
+fn check_lines(rows: &Rows<'_>, degrees: &MappedPayload, first: u64, last: u64) -> Result<()> {
+    assert!(last < rows.rows(), "row {last} of {}", rows.rows());
+    let line = |row: u64| row / LINE_ROWS * LINE_BYTES as u64;
+    degrees.check(line(first)..line(last) + LINE_BYTES as u64)?;
+    let exceptions = |row: u64| rows.directory_touches(row) as u64;
+    degrees.check(exceptions(first)..exceptions(last) + EXCEPTIONS_BYTES)
+}
 
 /// The adjacency lists of a chunk.
 #[derive(Debug, Clone)]
@@ -112,13 +144,8 @@ impl<'a> CheckedAdjacency<'a> {
         self.edges.check(start..end)
     }
 
-    /// Checks the lines of the rows from `first` to `last`, and their exceptions.
     fn check_lines(&self, first: u64, last: u64) -> Result<()> {
-        let line = |row: u64| row / LINE_ROWS * LINE_BYTES as u64;
-        self.degrees.check(line(first)..line(last) + LINE_BYTES as u64)?;
-        let exceptions = |row: u64| self.rows.directory_touches(row) as u64;
-        self.degrees
-            .check(exceptions(first)..exceptions(last) + EXCEPTIONS_BYTES)
+        check_lines(&self.rows, self.degrees, first, last)
     }
 
     /// Asks the system to read the directory's entry of a row into its cache.
@@ -133,7 +160,6 @@ impl<'a> CheckedAdjacency<'a> {
     }
 
     fn locate(&self, row: u64) -> Result<RowPlace> {
-        assert!(row < self.rows(), "row {row} of {}", self.rows());
         self.check_lines(row, row)?;
         Ok(self.rows.locate(row))
     }

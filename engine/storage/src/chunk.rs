@@ -6,7 +6,7 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError,
     features::FeaturesMeta,
     labels::Labels,
-    rows::{RowSizes, Rows, RowsMeta},
+    rows::{ChunkDegrees, RowSizes, Rows, RowsMeta},
     weights::{Weights, WeightsMeta},
 };
 use grappa_io::{
@@ -17,7 +17,7 @@ use grappa_io::{
 
 use crate::{
     Store,
-    checked::{CheckedAdjacency, CheckedFeatures, CheckedLabels, CheckedWeights},
+    checked::{CheckedAdjacency, CheckedDegrees, CheckedFeatures, CheckedLabels, CheckedWeights},
     files,
 };
 
@@ -85,6 +85,51 @@ impl AdjacencyFiles {
             sizes: store.row_sizes(meta.codec),
             meta,
         })
+    }
+}
+
+/// The mapped in-degrees of a chunk whose adjacency lists a slice lacks.
+#[derive(Debug)]
+pub struct HaloDegrees {
+    meta: RowsMeta,
+    sizes: Arc<RowSizes>,
+    file: MappedPayload,
+}
+
+impl HaloDegrees {
+    /// Maps the in-degrees of a chunk. None if the store lacks them, or is not without the chunk.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or is that of another chunk.
+    ///
+    /// # Panics
+    /// If the graph has no such chunk.
+    pub fn open(store: &Store, chunk: ChunkId) -> Result<Option<Self>> {
+        if !store.manifest().chunks[chunk.0 as usize].halo_degrees {
+            return Ok(None);
+        }
+        let file = store.file(&files::of_chunk(chunk, "degrees"))?;
+        let in_file = || Error::format(file.path());
+        let meta = RowsMeta::decode(&file.header().meta).map_err(in_file())?;
+        let span = ChunkSpan::of(store.chunks(), chunk);
+        expect_adjacency(&meta, span, store.manifest().nodes).map_err(in_file())?;
+        let degrees = Self {
+            sizes: store.row_sizes(meta.codec),
+            file: MappedPayload::new(&file, Access::Random)?,
+            meta,
+        };
+        // `degrees` expects the decoder to succeed, so it is tried once here.
+        degrees.decoder().map_err(in_file())?;
+        Ok(Some(degrees))
+    }
+
+    /// The in-degrees.
+    pub fn degrees(&self) -> CheckedDegrees<'_> {
+        CheckedDegrees::new(self.decoder().expect("checked when opened"), &self.file)
+    }
+
+    fn decoder(&self) -> grappa_formats::Result<ChunkDegrees<'_>> {
+        ChunkDegrees::new(&self.meta, &self.sizes, self.file.unchecked())
     }
 }
 

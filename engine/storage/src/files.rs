@@ -142,7 +142,12 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
         .flat_map(|(chunk, _)| names.iter().map(move |name| of_chunk(ChunkId(chunk), name)))
         .collect();
     let halo = (0..).map(ChunkId).zip(&manifest.chunks).filter(|(_, entry)| entry.halo);
-    paths.extend(halo.map(|(chunk, _)| of_chunk(chunk, "features")));
+    for (chunk, entry) in halo {
+        paths.push(of_chunk(chunk, "features"));
+        if entry.halo_degrees {
+            paths.push(of_chunk(chunk, "degrees"));
+        }
+    }
     paths.extend(manifest.splits.iter().map(|entry| split(&entry.name)));
     if manifest.ids.external != ExternalIds::Dense {
         paths.push(DICTIONARY.to_owned());

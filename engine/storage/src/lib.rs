@@ -29,8 +29,8 @@ mod open;
 mod permutation;
 pub mod writer;
 
-pub use checked::{CheckedAdjacency, CheckedFeatures, CheckedLabels, CheckedWeights};
-pub use chunk::{AdjacencyFiles, Chunk, expect_adjacency};
+pub use checked::{CheckedAdjacency, CheckedDegrees, CheckedFeatures, CheckedLabels, CheckedWeights};
+pub use chunk::{AdjacencyFiles, Chunk, HaloDegrees, expect_adjacency};
 pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
 pub use mapped::MappedChunks;

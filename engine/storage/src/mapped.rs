@@ -5,7 +5,7 @@ use std::{ops::Index, sync::Once};
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
 use grappa_io::Result;
 
-use crate::{Chunk, Store};
+use crate::{Chunk, HaloDegrees, Store};
 
 /// Adjacency lists of so few bytes stay in memory once they are read. Otherwise each pass over a small graph would cost more system calls
 /// and page faults than work.
@@ -20,6 +20,8 @@ const SMALL_BYTES: u64 = 8 << 20;
 pub struct MappedChunks {
     /// By number; none for chunks that the store does not have.
     chunks: Vec<Option<Chunk>>,
+    /// By number; only for chunks that a slice does not have.
+    halo_degrees: Vec<Option<HaloDegrees>>,
     map: ChunkMap,
     edges: u64,
     /// Set if the lists are small: whether the system was asked to read them.
@@ -45,9 +47,12 @@ impl MappedChunks {
         for chunk in store.present_chunks() {
             chunks[chunk.0 as usize] = Some(store.chunk(chunk)?);
         }
+        let halo_degrees = (0..map.chunks()).map(|chunk| HaloDegrees::open(store, ChunkId(chunk)));
+        let halo_degrees = halo_degrees.collect::<Result<_>>()?;
         let bytes: u64 = chunks.iter().flatten().map(|chunk| chunk.row_bytes(false)).sum();
         Ok(Self {
             chunks,
+            halo_degrees,
             map,
             edges: store.manifest().edges,
             small: (bytes <= small_bytes).then(Once::new),
@@ -88,7 +93,20 @@ impl MappedChunks {
         self.chunks[chunk.0 as usize].as_ref()
     }
 
-    /// The in-degree of a node. 0 if the store is a slice without its chunk: none of its in-edges are known.
+    /// The in-degree of a node: also of one whose chunk a slice lacks, if the slice has its in-degrees, and 0 otherwise.
+    ///
+    /// # Errors
+    /// If the in-degrees are damaged.
+    pub fn in_degree(&self, node: NodeId) -> Result<u64> {
+        let chunk = self.map.chunk_of(node);
+        match &self.halo_degrees[chunk.0 as usize] {
+            Some(halo) => halo.degrees().degree(node.0 - self.map.range(chunk).start),
+            None => self.degree(node),
+        }
+    }
+
+    /// The length of a node's adjacency list, which is its in-degree. 0 if the store is a slice without its chunk: none of its in-edges
+    /// are known.
     ///
     /// # Errors
     /// If the in-degrees are damaged.

@@ -150,6 +150,13 @@ impl Store {
         absent.filter(has_edges).collect()
     }
 
+    /// Chunks whose in-degrees are missing: those of [`Store::missing_sources`] but for which the slice has them.
+    pub fn missing_degrees(&self) -> Vec<ChunkId> {
+        let mut missing = self.missing_sources();
+        missing.retain(|chunk| !self.manifest.chunks[chunk.0 as usize].halo_degrees);
+        missing
+    }
+
     /// The nodes of a chunk.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ fn problem(part: RowsPart, offset: usize, what: String) -> RowsProblem {
 }
 
 /// The first byte at which `found` differs from `expected`. `found` may be longer.
-fn first_difference(expected: &[u8], found: &[u8]) -> Option<usize> {
+pub(super) fn first_difference(expected: &[u8], found: &[u8]) -> Option<usize> {
     if found.starts_with(expected) {
         return None;
     }

@@ -20,6 +20,7 @@
 mod bits;
 mod check;
 mod choose;
+mod degrees;
 mod directory;
 mod elias_fano;
 mod encode;
@@ -35,6 +36,7 @@ pub use self::{
     bits::PADDING_BYTES,
     check::{RowsPart, RowsProblem},
     choose::{SizeEstimator, choose_codec},
+    degrees::{ChunkDegrees, DegreesEncoder},
     directory::{LINE_BYTES, LINE_ROWS},
     encode::{RowsEncoder, RowsTail},
     gap::GapCode,

@@ -31,6 +31,7 @@ pub fn all() -> Vec<Sample> {
         sample("manifest", manifest().encode()),
         sample("manifest-slice", slice_manifest().encode()),
         sample("manifest-halo", halo_manifest().encode()),
+        sample("manifest-halo-degrees", halo_degrees_manifest().encode()),
         sample("features-f32", features(FeatureDtype::F32)),
         sample("features-f16", features(FeatureDtype::F16)),
         sample("features-bf16", features(FeatureDtype::Bf16)),
@@ -61,7 +62,7 @@ pub fn all() -> Vec<Sample> {
 /// Decodes and fully checks a file as the sample `name`, and reads every value by random access.
 pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name {
-        "manifest" | "manifest-slice" | "manifest-halo" => Manifest::decode(bytes).map(drop),
+        "manifest" | "manifest-slice" | "manifest-halo" | "manifest-halo-degrees" => Manifest::decode(bytes).map(drop),
         "split" => splits::decode(bytes, "train", SPLIT_NODES).map(drop),
         "assignment" => Assignment::decode(bytes, 2, 4).map(drop),
         "assignment-sweep" => Assignment::decode(bytes, 5, 4).and_then(|a| a.check_owners()),
@@ -412,6 +413,13 @@ fn halo_manifest() -> Manifest {
     }
 }
 
+/// A slice with the features and in-degrees of the chunk that it lacks.
+fn halo_degrees_manifest() -> Manifest {
+    let mut manifest = halo_manifest();
+    manifest.chunks[0].halo_degrees = true;
+    manifest
+}
+
 #[test]
 fn every_sample_is_right() {
     for sample in all() {
@@ -425,6 +433,10 @@ fn samples_decode_to_their_values() {
     assert_eq!(Manifest::decode(&bytes("manifest")).unwrap(), manifest());
     assert_eq!(Manifest::decode(&bytes("manifest-slice")).unwrap(), slice_manifest());
     assert_eq!(Manifest::decode(&bytes("manifest-halo")).unwrap(), halo_manifest());
+    assert_eq!(
+        Manifest::decode(&bytes("manifest-halo-degrees")).unwrap(),
+        halo_degrees_manifest()
+    );
     let strings = bytes("dictionary-strings");
     let (header, _) = decode_file(&strings, FileKind::DICTIONARY).unwrap();
     let meta = DictionaryMeta::decode(&header).unwrap();

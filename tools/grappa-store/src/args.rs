@@ -89,8 +89,8 @@ pub enum Command {
     AddFeatures(AddFeatures),
     /// Make a store of some chunks of a store, with hard links where possible
     ///
-    /// Training needs features of the sources of all edges of a slice. If features are stored and not computed, take those of the other chunks
-    /// along with --halo-features, or leave out the edges from other chunks with --edges inside. Every file is compared with its checksums. The
+    /// Training needs features of the sources of all edges of a slice, and GCN their in-degrees. If features are stored and not computed, take
+    /// those of the other chunks along with --halo-features, or leave out the edges from other chunks with --edges inside. Every file is compared with its checksums. The
     /// slice has the pre-aggregated features of all nodes whose features it has, if the store has some.
     #[command(after_long_help = "\
 Examples:
@@ -141,7 +141,7 @@ pub struct Place {
     /// Edges into the nodes of these chunks that the slice has
     #[arg(long, value_name = "NAME", default_value = "all", value_parser = explained(SliceEdges::ALL, SliceEdges::name, edges_help))]
     pub edges: SliceEdges,
-    /// Also take the features and pre-aggregated features of the other chunks that edges come from
+    /// Also take the features, pre-aggregated features and in-degrees of the other chunks that edges come from
     #[arg(long)]
     pub halo_features: bool,
     /// Copy files even where they can be linked

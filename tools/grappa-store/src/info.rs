@@ -156,6 +156,7 @@ fn chunks(info: &Info) -> String {
     }
     let halo = match info.chunks_halo {
         0 => String::new(),
+        chunks if chunks == info.chunks_halo_degrees => format!(", with features and in-degrees of {chunks} more"),
         chunks => format!(", with the features of {chunks} more"),
     };
     format!("{} of {}: a slice of the graph{halo}", info.chunks_present, info.chunks)

@@ -68,7 +68,7 @@ impl Summary for Made {
         };
         let halo = match chunks_halo {
             0 => String::new(),
-            chunks => format!(", features of {chunks} more"),
+            chunks => format!(", features and in-degrees of {chunks} more"),
         };
         let aggregates = match aggregates.is_empty() {
             true => String::new(),

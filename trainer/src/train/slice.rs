@@ -6,8 +6,8 @@
 //!
 //! Features of absent chunks are computed, or stored in the slice (`halo` in the manifest). A slice that lacks them must be without edges
 //! from these chunks. Pre-aggregated features aggregate over the whole graph. A slice has those of all nodes whose stored features it has,
-//! so its first layer is exact, and with two layers so is everything. GCN needs the in-degrees of sources, which only a slice without
-//! edges from absent chunks has; they are those inside the slice.
+//! so its first layer is exact, and with two layers so is everything. GCN needs the in-degrees of sources. A slice has those of absent
+//! chunks beside their features; without edges from absent chunks, in-degrees are those inside the slice.
 
 use grappa_io::text;
 use grappa_run::{
@@ -57,14 +57,19 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
             ),
         ));
     }
-    let unknown: Vec<u32> = store.missing_sources().iter().map(|chunk| chunk.0).collect();
+    let unknown: Vec<u32> = store.missing_degrees().iter().map(|chunk| chunk.0).collect();
     if model == LayerKind::Gcn && !unknown.is_empty() {
+        let take_along = match store.manifest().stored_features() {
+            Some(_) => "take them along (`grappa-store place --halo-features`), ",
+            // Such slices have no files of other chunks.
+            None => "",
+        };
         return Err(lack(
             store,
             &format!(
                 "gcn divides by the in-degrees of sources, but it has edges from nodes of other chunks, whose in-degrees are not stored \
-                 here: leave these edges out when you make the slice (`grappa-store place --edges inside`), add the chunks {}, or use \
-                 another --model, such as sage",
+                 here: when you make the slice, {take_along}leave these edges out (`--edges inside`), or add the chunks {}; or use another \
+                 --model, such as sage",
                 text::ranges(&unknown)
             ),
         ));

@@ -56,9 +56,14 @@ fn parts_that_disagree_are_refused() {
         },
         "chunk 1 has features for halo nodes",
     );
+    refused(
+        |m| m.chunks[1].halo_degrees = true,
+        "chunk 1 has in-degrees for halo nodes, but no features",
+    );
     let most = ChunkEntry {
         present: true,
         halo: false,
+        halo_degrees: false,
         edges: u64::MAX,
         bucket_edges: vec![u64::MAX, 0],
     };

@@ -1,10 +1,10 @@
-//! The adjacency lists of a chunk in both codes: `edges` and `degrees` without their containers.
+//! The adjacency lists of a chunk in both codes: `edges` and `degrees` without their containers. And in-degrees alone.
 //!
-//! An input is the length of the metadata in one byte, the metadata, and both payloads.
+//! An input is the length of the metadata in one byte, the metadata, and the payloads.
 
 use grappa_formats::{
     FormatError, Result,
-    rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsTail},
+    rows::{ChunkDegrees, DegreesEncoder, GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsTail},
 };
 use grappa_tests::random::Random;
 
@@ -29,6 +29,7 @@ pub fn targets() -> Vec<Target> {
             run_rows as fn(&Input) -> _,
         ),
         target("rows-gap", gap_seeds, run_rows),
+        target("in-degrees", degrees_seeds, run_degrees),
     ]
 }
 
@@ -76,16 +77,53 @@ fn seed(codec: RowCodec, universe: u64) -> Vec<u8> {
     [&[meta.len() as u8], &meta[..], &edges_payload_rest, &degrees_payload].concat()
 }
 
-fn run_rows(input: &Input) -> String {
+fn degrees_seeds() -> Vec<Vec<u8>> {
+    let seed = |universe: u64| {
+        let mut encoder = DegreesEncoder::new(universe, 4);
+        for degree in [4, 0, 5, 1, 254, 255, 1 << 20, 0, 17] {
+            encoder.push(degree);
+        }
+        let (payload, meta) = encoder.finish();
+        let meta = meta.encode();
+        [&[meta.len() as u8], &meta[..], &payload].concat()
+    };
+    [16, 1000, 1 << 40].map(seed).to_vec()
+}
+
+/// Decodes the metadata of an input, and passes it and the payloads to `read`.
+fn with_meta(input: &Input, read: impl FnOnce(&RowsMeta, &[u8]) -> Result<String>) -> String {
     let (length, rest) = input.choice();
     let (meta, payloads) = rest.split_at(usize::from(length).min(rest.len()));
     let result = RowsMeta::decode(meta).and_then(|meta| {
         assert_eq!(RowsMeta::decode(&meta.encode()).expect("it was just encoded"), meta);
-        let edges = usize::try_from(meta.edges_payload_bytes()).unwrap_or(usize::MAX);
-        let (edges, degrees) = payloads.split_at(edges.min(payloads.len()));
-        read_rows(&meta, edges, degrees)
+        read(&meta, payloads)
     });
     outcome(result, |what| what)
+}
+
+fn run_degrees(input: &Input) -> String {
+    with_meta(input, |meta, payload| {
+        let sizes = RowSizes::of(meta);
+        let degrees = ChunkDegrees::new(meta, &sizes, payload)?;
+        let directory = degrees.directory();
+        let read = || (0..meta.rows).map(|row| directory.degree(row));
+        // Before they are checked, none of this may panic.
+        read().take(200).for_each(drop);
+        degrees.check()?;
+        let mut encoder = DegreesEncoder::new(meta.universe, meta.first_node);
+        read().for_each(|degree| encoder.push(degree));
+        assert_eq!(encoder.finish(), (payload.to_vec(), *meta));
+        assert_eq!(read().sum::<u64>(), meta.edges);
+        Ok(format!("accepted, exceptions: {}", meta.exceptions > 0))
+    })
+}
+
+fn run_rows(input: &Input) -> String {
+    with_meta(input, |meta, payloads| {
+        let edges = usize::try_from(meta.edges_payload_bytes()).unwrap_or(usize::MAX);
+        let (edges, degrees) = payloads.split_at(edges.min(payloads.len()));
+        read_rows(meta, edges, degrees)
+    })
 }
 
 fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {

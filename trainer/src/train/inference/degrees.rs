@@ -11,7 +11,7 @@ use grappa_storage::MappedChunks;
 
 use crate::kernels::parallel;
 
-/// The in-degrees of all nodes, memory-mapped.
+/// The in-degrees of all nodes, memory-mapped. A slice may have those of halo nodes whose chunks it lacks; others are 0.
 pub struct Degrees(Arc<MappedChunks>);
 
 impl Degrees {
@@ -22,7 +22,7 @@ impl Degrees {
 
     /// The in-degree of a node.
     pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
-        self.0.degree(node)
+        self.0.in_degree(node)
     }
 
     /// The in-degrees of many nodes, looked up by libtorch's threads.

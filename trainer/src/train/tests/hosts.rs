@@ -36,17 +36,19 @@ impl Slices {
     /// Stored features instead of computed ones, and pre-aggregated features.
     fn with_halo_features(folder: &Path) -> Self {
         let whole = generated(&folder.join("stored"), FeatureSource::Stored, None);
-        let options = AggregateOptions {
-            kind: AggregateKind::Mean,
-            dtype: None,
-            with_features: false,
-            budget: Budget {
-                memory: 64 << 20,
-                threads: 2,
-            },
-            replace: false,
-        };
-        preaggregate(&whole, &options, &Silent).unwrap();
+        for kind in [AggregateKind::Mean, AggregateKind::Gcn] {
+            let options = AggregateOptions {
+                kind,
+                dtype: None,
+                with_features: false,
+                budget: Budget {
+                    memory: 64 << 20,
+                    threads: 2,
+                },
+                replace: false,
+            };
+            preaggregate(&whole, &options, &Silent).unwrap();
+        }
         let slices = [("stored-first", 0..=4), ("stored-second", 5..=7)].map(|(name, chunks)| {
             let options = PlaceOptions {
                 chunks: vec![chunks],
@@ -114,6 +116,8 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
         (&computed, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 3),
         (&stored, FirstHop::Preaggregated, LayerKind::Sage, HaloMode::Stop, 6),
         (&stored, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 6),
+        (&stored, FirstHop::Preaggregated, LayerKind::Gcn, HaloMode::Stop, 6),
+        (&stored, FirstHop::Sampled, LayerKind::Gcn, HaloMode::Features, 3),
     ] {
         let config = TrainConfig {
             first_hop,
