@@ -28,6 +28,7 @@ pub struct Block {
     /// In-degree of each destination in the whole graph.
     global: Vec<f32>,
     source_degrees: Option<Arc<Vec<f32>>>,
+    has_historical: bool,
     transposed: OnceLock<Arc<Transposed>>,
     tensors: OnceCell<Edges>,
     weights: OnceCell<EdgeWeights>,
@@ -135,6 +136,7 @@ impl Block {
             own: (!block.own.is_empty()).then(|| Arc::new(Own::new(&block.own))),
             global: block.global.iter().map(|&degree| degree as f32).collect(),
             source_degrees: None,
+            has_historical: false,
             transposed: OnceLock::new(),
             tensors: OnceCell::new(),
             weights: OnceCell::new(),
@@ -327,6 +329,7 @@ impl Block {
                 own: self.own.clone(),
                 global: Vec::new(),
                 source_degrees: None,
+                has_historical: false,
                 transposed: OnceLock::new(),
                 tensors: OnceCell::new(),
                 weights: OnceCell::new(),
@@ -341,7 +344,7 @@ impl Block {
         self.csr.offsets.windows(2).map(|bounds| bounds[1] - bounds[0])
     }
 
-    /// In-degree of each destination in the whole graph.
+    /// In-degree of each destination in the whole graph; 0 for halo nodes without a list.
     pub(crate) fn global(&self) -> &[f32] {
         &self.global
     }
@@ -362,11 +365,22 @@ impl Block {
         degrees.expect("GCN needs the in-degree of each source: give it with Block::with_source_degrees")
     }
 
+    /// Says that its halo destinations get historical embeddings.
+    pub fn set_historical(&mut self) {
+        self.has_historical = true;
+    }
+
     /// In-degree of each destination in the whole graph, f32 of `[destinations]` on the device.
+    ///
+    /// 0 for halo nodes without a list and without historical embeddings. So GCN gives their own state the whole weight, as that of a node
+    /// without in-neighbors, and not a small share of a sum that is not known.
     pub(crate) fn destination_degrees(&self) -> &Tensor {
         self.destination_degrees.get_or_init(|| {
-            let degrees = self.of_destinations(self.source_degrees());
-            send(Tensor::from_slice(&degrees), self.device)
+            let degrees = match self.has_historical {
+                true => &self.of_destinations(self.source_degrees()),
+                false => &self.global,
+            };
+            send(Tensor::from_slice(degrees), self.device)
         })
     }
 }

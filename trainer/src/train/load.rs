@@ -236,7 +236,16 @@ impl Loading {
 
     fn tensors(&self, batch: &Arc<Batch>, factors: &[f32]) -> Result<Tensors> {
         let minibatch = batch.minibatch();
-        let model = self.model_tensors(batch)?;
+        let mut model = self.model_tensors(batch)?;
+        let historical = match &self.historical {
+            Some(kept) => kept.of_batch(minibatch, &self.degrees, &self.config, self.device())?,
+            None => Vec::new(),
+        };
+        for (block, historical) in model.blocks.iter_mut().zip(&historical) {
+            if historical.is_some() {
+                block.set_historical();
+            }
+        }
         if self.device() != Device::Cpu {
             // Seeds first, as the blocks are.
             for (block, kind) in model.blocks.iter().zip(self.aggregates.iter().rev()) {
@@ -245,10 +254,7 @@ impl Loading {
         }
         Ok(Tensors {
             model,
-            historical: match &self.historical {
-                Some(kept) => kept.of_batch(minibatch, &self.degrees, &self.config, self.device())?,
-                None => Vec::new(),
-            },
+            historical,
             labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device()),
             factors: send(Tensor::from_slice(factors), self.device()),
         })

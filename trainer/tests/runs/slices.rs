@@ -409,6 +409,52 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
 }
 
 #[test]
+fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let whole = generated(&path("whole"), FeatureSource::Stored, None);
+    aggregated(&whole, AggregateKind::Gcn);
+    let chunks = PRESENT.map(|chunk| chunk..=chunk).to_vec();
+    let slice = placed_with_halo(&whole, &path("slice"), chunks);
+    let config = TrainConfig {
+        model: LayerKind::Gcn,
+        first_hop: FirstHop::Preaggregated,
+        partitions: Auto::Value(2),
+        ..config()
+    };
+    run(&slice, &config, &path("run")).unwrap();
+    let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
+    let test: Vec<NodeId> = split_of(&slice, "test").unwrap().iter().map(NodeId).collect();
+    let predict = |store| predict_nodes(&trained, store, &test, BUDGET, &path("run"), &Silent).unwrap();
+    for (found, expected) in predict(&slice).iter().zip(predict(&whole)) {
+        assert_eq!(found.classes, expected.classes);
+    }
+
+    // A slice that was made before slices had in-degrees.
+    let listed = slice.path().join(files::MANIFEST);
+    let mut manifest = slice.manifest().clone();
+    for (chunk, entry) in (0..).map(ChunkId).zip(&mut manifest.chunks) {
+        if std::mem::take(&mut entry.halo_degrees) {
+            manifest
+                .files
+                .retain(|file| file.path != files::of_chunk(chunk, "degrees"));
+        }
+    }
+    fs::write(&listed, manifest.encode()).unwrap();
+    fs::remove_dir_all(slice.path().join("aggregates")).unwrap();
+    let older = Arc::new(Store::open(slice.path()).unwrap());
+    let config = TrainConfig {
+        first_hop: FirstHop::Sampled,
+        ..config
+    };
+    let error = run(&older, &config, &path("older.run")).unwrap_err().to_string();
+    assert!(
+        error.contains("in-degrees") && error.contains("--halo-features"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_a_slice_cannot_do_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let computed = slice(&folder.path().join("computed"), FeatureSource::Procedural);

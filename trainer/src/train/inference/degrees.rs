@@ -48,6 +48,11 @@ impl Degrees {
     pub(super) fn of_each(&self, nodes: impl IntoIterator<Item = NodeId>) -> grappa_io::Result<Vec<f32>> {
         nodes.into_iter().map(|node| Ok(self.of(node)? as f32)).collect()
     }
+
+    /// The lengths of the adjacency lists of some nodes: their in-degrees, and 0 for those whose lists a slice lacks.
+    pub(super) fn of_each_list(&self, nodes: impl IntoIterator<Item = NodeId>) -> grappa_io::Result<Vec<f32>> {
+        nodes.into_iter().map(|node| Ok(self.0.degree(node)? as f32)).collect()
+    }
 }
 
 impl NodeRows for Degrees {

@@ -231,11 +231,16 @@ impl LayerPass<'_> {
         update_nodes(widths.into_iter().max().expect("there are three"))
     }
 
-    /// The in-degrees of some outputs, if updates take them.
+    /// The in-degrees of some outputs, if updates take them. In a slice, halo nodes without lists have none, as in training, unless their
+    /// aggregates are known.
     fn degrees_of(&self, positions: Range<u64>) -> Result<Option<Tensor>> {
         match self.model.aggregate(self.layer) {
             Aggregate::Gcn => {
-                let degrees = self.degrees.of_each(self.nodes(positions))?;
+                let nodes = self.nodes(positions);
+                let degrees = match self.layer == 0 && self.inference.first_hop.is_some() {
+                    true => self.degrees.of_each(nodes)?,
+                    false => self.degrees.of_each_list(nodes)?,
+                };
                 Ok(Some(Tensor::from_slice(&degrees).to_device(self.inference.device)))
             }
             _ => Ok(None),

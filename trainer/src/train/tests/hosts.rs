@@ -5,9 +5,10 @@ use grappa_engine::{
     derive::preaggregate::{AggregateOptions, preaggregate},
     place::{PlaceOptions, SliceEdges, place},
 };
-use grappa_formats::aggregates::AggregateKind;
+use grappa_formats::{aggregates::AggregateKind, splits};
 use grappa_run::{model::FeatureNorm, scores::ScoreReport};
 use grappa_sampling::partition::{Hosts, held_chunks};
+use grappa_storage::files;
 
 use super::{
     super::{evaluate::Evaluation, hosts::Ranks, numbers::Numbers, split::Splits},
@@ -36,19 +37,7 @@ impl Slices {
     /// Stored features instead of computed ones, and pre-aggregated features.
     fn with_halo_features(folder: &Path) -> Self {
         let whole = generated(&folder.join("stored"), FeatureSource::Stored, None);
-        for kind in [AggregateKind::Mean, AggregateKind::Gcn] {
-            let options = AggregateOptions {
-                kind,
-                dtype: None,
-                with_features: false,
-                budget: Budget {
-                    memory: 64 << 20,
-                    threads: 2,
-                },
-                replace: false,
-            };
-            preaggregate(&whole, &options, &Silent).unwrap();
-        }
+        aggregate(&whole, &[AggregateKind::Mean, AggregateKind::Gcn]);
         let slices = [("stored-first", 0..=4), ("stored-second", 5..=7)].map(|(name, chunks)| {
             let options = PlaceOptions {
                 chunks: vec![chunks],
@@ -75,6 +64,22 @@ impl Slices {
             held_chunks(store.manifest(), &store.split("train").unwrap().unwrap())
         };
         Hosts::of_workers(&SLICE_OF_RANK.map(held)).unwrap()
+    }
+}
+
+fn aggregate(store: &Store, kinds: &[AggregateKind]) {
+    for &kind in kinds {
+        let options = AggregateOptions {
+            kind,
+            dtype: None,
+            with_features: false,
+            budget: Budget {
+                memory: 64 << 20,
+                threads: 2,
+            },
+            replace: false,
+        };
+        preaggregate(store, &options, &Silent).unwrap();
     }
 }
 
@@ -280,4 +285,72 @@ fn hosts_agree_on_numbers_digests_and_moments() {
         facts.contains(&("hosts with different chunks", "2".to_owned())),
         "{facts:?}"
     );
+}
+
+/// Compares the losses of the training nodes in minibatches with all neighbors, and in exact inference.
+fn assert_exact(name: &str, store: &Arc<Store>, config: TrainConfig, folder: &Path, tolerance: f64) {
+    let config = TrainConfig {
+        fanouts: "-1,-1,-1".parse().unwrap(),
+        batch: "600".parse().unwrap(),
+        evaluate: Evaluate::Exact,
+        ..config
+    };
+    let mut trainer = prepared(store, &config, folder, None);
+    let [step] = &steps(&mut trainer, true)[..] else {
+        panic!("one step");
+    };
+    let (sums, weights) = &step.sums;
+    let exact = exactly(&mut trainer).unwrap().unwrap().val;
+    assert_eq!(exact.nodes as f64, weights.seeds);
+    let (found, expected) = (sums.loss / weights.seeds, exact.loss.unwrap());
+    assert!(
+        (found - expected).abs() < tolerance,
+        "{name}: {found}, exactly {expected}"
+    );
+}
+
+/// Both know as much of halo nodes on other hosts.
+#[test]
+fn minibatches_of_a_slice_compute_what_exact_inference_of_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let [slice, _] = Slices::with_halo_features(folder.path()).slices;
+    let slice = with_training_nodes_as_validation_nodes(&slice);
+    for model in [LayerKind::Gcn, LayerKind::Sage, LayerKind::Gin] {
+        let config = TrainConfig {
+            partitions: Auto::Value(1),
+            ..config_of(model, HaloMode::Stop, 1)
+        };
+        assert_exact(&model.to_string(), &slice, config, folder.path(), 1e-5);
+    }
+}
+
+/// Historical embeddings of the same parameters have what the in-neighbors of halo nodes would give.
+#[test]
+fn minibatches_with_historical_embeddings_compute_what_exact_inference_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = with_training_nodes_as_validation_nodes(&Slices::with_halo_features(folder.path()).whole);
+    aggregate(&whole, &[AggregateKind::Mean, AggregateKind::Gcn, AggregateKind::Sum]);
+    for model in [LayerKind::Gcn, LayerKind::Sage, LayerKind::Gin] {
+        let config = TrainConfig {
+            first_hop: FirstHop::Preaggregated,
+            ..config_of(model, HaloMode::History, 6)
+        };
+        assert_exact(&model.to_string(), &whole, config, folder.path(), 1e-4);
+    }
+}
+
+fn with_training_nodes_as_validation_nodes(store: &Store) -> Arc<Store> {
+    let mut manifest = store.manifest().clone();
+    let train = store.split("train").unwrap().unwrap();
+    let (bytes, digest) = splits::encode("val", manifest.nodes, &train);
+    let path = files::split("val");
+    let entry = manifest.files.iter_mut().find(|file| file.path == path).unwrap();
+    (entry.bytes, entry.digest) = (bytes.len() as u64, digest);
+    let split = manifest.splits.iter_mut().find(|split| split.name == "val").unwrap();
+    split.nodes = train.len();
+    // Pre-aggregated features belong to a manifest.
+    std::fs::remove_dir_all(store.path().join("aggregates")).unwrap();
+    std::fs::write(store.path().join(path), bytes).unwrap();
+    std::fs::write(store.path().join(files::MANIFEST), manifest.encode()).unwrap();
+    Arc::new(Store::open(store.path()).unwrap())
 }
