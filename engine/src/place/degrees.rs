@@ -51,7 +51,7 @@ pub(super) struct HaloDegrees<'a> {
 
 impl HaloDegrees<'_> {
     /// Whether the in-degrees of a chunk of `store` must be written anew. None if the store lacks them.
-    pub fn is_written(store: &Store, chunk: ChunkId) -> Result<Option<bool>> {
+    pub fn must_write(store: &Store, chunk: ChunkId) -> Result<Option<bool>> {
         let entry = &store.manifest().chunks[chunk.0 as usize];
         if !entry.present && !entry.halo_degrees {
             return Ok(None);

@@ -101,8 +101,10 @@ pub struct Placed {
     pub chunks: u32,
     /// Number of chunks of the slice.
     pub chunks_present: u32,
-    /// Number of other chunks whose features the slice has, and whose in-degrees, if the store has them.
+    /// Number of other chunks whose features the slice has.
     pub chunks_halo: u32,
+    /// Number of those of them whose in-degrees it has, too.
+    pub chunks_halo_degrees: u32,
     /// Files that are hard links to those of the store.
     pub files_linked: u64,
     /// Bytes that were copied.
@@ -205,10 +207,10 @@ impl<'a> Job<'a> {
             }
             *entry = ChunkEntry::absent(halo.contains(&chunk));
             if entry.halo
-                && let Some(is_written) = HaloDegrees::is_written(store, ChunkId(chunk))?
+                && let Some(must_write) = HaloDegrees::must_write(store, ChunkId(chunk))?
             {
                 entry.halo_degrees = true;
-                degrees.chunks.extend(is_written.then_some(chunk));
+                degrees.chunks.extend(must_write.then_some(chunk));
             }
         }
         manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
@@ -335,6 +337,7 @@ impl<'a> Job<'a> {
             chunks: manifest.chunks.len() as u32,
             chunks_present: self.present().count() as u32,
             chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,
+            chunks_halo_degrees: manifest.chunks.iter().filter(|entry| entry.halo_degrees).count() as u32,
             files_linked: done.linked,
             bytes_copied: done.copied_bytes,
             bytes: bytes + of_aggregates.map(|file| file.bytes).sum::<u64>(),

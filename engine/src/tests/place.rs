@@ -124,6 +124,7 @@ fn a_slice_with_halo_features_has_the_feature_rows_of_all_sources() {
     };
     let placed = place(&slice, &of_part, &Silent).unwrap();
     assert_eq!((placed.chunks_present, placed.chunks_halo), (1, 2));
+    assert_eq!(placed.chunks_halo_degrees, 2);
     assert_eq!(problems(&part), [""; 0]);
     let part = Store::open(&part).unwrap();
     assert_eq!(rows(&part), rows(&store));

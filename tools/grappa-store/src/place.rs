@@ -58,6 +58,7 @@ impl Summary for Made {
             chunks,
             chunks_present,
             chunks_halo,
+            chunks_halo_degrees,
             files_linked,
             bytes_copied,
             ..
@@ -68,7 +69,8 @@ impl Summary for Made {
         };
         let halo = match chunks_halo {
             0 => String::new(),
-            chunks => format!(", features and in-degrees of {chunks} more"),
+            chunks if chunks == chunks_halo_degrees => format!(", features and in-degrees of {chunks} more"),
+            chunks => format!(", features of {chunks} more"),
         };
         let aggregates = match aggregates.is_empty() {
             true => String::new(),
