@@ -85,7 +85,8 @@ pub(super) fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
     Ok(())
 }
 
-/// Walks to the elements of the schema: field 2 of the metadata. `Some(None)` if there is none.
+/// Walks to the elements of the schema: field 2 of the metadata, after the version. `Some(None)` if there is none. Nothing else may precede
+/// it: the reader takes known fields to be of the types that they should be, and would then be elsewhere.
 fn schema(walk: &mut Walk<'_>) -> Option<Option<List>> {
     let mut id = 0;
     loop {
@@ -93,9 +94,9 @@ fn schema(walk: &mut Walk<'_>) -> Option<Option<List>> {
         id = field.id;
         match (id, field.kind) {
             (_, STOP) => return Some(None),
+            (1, I32) => _ = walk.integer()?,
             (2, LIST) => break,
-            (2, _) => return None,
-            (_, kind) => walk.skip(kind)?,
+            _ => return None,
         }
     }
     let list = walk.list()?;
@@ -111,7 +112,7 @@ fn children(walk: &mut Walk<'_>) -> Option<u64> {
         let known = usize::try_from(id - 1).ok().and_then(|index| ELEMENT.get(index));
         match field.kind {
             STOP => return Some(children),
-            // The reader reads it as it should be, and would then be elsewhere.
+            // As before the schema.
             kind if known.is_some_and(|&known| known != kind) => return None,
             _ if id == CHILDREN => children = u64::try_from(walk.integer()?).ok()?,
             kind => walk.skip(kind)?,
@@ -235,6 +236,9 @@ mod tests {
         check_schema(&other).unwrap_err();
         check_schema(&[0x2a, 0x0c, 0]).unwrap_err();
         check_schema(&vec![0x19; 1 << 20]).unwrap_err();
+        // A version that is a UUID, and a field before the schema.
+        check_schema(&[&[0x1d][..], &whole[1..]].concat()).unwrap_err();
+        check_schema(&[&[0x55, 0, 0x09, 4][..], &whole[3..]].concat()).unwrap_err();
         // No schema is for the reader to refuse.
         check_schema(&[0x15, 4, 0]).unwrap();
     }
