@@ -3,7 +3,7 @@
 
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
-use super::thrift::{BINARY, I16, I32, I64, LIST, List, STOP, STRUCT, Walk};
+use super::thrift::{BINARY, FALSE, I8, I16, I32, I64, LIST, List, STOP, STRUCT, TRUE, Walk};
 
 /// The most bytes that one compressed byte can hold. A zstd block of equal bytes holds 128 KiB in 4 bytes. Other codecs are
 /// less dense.
@@ -48,6 +48,7 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
 /// The types of the fields of an element of a schema, whose ids begin with 1. The fifth is its number of children.
 const ELEMENT: [u8; 10] = [I32, I32, I32, BINARY, I32, I32, I32, I32, I32, STRUCT];
 const CHILDREN: i64 = 5;
+const LOGICAL_TYPE: i64 = 10;
 /// Groups of a schema may be nested this deep.
 const DEPTH_MAX: usize = 64;
 
@@ -115,9 +116,56 @@ fn children(walk: &mut Walk<'_>) -> Option<u64> {
             // As before the schema.
             kind if known.is_some_and(|&known| known != kind) => return None,
             _ if id == CHILDREN => children = u64::try_from(walk.integer()?).ok()?,
+            _ if id == LOGICAL_TYPE => logical_type(walk)?,
             kind => walk.skip(kind)?,
         }
     }
+}
+
+/// Walks a logical type: a struct with one field, which is a struct. Its fields must have the types that the reader takes them to have.
+fn logical_type(walk: &mut Walk<'_>) -> Option<()> {
+    const BOOL: &[u8] = &[TRUE, FALSE];
+    let of = walk.field(0)?;
+    let known: &[&[u8]] = match (of.id, of.kind) {
+        // Decimal: scale and precision.
+        (5, STRUCT) => &[&[I32], &[I32]],
+        // Time and timestamp: whether it is in UTC, and the unit.
+        (7 | 8, STRUCT) => &[BOOL, &[STRUCT]],
+        // Integer: bits, and whether it is signed.
+        (10, STRUCT) => &[&[I8], BOOL],
+        // Variant: version.
+        (16, STRUCT) => &[&[I8]],
+        // Geometry and geography: coordinate system, and algorithm.
+        (17, STRUCT) => &[&[BINARY]],
+        (18, STRUCT) => &[&[BINARY], &[I32]],
+        (_, STRUCT) => &[],
+        _ => return None,
+    };
+    let mut id = 0;
+    loop {
+        let field = walk.field(id)?;
+        id = field.id;
+        let known = usize::try_from(id - 1).ok().and_then(|index| known.get(index));
+        match (field.kind, known) {
+            (STOP, _) => break,
+            (kind, Some(kinds)) if !kinds.contains(&kind) => return None,
+            (STRUCT, Some(_)) => unit(walk)?,
+            (kind, _) => walk.skip(kind)?,
+        }
+    }
+    end_of_struct(walk)
+}
+
+/// Walks a unit of time: a struct with one field, which is a struct without fields.
+fn unit(walk: &mut Walk<'_>) -> Option<()> {
+    (walk.field(0)?.kind == STRUCT).then_some(())?;
+    end_of_struct(walk)?;
+    end_of_struct(walk)
+}
+
+/// Walks the end of a struct.
+fn end_of_struct(walk: &mut Walk<'_>) -> Option<()> {
+    (walk.field(0)?.kind == STOP).then_some(())
 }
 
 #[cfg(test)]
@@ -239,6 +287,25 @@ mod tests {
         // A version that is a UUID, and a field before the schema.
         check_schema(&[&[0x1d][..], &whole[1..]].concat()).unwrap_err();
         check_schema(&[&[0x55, 0, 0x09, 4][..], &whole[3..]].concat()).unwrap_err();
+        // Logical types: a decimal, a time in microseconds and an integer, then with fields of other types.
+        let with = |logical_type: &[u8]| {
+            let element = [&[0x48, 1, b'a', 0x6c][..], logical_type, &[0, 0]].concat();
+            check_schema(&[&[0x15, 4, 0x19, 0x1c][..], &element, &[0]].concat())
+        };
+        for (right, wrong) in [
+            (
+                &[0x5c, 0x15, 4, 0x15, 20, 0][..],
+                &[0x5c, 0x18, 1, b'a', 0x15, 20, 0][..],
+            ),
+            (
+                &[0x7c, 0x11, 0x1c, 0x2c, 0, 0, 0],
+                &[0x7c, 0x11, 0x1c, 0x27, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            ),
+            (&[0xac, 0x13, 32, 0x12, 0], &[0xac, 0x15, 32, 0x12, 0]),
+        ] {
+            with(right).unwrap();
+            with(wrong).unwrap_err();
+        }
         // No schema is for the reader to refuse.
         check_schema(&[0x15, 4, 0]).unwrap();
     }

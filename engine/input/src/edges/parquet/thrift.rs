@@ -5,13 +5,15 @@
 
 /// Types of fields and elements. `STOP` ends a struct.
 pub(super) const STOP: u8 = 0;
+pub(super) const TRUE: u8 = 1;
+pub(super) const FALSE: u8 = 2;
+pub(super) const I8: u8 = 3;
 pub(super) const I16: u8 = 4;
 pub(super) const I32: u8 = 5;
 pub(super) const I64: u8 = 6;
 pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;
-const I8: u8 = 3;
 const DOUBLE: u8 = 7;
 const SET: u8 = 10;
 const MAP: u8 = 11;
@@ -100,7 +102,7 @@ impl Walk<'_> {
         let depth = depth.checked_sub(1)?;
         match kind {
             // Booleans are in the type.
-            1 | 2 => Some(()),
+            TRUE | FALSE => Some(()),
             I8 => self.skip_bytes(1),
             I16..=I64 => self.unsigned().map(drop),
             DOUBLE => self.skip_bytes(8),
@@ -135,7 +137,7 @@ impl Walk<'_> {
     /// Skips an element of a list, a set or a map. Booleans take a byte there, so every element does.
     fn skip_element(&mut self, kind: u8, depth: usize) -> Option<()> {
         match kind {
-            1 | 2 => self.skip_bytes(1),
+            TRUE | FALSE => self.skip_bytes(1),
             _ => self.skip_nested(kind, depth),
         }
     }
