@@ -97,7 +97,7 @@ pub struct HaloDegrees {
 }
 
 impl HaloDegrees {
-    /// Maps the in-degrees of a chunk. None if the store lacks them, or is not without the chunk.
+    /// Maps the in-degrees of a chunk that the store lacks. None if it has the chunk, or lacks these, too.
     ///
     /// # Errors
     /// If the file cannot be opened, or is that of another chunk.

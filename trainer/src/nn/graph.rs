@@ -25,9 +25,10 @@ pub struct Block {
     csr: Arc<Csr>,
     /// Where the destinations are among the sources, if they are not the first.
     own: Option<Arc<Own>>,
-    /// In-degree of each destination in the whole graph.
+    /// In-degree of each destination in the whole graph; 0 for halo nodes without a list.
     global: Vec<f32>,
     source_degrees: Option<Arc<Vec<f32>>>,
+    /// Whether its halo destinations get historical embeddings.
     has_historical: bool,
     transposed: OnceLock<Arc<Transposed>>,
     tensors: OnceCell<Edges>,
@@ -365,7 +366,8 @@ impl Block {
         degrees.expect("GCN needs the in-degree of each source: give it with Block::with_source_degrees")
     }
 
-    /// Says that its halo destinations get historical embeddings.
+    /// Says that its halo destinations get historical embeddings: GCN then divides by their in-degrees. To be called before layers use
+    /// the block.
     pub fn set_historical(&mut self) {
         self.has_historical = true;
     }

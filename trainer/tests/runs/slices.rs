@@ -418,7 +418,6 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
     let slice = placed_with_halo(&whole, &path("slice"), chunks);
     let config = TrainConfig {
         model: LayerKind::Gcn,
-        first_hop: FirstHop::Preaggregated,
         partitions: Auto::Value(2),
         ..config()
     };
@@ -443,10 +442,6 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
     fs::write(&listed, manifest.encode()).unwrap();
     fs::remove_dir_all(slice.path().join("aggregates")).unwrap();
     let older = Arc::new(Store::open(slice.path()).unwrap());
-    let config = TrainConfig {
-        first_hop: FirstHop::Sampled,
-        ..config
-    };
     let error = run(&older, &config, &path("older.run")).unwrap_err().to_string();
     assert!(
         error.contains("in-degrees") && error.contains("--halo-features"),

@@ -56,9 +56,9 @@ const DEPTH_MAX: usize = 64;
 /// The Parquet reader makes room for the children before it looks, and calls itself for each level.
 pub(super) fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
     let strange = |what: &str| ParquetError::General(format!("its schema {what}"));
-    let ends = || strange("cannot be read");
+    let unreadable = || strange("cannot be read");
     let mut walk = Walk(metadata);
-    let Some(list) = schema(&mut walk).ok_or_else(ends)? else {
+    let Some(list) = schema(&mut walk).ok_or_else(unreadable)? else {
         // The reader tells that it is missing.
         return Ok(());
     };
@@ -71,7 +71,7 @@ pub(super) fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
         if let Some(children) = lacking.last_mut() {
             *children -= 1;
         }
-        let children = children(&mut walk).ok_or_else(ends)?;
+        let children = children(&mut walk).ok_or_else(unreadable)?;
         if children > list.elements - element - 1 {
             return Err(strange(&format!(
                 "has a group of {children} and {} elements",
@@ -113,7 +113,7 @@ fn children(walk: &mut Walk<'_>) -> Option<u64> {
         let known = usize::try_from(id - 1).ok().and_then(|index| ELEMENT.get(index));
         match field.kind {
             STOP => return Some(children),
-            // As before the schema.
+            // The reader takes it to be of the known type, and would then be elsewhere.
             kind if known.is_some_and(|&known| known != kind) => return None,
             _ if id == CHILDREN => children = u64::try_from(walk.integer()?).ok()?,
             _ if id == LOGICAL_TYPE => logical_type(walk)?,
@@ -277,16 +277,24 @@ mod tests {
         for end in 0..whole.len() - 1 {
             check_schema(&whole[..end]).unwrap_err();
         }
-        // A name that is a number, a schema that is a set, and a list of lists of lists and so on.
+        // A name that is a number, and a schema that is a set.
         let at = whole.windows(2).position(|bytes| bytes == [0x48, 1]).unwrap();
         let mut other = whole.clone();
         other[at] = 0x45;
         check_schema(&other).unwrap_err();
         check_schema(&[0x2a, 0x0c, 0]).unwrap_err();
-        check_schema(&vec![0x19; 1 << 20]).unwrap_err();
         // A version that is a UUID, and a field before the schema.
         check_schema(&[&[0x1d][..], &whole[1..]].concat()).unwrap_err();
         check_schema(&[&[0x55, 0, 0x09, 4][..], &whole[3..]].concat()).unwrap_err();
+        // Field 11 of an element, which nobody knows: lists of lists and so on, whose depth is limited.
+        let nested = |depth: usize| {
+            let element = [&[0x48, 1, b'a', 0x79][..], &vec![0x19; depth], &[0x13, 0, 0]].concat();
+            check_schema(&[&[0x15, 4, 0x19, 0x1c][..], &element, &[0]].concat())
+        };
+        nested(40).unwrap();
+        nested(1 << 20).unwrap_err();
+        // Field 2^16 + 5, which the reader would take for field 5.
+        check_schema(&[0x15, 4, 0x19, 0x1c, 0x48, 1, b'a', 0x05, 0x8a, 0x80, 0x08, 4, 0, 0]).unwrap_err();
         // Logical types: a decimal, a time in microseconds and an integer, then with fields of other types.
         let with = |logical_type: &[u8]| {
             let element = [&[0x48, 1, b'a', 0x6c][..], logical_type, &[0, 0]].concat();

@@ -77,6 +77,8 @@ impl Walk<'_> {
             (0, _) => self.integer()?,
             _ => before.checked_add(distance)?,
         };
+        // The Parquet reader keeps 16 bits, so a larger id would be another one to it.
+        i16::try_from(id).ok()?;
         Some(Field { id, kind })
     }
 

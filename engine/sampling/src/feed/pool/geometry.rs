@@ -2,8 +2,6 @@
 
 use grappa_formats::{NodeId, random};
 
-use crate::feed::planner::RESIDENT;
-
 /// Slots of a bucket. Their entries fill a cache line.
 pub(super) const WAYS: usize = 8;
 /// 1/SPARE_SHARE of the slots are spare.
@@ -69,9 +67,9 @@ impl PoolGeometry {
         self.buckets * WAYS + self.spare
     }
 
-    /// Whether any row may take the slot.
+    /// Whether it is a spare slot, which any row may take. False for rows that are not in the pool.
     pub fn is_spare(self, slot: u32) -> bool {
-        slot as usize >= self.buckets * WAYS && slot != RESIDENT
+        (self.buckets * WAYS..self.slots()).contains(&(slot as usize))
     }
 
     /// The slot of a missing row.
