@@ -32,6 +32,6 @@ mod tests;
 
 pub use edges::{
     BadEdge, BlockId, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, Keys,
-    OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
+    LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, SplitSource, read_split_ids};

@@ -34,6 +34,8 @@ pub struct OgbLayout {
     pub edges: Vec<PathBuf>,
     /// Number of nodes. It may exceed the largest id in an edge.
     pub nodes: Option<u64>,
+    /// The file that says the number of nodes.
+    pub nodes_file: Option<PathBuf>,
     /// For [`MatrixSource`](super::MatrixSource).
     pub features: Option<PathBuf>,
     /// For [`LabelSource`](super::LabelSource).
@@ -55,8 +57,10 @@ pub fn discover(folder: &Path) -> Result<OgbLayout> {
     if archive.is_file() {
         let file = InputFile::open(&archive)?;
         let arrays = Npz::open(&file)?;
+        let nodes = nodes_in(&arrays)?;
         return Ok(OgbLayout {
-            nodes: nodes_in(&arrays)?,
+            nodes,
+            nodes_file: nodes.map(|_| archive.clone()),
             features: arrays.contains("node_feat").then(|| archive.clone()),
             edges: vec![archive],
             labels: Some(raw.join("node-label.npz")).filter(|path| path.is_file()),
@@ -75,10 +79,11 @@ pub fn discover(folder: &Path) -> Result<OgbLayout> {
         };
         return Err(Error::input(folder, Position::Whole, what));
     };
-    let nodes = text_file(&raw, "num-node-list").as_deref().map(nodes_of).transpose()?;
+    let nodes_file = text_file(&raw, "num-node-list");
     Ok(OgbLayout {
         edges: vec![edges],
-        nodes,
+        nodes: nodes_file.as_deref().map(nodes_of).transpose()?,
+        nodes_file,
         features: text_file(&raw, "node-feat"),
         labels: text_file(&raw, "node-label"),
         train,

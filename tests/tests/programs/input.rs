@@ -323,6 +323,35 @@ fn labels_given_as_features_are_pointed_out() {
 }
 
 #[test]
+fn an_ogb_folder_whose_edges_exceed_its_number_of_nodes_is_refused() {
+    let bench = Bench::new();
+    let ogb = bench.path("ogb");
+    fs::create_dir_all(ogb.join("raw")).unwrap();
+    fs::write(ogb.join("raw/edge.csv"), "0,1\n1,5\n2,0\n").unwrap();
+    fs::write(ogb.join("raw/num-node-list.csv"), "3\n").unwrap();
+    let ingest = |more: &[&str]| {
+        let mut ingest = program::command("grappa-ingest");
+        ingest
+            .arg("--out")
+            .arg(bench.path("stores/ogb.grappa"))
+            .arg("--ogb")
+            .arg(&ogb);
+        run(ingest.args(more))
+    };
+    ingest(&[]).failure(&[
+        "num-node-list.csv: this file says that there are 3 nodes, but the edges name node 5",
+        "edge.csv:2",
+        "fix the number",
+    ]);
+    let skipped = ingest(&["--on-bad-line", "skip"]).success();
+    assert!(
+        skipped.stderr.contains("not below 3, the number of nodes in"),
+        "{}",
+        skipped.stderr
+    );
+}
+
+#[test]
 fn features_must_fit_the_nodes_and_be_finite() {
     let bench = Bench::new();
     let refused = |name: &str, array: &Npy, more: &[&str], parts: &[&str]| {

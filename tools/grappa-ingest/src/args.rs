@@ -272,6 +272,7 @@ impl Args {
                 Ids::String => ExternalIds::String,
             },
             nodes: self.nodes.or(files.nodes),
+            nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
             features: files.features,
             feature_dtype: self.feature_dtype.map(Into::into),
             allow_nan: self.allow_nan,
@@ -313,6 +314,7 @@ impl Args {
             None => OgbLayout {
                 edges: self.edges.clone(),
                 nodes: None,
+                nodes_file: None,
                 features: self.features.clone(),
                 labels: self.labels.clone(),
                 train: self.train.clone(),

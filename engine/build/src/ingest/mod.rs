@@ -59,7 +59,7 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{ExternalIds, Manifest},
 };
-use grappa_input::EdgeSource;
+use grappa_input::{EdgeSource, LimitSource};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
@@ -279,8 +279,12 @@ impl Run<'_> {
             return;
         }
         let why = match &self.source.options().limited_by {
-            Some(file) => format!(
+            Some(LimitSource::Rows(file)) => format!(
                 "name nodes without a row in {}, which has {nodes}; add the rows, if these nodes exist",
+                file.display()
+            ),
+            Some(LimitSource::Count(file)) => format!(
+                "name nodes that are not below {nodes}, the number of nodes in {}; raise it, if these nodes exist",
                 file.display()
             ),
             None => format!("name nodes that are not below --nodes {nodes}; raise it, if these nodes exist"),

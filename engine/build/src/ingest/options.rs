@@ -9,7 +9,9 @@ use std::{
 };
 
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
-use grappa_input::{EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, OnBadLine, SplitSource};
+use grappa_input::{
+    EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine, SplitSource,
+};
 use grappa_io::{Error, Result};
 use grappa_storage::writer::with_suffix;
 
@@ -30,6 +32,8 @@ pub struct IngestOptions {
     pub ids: ExternalIds,
     /// The number of nodes, if known. Dense ids need no scan of the input then.
     pub nodes: Option<u64>,
+    /// The file that says the number of nodes, if no option does.
+    pub nodes_file: Option<PathBuf>,
     /// Whether to add reverse edges, merge parallel edges, and drop or add self-loops.
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
@@ -80,6 +84,7 @@ impl IngestOptions {
             header: HeaderLine::Auto,
             ids: ExternalIds::Dense,
             nodes: None,
+            nodes_file: None,
             edge_options: EdgeOptions::default(),
             weights: None,
             features: None,
@@ -177,9 +182,13 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         ids: id_kind(options.ids),
         id_limit: id_limit(options.ids, nodes),
         limited_by: match options.nodes {
-            // Otherwise the number of nodes is that of the rows of a file, or not known yet.
-            None if nodes.is_some() => options.features.clone().or_else(|| options.labels.clone()),
-            _ => None,
+            Some(_) => options.nodes_file.clone().map(LimitSource::Count),
+            // The number of nodes is that of the rows of a file, or not known yet.
+            None if nodes.is_some() => {
+                let rows = options.features.clone().or_else(|| options.labels.clone());
+                rows.map(LimitSource::Rows)
+            }
+            None => None,
         },
         weights: options.weights.clone(),
         // Then something else gives the nodes.

@@ -5,7 +5,7 @@ use std::path::Path;
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position};
 
-use super::EdgeSourceOptions;
+use super::{EdgeSourceOptions, LimitSource};
 use crate::messages::shown;
 
 /// The upper bound of integer ids, and its origin.
@@ -163,7 +163,9 @@ impl BadEdge {
         message: impl FnOnce(&[u8]) -> String,
     ) -> Error {
         match (self, &options.limited_by) {
-            (Self::TooLarge(IdLimit::Nodes(rows)), Some(file)) => too_few_rows(file, rows, edges, position, line),
+            (Self::TooLarge(IdLimit::Nodes(nodes)), Some(source)) => {
+                too_few_nodes(source, nodes, edges, position, line)
+            }
             _ => Error::input(edges, position, message(line)),
         }
     }
@@ -174,21 +176,32 @@ fn has_old_line_ends(line: &[u8]) -> bool {
     line.contains(&b'\r')
 }
 
-/// The error about a file of node data that has no row for a node of an edge.
-fn too_few_rows(file: &Path, rows: u64, edges: &Path, position: Position, line: &[u8]) -> Error {
+/// The error about a file that knows fewer nodes than the edges name.
+fn too_few_nodes(source: &LimitSource, nodes: u64, edges: &Path, position: Position, line: &[u8]) -> Error {
     let ids = line.split(|byte| !byte.is_ascii_digit()).filter(|id| !id.is_empty());
     let ids = ids
         .take(2)
         .filter_map(|id| std::str::from_utf8(id).ok()?.parse::<u64>().ok());
     let at = format!("{}{position}", edges.display());
-    let what = match ids.max().filter(|&id| id >= rows) {
-        Some(id) => format!(
-            "this file has {rows} rows, but the edges name node {id} ({at}): it needs one row per node, at least {}",
-            id + 1
+    let (named, needed) = match ids.max().filter(|&id| id >= nodes) {
+        Some(id) => (
+            format!("the edges name node {id} ({at})"),
+            format!(", at least {}", id + 1),
         ),
-        None => format!(
-            "this file has {rows} rows, but the edges name a node beyond them ({at}): it needs one row per node"
-        ),
+        None => (format!("the edges name a node beyond them ({at})"), String::new()),
+    };
+    let (file, what) = match source {
+        LimitSource::Rows(file) => {
+            let what = format!("this file has {nodes} rows, but {named}: it needs one row per node{needed}");
+            (file, what)
+        }
+        LimitSource::Count(file) => {
+            let what = format!(
+                "this file says that there are {nodes} nodes, but {named}; fix the number, or leave such edges out with \
+                 --on-bad-line skip"
+            );
+            (file, what)
+        }
     };
     Error::input(file, Position::Whole, what)
 }

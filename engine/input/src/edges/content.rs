@@ -95,9 +95,14 @@ impl Content {
         }
         let table = match format {
             EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
-                Table::npy(Npz::open(file)?.first_of(&["edge_index", "edges", "edge_list"], "edges")?)?
+                let archive = Npz::open(file)?;
+                let is_edge_index = archive.contains("edge_index");
+                Table::npy(
+                    archive.first_of(&["edge_index", "edges", "edge_list"], "edges")?,
+                    is_edge_index,
+                )?
             }
-            EdgeFormat::Npy => Table::npy(NpyArray::open(file)?)?,
+            EdgeFormat::Npy => Table::npy(NpyArray::open(file)?, false)?,
             EdgeFormat::U32 => Table::raw(file.clone(), IdType::U32)?,
             EdgeFormat::U64 => Table::raw(file.clone(), IdType::U64)?,
             EdgeFormat::Auto | EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => {

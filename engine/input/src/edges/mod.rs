@@ -39,7 +39,7 @@ pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
     block::RawBlock,
-    options::{BlockId, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, OnBadLine},
+    options::{BlockId, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, LimitSource, OnBadLine},
 };
 use self::{
     block::Payload, content::Content, edge_weights::EdgeWeights, layout::ReadAs, packed_text::TextStream, table::Table,

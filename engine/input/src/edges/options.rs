@@ -59,6 +59,15 @@ pub enum HeaderLine {
     No,
 }
 
+/// A file that limits node ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitSource {
+    /// Node data, which has a row for each node.
+    Rows(PathBuf),
+    /// A file that says the number of nodes.
+    Count(PathBuf),
+}
+
 /// How to read edges.
 #[derive(Debug, Clone)]
 pub struct EdgeSourceOptions {
@@ -70,9 +79,8 @@ pub struct EdgeSourceOptions {
     pub ids: IdKind,
     /// The upper bound of integer ids.
     pub id_limit: IdLimit,
-    /// The file of node data whose number of rows is `id_limit`, if the limit comes from there. A larger id is then an error
-    /// about that file.
-    pub limited_by: Option<PathBuf>,
+    /// Where `id_limit` is from, if no option gave it. A larger id is then an error about that file.
+    pub limited_by: Option<LimitSource>,
     /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
     pub weights: Option<PathBuf>,
     /// Whether the files may have no edges at all.

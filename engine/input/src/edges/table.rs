@@ -53,7 +53,7 @@ pub(super) struct Table {
     id: IdType,
     /// Shape [2, E]: all sources, then all targets. Otherwise sources and targets alternate.
     halves: bool,
-    /// Shape [2, 2], which is read as [E, 2].
+    /// Shape [2, 2], which is read as [E, 2] although it may be [2, E].
     is_square: bool,
     /// Number of rows in the files before this one.
     first_row: u64,
@@ -62,8 +62,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The edges of a `.npy` array.
-    pub fn npy(array: NpyArray) -> Result<Self> {
+    /// The edges of a `.npy` array. An `edge_index` has shape [2, E], also with two edges.
+    pub fn npy(array: NpyArray, is_edge_index: bool) -> Result<Self> {
         let id = match array.element {
             ElementType::I32 => IdType::I32,
             ElementType::I64 => IdType::I64,
@@ -77,6 +77,7 @@ impl Table {
             }
         };
         let (rows, halves) = match *array.shape {
+            [2, 2] if is_edge_index => (2, true),
             [rows, 2] => (rows, false),
             [2, rows] => (rows, true),
             _ => {
@@ -88,7 +89,7 @@ impl Table {
             }
         };
         Ok(Self {
-            is_square: *array.shape == [2, 2],
+            is_square: *array.shape == [2, 2] && !is_edge_index,
             ..Self::new(array.extent, array.data_offset, rows, id, halves)
         })
     }

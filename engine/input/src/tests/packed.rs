@@ -52,6 +52,18 @@ fn edges_in_archives_are_read_stored_and_deflated_and_beyond_four_gigabytes() {
 }
 
 #[test]
+fn an_edge_index_of_two_edges_has_its_sources_in_the_first_row() {
+    let folder = Folder::new();
+    let square = npy("<i8", "(2, 2)", &le(&[0_i64, 1, 2, 3], i64::to_le_bytes));
+    for (name, expected, warnings) in [("edge_index", [(0, 2), (1, 3)], 0), ("edges", [(0, 1), (2, 3)], 1)] {
+        let path = folder.file("square.npz", npz(&[(name, square.clone())], false, false));
+        let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
+        assert_eq!(read(&source, 1).unwrap().edges, expected);
+        assert_eq!(source.warnings().len(), warnings, "{name}");
+    }
+}
+
+#[test]
 fn archives_that_are_damaged_or_hold_no_edges_are_refused() {
     let folder = Folder::new();
     let open = |path: PathBuf| message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
@@ -387,7 +399,7 @@ fn an_ogb_folder_of_text_is_discovered() {
     let folder = Folder::new();
     let gz = |name: &str, text: &str| folder.file(name, gzip(text.as_bytes()));
     let edges = gz("raw/edge.csv.gz", "0,1\n2,1\n");
-    gz("raw/num-node-list.csv.gz", "4\n");
+    let nodes = gz("raw/num-node-list.csv.gz", "4\n");
     let features = gz("raw/node-feat.csv.gz", "0.5,1\n1,1\n2,nan\n-1e-3,4\n");
     let labels = gz("raw/node-label.csv.gz", "3\nnan\n\n0\n");
     let train = gz("split/time/train.csv.gz", "0\n3\n");
@@ -397,6 +409,7 @@ fn an_ogb_folder_of_text_is_discovered() {
     let expected = OgbLayout {
         edges: vec![edges],
         nodes: Some(4),
+        nodes_file: Some(nodes),
         features: Some(features.clone()),
         labels: Some(labels.clone()),
         train: Some(train.clone()),
