@@ -343,8 +343,8 @@ impl Counted {
         let mut row = 0;
         while row < rows.rows() {
             let end = rows.rows().min(row + RELEASE_ROWS);
-            for row in rows.range(row..end) {
-                let degree = row?.degree();
+            for degree in rows.degrees(row..end) {
+                let degree = degree?;
                 counted.max = counted.max.max(degree);
                 // A damaged degree may have more bits than any valid one.
                 counted.by_bits[(u64::BITS - degree.leading_zeros()).min(BUCKETS_MAX as u32 - 1) as usize] += 1;

@@ -48,6 +48,22 @@ pub struct OgbLayout {
     pub test: Option<PathBuf>,
 }
 
+/// Whether OGB's loader adds the reverse of each edge to this dataset (`add_inverse_edge` in OGB's table of datasets), by the name of the
+/// folder.
+pub fn is_undirected(folder: &Path) -> bool {
+    // Paths such as `.` have no name.
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let name = folder
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .replace('-', "_");
+    matches!(
+        name.as_str(),
+        "ogbn_products" | "products" | "ogbn_proteins" | "proteins"
+    )
+}
+
 /// Finds a dataset's files in `folder`.
 pub fn discover(folder: &Path) -> Result<OgbLayout> {
     fs::read_dir(folder).map_err(Error::io("read the folder", folder))?;

@@ -32,7 +32,7 @@ thread_local! {
 pub struct DirectFile(File);
 
 impl DirectFile {
-    /// Opens an open file once more. None if its file system refuses direct reads.
+    /// Opens an open file once more, and reads its first block. None if its file system refuses direct reads.
     pub fn of(file: &File) -> Option<Self> {
         // The path may name another file by now. This names the open one.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -40,10 +40,17 @@ impl DirectFile {
             .read(true)
             .custom_flags(OFlags::DIRECT.bits().cast_signed())
             .open(path);
-        opened
+        // Some file systems open a file in this way, and refuse to read it, or need a larger alignment.
+        let probed = opened.map(Self).and_then(|file| {
+            match file.read_exact_at(&mut [0], 0) {
+                // An empty file.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(file),
+                read => read.map(|()| file),
+            }
+        });
+        probed
             .inspect_err(|error| tracing::debug!("reads go through the page cache: {error}"))
             .ok()
-            .map(Self)
     }
 
     /// Fills `into` from `offset`, as [`FileExt::read_exact_at`] does.

@@ -1,6 +1,10 @@
 //! Memory, disk space and limits of the machine and the process.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -46,36 +50,107 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Memory that is available to programs and the page cache, in bytes. `None` if the kernel does not report it.
+/// Memory that this process can still take, in bytes: what the machine has available, within the limits of its control groups (the
+/// limits of a container or a job). `None` if the kernel does not report it.
 pub fn free_memory_bytes() -> Option<u64> {
-    kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+    let free = groups().into_iter().filter_map(|group| group.free_bytes());
+    Some(free.fold(available_bytes()?, u64::min))
+}
+
+/// The memory limit of this process's control groups: that of its container or job. `None` if nothing limits it below the machine's
+/// memory.
+pub fn memory_limit_bytes() -> Option<u64> {
+    let machine = kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
+    let limits = groups().into_iter().filter_map(|group| group.limit_bytes());
+    limits.filter(|&limit| limit < machine).min()
 }
 
 /// The most that the page cache can hold for this process: the memory that is available, within the memory limits of its
 /// control groups. `None` if the kernel does not report it.
 pub fn cacheable_bytes() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = groups.lines().filter_map(memory_limit_of_group);
-    Some(limits.fold(free_memory_bytes()?, u64::min))
+    let limits = groups().into_iter().filter_map(|group| group.limit_bytes());
+    Some(limits.fold(available_bytes()?, u64::min))
 }
 
-/// The memory limit of a line of `/proc/self/cgroup`, `number:controllers:path`: the least of the group and those around
-/// it. In version 2 of control groups there are no controllers.
-fn memory_limit_of_group(line: &str) -> Option<u64> {
+fn available_bytes() -> Option<u64> {
+    kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+}
+
+/// A control group that may limit memory.
+struct MemoryGroup {
+    folder: PathBuf,
+    files: &'static GroupFiles,
+}
+
+/// The files of a control group.
+struct GroupFiles {
+    limit: &'static str,
+    used: &'static str,
+    /// The lines of `memory.stat` about pages of files, which the kernel drops when memory is needed.
+    cached: [&'static str; 2],
+}
+
+const VERSION_1: GroupFiles = GroupFiles {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: ["total_inactive_file ", "total_active_file "],
+};
+const VERSION_2: GroupFiles = GroupFiles {
+    limit: "memory.max",
+    used: "memory.current",
+    cached: ["inactive_file ", "active_file "],
+};
+
+impl MemoryGroup {
+    /// A group without a limit says `max`, or a number beyond any memory.
+    fn limit_bytes(&self) -> Option<u64> {
+        self.number(self.files.limit)
+    }
+
+    /// What its processes may still take. None without a limit.
+    fn free_bytes(&self) -> Option<u64> {
+        let limit = self.limit_bytes()?;
+        let used = self.number(self.files.used)?;
+        let statistics = fs::read_to_string(self.folder.join("memory.stat")).ok()?;
+        let line = |name: &&str| {
+            statistics
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
+        };
+        let cached: u64 = self.files.cached.iter().filter_map(line).sum();
+        Some(limit.saturating_sub(used.saturating_sub(cached)))
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
+    }
+}
+
+/// The control groups of this process, and those around them.
+fn groups() -> Vec<MemoryGroup> {
+    let lines = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    lines.lines().flat_map(groups_of).collect()
+}
+
+/// The groups of a line of `/proc/self/cgroup`, `number:controllers:path`. In version 2 of control groups there are no controllers.
+fn groups_of(line: &str) -> Vec<MemoryGroup> {
     let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, path) = (parts.next()?, Path::new(parts.next()?));
-    let (root, file) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max"),
-        _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        _ => return None,
+    let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+        return Vec::new();
     };
-    let groups = path.ancestors().filter_map(|group| group.strip_prefix("/").ok());
-    // A group without a limit says `max`, or a number beyond any memory.
-    let limit = |group| {
-        let text = fs::read_to_string(Path::new(root).join(group).join(file)).ok()?;
-        text.trim().parse().ok()
+    let (root, files) = match controllers {
+        "" => ("/sys/fs/cgroup", &VERSION_2),
+        _ if controllers.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", &VERSION_1),
+        _ => return Vec::new(),
     };
-    groups.filter_map(limit).min()
+    let groups = Path::new(path).ancestors();
+    let groups = groups.filter_map(|group| group.strip_prefix("/").ok());
+    groups
+        .map(|group| MemoryGroup {
+            folder: Path::new(root).join(group),
+            files,
+        })
+        .collect()
 }
 
 /// Bytes that this process may still write to the file system of `path`. `None` if that is unknown.
@@ -118,6 +193,30 @@ mod tests {
         let free = free_disk_bytes(folder.path()).expect("the folder exists");
         assert!(free > 0);
         assert_eq!(free_disk_bytes(&folder.path().join("nothing")), None);
+    }
+
+    #[test]
+    fn a_control_group_leaves_its_limit_without_what_it_uses_besides_cached_files() {
+        for (files, other) in [(&VERSION_1, "inactive_file 7"), (&VERSION_2, "anon 7")] {
+            let folder = tempfile::tempdir().unwrap();
+            let group = MemoryGroup {
+                folder: folder.path().to_owned(),
+                files,
+            };
+            let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+            assert_eq!(group.free_bytes(), None);
+            write(files.used, "700\n");
+            write(
+                "memory.stat",
+                &format!("{other}\n{}200\n{}100\n", files.cached[0], files.cached[1]),
+            );
+            write(files.limit, "max\n");
+            assert_eq!(group.free_bytes(), None);
+            write(files.limit, "1000\n");
+            assert_eq!((group.limit_bytes(), group.free_bytes()), (Some(1000), Some(600)));
+            write(files.limit, "300\n");
+            assert_eq!(group.free_bytes(), Some(0));
+        }
     }
 
     #[test]

@@ -73,17 +73,8 @@ impl<'a> InNeighbors<'a> {
         self.sample.is_none()
     }
 
-    /// The in-degree of a node, and the length of its list.
-    ///
-    /// # Errors
-    /// If the in-degree is damaged.
-    pub fn degree_and_length(&self, node: NodeId) -> Result<(u64, u64)> {
-        let degree = self.chunks.degree(node)?;
-        Ok((degree, self.length(degree)))
-    }
-
     /// The length of the list of a node with some in-degree.
-    fn length(&self, degree: u64) -> u64 {
+    pub fn length(&self, degree: u64) -> u64 {
         self.sample.map_or(degree, |sample| sample.draws(degree))
     }
 
@@ -187,10 +178,10 @@ impl<'a> InNeighbors<'a> {
     fn each_degree(&self, set: &NodeSet, threads: usize, each: impl Fn(&[NodeId], &[u64]) + Sync) -> Result<()> {
         let pieces = Pieces::of_degrees(set, 0..set.len(), self.chunks);
         workers::run(threads, |worker| {
-            let mut nodes = Vec::new();
+            let (mut nodes, mut degrees) = (Vec::new(), Vec::new());
             while worker.goes_on() && pieces.next(&mut nodes).is_some() {
-                let degrees = nodes.iter().map(|node| self.chunks.degree(*node));
-                each(&nodes, &degrees.collect::<Result<Vec<u64>>>()?);
+                self.chunks.degrees(&nodes, &mut degrees)?;
+                each(&nodes, &degrees);
                 self.chunks.release(&nodes);
             }
             Ok(())

@@ -234,10 +234,11 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             lists, destinations, ..
         } = self.aggregation;
         let pieces = Pieces::of_degrees(destinations, self.next..destinations.len(), lists.chunks());
-        let mut nodes = Vec::new();
+        let (mut nodes, mut degrees) = (Vec::new(), Vec::new());
         'full: while pieces.next(&mut nodes).is_some() {
-            for node in &nodes {
-                let (degree, added) = lists.degree_and_length(*node)?;
+            lists.chunks().degrees(&nodes, &mut degrees)?;
+            for (node, &degree) in nodes.iter().zip(&degrees) {
+                let added = lists.length(degree);
                 let row_needs = row_bytes + (parts(added) - 1) * part_bytes + EDGE_BYTES * added;
                 let is_full = bytes + row_needs > self.tile_bytes || states + parts(added) > u64::from(u32::MAX);
                 if is_full && position == self.next {
@@ -344,12 +345,12 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             lists, destinations, ..
         } = self.aggregation;
         let pieces = Pieces::of_degrees(destinations, 0..destinations.len(), lists.chunks());
-        let (mut nodes, mut longest) = (Vec::new(), 0);
+        let (mut nodes, mut degrees, mut longest) = (Vec::new(), Vec::new(), 0);
         while pieces.next(&mut nodes).is_some() {
             check_stopped(self.progress)?;
-            for node in &nodes {
-                longest = longest.max(lists.degree_and_length(*node)?.1);
-            }
+            lists.chunks().degrees(&nodes, &mut degrees)?;
+            let lengths = degrees.iter().map(|&degree| lists.length(degree));
+            longest = lengths.fold(longest, u64::max);
         }
         // With more memory, rows may be streamed from their own files and not from a copy: those of all nodes, in which up to an eighth is
         // padding.

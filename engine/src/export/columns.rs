@@ -24,6 +24,7 @@ use grappa_formats::{
 use grappa_io::{
     Error, Position, Result,
     durable::{self, Temporary},
+    map::Access,
     npy,
     progress::{Progress, check_stopped},
     workers,
@@ -196,8 +197,11 @@ impl Column for LabelColumn<'_> {
 
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let path = self.store.path().join(files::of_chunk(span.chunk, "labels"));
-        let chunk = self.store.chunk_in_order(span.chunk)?;
-        let labels = chunk.labels().expect("the manifest has labels");
+        let mapped = self
+            .store
+            .labels(span.chunk, Access::Sequential)?
+            .expect("the manifest has labels");
+        let labels = mapped.labels();
         if labels.meta().spec != self.spec {
             let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
             return Err(Error::input(path, Position::Whole, what));

@@ -112,8 +112,8 @@ impl HaloDegrees<'_> {
         encoder.reserve(rows.rows());
         for start in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
             let end = rows.rows().min(start + RELEASE_ROWS);
-            rows.range(start..end).try_for_each(|list| {
-                encoder.push(list?.degree());
+            rows.degrees(start..end).try_for_each(|degree| {
+                encoder.push(degree?);
                 Ok(())
             })?;
             files.release_rows(start..end);

@@ -4,7 +4,7 @@ use grappa_formats::{
     ChunkId, NodeId,
     manifest::{ExternalIds, PermutationSpec},
 };
-use grappa_io::progress::Silent;
+use grappa_io::{map::Access, progress::Silent};
 use grappa_storage::{ExternalId, Store};
 
 use super::sample::{NODES, Sample};
@@ -19,9 +19,13 @@ fn a_store_gives_back_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     for chunk in store.present_chunks() {
+        let (labels, features) = (
+            store.labels(chunk, Access::Random).unwrap().unwrap(),
+            store.features(chunk).unwrap().unwrap(),
+        );
+        let (labels, features) = (labels.labels(), features.features());
         let chunk = store.chunk(chunk).unwrap();
         let (rows, weights) = (chunk.rows(), chunk.weights().unwrap());
-        let (features, labels) = (chunk.features().unwrap(), chunk.labels().unwrap());
         for row in 0..rows.rows() {
             let node = chunk.span().first_node.0 + row;
             let sources: Vec<_> = rows.row(row).unwrap().iter().collect();

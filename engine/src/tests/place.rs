@@ -170,6 +170,16 @@ fn in_degrees_that_are_in_adjacency_lists_are_written_anew() {
         let expected = of_store.in_degree(node).unwrap();
         assert_eq!(chunks.in_degree(node).unwrap(), if known { expected } else { 0 });
     }
+    // Many at once: successive nodes, across chunks, and others.
+    let mut degrees = Vec::new();
+    for kept in [|_| true, |node| node % 3 == 0, |node| node > 5 && node % 7 != 0] as [fn(u64) -> bool; 3] {
+        let nodes: Vec<NodeId> = (0..NODES).filter(|&node| kept(node)).map(NodeId).collect();
+        for mapped in [&chunks, &of_store] {
+            mapped.degrees(&nodes, &mut degrees).unwrap();
+            let one_by_one: Vec<u64> = nodes.iter().map(|node| mapped.degree(*node).unwrap()).collect();
+            assert_eq!(degrees, one_by_one);
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Checks that pre-aggregated features belong to the store and to each other. Their values are not computed again.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
 use grappa_formats::{
     ChunkId,
@@ -34,12 +34,7 @@ impl Check<'_> {
             };
             match aggregates::open_file(&folder, chunks, chunk, entry) {
                 Err(error) => self.failed(&path, error),
-                Ok((file, meta)) => {
-                    if let Some(file) = self.checksums(&path, Ok(file)) {
-                        self.result(&path, self.feature_rows(&meta, &file));
-                    }
-                    metas.push((path, (meta.layout, meta.with_features)));
-                }
+                Ok((_, meta)) => metas.push((path, (meta.layout, meta.with_features))),
             }
         }
         let of_store = manifest.features.as_ref();
@@ -60,14 +55,32 @@ impl Check<'_> {
         }
     }
 
+    /// Checks the file of a chunk, unless [`Check::aggregates`] reports that it cannot be opened.
+    pub(super) fn aggregates_of(&self, chunks: &ChunkMap, kind: AggregateKind, chunk: ChunkId) {
+        let Ok(index) = aggregates::read_index(self.root, kind, chunks) else {
+            return;
+        };
+        let folder = self.root.join(files::AGGREGATES).join(kind.name());
+        let Some(entry) = &index.files[chunk.0 as usize] else {
+            return;
+        };
+        let Ok((file, meta)) = aggregates::open_file(&folder, chunks, chunk, entry) else {
+            return;
+        };
+        let path = format!("{}/{kind}/{}", files::AGGREGATES, files::aggregate(chunk));
+        if let Some(file) = self.checksums(&path, Ok(file)) {
+            self.result(&path, self.feature_rows(&meta, &file));
+        }
+    }
+
     /// Files that the index does not list.
     fn only_known(&self, folder: &Path, listed: &[Option<AggregateFile>], kind: AggregateKind) -> Result<()> {
+        let listed = (0..).map(ChunkId).zip(listed).filter(|(_, entry)| entry.is_some());
+        let listed: HashSet<String> = listed.map(|(chunk, _)| files::aggregate(chunk)).collect();
         for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
             let found = entry.map_err(Error::io("list", folder))?.file_name();
             let found = found.to_string_lossy();
-            let mut listed = (0..).map(ChunkId).zip(listed).filter(|(_, entry)| entry.is_some());
-            let is_listed = listed.any(|(chunk, _)| files::aggregate(chunk) == found);
-            if !is_listed && found != files::AGGREGATE_INDEX {
+            if !listed.contains(&*found) && found != files::AGGREGATE_INDEX {
                 let path = format!("{}/{kind}/{found}", files::AGGREGATES);
                 self.problem(&path, 0, "this is no part of the store; remove it".to_owned());
             }

@@ -19,7 +19,7 @@ mod aggregates;
 mod rows;
 
 use std::{
-    fs,
+    fs, iter,
     ops::Range,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -33,7 +33,7 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
     manifest::{ExternalIds, FeatureDtype, FeatureSource, FileEntry, Manifest},
-    permutation_table::{PermutationTable, PermutationTableMeta},
+    permutation_table::{ENTRY_BYTES, PermutationTable, PermutationTableMeta},
     splits,
 };
 use grappa_io::{
@@ -128,7 +128,10 @@ enum Part<'a> {
     Permutation,
     Splits,
     Assignment(&'a str),
+    /// The index of pre-aggregated features, and the headers of their files.
     Aggregates(AggregateKind),
+    /// The pre-aggregated features of a chunk.
+    AggregatesOf(AggregateKind, ChunkId),
     /// A file that the manifest lists and nothing needs: only its checksums are checked.
     Other(&'a FileEntry),
 }
@@ -180,12 +183,11 @@ impl Check<'_> {
             .collect();
         // Long units that cannot be divided come first.
         parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits]);
-        parts.extend(
-            stray
-                .iter()
-                .filter_map(|found| files::aggregates_of(found))
-                .map(Part::Aggregates),
-        );
+        let kinds = stray.iter().filter_map(|found| files::aggregates_of(found));
+        parts.extend(kinds.flat_map(|kind| {
+            let of_chunk = move |chunk| Part::AggregatesOf(kind, ChunkId(chunk));
+            iter::once(Part::Aggregates(kind)).chain((0..chunks.chunks()).map(of_chunk))
+        }));
         parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
         let others = manifest.files.iter().filter(|file| !required.contains_key(&file.path));
         parts.extend(others.map(Part::Other));
@@ -208,6 +210,7 @@ impl Check<'_> {
                 Part::Splits => self.splits(manifest),
                 Part::Assignment(path) => self.assignment(path, chunks.chunks()),
                 Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
+                Part::AggregatesOf(kind, chunk) => self.aggregates_of(&chunks, kind, chunk),
                 Part::Other(entry) => drop(self.file(entry)),
             }
             Ok(())
@@ -457,9 +460,24 @@ impl Check<'_> {
             );
             return Err(in_file()(FormatError::invalid(64, what)));
         }
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
+        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        // Both tables have the same pairs if each is the inverse of the other. Sums of the pairs' hashes say whether they do, and take one
+        // pass from front to back over each table. Lookups in any order would take a page fault each.
+        let (mut of_ids, mut of_nodes) = (0u64, 0u64);
+        let rows = RELEASE_BYTES / ENTRY_BYTES as u64;
+        let mut add = |part: Range<u64>| {
+            of_ids = of_ids.wrapping_add(table.sum_of_ids(part.clone())?);
+            of_nodes = of_nodes.wrapping_add(table.sum_of_nodes(part)?);
+            Ok(())
+        };
+        in_parts(meta.nodes, rows, &mapped, &mut add).map_err(in_file())?;
+        if of_ids == of_nodes {
+            return Ok(());
+        }
+        // Finds the entry. Each reverse lookup may bring in another page.
         let mapped = MappedPayload::new(file, Access::Random)?;
         let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
-        // Each reverse lookup may bring in another page.
         in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(in_file())
     }
 
@@ -557,7 +575,7 @@ fn in_parts(
     end: u64,
     step: u64,
     file: &MappedPayload,
-    check: impl Fn(Range<u64>) -> grappa_formats::Result<()>,
+    mut check: impl FnMut(Range<u64>) -> grappa_formats::Result<()>,
 ) -> grappa_formats::Result<()> {
     let mut start = 0;
     loop {

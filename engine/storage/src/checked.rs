@@ -108,7 +108,7 @@ impl<'a> CheckedAdjacency<'a> {
         if self.has_degrees_in_rows() {
             return Ok(self.row(row)?.degree());
         }
-        self.locate(row)?;
+        self.check_lines(row, row)?;
         Ok(self.rows.degree(row))
     }
 
@@ -118,6 +118,25 @@ impl<'a> CheckedAdjacency<'a> {
     /// # Panics
     /// If `rows` is out of range.
     pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Result<Row<'a>>> + '_ {
+        self.range_after(rows, Self::check_range)
+    }
+
+    /// The in-degrees of successive rows. Faster than [`CheckedAdjacency::degree`] for each; with Elias-Fano coding, it does not touch
+    /// the adjacency lists either. After an error, the next items are undefined.
+    ///
+    /// # Panics
+    /// If `rows` is out of range.
+    pub fn degrees(&self, rows: Range<u64>) -> impl Iterator<Item = Result<u64>> + '_ {
+        let rows = self.range_after(rows, Self::check_degrees);
+        rows.map(|row| Ok(row?.degree()))
+    }
+
+    /// Successive rows, some at a time. `check` checks these before the first of them is decoded.
+    fn range_after<'s>(
+        &'s self,
+        rows: Range<u64>,
+        check: impl Fn(&Self, Range<u64>) -> Result<()> + 's,
+    ) -> impl Iterator<Item = Result<Row<'a>>> + 's {
         assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
         let mut next = rows.start;
         let parts = std::iter::from_fn(move || {
@@ -126,8 +145,8 @@ impl<'a> CheckedAdjacency<'a> {
             next = end;
             (!part.is_empty()).then_some(part)
         });
-        parts.flat_map(|part| {
-            let checked = self.check_range(part.clone());
+        parts.flat_map(move |part| {
+            let checked = check(self, part.clone());
             let rows = if checked.is_ok() { part } else { 0..0 };
             checked.err().map(Err).into_iter().chain(self.rows.range(rows).map(Ok))
         })

@@ -1,11 +1,9 @@
-//! The mapped files of one chunk.
+//! The mapped adjacency lists of one chunk.
 
 use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, FormatError,
-    features::FeaturesMeta,
-    labels::Labels,
     rows::{ChunkDegrees, RowSizes, Rows, RowsMeta},
     weights::{Weights, WeightsMeta},
 };
@@ -17,7 +15,7 @@ use grappa_io::{
 
 use crate::{
     Store,
-    checked::{CheckedAdjacency, CheckedDegrees, CheckedFeatures, CheckedLabels, CheckedWeights},
+    checked::{CheckedAdjacency, CheckedDegrees, CheckedWeights},
     files,
 };
 
@@ -133,7 +131,7 @@ impl HaloDegrees {
     }
 }
 
-/// The mapped files of one chunk of a store. Dropping it unmaps them.
+/// The mapped adjacency lists of one chunk of a store, and the weights of its edges. Dropping it unmaps them.
 ///
 /// The headers were compared with the manifest. A block of a payload is compared with its checksum when it is first used.
 /// The decoded values are not checked further, but no value can cause unsafe behavior; `grappa-store verify` checks them.
@@ -145,17 +143,15 @@ pub struct Chunk {
     edges: MappedPayload,
     degrees: MappedPayload,
     weights: Option<MappedPayload>,
-    features: Option<(FeaturesMeta, MappedPayload)>,
-    labels: Option<MappedPayload>,
 }
 
 impl Store {
-    /// Maps the files of a chunk for random access.
+    /// Maps the adjacency lists of a chunk for random access.
     pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
         Chunk::open(self, self.span(chunk)?, Access::Random)
     }
 
-    /// Maps the files of a chunk for sequential access.
+    /// Maps the adjacency lists of a chunk for sequential access.
     pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
         Chunk::open(self, self.span(chunk)?, Access::Sequential)
     }
@@ -163,8 +159,6 @@ impl Store {
 
 impl Chunk {
     fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
-        let manifest = store.manifest();
-        let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
         let mapped = |file: &ContainerFile| MappedPayload::new(file, access);
 
         let AdjacencyFiles {
@@ -173,18 +167,7 @@ impl Chunk {
             weights,
             meta: rows_meta,
             sizes,
-        } = AdjacencyFiles::open(store, span, manifest.weighted)?;
-        let features = match manifest.stored_features() {
-            Some(_) => {
-                let file = file("features")?;
-                let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-                meta.span.expect(&span).map_err(Error::format(file.path()))?;
-                Some((meta, mapped(&file)?))
-            }
-            None => None,
-        };
-        let labels = manifest.labels.is_some().then(|| file("labels")).transpose()?;
-
+        } = AdjacencyFiles::open(store, span, store.manifest().weighted)?;
         let chunk = Self {
             span,
             rows_meta,
@@ -192,17 +175,11 @@ impl Chunk {
             edges: mapped(&edges)?,
             degrees: mapped(&degrees)?,
             weights: weights.as_ref().map(|(file, _)| mapped(file)).transpose()?,
-            features,
-            labels: labels.as_ref().map(mapped).transpose()?,
         };
         // The accessors below expect the decoders to succeed, so they are tried once here.
         chunk.try_rows().map_err(Error::format(edges.path()))?;
         if let (Some(weights), Some((file, _))) = (chunk.try_weights(), &weights) {
             weights.map_err(Error::format(file.path()))?;
-        }
-        if let (Some(labels), Some(file)) = (chunk.try_labels(), &labels) {
-            let check = || labels?.meta().span.expect(&span);
-            check().map_err(Error::format(file.path()))?;
         }
         Ok(chunk)
     }
@@ -222,19 +199,6 @@ impl Chunk {
         let file = self.weights.as_ref()?;
         let weights = self.try_weights()?.expect("checked when opened");
         Some(CheckedWeights::new(weights, file))
-    }
-
-    /// The labels of its nodes, if they have any.
-    pub fn labels(&self) -> Option<CheckedLabels<'_>> {
-        let file = self.labels.as_ref()?;
-        let labels = self.try_labels()?.expect("checked when opened");
-        Some(CheckedLabels::new(labels, file))
-    }
-
-    /// The features of its nodes, if they are stored.
-    pub fn features(&self) -> Option<CheckedFeatures<'_>> {
-        let (meta, file) = self.features.as_ref()?;
-        Some(CheckedFeatures::new(meta, file))
     }
 
     fn unchecked_rows(&self) -> Rows<'_> {
@@ -301,18 +265,6 @@ impl Chunk {
         }
     }
 
-    /// Bytes of the labels of its nodes; 0 if they have none.
-    pub fn label_bytes(&self) -> u64 {
-        self.labels.as_ref().map_or(0, MappedPayload::bytes)
-    }
-
-    /// Asks the system to read the labels of its nodes into its cache.
-    pub fn read_ahead_labels(&self) {
-        if let Some(labels) = &self.labels {
-            labels.read_ahead();
-        }
-    }
-
     /// Asks the system to read the files of adjacency lists, and of weights if `weights` is true, into its cache.
     pub fn read_ahead(&self, weights: bool) {
         self.row_files(weights).for_each(|file| file.read_ahead());
@@ -345,11 +297,6 @@ impl Chunk {
     fn try_weights(&self) -> Option<grappa_formats::Result<Weights<'_>>> {
         let file = self.weights.as_ref()?;
         Some(Weights::new(file.header(), file.unchecked()))
-    }
-
-    fn try_labels(&self) -> Option<grappa_formats::Result<Labels<'_>>> {
-        let file = self.labels.as_ref()?;
-        Some(Labels::new(file.header(), file.unchecked()))
     }
 }
 

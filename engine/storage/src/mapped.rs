@@ -1,6 +1,10 @@
-//! The mapped files of all chunks.
+//! The mapped adjacency lists of all chunks.
 
-use std::{ops::Index, sync::Once};
+use std::{
+    iter,
+    ops::{Index, Range},
+    sync::Once,
+};
 
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
 use grappa_io::Result;
@@ -117,6 +121,34 @@ impl MappedChunks {
         }
     }
 
+    /// Replaces the contents of `degrees` with the [`degree`](MappedChunks::degree) of each of some ascending nodes. Faster than one by
+    /// one where nodes are successive.
+    ///
+    /// # Errors
+    /// If the in-degrees are damaged.
+    pub fn degrees(&self, nodes: &[NodeId], degrees: &mut Vec<u64>) -> Result<()> {
+        degrees.clear();
+        for mut run in nodes.chunk_by(|a, b| a.0 + 1 == b.0) {
+            while let Some(first) = run.first() {
+                let chunk = self.map.chunk_of(*first);
+                let range = self.map.range(chunk);
+                let (now, later) = run.split_at((range.end - first.0).min(run.len() as u64) as usize);
+                run = later;
+                let row = first.0 - range.start;
+                match (self.chunk(chunk), now.len() as u64) {
+                    (None, count) => degrees.extend(iter::repeat_n(0, count as usize)),
+                    (Some(chunk), 1) => degrees.push(chunk.rows().degree(row)?),
+                    (Some(chunk), count) => {
+                        for degree in chunk.rows().degrees(row..row + count) {
+                            degrees.push(degree?);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the system to read the adjacency lists of ascending nodes into its cache ([`Chunk::read_ahead_rows`]).
     pub fn read_ahead(&self, nodes: &[NodeId]) {
         if self.read_ahead_all() {
@@ -146,6 +178,16 @@ impl MappedChunks {
         self.by_chunk(nodes, |chunk, first, nodes| {
             chunk.release_rows(nodes[0].0 - first..nodes[nodes.len() - 1].0 - first + 1);
         });
+    }
+
+    /// As [`MappedChunks::release`], of some rows of a chunk.
+    ///
+    /// # Panics
+    /// If the store is a slice without this chunk, or `rows` is out of range.
+    pub fn release_rows(&self, chunk: ChunkId, rows: Range<u64>) {
+        if self.small.is_none() {
+            self[chunk].release_rows(rows);
+        }
     }
 
     /// If all lists are small, asks the system once to read them, and returns true.

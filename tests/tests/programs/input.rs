@@ -506,6 +506,21 @@ fn a_mask_is_of_type_bool_and_has_one_entry_per_node() {
         };
         bench.npy(name, &array)
     };
+    // With --node-ids, the rows of files are in another order than the ids.
+    let rows = bytes("rows.npy", "|b1", &[1, 0, 0, 0]);
+    let ids = bench.write("ids.txt", "2\n0\n1\n3\n");
+    let labels = bench.write("labels.txt", "0\n1\n0\n1\n");
+    bench.refused_beside_edges(
+        "--train",
+        &rows,
+        &[
+            "--node-ids",
+            ids.to_str().unwrap(),
+            "--labels",
+            labels.to_str().unwrap(),
+        ],
+        &["rows.npy", "--node-ids", "ids[mask]"],
+    );
     let bits = bytes("bits.npy", "|u1", &[1, 0, 0, 1]);
     let parts = &[
         "bits.npy at row 2",

@@ -1,6 +1,6 @@
 //! Random splits: `grappa-ingest --split`, what `info` and `plan` say about it, and options that contradict it.
 
-use std::{fs, path::PathBuf};
+use std::{fs, ops::Range, path::PathBuf};
 
 use grappa_tests::{
     files::names_in,
@@ -161,6 +161,41 @@ fn contradictions_name_both_options_and_the_remedy() {
         .ingest(&["--split", "0.1/49.9/50"])
         .failure(&["200 nodes into 0.1/49.9/50 leaves none for train", "a larger share"]);
     assert_eq!(names_in(&bench.at("stores")), [""; 0]);
+}
+
+#[test]
+fn nodes_of_a_split_without_a_label_are_a_warning() {
+    let bench = Bench::new();
+    let label = |node| if node % 50 == 7 { "-1\n" } else { "1\n" };
+    let ids = |ids: Range<u32>| ids.map(|id| format!("{id}\n")).collect();
+    for (name, lines) in [
+        ("some.txt", (0..200).map(label).collect()),
+        ("train.txt", ids(0..100)),
+        ("val.txt", ids(100..107)),
+        ("test.txt", ids(150..200)),
+    ] {
+        let lines: String = lines;
+        fs::write(bench.at(name), lines).unwrap();
+    }
+    let splits = ["--train", "train.txt", "--val", "val.txt", "--test", "test.txt"];
+    let ran = bench.made(&[&["--nodes", "200", "--labels", "some.txt"][..], &splits].concat());
+    let warned = |text: &str| ran.stderr.contains(text);
+    assert!(
+        warned("train.txt: 2 of 100 nodes have no label, for example "),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        warned("training stops when it meets one; leave them out"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        warned("test.txt: 1 of 50 nodes have no label, for example 157: scores are"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!warned("val.txt"), "{}", ran.stderr);
 }
 
 #[test]

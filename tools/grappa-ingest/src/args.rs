@@ -310,7 +310,16 @@ impl Args {
     /// The input files: those named by options, or those in the OGB folder.
     fn files(&self) -> anyhow::Result<OgbLayout> {
         Ok(match &self.ogb {
-            Some(folder) => ogb::discover(folder)?,
+            Some(folder) => {
+                if !self.undirected && ogb::is_undirected(folder) {
+                    tracing::warn!(
+                        "{}: the Open Graph Benchmark gives this graph both directions of each edge, and the file has one; give \
+                         --undirected for the same graph",
+                        folder.display()
+                    );
+                }
+                ogb::discover(folder)?
+            }
             None => OgbLayout {
                 edges: self.edges.clone(),
                 nodes: None,

@@ -124,6 +124,7 @@ const LAYERS: [Layer; 10] = [
             "ids",
             "open",
             "chunk",
+            "columns",
             "mapped",
             "neighbors",
             "feature_rows",

@@ -17,7 +17,7 @@
 
 mod parquet;
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use grappa_engine::{
     aggregate::Budget,
@@ -27,7 +27,7 @@ use grappa_formats::{DenseId, NodeId};
 use grappa_io::{durable, progress::Progress};
 use grappa_run::{model::Task, scores::largest};
 use grappa_sampling::NodeSet;
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use self::parquet::DenseIds;
@@ -308,7 +308,7 @@ pub fn predict_nodes(
     check_sets(trained, store, budget.memory)?;
     let count = store.manifest().nodes;
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
-    let open_labels = |_| NodeLabels::new(store, Arc::new(MappedChunks::open(store)?));
+    let open_labels = |_| NodeLabels::new(store);
     let labels = store.manifest().labels.map(open_labels).transpose()?;
     let columns = trained.model().options().outputs;
     let wanted = Wanted {

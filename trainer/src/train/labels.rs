@@ -7,10 +7,12 @@ use std::sync::{
 
 use grappa_formats::{
     NodeId,
+    chunks::ChunkMap,
     manifest::{LabelKind, LabelSpec},
 };
+use grappa_io::map::Access;
 use grappa_run::model::Task;
-use grappa_storage::{Chunk, MappedChunks, Store, StoreIds};
+use grappa_storage::{CheckedLabels, MappedLabels, Store, StoreIds};
 use tch::Tensor;
 
 use crate::{Error, Result};
@@ -21,7 +23,9 @@ const DENSE_BYTES: u64 = 8 * 4096;
 
 /// The labels of a store, memory-mapped.
 pub struct NodeLabels {
-    chunks: Arc<MappedChunks>,
+    /// By number; none for chunks that a slice lacks.
+    chunks: Vec<Option<MappedLabels>>,
+    map: ChunkMap,
     ids: Arc<StoreIds>,
     spec: LabelSpec,
     /// By chunk: whether its labels need not be read together, because they were, or because few of them are used.
@@ -30,26 +34,30 @@ pub struct NodeLabels {
 }
 
 impl NodeLabels {
-    /// The labels of the nodes in the `chunks` of `store`.
+    /// The labels of the nodes of `store`.
     ///
     /// # Errors
-    /// If the store has no labels.
-    pub fn new(store: &Store, chunks: Arc<MappedChunks>) -> Result<Self> {
+    /// If the store has no labels, or a file cannot be opened.
+    pub fn new(store: &Store) -> Result<Self> {
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
             return no("nodes have no labels to learn; ingest them with --labels");
         };
         let used: u64 = store.manifest().splits.iter().map(|split| split.nodes).sum();
-        let bytes: u64 = chunks.iter().map(Chunk::label_bytes).sum();
+        let map = store.chunks().clone();
+        let mut chunks: Vec<_> = (0..map.chunks()).map(|_| None).collect();
+        for chunk in store.present_chunks() {
+            chunks[chunk.0 as usize] = store.labels(chunk, Access::Random)?;
+        }
+        let bytes: u64 = chunks.iter().flatten().map(MappedLabels::bytes).sum();
         let are_dense = bytes / DENSE_BYTES <= used;
         Ok(Self {
             ids: store.ids().clone(),
             spec,
-            asked: (0..store.chunks().chunks())
-                .map(|_| AtomicBool::new(!are_dense))
-                .collect(),
+            asked: chunks.iter().map(|_| AtomicBool::new(!are_dense)).collect(),
             are_dense,
             chunks,
+            map,
         })
     }
 
@@ -60,14 +68,15 @@ impl NodeLabels {
         }
     }
 
-    /// The chunk of a node, and the node's row in it.
-    fn place(&self, node: NodeId) -> (&Chunk, u64) {
-        let asked = &self.asked[self.chunks.map().chunk_of(node).0 as usize];
-        let (chunk, row) = self.chunks.of(node);
+    /// The labels of a node's chunk, and the node's row in it.
+    fn place(&self, node: NodeId) -> (CheckedLabels<'_>, u64) {
+        let chunk = self.map.chunk_of(node);
+        let labels = self.chunks[chunk.0 as usize].as_ref().expect("the store has the chunk");
+        let asked = &self.asked[chunk.0 as usize];
         if !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed) {
-            chunk.read_ahead_labels();
+            labels.read_ahead();
         }
-        (chunk, row)
+        (labels.labels(), node.0 - self.map.range(chunk).start)
     }
 
     /// Kind and number of the labels.
@@ -85,15 +94,14 @@ impl NodeLabels {
 
     /// The class of a node; -1 if it has no label.
     pub fn class(&self, node: NodeId) -> Result<i64> {
-        let (chunk, row) = self.place(node);
-        let labels = chunk.labels().expect("the manifest has labels");
+        let (labels, row) = self.place(node);
         Ok(labels.single(row)?.map_or(-1, i64::from))
     }
 
     /// For each class a byte, 1 if the node is in it; none if the node has no label.
     pub fn set(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
-        let (chunk, row) = self.place(node);
-        let set = chunk.labels().expect("the manifest has labels").multi(row)?;
+        let (labels, row) = self.place(node);
+        let set = labels.multi(row)?;
         Ok(set.map(|set| {
             let mut row = vec![0; self.spec.classes as usize];
             set.iter().for_each(|class| row[class as usize] = 1);

@@ -139,7 +139,7 @@ impl Trainer {
         let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
         let config = Numbers::choose(&store, &config, aggregates.is_some(), &ranks)?.applied(&config);
         let chunks = Arc::new(MappedChunks::open(&store)?);
-        let labels = NodeLabels::new(&store, chunks.clone())?;
+        let labels = NodeLabels::new(&store)?;
         slice::check(&store, &config)?;
         let manifest = store.manifest();
         let Some(features) = &manifest.features else {

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use grappa_engine::aggregate::Budget;
 use grappa_formats::NodeId;
-use grappa_io::progress::Silent;
+use grappa_io::{map::Access, progress::Silent};
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, HaloMode, Monitor, TrainConfig},
     folder::RunFolder,
@@ -13,7 +13,7 @@ use grappa_run::{
     summary::Summary,
 };
 use grappa_sampling::NodeSet;
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::{MappedLabels, Store};
 use grappa_trainer::{
     nn::losses,
     train::{
@@ -50,19 +50,29 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
     };
     trained.infer(store, wanted, budget, run, &Silent, &mut take).unwrap();
     let logits = Tensor::cat(&parts, 0);
-    let chunks = MappedChunks::open(store).unwrap();
+    let labels: Vec<MappedLabels> = store
+        .present_chunks()
+        .map(|chunk| store.labels(chunk, Access::Random).unwrap().unwrap())
+        .collect();
+    let place = |node: NodeId| {
+        let chunk = store.chunks().chunk_of(node);
+        (
+            labels[chunk.0 as usize].labels(),
+            node.0 - store.chunks().range(chunk).start,
+        )
+    };
     let labels = match trained.task() {
         Task::MultiClass => {
             let class = |node: &NodeId| {
-                let (chunk, row) = chunks.of(*node);
-                i64::from(chunk.labels().unwrap().single(row).unwrap().unwrap())
+                let (labels, row) = place(*node);
+                i64::from(labels.single(row).unwrap().unwrap())
             };
             Tensor::from_slice(&nodes.iter().map(class).collect::<Vec<i64>>())
         }
         Task::MultiLabel => {
             let set = |node: &NodeId| {
-                let (chunk, row) = chunks.of(*node);
-                let set = chunk.labels().unwrap().multi(row).unwrap().unwrap();
+                let (labels, row) = place(*node);
+                let set = labels.multi(row).unwrap().unwrap();
                 (0..CLASSES as u32)
                     .map(|class| i64::from(set.contains(class)))
                     .collect::<Vec<i64>>()

@@ -44,10 +44,10 @@ mod rejects;
 mod row_nodes;
 mod runs;
 pub mod spill;
+mod split_labels;
 mod splits;
 mod state;
 mod stored_labels;
-mod training_classes;
 
 use std::{
     collections::BTreeMap,
@@ -223,6 +223,9 @@ impl Run<'_> {
         });
         if let Some(split) = self.options.random_split {
             splits = self.random_split(split, &chunks, ids.permutation(), stored_labels.as_ref())?;
+        }
+        if let Some(labels) = &stored_labels {
+            self.check_split_labels(&chunks, labels, &ids)?;
         }
         if let Some(labels) = &stored_labels
             && splits.0.iter().any(|split| split.name == "train")

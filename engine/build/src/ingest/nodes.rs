@@ -267,8 +267,10 @@ impl Run<'_> {
             bytes += id_lists::set_memory(&splits::open(&split.path, options.ids, nodes)?, nodes);
         }
         check_sets("the sets of the nodes of all splits".to_owned(), bytes, &self.budget)?;
+        let rows_are_ids = options.ids == ExternalIds::Dense && options.node_ids.is_none();
         for split in &options.splits {
-            sets.push((split.clone(), splits::read(&split.path, options.ids, nodes, &lookup)?));
+            let set = splits::read(&split.path, options.ids, nodes, rows_are_ids, &lookup)?;
+            sets.push((split.clone(), set));
         }
         splits::check_disjoint(&sets, |node| ids.external(node))?;
         self.folder.folder("splits")?;

@@ -26,13 +26,20 @@ pub fn open(path: &Path, kind: ExternalIds, nodes: u64) -> Result<SplitSource> {
     SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)))
 }
 
-/// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
-pub fn read(path: &Path, kind: ExternalIds, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
+/// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes. `rows_are_ids`: row N of a mask is the node with the
+/// id N.
+pub fn read(
+    path: &Path,
+    kind: ExternalIds,
+    nodes: u64,
+    rows_are_ids: bool,
+    lookup: &Lookup<'_>,
+) -> Result<RoaringTreemap> {
     let open = || open(path, kind, nodes);
     let source = open()?;
-    if source.is_mask() && kind != ExternalIds::Dense {
-        let what =
-            "a mask needs --ids dense; with --ids sparse, give the ids of the nodes: numpy.save(path, ids[mask])";
+    if source.is_mask() && !rows_are_ids {
+        let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
+                    give the ids of the nodes: numpy.save(path, ids[mask])";
         return Err(Error::input(path, Position::Whole, what));
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;

@@ -62,6 +62,26 @@ pub(super) const TARGET_NAMES: [&str; 28] = [
     "user_2",
 ];
 
+/// Names for a third column of weights.
+const WEIGHT_NAMES: [&str; 16] = [
+    "weight",
+    "weights",
+    "edge_weight",
+    "w",
+    "wt",
+    "value",
+    "val",
+    "score",
+    "strength",
+    "count",
+    "freq",
+    "frequency",
+    "similarity",
+    "distance",
+    "amount",
+    "rating",
+];
+
 /// The positions of the columns of sources and targets, as the names in a line say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NamedColumns {
@@ -100,6 +120,14 @@ impl NamedColumns {
             _ => None,
         }
     }
+}
+
+/// Whether a header has a third column whose name does not say that it has weights.
+pub(super) fn names_other_than_weights(fields: &[&[u8]]) -> bool {
+    let Some(third) = fields.get(2) else { return false };
+    !WEIGHT_NAMES
+        .iter()
+        .any(|name| third.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// Calls `look` with the fields of a line that may have column names, without quotes. A CSV line is split at commas only.

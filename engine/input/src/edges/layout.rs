@@ -7,7 +7,7 @@ use memchr::memchr;
 
 use super::{
     EdgeSourceOptions, HeaderLine, IdKind, IdLimit, TextBatch,
-    column_names::{ColumnOrder, NamedColumns, has_no_numbers, with_fields},
+    column_names::{ColumnOrder, NamedColumns, has_no_numbers, names_other_than_weights, with_fields},
     fields::{Checked, KeySeparator, NumberFields, edge_of, is_comment, keys_of, trim},
 };
 use crate::{
@@ -19,6 +19,9 @@ use crate::{
 
 /// The most lines to search for one that shows the columns.
 const SNIFFED_LINES_MAX: usize = 1000;
+
+/// Larger integers are not all exact as `f32`. Times in seconds are larger.
+const EXACT_MAX: f32 = (1 << f32::MANTISSA_DIGITS) as f32;
 
 /// The layout of a text file.
 #[derive(Debug, Clone)]
@@ -53,10 +56,20 @@ pub(super) enum ReadAs {
     Edge,
     /// A header that names the targets first.
     TargetsFirst,
+    /// A header whose third column does not have the name of weights.
+    OtherThanWeights,
+    /// An edge with a weight that is too large for an exact `f32`.
+    LargeWeight,
 }
 
 impl ReadAs {
-    pub const ALL: [Self; 3] = [Self::Header, Self::Edge, Self::TargetsFirst];
+    pub const ALL: [Self; 5] = [
+        Self::Header,
+        Self::Edge,
+        Self::TargetsFirst,
+        Self::OtherThanWeights,
+        Self::LargeWeight,
+    ];
 
     /// The message, after the line.
     pub fn message(self) -> &'static str {
@@ -68,6 +81,13 @@ impl ReadAs {
             Self::TargetsFirst => {
                 "names the targets first, so edges go from the second column to the first; correct it if they do not, or give \
                  --header no if it is an edge"
+            }
+            Self::OtherThanWeights => {
+                "names a third column, which is stored as edge weights; if it has none, leave it out: cut -f1,2 (CSV: cut -d, -f1,2)"
+            }
+            Self::LargeWeight => {
+                "has a third column, which is stored as edge weights of type f32; if it has others, such as times, leave it out: \
+                 cut -f1,2 (CSV: cut -d, -f1,2)"
             }
         }
     }
@@ -118,6 +138,9 @@ impl TextLayout {
                     if order == ColumnOrder::TargetSource {
                         first_line = Some(note(ReadAs::TargetsFirst));
                     }
+                    if with_fields(text, csv, strings, names_other_than_weights) {
+                        first_line.get_or_insert_with(|| note(ReadAs::OtherThanWeights));
+                    }
                     continue;
                 }
             }
@@ -127,6 +150,9 @@ impl TextLayout {
                     let ambiguous = is_first && strings && options.header == HeaderLine::Auto;
                     if ambiguous && may_be_names(text, &sniffed) {
                         first_line = Some(note(ReadAs::Edge));
+                    }
+                    if sniffed.weight.is_some_and(|weight| weight.abs() > EXACT_MAX) {
+                        first_line.get_or_insert_with(|| note(ReadAs::LargeWeight));
                     }
                     return Ok(Some(Self {
                         data_start: data_start.unwrap_or(0),
@@ -160,6 +186,8 @@ struct Sniffed {
     /// 2, or 3 with a weight.
     columns: usize,
     separator: KeySeparator,
+    /// The weight, between integer ids.
+    weight: Option<f32>,
 }
 
 /// Detects columns and separator from a data line. An error says why it is bad with either number of columns.
@@ -177,14 +205,16 @@ fn sniff(line: &[u8], csv: bool, strings: bool, limit: IdLimit) -> Checked<Sniff
         NumberFields { rest: Some(line) }.count()
     };
     let weighted = columns >= 3;
-    if strings {
+    let edge = if strings {
         keys_of(line, weighted, separator, false, &mut TextBatch::default())?;
+        None
     } else {
-        edge_of(line, weighted, limit)?;
-    }
+        edge_of(line, weighted, limit)?
+    };
     Ok(Sniffed {
         columns: if weighted { 3 } else { 2 },
         separator,
+        weight: edge.map(|(_, _, weight)| weight),
     })
 }
 

@@ -9,10 +9,14 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
+    messages::shown,
 };
 
 /// The longest line, in bytes: a million numbers of 16 characters.
 const ROW_BYTES_MAX: usize = 16 << 20;
+
+/// Names of a first column of ids.
+const ID_NAMES: [&str; 8] = ["id", "node", "node_id", "nodeid", "node-id", "node id", "index", "key"];
 
 /// A text file of rows of numbers, after an optional header.
 pub(super) struct TextRows {
@@ -51,6 +55,14 @@ impl TextRows {
                     .iter()
                     .all(|field| !field.is_empty() && field.parse::<f64>().is_err())
             {
+                if ID_NAMES.iter().any(|name| fields[0].eq_ignore_ascii_case(name)) && fields.len() > 1 {
+                    let what = format!(
+                        "the first column, {}, has ids of nodes by its name; leave it out (cut -d, -f2-), and give these ids with \
+                         --node-ids if rows are not in ascending order of ids. If it is a feature, rename it",
+                        shown(fields[0].as_bytes())
+                    );
+                    return Err(Error::input(file.path(), Position::Line(1), what));
+                }
                 header = true;
                 continue;
             }

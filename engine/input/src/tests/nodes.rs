@@ -110,6 +110,10 @@ fn text_matrices_are_read_with_and_without_header_and_compression() {
         ("\n1,2\n", ["f.csv:1", "blank line"]),
         ("a,b\n", ["f.csv", "no rows"]),
         ("", ["f.csv", "empty"]),
+        (
+            "Node_ID,f0\n0,0.5\n",
+            ["f.csv:1: the first column, \"Node_ID\", has ids", "--node-ids"],
+        ),
     ] {
         assert_contains(&message(matrix(&folder.file("f.csv", text), 10)), &parts);
     }
@@ -497,7 +501,7 @@ fn node_data_in_other_formats_is_refused_with_the_remedy() {
         &message(LabelSource::open(&table)),
         &["only edges are read from Parquet"],
     );
-    let named = MatrixSource::open(&folder.file("x.csv", "id,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
+    let named = MatrixSource::open(&folder.file("x.csv", "name,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
     let error = message(named.read_rows(0, 2, &mut Vec::new()));
     assert_contains(&error, &["x.csv:2", "user_0", "leave it out", "--node-ids"]);
     // In another column, a word is not an id.

@@ -349,6 +349,31 @@ fn usual_pairs_of_column_names_are_a_header_of_string_ids() {
 }
 
 #[test]
+fn a_third_column_that_is_hardly_a_weight_is_a_warning() {
+    let folder = Folder::new();
+    for (text, part) in [
+        (
+            "src,dst,timestamp\n1,2,3\n",
+            "names a third column, which is stored as edge weights",
+        ),
+        (
+            "1,2,1700000000\n1,3,1\n",
+            "has a third column, which is stored as edge weights",
+        ),
+        ("src,dst,weight\n1,2,1700000000\n", "cut -d, -f1,2"),
+    ] {
+        let path = folder.file("a.csv", text);
+        let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
+        assert_contains(&source.warnings().concat(), &["a.csv:", part]);
+    }
+    for text in ["src,dst,Weight\n1,2,3\n", "1,2,0.5\n", "1,2\n"] {
+        let path = folder.file("a.csv", text);
+        let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
+        assert_eq!(source.warnings(), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn names_in_a_header_give_the_order_of_the_columns() {
     let folder = Folder::new();
     let open = |path: &Path, header| {

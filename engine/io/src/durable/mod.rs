@@ -20,7 +20,10 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 
 pub use self::{
     lock::{FolderLock, Patience},
@@ -88,12 +91,31 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     sync_folder(parent(to))
 }
 
-/// Like [`rename`], but fails if `to` exists.
+/// Renames a file or folder, and syncs the folder of the new name. Fails if `to` exists.
 pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    rename_new_as(from, to, |from, to| {
+        renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
+    })
+}
+
+/// As [`rename_new`]. `rename_exclusively` renames if nothing has the new name, or says that the file system cannot do that at once.
+fn rename_new_as(
+    from: &Path,
+    to: &Path,
+    rename_exclusively: impl FnOnce(&Path, &Path) -> rustix::io::Result<()>,
+) -> Result<()> {
     kill_point("rename", to);
-    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
-        .map_err(io::Error::from)
-        .map_err(Error::io("give its name to the finished", to))?;
+    match rename_exclusively(from, to) {
+        // Network file systems have no such flag. Look first, then: the caller holds the lock of `from`, so only another program could
+        // take the name between the two.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.symlink_metadata().is_err() => fs::rename(from, to),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Err(Errno::EXIST.into()),
+        renamed => renamed.map_err(io::Error::from),
+    }
+    .map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: to.to_owned() },
+        _ => Error::io("give its name to the finished", to)(error),
+    })?;
     sync_folder(parent(to))
 }
 
@@ -156,4 +178,30 @@ pub fn empty_folder(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_gets_its_name_on_file_systems_without_exclusive_renames() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        for refusal in [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP] {
+            fs::create_dir(&from).unwrap();
+            rename_new_as(&from, &to, |_, _| Err(refusal)).unwrap();
+            assert!(to.is_dir() && !from.exists());
+            fs::create_dir(&from).unwrap();
+            for error in [
+                rename_new_as(&from, &to, |_, _| Err(refusal)).unwrap_err(),
+                rename_new(&from, &to).unwrap_err(),
+            ] {
+                assert!(matches!(error, Error::Exists { .. }), "{error}");
+            }
+            assert!(from.is_dir());
+            fs::remove_dir(&from).unwrap();
+            fs::remove_dir(&to).unwrap();
+        }
+    }
 }

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::{
     kill_point,
     lock::{Patience, is_at, lock},
-    remove_file, rename, sync_file,
+    remove_file, rename, rename_new, sync_file,
 };
 use crate::{Error, Position, Result};
 
@@ -62,6 +62,8 @@ pub struct Temporary<'a> {
     pub path: PathBuf,
     /// Its final path.
     name: &'a Path,
+    /// Whether it takes the place of a file that exists.
+    replaces: bool,
     is_finished: bool,
 }
 
@@ -71,7 +73,8 @@ impl<'a> Temporary<'a> {
     /// # Errors
     /// If it exists, cannot be created, or another process is making it.
     pub fn create(name: &'a Path) -> Result<Self> {
-        let temporary = Self::replace(name)?;
+        let mut temporary = Self::replace(name)?;
+        temporary.replaces = false;
         // Check only now: while another process was making the file, it had its temporary name.
         if name.symlink_metadata().is_ok() {
             return Err(Error::Exists { path: name.to_owned() });
@@ -98,6 +101,7 @@ impl<'a> Temporary<'a> {
                     file,
                     path,
                     name,
+                    replaces: true,
                     is_finished: false,
                 });
             }
@@ -116,14 +120,17 @@ impl<'a> Temporary<'a> {
     /// Syncs the file and renames it to its final path.
     ///
     /// # Errors
-    /// If the disk is full, or the write fails for another reason.
+    /// If the disk is full, or the write fails for another reason. Also if the file must not exist, and another program made it.
     pub fn finish(mut self) -> Result<()> {
         sync_file(&self.file, &self.path)?;
         // On a file system without locks, another process may have put its own file here.
         if !is_at(&self.file, &self.path)? {
             return Err(made_again(&self.path));
         }
-        rename(&self.path, self.name)?;
+        match self.replaces {
+            true => rename(&self.path, self.name)?,
+            false => rename_new(&self.path, self.name)?,
+        }
         self.is_finished = true;
         Ok(())
     }
@@ -204,6 +211,19 @@ mod tests {
         assert!(Temporary::create(&name).unwrap_err().to_string().contains("exists"));
         // That attempt left nothing.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_appears_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("name");
+        let temporary = Temporary::create(&name).unwrap();
+        temporary.write_all(b"ours").unwrap();
+        fs::write(&name, "of another program").unwrap();
+        let error = temporary.finish().unwrap_err().to_string();
+        assert!(error.contains("exists"), "{error}");
+        assert_eq!(fs::read(&name).unwrap(), b"of another program");
+        assert!(!temporary_name(&name).exists());
     }
 
     #[test]

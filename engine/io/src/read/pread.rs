@@ -1,6 +1,6 @@
 //! Reads by a few blocking threads: the reference, and the fallback where io_uring is refused.
 //!
-//! Reads go through the page cache; the kernel reclaims its pages. The depth is the number of threads. A buffer travels
+//! Reads go through the page cache; the kernel reclaims its pages. At most `depth` reads wait or are under way, one per thread. A buffer travels
 //! with its read, from the engine to a thread and back.
 
 use std::{

@@ -340,10 +340,12 @@ impl NodeRows for ScaledRows<'_> {
         self.rows.read(nodes.clone(), out)?;
         let mut values = out.chunks_exact_mut(self.width());
         for (chunk, rows) in pieces(self.chunks.map(), nodes) {
-            for (row, values) in self.chunks[chunk].rows().range(rows).zip(&mut values) {
-                let factor = Self::factor(row?.degree());
+            let adjacency = self.chunks[chunk].rows();
+            for (degree, values) in adjacency.degrees(rows.clone()).zip(&mut values) {
+                let factor = Self::factor(degree?);
                 values.iter_mut().for_each(|value| *value *= factor);
             }
+            self.chunks.release_rows(chunk, rows);
         }
         Ok(())
     }

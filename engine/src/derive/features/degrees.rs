@@ -137,9 +137,9 @@ fn write(
         for start in rows.clone().step_by(ENCODE_ROWS) {
             let part = start..rows.end.min(start + ENCODE_ROWS as u64);
             let count = part.end - part.start;
-            let rows = (node..).zip(chunk_rows.range(part.clone()));
-            for (values, (node, row)) in values.chunks_exact_mut(width).zip(rows) {
-                put(row?.degree(), &mut values[..WIDTH]);
+            let degrees = (node..).zip(chunk_rows.degrees(part.clone()));
+            for (values, (node, degree)) in values.chunks_exact_mut(width).zip(degrees) {
+                put(degree?, &mut values[..WIDTH]);
                 if let Some(found) = out_degrees {
                     let out_degree = found[(node - nodes.start) as usize].load(Ordering::Relaxed);
                     put(out_degree, &mut values[WIDTH..]);

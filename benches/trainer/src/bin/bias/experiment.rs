@@ -5,7 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use anyhow::{Context, Result, ensure};
 use grappa_engine::aggregate::{Budget, Mean, NodeRows, StateRows, StoreFeatures, WholeGraph};
 use grappa_formats::{NodeId, PartitionId, manifest::FeatureDtype};
-use grappa_io::{progress::Silent, read::Choice};
+use grappa_io::{map::Access, progress::Silent, read::Choice};
 use grappa_run::{
     config::{Auto, TrainConfig},
     model::Task,
@@ -450,8 +450,10 @@ fn compare(gradients: &[Tensor], exact: &Tensor) -> Seen {
 fn labels(store: &Store) -> Result<Tensor> {
     let mut all = Vec::new();
     for id in store.present_chunks() {
-        let chunk = store.chunk(id)?;
-        let labels = chunk.labels().context("the store has no labels")?;
+        let mapped = store
+            .labels(id, Access::Sequential)?
+            .context("the store has no labels")?;
+        let labels = mapped.labels();
         let range = store.chunks().range(id);
         for row in 0..range.end - range.start {
             all.push(labels.single(row)?.map_or(-1, i64::from));

@@ -1,12 +1,15 @@
-//! Checks that the training nodes have all classes.
+//! Checks splits against labels: nodes without a label, and classes without training nodes.
 
 use std::{fs, ops::Range};
 
-use grappa_formats::{chunks::ChunkMap, splits};
-use grappa_io::{Error, Result};
+use grappa_formats::{NodeId, chunks::ChunkMap, splits};
+use grappa_io::{Error, Result, text};
 use roaring::RoaringTreemap;
 
-use crate::ingest::{Run, stored_labels::StoredLabels};
+use crate::{
+    ids::IdMap,
+    ingest::{Run, splits::SplitFile, stored_labels::StoredLabels},
+};
 
 /// Classes that a warning lists.
 const CLASSES_SHOWN: usize = 5;
@@ -14,12 +17,61 @@ const CLASSES_SHOWN: usize = 5;
 const CLASSES_SHARE: u64 = 4;
 
 impl Run<'_> {
+    /// Warns about nodes of splits that have no label.
+    pub(super) fn check_split_labels(&self, chunks: &ChunkMap, labels: &StoredLabels, ids: &IdMap) -> Result<()> {
+        self.progress.stage("checking the split", None);
+        for SplitFile { name, path } in &self.options.splits {
+            let set = self.listed_split(name, chunks.nodes())?;
+            let unlabelled = self.sum_chunks(
+                chunks,
+                Unlabelled::default,
+                |chunk, unlabelled| {
+                    let range = chunks.range(chunk);
+                    let mut left = RoaringTreemap::new();
+                    left.insert_range(range.clone());
+                    left &= &set;
+                    labels.for_each(chunk, |row, _| {
+                        left.remove(range.start + row);
+                        Ok(())
+                    })?;
+                    *unlabelled = Unlabelled {
+                        count: left.len(),
+                        first: left.min(),
+                    };
+                    Ok(())
+                },
+                Unlabelled::add,
+            )?;
+            if let Some(first) = unlabelled.first {
+                let (effect, remedy) = match *name {
+                    "train" => (
+                        "training stops when it meets one",
+                        "leave them out of the list, or label them",
+                    ),
+                    _ => ("scores are those of the others", "label them, if they should count"),
+                };
+                tracing::warn!(
+                    "{}: {} of {} nodes have no label, for example {}: {effect}; {remedy}",
+                    path.display(),
+                    unlabelled.count,
+                    set.len(),
+                    text::printable(&ids.external(NodeId(first))?),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes of a split whose file is written.
+    fn listed_split(&self, name: &str, nodes: u64) -> Result<RoaringTreemap> {
+        let path = self.folder.path().join(format!("splits/{name}.roaring"));
+        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        splits::decode(&bytes, name, nodes).map_err(Error::format(&path))
+    }
+
     /// Warns if a class has nodes, but none of them is a training node.
     pub(super) fn check_training_classes(&self, chunks: &ChunkMap, labels: &StoredLabels) -> Result<()> {
-        let path = self.folder.path().join("splits/train.roaring");
-        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
-        let train = splits::decode(&bytes, "train", chunks.nodes()).map_err(Error::format(&path))?;
-        drop(bytes);
+        let train = self.listed_split("train", chunks.nodes())?;
         self.progress.stage("checking the split", None);
         // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
         let classes_max = self.budget.memory / CLASSES_SHARE / (self.options.threads as u64 + 1);
@@ -91,6 +143,20 @@ impl Run<'_> {
             shown.join(", "),
             missing.count
         )
+    }
+}
+
+/// The nodes of a split that have no label.
+#[derive(Debug, Default)]
+struct Unlabelled {
+    count: u64,
+    first: Option<u64>,
+}
+
+impl Unlabelled {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.into_iter().chain(other.first).min();
     }
 }
 
