@@ -251,18 +251,31 @@ pub fn device(choice: DeviceChoice) -> Result<Device> {
     match choice {
         DeviceChoice::Cpu => Ok(Device::Cpu),
         DeviceChoice::Auto => Ok(cuda_device(0, cuda()).unwrap_or(Device::Cpu)),
-        DeviceChoice::Cuda(index) => cuda_device(index, cuda()),
+        DeviceChoice::Cuda(index) => cuda_device(index.unwrap_or(0), cuda()),
     }
 }
 
-/// The device of a process that shares its host with others, of which it is number `local_rank`. With `auto`, each has a GPU of its own.
+/// The device of a process that shares its host with others, of which it is number `local_rank`. Without an index, each has a GPU of its
+/// own.
 ///
 /// # Errors
-/// As [`device`]; with `auto`, if there are GPUs, but fewer than processes.
+/// As [`device`]; without an index, if there are GPUs, but fewer than processes.
 pub fn local_device(choice: DeviceChoice, local_rank: u32) -> Result<Device> {
     match (choice, device(choice)?) {
-        (DeviceChoice::Auto, Device::Cuda(_)) => cuda_device(local_rank as usize, cuda()),
+        (DeviceChoice::Auto | DeviceChoice::Cuda(None), Device::Cuda(_)) => {
+            let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+            cuda_device(local_index(local_rank, &visible), cuda())
+        }
         (_, device) => Ok(device),
+    }
+}
+
+/// The index of the GPU of process number `local_rank` of a host, if its environment makes the GPUs `visible` visible. SLURM can give each
+/// process one GPU (`--gpus-per-task 1`), which is the only one that it sees.
+fn local_index(local_rank: u32, visible: &str) -> usize {
+    match visible.split(',').count() {
+        1 if !visible.is_empty() => 0,
+        _ => local_rank as usize,
     }
 }
 
@@ -303,6 +316,18 @@ mod tests {
         let expected = devices().get(1).copied().unwrap_or(Device::Cpu);
         assert_eq!(device(DeviceChoice::Auto).unwrap(), expected);
         assert_eq!(device(DeviceChoice::Cpu).unwrap(), Device::Cpu);
+    }
+
+    #[test]
+    fn processes_of_a_host_take_its_gpus_in_turn_or_the_one_they_were_given() {
+        for (visible, expected) in [
+            ("", [0, 1, 2]),
+            ("0,1,2,3", [0, 1, 2]),
+            ("GPU-8932f937", [0; 3]),
+            ("3", [0; 3]),
+        ] {
+            assert_eq!([0, 1, 2].map(|rank| local_index(rank, visible)), expected, "{visible}");
+        }
     }
 
     #[test]

@@ -408,7 +408,7 @@ struct Options {
     /// Epochs between two checkpoints; 0: only by time and at the end
     #[arg(long, help_heading = RUN, value_name = "EPOCHS")]
     checkpoint_every: Option<u64>,
-    /// Minutes between two checkpoints; 0: only by epochs and at the end
+    /// Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only by epochs and at the end
     #[arg(long, help_heading = RUN, value_name = "MINUTES")]
     checkpoint_minutes: Option<f64>,
     /// Number of checkpoints to keep, besides the best

@@ -12,7 +12,7 @@ use grappa_console::{Bars, ByteSize, Console, Summary, count, log, one_line, pri
 use grappa_io::{machine::process_age, progress::Progress};
 use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
-    folder::{CONFIG, RunFolder},
+    folder::{CONFIG, RunFolder, config_of},
     journal::EpochRecord,
     model::Task,
     percent, summary,
@@ -116,8 +116,11 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
 fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let local = place.clone();
-    let (same, timeout) = (hello(&store)?, options.workers.timeout());
-    let joined = workers::while_launcher_lives(|| join(place, same, timeout, signals::stop_requested))?;
+    if let Some(run) = left_finished(&store, path, options) {
+        return if local.rank == 0 { console.finish(&run) } else { Ok(()) };
+    }
+    let (same, waits) = (hello(&store)?, options.workers.waits());
+    let joined = workers::while_launcher_lives(|| join(place, same, waits, signals::stop_requested))?;
     let group = Arc::new(joined?);
     let opened = open_together(&group, &store, path, options).inspect_err(|error| {
         group.announce(false, &format!("ended with an error: {}", one_line(error)));
@@ -278,6 +281,18 @@ fn open_together(group: &ProcessGroup, store: &Store, path: &Path, options: &arg
 fn finished_run(store: &Store, begun: Option<&RunFolder>, config: &TrainConfig) -> Option<Finished> {
     let folder = begun?.path();
     finished(store, folder, config).map(|run| Finished::new(run, folder))
+}
+
+/// The run to continue, if it has nothing left to do, by a look at its folder. A rank that is started again after the others have ended
+/// would wait for them in vain.
+fn left_finished(store: &Store, path: &Path, options: &args::Train) -> Option<Finished> {
+    options.resume?;
+    let given = options.sources.unchecked().ok()?.out;
+    let folder = given.or_else(|| RunFolder::last(path))?;
+    // An error shows when all ranks open the run.
+    let before = config_of(&folder).ok()?;
+    let config = configured(options, Some(&before)).ok()?;
+    finished(store, &folder, &config).map(|run| Finished::new(run, &folder))
 }
 
 /// The run to continue, if there is one.

@@ -23,7 +23,7 @@ use grappa_run::{
 };
 use grappa_trainer::{
     Error,
-    distributed::{Place, ProcessGroup, StoreServer},
+    distributed::{Place, ProcessGroup, StoreServer, Waits},
 };
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 
@@ -46,7 +46,7 @@ pub struct Workers {
     /// divides the processors of a host among its processes.
     #[arg(long, help_heading = PROCESSES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
-    /// Seconds without a sign of life after which a process is missing, and training ends; also to wait for all at the start
+    /// Seconds without a sign of life after which a process is missing, and training ends
     #[arg(
         long,
         help_heading = PROCESSES,
@@ -55,6 +55,9 @@ pub struct Workers {
         value_parser = clap::value_parser!(u64).range(1..=1_000_000)
     )]
     timeout: u64,
+    /// Seconds to wait for all processes at the start; more where a launcher delays restarts, as Kubernetes does [default: --timeout]
+    #[arg(long, help_heading = PROCESSES, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    join_timeout: Option<u64>,
 }
 
 /// The role of a process.
@@ -90,6 +93,14 @@ impl Workers {
     /// Time without a sign of life after which a rank is missing.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
+    }
+
+    /// How long ranks wait for each other.
+    pub fn waits(&self) -> Waits {
+        Waits {
+            join: self.join_timeout.map_or(self.timeout(), Duration::from_secs),
+            silence: self.timeout(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -123,9 +124,17 @@ impl RunFolder {
     /// Removes what a new run has written, except logs of ranks, if it ended with an error before its first checkpoint and epoch. So the next
     /// try can have the same folder.
     pub fn remove_if_not_begun(self) {
-        let has = |path: &str| fs::read_dir(self.path.join(path)).is_ok_and(|mut entries| entries.next().is_some());
-        let metrics = fs::metadata(self.path.join(METRICS)).map_or(0, |metadata| metadata.len());
-        if metrics > 0 || has(CHECKPOINTS) {
+        // Only what is certainly empty is removed: a network file system may fail for a moment.
+        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let has_checkpoints = match fs::read_dir(self.path.join(CHECKPOINTS)) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) => !is_absent(&error),
+        };
+        let has_metrics = match fs::metadata(self.path.join(METRICS)) {
+            Ok(metadata) => metadata.len() > 0,
+            Err(error) => !is_absent(&error),
+        };
+        if has_checkpoints || has_metrics {
             return;
         }
         // The error of the run matters more than one of these.
@@ -144,17 +153,15 @@ impl RunFolder {
         }
     }
 
-    /// The default folder of a new run on `store`: the first that does not exist of `web.run`, `web.run.2`, and so on for the
-    /// store `web.grappa`, in the working folder.
+    /// The default folder of a new run on `store`: `web.run`, `web.run.2`, and so on for the store `web.grappa`, in the working folder. Its
+    /// number is above those of all folders that exist, so the newest run has the highest one.
     pub fn unused(store: &Path) -> PathBuf {
-        let name = |number| numbered(store, number);
-        (1..).map(name).find(|path| !path.exists()).expect("numbers don't end")
+        numbered(store, numbers(store).max().unwrap_or(0) + 1)
     }
 
-    /// The last existing folder of those that [`RunFolder::unused`] names for `store`: the run to resume by default.
+    /// The newest folder of those that [`RunFolder::unused`] names for `store`: the run to resume by default.
     pub fn last(store: &Path) -> Option<PathBuf> {
-        let name = |number| numbered(store, number);
-        (1..).map(name).take_while(|path| path.exists()).last()
+        Some(numbered(store, numbers(store).max()?))
     }
 
     /// The path of the folder.
@@ -269,13 +276,41 @@ pub fn class_names_of(folder: &Path, classes: u64) -> Result<Vec<String>> {
 }
 
 fn numbered(store: &Path, number: u64) -> PathBuf {
+    nth_name(&first_name(store), number).into()
+}
+
+/// The numbers of the folders in the working folder that have such a name.
+fn numbers(store: &Path) -> impl Iterator<Item = u64> {
+    numbers_in(Path::new("."), first_name(store))
+}
+
+fn numbers_in(folder: &Path, first: String) -> impl Iterator<Item = u64> {
+    // A folder that cannot be listed has no runs that could be opened either.
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(move |name| {
+        let number = match name.strip_prefix(&first)? {
+            "" => 1,
+            other => other.strip_prefix('.')?.parse().ok()?,
+        };
+        // `parse` also takes `+2` and `02`, which no run is called.
+        (name == nth_name(&first, number)).then_some(number)
+    })
+}
+
+/// The name of a run's folder.
+fn nth_name(first: &str, number: u64) -> String {
+    match number {
+        1 => first.to_owned(),
+        _ => format!("{first}.{number}"),
+    }
+}
+
+fn first_name(store: &Path) -> String {
     let name = store
         .file_stem()
         .map_or_else(|| "grappa".into(), |name| name.to_string_lossy());
-    match number {
-        1 => format!("{name}.run").into(),
-        _ => format!("{name}.run.{number}").into(),
-    }
+    format!("{name}.run")
 }
 
 /// Locks a folder for this process.
@@ -480,5 +515,27 @@ mod tests {
         assert_eq!(RunFolder::unused(store), Path::new("that-is-not-there.run"));
         assert_eq!(RunFolder::last(store), None);
         assert_eq!(numbered(store, 3), Path::new("that-is-not-there.run.3"));
+    }
+
+    #[test]
+    fn the_newest_of_the_default_folders_has_the_highest_number() {
+        let folder = tempdir().unwrap();
+        let numbers = || numbers_in(folder.path(), "web.run".to_owned()).max();
+        assert_eq!(numbers(), None);
+        for name in ["web.run", "web.run.3", "web.run.10"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for other in [
+            "web.run.+99",
+            "web.run.099",
+            "web.run.99.old",
+            "web.runs",
+            "web.run.",
+            "web2.run.99",
+            "web.run.1",
+        ] {
+            fs::create_dir(folder.path().join(other)).unwrap();
+        }
+        assert_eq!(numbers(), Some(10));
     }
 }

@@ -119,7 +119,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::distributed::{Hello, ProcessGroup, StoreServer, join};
+    use crate::distributed::{Hello, ProcessGroup, StoreServer, Waits, join};
 
     /// Joins as torchrun starts a rank.
     fn start(port: u16, rank: u32, timeout: Duration) -> Result<ProcessGroup> {
@@ -132,7 +132,7 @@ mod tests {
             is_store_of_launcher: true,
             is_restarted: true,
         };
-        join(place, Hello { same: Vec::new() }, timeout, || false)
+        join(place, Hello { same: Vec::new() }, Waits::of(timeout), || false)
     }
 
     /// A value that rank 0 gives both.

@@ -43,30 +43,42 @@ struct Arrival {
     hello: Hello,
 }
 
+/// How long ranks wait for each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// Until all are there, at the start.
+    pub join: Duration,
+    /// Until a rank without a sign of life is missing.
+    pub silence: Duration,
+}
+
+impl Waits {
+    /// The same for both.
+    pub fn of(timeout: Duration) -> Self {
+        Self {
+            join: timeout,
+            silence: timeout,
+        }
+    }
+}
+
 /// Joins the other processes. Returns when all are there and connected. `is_stopped` tells whether this process was asked to stop; it
 /// stays true then. A rank that waits for a value of another one gives up if so.
 ///
 /// # Errors
-/// If a rank does not come within `timeout`, two processes have the same rank, ranks differ in what must be the same, or the store
+/// If a rank does not come within `waits.join`, two processes have the same rank, ranks differ in what must be the same, or the store
 /// cannot be served or reached. Each message names the rank.
-pub fn join(place: Place, hello: Hello, timeout: Duration, is_stopped: fn() -> bool) -> Result<ProcessGroup> {
+pub fn join(place: Place, hello: Hello, waits: Waits, is_stopped: fn() -> bool) -> Result<ProcessGroup> {
     c10d::log_fatal_only();
     if !place.is_store_of_launcher || !place.is_restarted {
-        return join_attempt(0, place, hello, timeout, is_stopped, &|| false);
+        return join_attempt(0, place, hello, waits, is_stopped, &|| false);
     }
-    let attempts = Attempts::of(&place, timeout)?;
+    let attempts = Attempts::of(&place, waits.join)?;
     let mut attempt = attempts.find(0)?;
     loop {
         // A store that is gone is noticed elsewhere.
         let is_superseded = || attempts.is_begun(attempt + 1).unwrap_or(false);
-        let joined = join_attempt(
-            attempt,
-            place.clone(),
-            hello.clone(),
-            timeout,
-            is_stopped,
-            &is_superseded,
-        );
+        let joined = join_attempt(attempt, place.clone(), hello.clone(), waits, is_stopped, &is_superseded);
         match joined {
             Err(_) if place.rank > 0 && is_superseded() => attempt = attempts.find(attempt + 1)?,
             joined => return joined,
@@ -79,10 +91,11 @@ fn join_attempt(
     attempt: u64,
     place: Place,
     hello: Hello,
-    timeout: Duration,
+    waits: Waits,
     is_stopped: fn() -> bool,
     is_superseded: &dyn Fn() -> bool,
 ) -> Result<ProcessGroup> {
+    let timeout = waits.join;
     let (host, port) = &place.store;
     let prefix = prefix(attempt);
     let open = |is_server| c10d::Store::open(host, *port, is_server, timeout, &prefix);
@@ -101,7 +114,7 @@ fn join_attempt(
     // Gloo has a connection of its own, because its rendezvous blocks.
     let for_gloo = open(false).map_err(|text| no_store(&place, &text, timeout))?;
     let group = ProcessGroup {
-        watch: Watch::start(store, place.clone(), timeout),
+        watch: Watch::start(store, place.clone(), waits.silence),
         place,
         gloo: Mutex::new(None),
         messages: AtomicU64::new(0),
@@ -201,7 +214,7 @@ fn host_name() -> String {
 pub(super) fn never_came(missing: &[u32], place: &Place, timeout: Duration) -> Error {
     let ranks: Vec<String> = missing.iter().map(u32::to_string).collect();
     Error::Distributed(format!(
-        "rank {} did not come within {} s (--timeout); WORLD_SIZE is {}: start as many processes, with the same MASTER_ADDR and \
+        "rank {} did not come within {} s (--join-timeout); WORLD_SIZE is {}: start as many processes, with the same MASTER_ADDR and \
          MASTER_PORT",
         ranks.join(", "),
         timeout.as_secs_f64(),

@@ -44,7 +44,7 @@ use tch::{Device, Kind, Tensor};
 pub(crate) use self::sum::slices;
 use self::watch::{Departure, Watch};
 pub use self::{
-    join::{Hello, join},
+    join::{Hello, Waits, join},
     local::LocalRanks,
     place::Place,
     server::StoreServer,
@@ -357,8 +357,11 @@ impl ProcessGroup {
 
     /// The value of a key, as soon as it has one. Gives up if this process is asked to stop; this rank has to leave then.
     fn wait_for<T: DeserializeOwned>(&self, key: &str) -> Result<T> {
+        const PAUSE_MIN: Duration = Duration::from_micros(200);
         const PAUSE_MAX: Duration = Duration::from_millis(50);
-        let mut pause = Duration::from_micros(200);
+        /// A value is seen late by at most this part of the time that it took.
+        const LATE_SHARE: u32 = 16;
+        let begun = Instant::now();
         loop {
             if let Some(value) = self.watch.get(key).map_err(|text| self.explain(&text))? {
                 return serde_json::from_slice(&value)
@@ -370,8 +373,7 @@ impl ProcessGroup {
             if (self.is_stopped)() {
                 return Err(grappa_io::Error::Stopped.into());
             }
-            thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+            thread::sleep((begun.elapsed() / LATE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX));
         }
     }
 

@@ -115,16 +115,24 @@ void grappa_free_text(char* text) { std::free(text); }
 // Keeps c10d's own messages for errors that the caller reports anyway off stderr.
 void grappa_log_fatal_only() { FLAGS_caffe2_log_level = 3; }
 
-// A connection to a TCPStore, or its server as well. Port 0 is any free port.
+// A connection to a TCPStore, or its server as well. Port 0 is any free port. Connecting may take `connect_ms`, operations on the store
+// `timeout_ms`.
 StoreHandle* grappa_store_open(
-    const char* host, uint16_t port, bool is_server, int64_t timeout_ms, const char* prefix, char** error) {
+    const char* host,
+    uint16_t port,
+    bool is_server,
+    int64_t connect_ms,
+    int64_t timeout_ms,
+    const char* prefix,
+    char** error) {
   return guarded(error, static_cast<StoreHandle*>(nullptr), [&] {
     c10d::TCPStoreOptions options;
     options.port = port;
     options.isServer = is_server;
     options.waitWorkers = false;
-    options.timeout = milliseconds(timeout_ms);
+    options.timeout = milliseconds(connect_ms);
     auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
+    tcp->setTimeout(milliseconds(timeout_ms));
     auto keys = c10::make_intrusive<c10d::PrefixStore>(prefix, tcp);
     return new StoreHandle{std::move(tcp), std::move(keys)};
   });

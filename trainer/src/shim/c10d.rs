@@ -6,8 +6,8 @@
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     ptr::{self, NonNull},
-    slice,
-    time::Duration,
+    slice, thread,
+    time::{Duration, Instant},
 };
 
 use tch::Tensor;
@@ -29,6 +29,7 @@ unsafe extern "C" {
         host: *const c_char,
         port: u16,
         is_server: bool,
+        connect_ms: i64,
         timeout_ms: i64,
         prefix: *const c_char,
         error: *mut *mut c_char,
@@ -101,6 +102,11 @@ pub(crate) fn log_fatal_only() {
     }
 }
 
+/// The longest try to connect to a store.
+const TRY: Duration = Duration::from_secs(10);
+/// The pause before the next one.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// A connection to a TCPStore, or its server with a connection.
 #[derive(Debug)]
 pub(crate) struct Store(NonNull<c_void>);
@@ -109,8 +115,30 @@ pub(crate) struct Store(NonNull<c_void>);
 unsafe impl Send for Store {}
 
 impl Store {
-    /// Connects to the store at `host:port`, or serves it there. Port 0 is any free port. Every key gets the prefix.
+    /// Connects to the store at `host:port` within `timeout`, or serves it there. Port 0 is any free port. Every key gets the prefix.
+    ///
+    /// Asks for the address of the host again every few seconds: a process that was started again elsewhere has another one, and
+    /// connecting to an address that nobody has takes the system minutes.
     pub(crate) fn open(host: &str, port: u16, is_server: bool, timeout: Duration, prefix: &str) -> Result<Self> {
+        let until = Instant::now() + timeout;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let connect = if is_server { left } else { left.min(TRY) };
+            match Self::open_within(host, port, is_server, connect, timeout, prefix) {
+                Err(_) if !is_server && left > connect => thread::sleep(PAUSE),
+                opened => return opened,
+            }
+        }
+    }
+
+    fn open_within(
+        host: &str,
+        port: u16,
+        is_server: bool,
+        connect: Duration,
+        timeout: Duration,
+        prefix: &str,
+    ) -> Result<Self> {
         let (host, prefix) = (c_string(host)?, c_string(prefix)?);
         let mut error = ptr::null_mut();
         // SAFETY: both texts live during the call.
@@ -119,6 +147,7 @@ impl Store {
                 host.as_ptr(),
                 port,
                 is_server,
+                milliseconds(connect),
                 milliseconds(timeout),
                 prefix.as_ptr(),
                 &mut error,

@@ -34,7 +34,7 @@ use super::{
     load::Loaded,
     step::{BatchSums, BegunStep},
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// Metrics of an epoch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +64,26 @@ pub struct EpochStats {
 /// Maps a step of an epoch, and its number of steps, to a learning rate.
 type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
 
+/// Saves the state of a run between two steps of an epoch, so that a kill does not cost the whole epoch.
+pub(super) trait Save {
+    /// Whether it is time.
+    fn is_due(&self) -> bool;
+
+    /// Saves it. The epoch in progress has the finished steps.
+    fn save(&mut self, trainer: &mut Trainer);
+}
+
+/// Saves nothing.
+struct Unsaved;
+
+impl Save for Unsaved {
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    fn save(&mut self, _trainer: &mut Trainer) {}
+}
+
 /// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
 type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>>;
 
@@ -81,19 +101,45 @@ impl Trainer {
     /// If files cannot be read, memory is too small, or a loss is not finite. Also if progress says to stop: then the step in
     /// progress is finished, and a checkpoint made now continues with the next step.
     pub fn epoch(&mut self, epoch: u64, rate: RateOfStep<'_>, progress: &dyn Progress) -> Result<EpochStats> {
+        self.saved_epoch(epoch, rate, &mut Unsaved, progress)
+    }
+
+    /// As [`Trainer::epoch`], with `save` between steps.
+    pub(super) fn saved_epoch(
+        &mut self,
+        epoch: u64,
+        rate: RateOfStep<'_>,
+        save: &mut dyn Save,
+        progress: &dyn Progress,
+    ) -> Result<EpochStats> {
         let mut partial = self.partial.unwrap_or_default();
         if !partial.is_trained {
             let (is_begun, before) = (partial.steps > 0, self.clock.seconds());
-            let trained = self.remaining_steps(epoch, &mut partial, rate, progress);
+            let trained = self.remaining_steps(epoch, &mut partial, rate, save, progress);
             if trained.is_ok() && !is_begun && partial.steps >= MEASURED_STEPS {
                 let took = self.clock.seconds() - before;
                 self.took(took[Stage::Forward] + took[Stage::Backward]);
             }
             self.partial = Some(partial);
-            trained?;
+            match trained {
+                Err(error) if !error.is_stopped() => return Err(error),
+                trained => self.check_parameters(epoch).and(trained)?,
+            }
             self.partial = Some(self.total(partial)?);
         }
         Ok(self.stats(&self.partial.unwrap_or_default()))
+    }
+
+    /// Fails if parameters are not finite, before a checkpoint has them. The loss says so one step later.
+    fn check_parameters(&self, epoch: u64) -> Result<()> {
+        let is_finite = self.model.parameters().flat_values().isfinite().all();
+        match is_finite.int64_value(&[]) {
+            0 => Err(Error::Options(format!(
+                "parameters are not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",
+                epoch + 1
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the epoch in progress.
@@ -112,6 +158,7 @@ impl Trainer {
         epoch: u64,
         partial: &mut PartialEpoch,
         rate: RateOfStep<'_>,
+        save: &mut dyn Save,
         progress: &dyn Progress,
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
@@ -151,6 +198,7 @@ impl Trainer {
             rate: &|step| rate(step, steps),
             keeps_batch: false,
             partial: &mut *partial,
+            save,
         };
         let result = match self.repeated.take() {
             Some(batch) if epoch.partial.steps == 0 => self.step_again(&mut epoch, batch, progress),
@@ -222,6 +270,15 @@ impl Trainer {
             if let Some(step) = before {
                 // The step that was begun on top of a failed one fails too, and says less.
                 self.finish_step(epoch, step).inspect_err(|_| *begun = None)?;
+            }
+            if epoch.partial.steps < epoch.steps && epoch.save.is_due() {
+                // The metrics of the finished steps must be complete.
+                if let Some(step) = begun.take() {
+                    self.finish_step(epoch, step)?;
+                }
+                self.check_parameters(epoch.number)?;
+                self.partial = Some(*epoch.partial);
+                epoch.save.save(self);
             }
             epoch.check_stopped(progress)?;
         }
@@ -357,6 +414,7 @@ struct Epoch<'a> {
     /// Whether other epochs have its batch, too.
     keeps_batch: bool,
     partial: &'a mut PartialEpoch,
+    save: &'a mut dyn Save,
 }
 
 impl Epoch<'_> {

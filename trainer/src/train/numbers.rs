@@ -2,18 +2,27 @@
 
 use std::path::PathBuf;
 
-use grappa_io::size::ByteSize;
+use grappa_formats::aggregates::AggregateKind;
+use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     checkpoint::{Checkpoint, RunState},
     config::{Auto, HaloMode, TrainConfig},
 };
-use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
-use grappa_storage::Store;
+use grappa_sampling::{
+    ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy,
+    partition::Owned,
+    view::{Halo, PartitionView},
+};
+use grappa_storage::{Store, aggregates::Aggregates};
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
 use super::{hosts::Ranks, load::DeviceCopy, trainer::loader_options};
 use crate::Result;
+
+const GIB: u64 = 1 << 30;
+/// Memory that is advised for minibatches, besides an eighth of what stays in memory.
+const ADVICE_BUFFERS: u64 = GIB;
 
 /// The number of partitions, and of those that are computed together in a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +123,61 @@ impl Numbers {
     }
 }
 
+/// Advice to give more memory than the default, if the graph and its features exceed that, and fit into what is free. None for a budget
+/// that the user chose.
+///
+/// # Errors
+/// If the index of the pre-aggregated features is damaged.
+pub(super) fn memory_advice(
+    store: &Store,
+    aggregates: Option<AggregateKind>,
+    config: &TrainConfig,
+) -> Result<Option<String>> {
+    let default = TrainConfig::default().memory;
+    if config.memory != default {
+        return Ok(None);
+    }
+    let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Features, false);
+    let aggregates = aggregates
+        .map(|kind| Aggregates::open(store, kind))
+        .transpose()?
+        .flatten();
+    let aggregate_stride = aggregates.as_ref().map_or(0, |aggregates| aggregates.layout().stride);
+    let stride = match store.manifest().stored_features() {
+        Some(spec) if !aggregates.is_some_and(|aggregates| aggregates.with_features()) => spec.row_stride,
+        _ => 0,
+    };
+    let rows = store
+        .feature_nodes()
+        .saturating_mul(u64::from(stride) + u64::from(aggregate_stride));
+    Ok(advice(lists.saturating_add(rows), default.0, free_memory_bytes()))
+}
+
+/// A warning about a budget beyond the memory limit of a container or job.
+pub(super) fn limit_warning(memory: ByteSize, limit: Option<u64>) -> Option<String> {
+    let limit = limit.filter(|&limit| memory.0 > limit)?;
+    Some(format!(
+        "--memory {memory} exceeds {}, the memory limit of this container or job: the kernel may end training without a word; give a \
+         --memory that leaves room for the model",
+        ByteSize(limit)
+    ))
+}
+
+fn advice(bytes: u64, default: u64, free: Option<u64>) -> Option<String> {
+    let buffers = bytes / 8 + ADVICE_BUFFERS;
+    let needed = bytes.saturating_add(buffers).div_ceil(GIB).saturating_mul(GIB);
+    let is_more = bytes.saturating_add(bytes / 16) > default;
+    let free = free.filter(|&free| is_more && needed <= free / 4 * 3)?;
+    Some(format!(
+        "adjacency lists and features take {} and exceed the default of --memory, {}: with --memory {}GiB they stay in memory, and \
+         epochs need no disk; {} are free",
+        ByteSize(bytes),
+        ByteSize(default),
+        needed / GIB,
+        ByteSize(free)
+    ))
+}
+
 /// Why these numbers were chosen. None if the adjacency lists of the whole graph fit one process.
 fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Option<String> {
     let PartitionNumbers {
@@ -150,5 +214,32 @@ fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Opti
                 "{numbers}: {size}, so they are read from mapped files; {remedy}"
             ))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_beyond_the_limit_of_a_container_is_a_warning() {
+        let warning = limit_warning(ByteSize(4 * GIB), Some(2 * GIB)).expect("it exceeds the limit");
+        assert!(warning.contains("--memory 4GiB exceeds 2.0 GiB"), "{warning}");
+        assert_eq!(limit_warning(ByteSize(4 * GIB), Some(4 * GIB)), None);
+        assert_eq!(limit_warning(ByteSize(4 * GIB), None), None);
+    }
+
+    #[test]
+    fn more_memory_is_advised_where_it_is_free_and_helps() {
+        let advice = |bytes, free| advice(bytes * GIB, 4 * GIB, free);
+        let given = advice(8, Some(64 * GIB)).expect("8 GiB exceed 4, and 64 are free");
+        assert!(
+            given.contains("take 8.0 GiB") && given.contains("--memory 10GiB"),
+            "{given}"
+        );
+        assert_eq!(advice(3, Some(64 * GIB)), None);
+        assert_eq!(advice(8, Some(12 * GIB)), None);
+        assert_eq!(advice(8, None), None);
+        assert_eq!(super::advice(u64::MAX, 4 * GIB, Some(64 * GIB)), None);
     }
 }

@@ -13,6 +13,7 @@ use std::{
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{
+    machine::memory_limit_bytes,
     progress::Progress,
     size::{ByteSize, duration},
 };
@@ -32,7 +33,12 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use tch::Device;
 
 use self::files::survive;
-use super::{Evaluation, OUT_OF_MEMORY, Trainer, first_hop, hosts::Ranks, numbers::Numbers, ranks, state};
+use super::{
+    Evaluation, OUT_OF_MEMORY, Trainer, first_hop,
+    hosts::Ranks,
+    numbers::{self, Numbers},
+    ranks, state,
+};
 use crate::{Error, Result, distributed::ProcessGroup, runtime};
 
 /// A checkpoint is written before an evaluation that is expected to take longer than this.
@@ -147,6 +153,12 @@ fn train_on(
     clock.enter(Stage::Open);
     let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), from, &ranks)?;
     numbers.reason.iter().for_each(|reason| watcher.tell(reason));
+    let beyond = numbers::limit_warning(config.memory, memory_limit_bytes());
+    beyond.iter().for_each(|warning| watcher.warn(warning));
+    if ranks.group.is_none() && from.is_none() {
+        let advice = numbers::memory_advice(&store, aggregates, &config)?;
+        advice.iter().for_each(|advice| watcher.tell(advice));
+    }
     let (wanted, at) = (numbers.applied(&config), folder.path().to_owned());
     let mut trainer = Trainer::of_ranks(store, wanted, aggregates, device, at, ranks)?;
     trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
@@ -160,6 +172,7 @@ fn train_on(
         );
     }
     tell_warnings(&mut trainer, watcher);
+    let mut resumes = false;
     let mut state = RunState {
         config_digest: config.digest(),
         store_digest: digest,
@@ -174,6 +187,7 @@ fn train_on(
         Some((path, checkpoint)) => {
             state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
             resume::tell(&state, &config, &path, watcher);
+            resumes = true;
         }
         None => {
             if resume {
@@ -183,6 +197,12 @@ fn train_on(
         }
     }
     let journal = folder.journal(state.epoch, state.step)?;
+    if resumes
+        && let Some(last) = journal.records().last()
+        && let Some(rise) = resume::rise_of_rate(&state, &config, last.learning_rate)
+    {
+        watcher.warn(&rise);
+    }
     let classes = class_names(folder, &config, state.outputs)?;
     thread::scope(|scope| {
         let run = Run {
@@ -201,6 +221,7 @@ fn train_on(
             evaluation_seconds: None,
             saved: Instant::now(),
             unwritten: Unwritten::default(),
+            save_problems: Vec::new(),
             shown: None,
         };
         run.train(watcher)
@@ -233,6 +254,8 @@ struct Run<'scope, 'env> {
     saved: Instant,
     /// What could not be written the last time.
     unwritten: Unwritten,
+    /// Warnings about checkpoints within the epoch.
+    save_problems: Vec<String>,
     /// The time of the last report.
     shown: Option<Instant>,
 }
@@ -282,8 +305,13 @@ impl Run<'_, '_> {
     fn epoch(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
         watcher.begin(self.state.epoch + 1, self.config.epochs);
         let (learning_rate, epoch) = (self.state.learning_rate, self.state.epoch);
-        let rate = |step, steps| learning_rate.at(&self.config, epoch, step, steps);
-        let trained = self.trainer.epoch(epoch, &rate, watcher.progress());
+        let config = self.config.clone();
+        let rate = |step, steps| learning_rate.at(&config, epoch, step, steps);
+        let (trainer, mut saver) = self.saver();
+        let trained = trainer.saved_epoch(epoch, &rate, &mut saver, watcher.progress());
+        std::mem::take(&mut self.save_problems)
+            .iter()
+            .for_each(|problem| watcher.warn(problem));
         tell_warnings(&mut self.trainer, watcher);
         let stats = match trained {
             Err(error) if error.is_stopped() => return Err(self.stopped(watcher)),
@@ -359,10 +387,8 @@ impl Run<'_, '_> {
 
     /// Sets the parts of the state that the trainer and the clock know.
     fn update_state(&mut self) {
-        self.state.step = self.trainer.steps();
-        self.state.generation = self.trainer.generation();
-        self.state.seconds_by_stage = self.before + self.trainer.clock.seconds();
-        self.state.seconds = self.state.seconds_by_stage.total();
+        let (trainer, mut saver) = self.saver();
+        saver.update_state(trainer);
     }
 
     /// Prepares a checkpoint, if one is due.

@@ -2,16 +2,16 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
 use grappa_io::progress::Progress;
 use grappa_run::{
-    checkpoint::Checkpoint,
+    checkpoint::{Checkpoint, Checkpoints},
     config::{Auto, HaloMode, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
@@ -32,7 +32,7 @@ use crate::stores::{DENSE, config, store};
 pub(crate) struct Stopping {
     pub(crate) asked: AtomicU64,
     stop_at: u64,
-    stage: std::sync::Mutex<String>,
+    stage: Mutex<String>,
     /// Messages of the run before its first epoch.
     pub(crate) told: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl Stopping {
         Self {
             asked: AtomicU64::new(0),
             stop_at,
-            stage: std::sync::Mutex::default(),
+            stage: Mutex::default(),
             told: Vec::new(),
         }
     }
@@ -250,4 +250,107 @@ fn stopped_again_and_again(store: &Arc<Store>, folder: &Path, config: &TrainConf
     }
     assert!(stops >= 3, "{stops}");
     assert_same(&left(&stopped), &left(&path), "stopped again and again");
+}
+
+/// Copies the folder of the run whenever it has a new checkpoint within an epoch: what a kill would leave.
+struct Copying {
+    run: PathBuf,
+    copies: Mutex<Vec<PathBuf>>,
+}
+
+impl Copying {
+    const COPIES_MAX: usize = 6;
+
+    fn copy_if_new(&self) {
+        let mut copies = self.copies.lock().unwrap();
+        let checkpoints = self.run.join("checkpoints");
+        let Ok(latest) = Checkpoints::look(&checkpoints).latest() else {
+            return;
+        };
+        let Some((path, checkpoint)) = latest.found else { return };
+        let is_within = checkpoint
+            .state
+            .partial
+            .is_some_and(|partial| partial.steps > 0 && !partial.is_trained);
+        let copy = self.run.with_extension(format!("at-{}", checkpoint.state.step));
+        if !is_within || copies.len() == Self::COPIES_MAX || copies.contains(&copy) {
+            return;
+        }
+        fs::create_dir_all(copy.join("checkpoints")).unwrap();
+        for file in ["config.toml", "metrics.jsonl"] {
+            fs::copy(self.run.join(file), copy.join(file)).unwrap();
+        }
+        // A run removes old checkpoints while it goes on, and these are not needed.
+        fs::copy(&path, copy.join("checkpoints").join(path.file_name().unwrap())).unwrap();
+        for entry in fs::read_dir(&checkpoints).unwrap() {
+            let name = entry.unwrap().file_name();
+            if name.to_string_lossy().starts_with("best-") {
+                fs::copy(checkpoints.join(&name), copy.join("checkpoints").join(&name)).unwrap();
+            }
+        }
+        copies.push(copy);
+    }
+}
+
+impl Progress for Copying {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {
+        self.copy_if_new();
+    }
+}
+
+impl Watcher for Copying {
+    fn progress(&self) -> &dyn Progress {
+        self
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        panic!("{what}");
+    }
+}
+
+#[test]
+fn a_run_killed_within_an_epoch_continues_from_a_checkpoint_within_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    for (name, config) in [("everything", everything()), ("short epochs", short_epochs())] {
+        let straight = folder.path().join(format!("{name}.run"));
+        run(&store, &config, &straight, false, &mut Stopping::at(u64::MAX)).unwrap();
+        let config = TrainConfig {
+            checkpoint_minutes: 1e-9,
+            ..config
+        };
+        let path = folder.path().join(format!("{name}.killed"));
+        let mut copying = Copying {
+            run: path.clone(),
+            copies: Mutex::default(),
+        };
+        let run_folder = RunFolder::create(&path, &config).unwrap();
+        train(
+            store.clone(),
+            config.clone(),
+            &run_folder,
+            false,
+            Device::Cpu,
+            &mut copying,
+        )
+        .unwrap();
+        let copies = copying.copies.into_inner().unwrap();
+        assert!(copies.len() >= 3, "{copies:?}");
+        for copy in copies {
+            run(&store, &config, &copy, true, &mut Stopping::at(u64::MAX)).unwrap();
+            let ended = (left(&copy), left(&straight));
+            let ended = [ended.0, ended.1].map(|(checkpoint, records)| (without_config(checkpoint), records));
+            assert_same(&ended[0], &ended[1], &copy.display().to_string());
+        }
+    }
+}
+
+/// The two runs differ in how often they save.
+fn without_config(mut checkpoint: Checkpoint) -> Checkpoint {
+    checkpoint.state.config_digest = 0;
+    checkpoint
 }

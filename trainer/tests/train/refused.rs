@@ -126,4 +126,13 @@ fn what_does_not_fit_is_refused() {
     let diverging = TrainConfig { lr: 1e30, ..config() };
     let message = refusal(diverging, "diverging");
     assert!(message.contains("the loss is not finite in step"), "{message}");
+    // The loss of the only step is finite, and what it makes of the parameters is not: no checkpoint may have that.
+    let last_step = TrainConfig {
+        lr: 1e39,
+        epochs: 1,
+        partitions: Auto::Value(1),
+        ..config()
+    };
+    let message = refusal(last_step, "last step");
+    assert!(message.contains("parameters are not finite in epoch 1"), "{message}");
 }

@@ -18,7 +18,7 @@ use grappa_benches::{
     stats::{median, range},
     turns::in_turns,
 };
-use grappa_trainer::distributed::{Hello, Place, StoreServer, join};
+use grappa_trainer::distributed::{Hello, Place, StoreServer, Waits, join};
 use tch::{Device, Kind, Tensor};
 
 /// Calls before those that are measured.
@@ -66,7 +66,7 @@ fn as_rank(place: Place) -> Result<()> {
     let is_first = place.rank == 0;
     let hello = Hello { same: Vec::new() };
     let ranks = f64::from(place.ranks);
-    let group = join(place, hello, Duration::from_secs(60), || false)?;
+    let group = join(place, hello, Waits::of(Duration::from_secs(60)), || false)?;
     let tensor = Tensor::ones([args.bytes[0] as i64 / 4], (Kind::Float, Device::Cpu));
     let mut milliseconds = Vec::new();
     for call in 0..WARM_UP + args.calls {

@@ -113,6 +113,34 @@ pub fn assert_same_losses(one: &Path, other: &Path, context: &str) {
 }
 
 #[test]
+fn a_rank_that_starts_after_the_run_is_finished_ends_without_the_others() {
+    let folder = folder();
+    let options = |epochs| ["--partitions", "4", "--epochs", epochs, "--out", "run"];
+    run(&mut train(
+        folder.path(),
+        &[&options("1")[..], &["--workers", "2"]].concat(),
+    ))
+    .success();
+    let again = ["--resume", "auto", "--join-timeout", "2"];
+    let begin = Instant::now();
+    let ran = end(rank(
+        folder.path(),
+        [1, 2, port()],
+        &[&options("1")[..], &again].concat(),
+    ));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    // With an epoch left, it needs the others.
+    let ran = end(rank(
+        folder.path(),
+        [1, 2, port()],
+        &[&options("2")[..], &again].concat(),
+    ));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("within 2 s"), "{}", ran.stderr);
+}
+
+#[test]
 fn one_two_and_four_processes_compute_the_same_losses() {
     let folder = folder();
     let trained = |options: &[&str], workers: &str, out: &str| {
@@ -566,7 +594,7 @@ fn ranks_that_do_not_belong_together_say_why() {
     check(&second, "rank 0 has WORLD_SIZE 2 and rank 1 has 3");
 
     let [first, _] = start([[0, 3], [1, 3]], &options("10"), &patient).map(end);
-    check(&first, "rank 2 did not come within 10 s (--timeout)");
+    check(&first, "rank 2 did not come within 10 s (--join-timeout)");
 
     let mut same = start([[0, 2], [0, 2]], &patient, &patient);
     let refused = loop {

@@ -156,8 +156,8 @@ pub enum DeviceChoice {
     Auto,
     /// The processor.
     Cpu,
-    /// The CUDA device with this index.
-    Cuda(usize),
+    /// A CUDA device: the one with this index, or that of the process, which is the first one unless processes divide the GPUs of a host.
+    Cuda(Option<usize>),
 }
 
 impl FromStr for DeviceChoice {
@@ -168,14 +168,17 @@ impl FromStr for DeviceChoice {
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
+            "cuda" => Ok(Self::Cuda(None)),
             other => {
                 let index = other.strip_prefix("cuda:").ok_or_else(unknown)?;
                 // `parse` alone would take "+1".
                 if !index.bytes().all(|byte| byte.is_ascii_digit()) {
                     return Err(unknown());
                 }
-                index.parse().map(Self::Cuda).map_err(|_| unknown())
+                index
+                    .parse()
+                    .map(|index| Self::Cuda(Some(index)))
+                    .map_err(|_| unknown())
             }
         }
     }
@@ -186,7 +189,8 @@ impl fmt::Display for DeviceChoice {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
         }
     }
 }

@@ -156,6 +156,13 @@ impl TrainConfig {
                 self.activation
             ));
         }
+        if self.warmup > 0.0 && self.warmup >= self.epochs as f64 {
+            warnings.push(format!(
+                "--warmup {} is in epochs: the learning rate grows until the end of the run, to {:.3} of --lr",
+                self.warmup,
+                self.epochs as f64 / self.warmup
+            ));
+        }
         let default = Self::default();
         let mut warn_of = |given: String, why: String| warnings.push(format!("--{given} has no effect with {why}"));
         if self.residual && self.layers == 1 && is_last_alone {

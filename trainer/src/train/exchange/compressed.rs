@@ -258,7 +258,7 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
-    use crate::distributed::{Hello, Place, StoreServer, join};
+    use crate::distributed::{Hello, Place, StoreServer, Waits, join};
 
     /// Calls `work` as each of several ranks, which are threads here. They talk to each other as processes do.
     fn as_ranks<T: Send>(ranks: u32, work: impl Fn(u32, Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
@@ -275,7 +275,7 @@ mod tests {
                 is_restarted: false,
             };
             let hello = Hello { same: Vec::new() };
-            let group = Arc::new(join(place, hello, Duration::from_secs(60), || false).unwrap());
+            let group = Arc::new(join(place, hello, Waits::of(Duration::from_secs(60)), || false).unwrap());
             let done = work(rank, group.clone());
             group.finish().unwrap();
             done

@@ -4,32 +4,109 @@ use std::time::{Duration, Instant};
 
 use grappa_io::machine::peak_rss_bytes;
 use grappa_run::{
-    background::{Pages, RunFiles, not_written},
-    checkpoint::Checkpoint,
+    background::{BackgroundWriter, Pages, RunFiles, Unwritten, not_written},
+    checkpoint::{Checkpoint, RunState},
     folder::RunFolder,
-    journal::EpochRecord,
-    stages::Stage,
+    journal::{EpochRecord, Journal},
+    stages::{Stage, StageSeconds},
     summary::Summary,
 };
 
 use super::{Run, Watcher};
 use crate::{
     Result,
-    train::{EpochStats, Evaluation},
+    train::{EpochStats, Evaluation, Trainer, epoch::Save},
 };
 
 /// The summary and the report are written at most so often while a run trains.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Run<'_, '_> {
+/// Writes checkpoints to resume from, between epochs and within them.
+pub(super) struct Saver<'run, 'scope, 'env> {
+    /// The time between two of them; 0 for none by time.
+    seconds: f64,
+    /// Whether a checkpoint needs other ranks. They meet after each epoch.
+    needs_others: bool,
+    folder: &'env RunFolder,
+    before: StageSeconds,
+    state: &'run mut RunState,
+    journal: &'run mut Journal,
+    writer: &'run mut BackgroundWriter<'scope, 'env>,
+    unwritten: &'run mut Unwritten,
+    saved: &'run mut Instant,
+    problems: &'run mut Vec<String>,
+}
+
+impl Saver<'_, '_, '_> {
+    /// Sets the parts of the state that the trainer and the clock know.
+    pub(super) fn update_state(&mut self, trainer: &mut Trainer) {
+        self.state.step = trainer.steps();
+        self.state.generation = trainer.generation();
+        self.state.seconds_by_stage = self.before + trainer.clock.seconds();
+        self.state.seconds = self.state.seconds_by_stage.total();
+    }
+
+    /// Whether the last checkpoint is old.
+    fn is_time(&self) -> bool {
+        self.seconds > 0.0 && self.saved.elapsed().as_secs_f64() >= self.seconds
+    }
+
     /// A checkpoint that has all that a resumed run needs.
-    pub(super) fn checkpoint(&mut self) -> Checkpoint {
-        self.trainer.clock.enter(Stage::Checkpoint);
+    fn checkpoint(&mut self, trainer: &mut Trainer) -> Checkpoint {
+        trainer.clock.enter(Stage::Checkpoint);
         // Lines that are still missing were warned about.
         let _ = self.journal.flush();
-        self.update_state();
-        self.saved = Instant::now();
-        self.trainer.checkpoint(&self.state, true)
+        self.update_state(trainer);
+        *self.saved = Instant::now();
+        trainer.checkpoint(self.state, true)
+    }
+}
+
+impl Save for Saver<'_, '_, '_> {
+    fn is_due(&self) -> bool {
+        !self.needs_others && self.is_time()
+    }
+
+    fn save(&mut self, trainer: &mut Trainer) {
+        let latest = Some(self.checkpoint(trainer));
+        if let Some(unwritten) = self.writer.wait() {
+            let problems = unwritten.problems.iter();
+            self.problems
+                .extend(problems.map(|(lack, error)| not_written(lack, error, self.folder)));
+            *self.unwritten = unwritten;
+        }
+        // Without the best model of its time, there is no checkpoint to resume from.
+        let best = self.unwritten.best.take();
+        self.writer.start(RunFiles {
+            best,
+            latest,
+            pages: None,
+        });
+    }
+}
+
+impl<'scope, 'env> Run<'scope, 'env> {
+    /// A checkpoint that has all that a resumed run needs.
+    pub(super) fn checkpoint(&mut self) -> Checkpoint {
+        let (trainer, mut saver) = self.saver();
+        saver.checkpoint(trainer)
+    }
+
+    /// The trainer, and what saves its state.
+    pub(super) fn saver(&mut self) -> (&mut Trainer, Saver<'_, 'scope, 'env>) {
+        let saver = Saver {
+            seconds: 60.0 * self.config.checkpoint_minutes,
+            needs_others: self.trainer.group.is_some(),
+            folder: self.folder,
+            before: self.before,
+            state: &mut self.state,
+            journal: &mut self.journal,
+            writer: &mut self.writer,
+            unwritten: &mut self.unwritten,
+            saved: &mut self.saved,
+            problems: &mut self.save_problems,
+        };
+        (&mut self.trainer, saver)
     }
 
     pub(super) fn start_checkpoint(&mut self) {
@@ -54,8 +131,7 @@ impl Run<'_, '_> {
         let is_over = self.is_over();
         let every = self.config.checkpoint_every;
         let by_epochs = every > 0 && self.state.epoch.is_multiple_of(every);
-        let seconds = 60.0 * self.config.checkpoint_minutes;
-        let by_time = seconds > 0.0 && self.saved.elapsed().as_secs_f64() >= seconds;
+        let by_time = self.saver().1.is_time();
         let is_saved = is_over || by_epochs || by_time;
         self.trainer.clock.enter(Stage::Checkpoint);
         self.collect_residuals(is_saved, watcher)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use grappa_run::{
     Error as RunError,
     checkpoint::{Checkpoint, Checkpoints, RunState},
-    config::TrainConfig,
+    config::{LrSchedule, TrainConfig},
     journal::EpochRecord,
     stages::{Stage, StageSeconds},
 };
@@ -13,6 +13,9 @@ use grappa_storage::Store;
 
 use super::Watcher;
 use crate::{Error, Result};
+
+/// A larger rise of the learning rate is worth a warning.
+const RISE_NOTED: f64 = 1.5;
 
 /// Refuses a store that is not the one of the run. `digest` is that of the store, or of what all hosts train on.
 pub(super) fn check_store(state: &RunState, store: &Store, digest: u64) -> Result<()> {
@@ -57,6 +60,20 @@ pub(super) fn check_best(checkpoints: &Checkpoints, latest: &Checkpoint, watcher
          later epoch is better"
     ));
     Ok(())
+}
+
+/// A warning if the learning rate is much larger than that of the last epoch, `last`: more epochs stretch the cosine schedule, which had
+/// come to its end.
+pub(super) fn rise_of_rate(state: &RunState, config: &TrainConfig, last: f64) -> Option<String> {
+    let next = state.learning_rate.at(config, state.epoch, 0, 1);
+    let rises = config.lr_schedule == LrSchedule::Cosine && state.epoch < config.epochs && next > RISE_NOTED * last;
+    rises.then(|| {
+        format!(
+            "the learning rate rises from {last:.2e} to {next:.2e}, because --epochs {} stretches the cosine schedule; accuracy may \
+             fall for some epochs",
+            config.epochs
+        )
+    })
 }
 
 /// Says where training continues.
@@ -203,5 +220,27 @@ mod tests {
             told(2),
             ["nothing is left to train: 3 epochs are finished, and --epochs is 2"]
         );
+    }
+
+    #[test]
+    fn more_epochs_after_the_end_of_a_cosine_are_a_warning() {
+        let config = |epochs, lr_schedule| TrainConfig {
+            epochs,
+            lr_schedule,
+            ..TrainConfig::default()
+        };
+        let state = RunState {
+            epoch: 20,
+            ..RunState::default()
+        };
+        let ended = state.learning_rate.at(&config(20, LrSchedule::Cosine), 19, 9, 10);
+        let warning = rise_of_rate(&state, &config(40, LrSchedule::Cosine), ended).expect("it rises");
+        assert!(warning.contains("--epochs 40 stretches the cosine"), "{warning}");
+        assert_eq!(rise_of_rate(&state, &config(20, LrSchedule::Cosine), ended), None);
+        let constant = config(40, LrSchedule::Constant);
+        assert_eq!(rise_of_rate(&state, &constant, constant.lr), None);
+        // An undisturbed run that continues in the middle.
+        let before = state.learning_rate.at(&config(40, LrSchedule::Cosine), 19, 9, 10);
+        assert_eq!(rise_of_rate(&state, &config(40, LrSchedule::Cosine), before), None);
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, Resource,
-    distributed::{Hello, Place, ProcessGroup, StoreServer, join},
+    distributed::{Hello, Place, ProcessGroup, StoreServer, Waits, join},
 };
 
 /// Calls `work` as each of `ranks` ranks that train together.
@@ -50,7 +50,7 @@ fn joined(port: u16, rank: u32, ranks: u32, is_stopped: fn() -> bool) -> Process
         is_restarted: false,
     };
     let same = Vec::new();
-    join(place, Hello { same }, Duration::from_secs(60), is_stopped).unwrap()
+    join(place, Hello { same }, Waits::of(Duration::from_secs(60)), is_stopped).unwrap()
 }
 
 /// The trainer of a rank, or of a single process, ready for its first epoch.

@@ -184,3 +184,20 @@ fn an_option_of_another_model_schedule_or_mode_has_no_effect_and_is_warned_about
         );
     }
 }
+
+#[test]
+fn a_warmup_that_takes_the_whole_run_is_a_warning() {
+    let warmup = |warmup| TrainConfig {
+        warmup,
+        epochs: 50,
+        ..TrainConfig::default()
+    };
+    let found = warmup(500.0).warnings(true);
+    assert!(
+        found[0].contains("--warmup 500 is in epochs") && found[0].contains("0.100 of --lr"),
+        "{found:?}"
+    );
+    for epochs in [0.0, 0.5, 49.0] {
+        assert!(warmup(epochs).warnings(true).is_empty(), "{epochs}");
+    }
+}

@@ -87,7 +87,7 @@ fn everything() -> TrainConfig {
         read_engine: ReadEngine::Pread,
         seed: u64::MAX,
         precision: Precision::Bf16,
-        device: DeviceChoice::Cuda(1),
+        device: DeviceChoice::Cuda(Some(1)),
         evaluate: Evaluate::Exact,
         evaluate_states: Precision::F32,
         eval_every: 2,
@@ -423,12 +423,13 @@ fn devices_are_read_as_they_are_written() {
     for choice in [
         DeviceChoice::Auto,
         DeviceChoice::Cpu,
-        DeviceChoice::Cuda(0),
-        DeviceChoice::Cuda(3),
+        DeviceChoice::Cuda(None),
+        DeviceChoice::Cuda(Some(0)),
+        DeviceChoice::Cuda(Some(3)),
     ] {
         assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
     }
-    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(None));
     for text in [
         "",
         "gpu",
