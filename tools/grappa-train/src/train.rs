@@ -283,10 +283,10 @@ fn finished_run(store: &Store, begun: Option<&RunFolder>, config: &TrainConfig) 
     finished(store, folder, config).map(|run| Finished::new(run, folder))
 }
 
-/// The run to continue, if it has nothing left to do, by a look at its folder. A rank that is started again after the others have ended
-/// would wait for them in vain.
+/// The run to continue with `--resume auto`, if it has nothing left to do, by a look at its folder. A rank that a scheduler starts again
+/// after the others have ended would wait for them in vain.
 fn left_finished(store: &Store, path: &Path, options: &args::Train) -> Option<Finished> {
-    options.resume?;
+    options.resume.filter(|&resume| resume == Resume::Auto)?;
     let given = options.sources.unchecked().ok()?.out;
     let folder = given.or_else(|| RunFolder::last(path))?;
     // An error shows when all ranks open the run.
