@@ -56,14 +56,8 @@ impl Check<'_> {
     }
 
     /// Checks the file of a chunk, unless [`Check::aggregates`] reports that it cannot be opened.
-    pub(super) fn aggregates_of(&self, chunks: &ChunkMap, kind: AggregateKind, chunk: ChunkId) {
-        let Ok(index) = aggregates::read_index(self.root, kind, chunks) else {
-            return;
-        };
+    pub(super) fn aggregates_of(&self, chunks: &ChunkMap, kind: AggregateKind, chunk: ChunkId, entry: &AggregateFile) {
         let folder = self.root.join(files::AGGREGATES).join(kind.name());
-        let Some(entry) = &index.files[chunk.0 as usize] else {
-            return;
-        };
         let Ok((file, meta)) = aggregates::open_file(&folder, chunks, chunk, entry) else {
             return;
         };

@@ -19,7 +19,7 @@ mod aggregates;
 mod rows;
 
 use std::{
-    fs, iter,
+    fs,
     ops::Range,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -27,7 +27,7 @@ use std::{
 
 use grappa_formats::{
     ChunkId, ChunkSpan, FormatError,
-    aggregates::AggregateKind,
+    aggregates::{AggregateFile, AggregateKind},
     chunks::ChunkMap,
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
@@ -44,6 +44,7 @@ use grappa_io::{
     regular, workers,
 };
 use grappa_storage::{
+    aggregates as stored_aggregates,
     assignments::{self, read_current},
     files, read_manifest,
 };
@@ -131,7 +132,7 @@ enum Part<'a> {
     /// The index of pre-aggregated features, and the headers of their files.
     Aggregates(AggregateKind),
     /// The pre-aggregated features of a chunk.
-    AggregatesOf(AggregateKind, ChunkId),
+    AggregatesOf(AggregateKind, ChunkId, AggregateFile),
     /// A file that the manifest lists and nothing needs: only its checksums are checked.
     Other(&'a FileEntry),
 }
@@ -184,10 +185,14 @@ impl Check<'_> {
         // Long units that cannot be divided come first.
         parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits]);
         let kinds = stray.iter().filter_map(|found| files::aggregates_of(found));
-        parts.extend(kinds.flat_map(|kind| {
-            let of_chunk = move |chunk| Part::AggregatesOf(kind, ChunkId(chunk));
-            iter::once(Part::Aggregates(kind)).chain((0..chunks.chunks()).map(of_chunk))
-        }));
+        for kind in kinds {
+            parts.push(Part::Aggregates(kind));
+            // Another part reports an index that cannot be read.
+            let index = stored_aggregates::read_index(self.root, kind, &chunks);
+            let files = index.into_iter().flat_map(|index| index.files);
+            let of_chunk = |(chunk, file): (_, Option<_>)| Some(Part::AggregatesOf(kind, chunk, file?));
+            parts.extend((0..).map(ChunkId).zip(files).filter_map(of_chunk));
+        }
         parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
         let others = manifest.files.iter().filter(|file| !required.contains_key(&file.path));
         parts.extend(others.map(Part::Other));
@@ -210,7 +215,7 @@ impl Check<'_> {
                 Part::Splits => self.splits(manifest),
                 Part::Assignment(path) => self.assignment(path, chunks.chunks()),
                 Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
-                Part::AggregatesOf(kind, chunk) => self.aggregates_of(&chunks, kind, chunk),
+                Part::AggregatesOf(kind, chunk, file) => self.aggregates_of(&chunks, kind, chunk, &file),
                 Part::Other(entry) => drop(self.file(entry)),
             }
             Ok(())

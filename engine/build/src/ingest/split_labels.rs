@@ -27,18 +27,14 @@ impl Run<'_> {
                 Unlabelled::default,
                 |chunk, unlabelled| {
                     let range = chunks.range(chunk);
-                    let mut left = RoaringTreemap::new();
-                    left.insert_range(range.clone());
-                    left &= &set;
-                    labels.for_each(chunk, |row, _| {
-                        left.remove(range.start + row);
-                        Ok(())
-                    })?;
-                    *unlabelled = Unlabelled {
-                        count: left.len(),
-                        first: left.min(),
-                    };
-                    Ok(())
+                    let mut nodes = RoaringTreemap::new();
+                    nodes.insert_range(range.clone());
+                    nodes &= &set;
+                    let rows = nodes.iter().map(|node| node - range.start);
+                    labels.unlabelled(chunk, rows, |row| {
+                        unlabelled.count += 1;
+                        unlabelled.first.get_or_insert(range.start + row);
+                    })
                 },
                 Unlabelled::add,
             )?;

@@ -44,18 +44,44 @@ impl Label<'_> {
 impl StoredLabels {
     /// Calls `each` with the row and the label of each labelled node of a chunk.
     pub fn for_each(&self, chunk: ChunkId, mut each: impl FnMut(u64, Label<'_>) -> Result<()>) -> Result<()> {
-        let path = self.store.join(files::of_chunk(chunk, "labels"));
-        let mapped = MappedPayload::new(&ContainerFile::open(&path, FileKind::LABELS)?, Access::Sequential)?;
-        let labels = Labels::new(mapped.header(), mapped.get(0..mapped.bytes())?).map_err(Error::format(&path))?;
+        let mapped = self.mapped(chunk)?;
+        let labels = labels(&mapped)?;
         for row in 0..labels.meta().span.rows {
-            let label = match self.spec.kind {
-                LabelKind::Single => labels.single(row).map_err(Error::format(&path))?.map(Label::Single),
-                LabelKind::Multi => labels.multi(row).map(Label::Multi),
-            };
-            if let Some(label) = label {
+            if let Some(label) = self.label(&labels, &mapped, row)? {
                 each(row, label)?;
             }
         }
         Ok(())
     }
+
+    /// Calls `each` with those of some rows of a chunk that have no label.
+    pub fn unlabelled(&self, chunk: ChunkId, rows: impl Iterator<Item = u64>, mut each: impl FnMut(u64)) -> Result<()> {
+        let mapped = self.mapped(chunk)?;
+        let labels = labels(&mapped)?;
+        for row in rows {
+            if self.label(&labels, &mapped, row)?.is_none() {
+                each(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn mapped(&self, chunk: ChunkId) -> Result<MappedPayload> {
+        let path = self.store.join(files::of_chunk(chunk, "labels"));
+        MappedPayload::new(&ContainerFile::open(&path, FileKind::LABELS)?, Access::Sequential)
+    }
+
+    fn label<'a>(&self, labels: &Labels<'a>, file: &MappedPayload, row: u64) -> Result<Option<Label<'a>>> {
+        Ok(match self.spec.kind {
+            LabelKind::Single => labels
+                .single(row)
+                .map_err(Error::format(file.path()))?
+                .map(Label::Single),
+            LabelKind::Multi => labels.multi(row).map(Label::Multi),
+        })
+    }
+}
+
+fn labels(mapped: &MappedPayload) -> Result<Labels<'_>> {
+    Labels::new(mapped.header(), mapped.get(0..mapped.bytes())?).map_err(Error::format(mapped.path()))
 }
