@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_budget_beyond_the_limit_of_a_container_is_a_warning() {
         let warning = limit_warning(ByteSize(4 * GIB), Some(2 * GIB)).expect("it exceeds the limit");
-        assert!(warning.contains("--memory 4GiB exceeds 2.0 GiB"), "{warning}");
+        assert!(warning.contains("--memory 4.0 GiB exceeds 2.0 GiB"), "{warning}");
         assert_eq!(limit_warning(ByteSize(4 * GIB), Some(4 * GIB)), None);
         assert_eq!(limit_warning(ByteSize(4 * GIB), None), None);
     }

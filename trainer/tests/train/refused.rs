@@ -131,6 +131,7 @@ fn what_does_not_fit_is_refused() {
         lr: 1e39,
         epochs: 1,
         partitions: Auto::Value(1),
+        batch: "1000000".parse().unwrap(),
         ..config()
     };
     let message = refusal(last_step, "last step");
