@@ -11,8 +11,12 @@ const COMPRESSION_MAX: u64 = (128 << 10) / 4;
 /// A page may claim this much whatever its compressed size is.
 const PAGE_BYTES: u64 = 1 << 20;
 
-/// Refuses a page that claims more compressed bytes than `left`, the bytes from its header to the end of the file, or more bytes
-/// than any codec can make of its compressed ones.
+/// Pages of data, dictionaries, and data of version 2. The reader passes over index pages (1), which nobody writes, when it reads, and not
+/// when it skips rows.
+const PAGE_TYPES: [i64; 3] = [0, 2, 3];
+
+/// Refuses a page of another type, one that claims more compressed bytes than `left`, the bytes from its header to the end of the file, and
+/// one that claims more bytes than any codec can make of its compressed ones.
 ///
 /// A page header is a struct. It begins with three integer fields: 1 type, 2 size, 3 compressed size.
 pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
@@ -27,8 +31,14 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
             return Err(is_strange());
         }
         let value = walk.integer().ok_or_else(is_strange)?;
-        if let 2 | 3 = id {
-            sizes[id as usize - 2] = Some(value);
+        match id {
+            1 if !PAGE_TYPES.contains(&value) => {
+                return Err(ParquetError::General(format!(
+                    "a page has the type {value}, which is not read"
+                )));
+            }
+            2 | 3 => sizes[id as usize - 2] = Some(value),
+            _ => {}
         }
     }
     let [page, compressed] = sizes.map(|size| size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0));
@@ -214,6 +224,22 @@ mod tests {
                     .to_string();
                 assert!(error.contains(&format!("a page claims {page} bytes")), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_page_has_a_type_that_is_read() {
+        let of_type = |page: i64| {
+            let mut header = header(8, 8, false);
+            header[1] = (page << 1) as u8;
+            check_page_header(&header, 100)
+        };
+        for page in PAGE_TYPES {
+            of_type(page).unwrap();
+        }
+        for page in [1, 4] {
+            let error = of_type(page).unwrap_err().to_string();
+            assert!(error.contains(&format!("a page has the type {page}")), "{error}");
         }
     }
 
