@@ -156,7 +156,7 @@ impl RunFolder {
     /// The default folder of a new run on `store`: `web.run`, `web.run.2`, and so on for the store `web.grappa`, in the working folder. Its
     /// number is above those of all folders that exist, so the newest run has the highest one.
     pub fn unused(store: &Path) -> PathBuf {
-        numbered(store, numbers(store).max().unwrap_or(0) + 1)
+        numbered(store, numbers(store).max().unwrap_or(0).saturating_add(1))
     }
 
     /// The newest folder of those that [`RunFolder::unused`] names for `store`: the run to resume by default.
