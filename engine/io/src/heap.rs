@@ -22,6 +22,10 @@ use bytemuck::{Zeroable, allocation::try_zeroed_vec};
 
 use crate::{Error, Result};
 
+/// Bytes of blocks that go back to the system when they are freed ([`return_large_blocks`]).
+#[cfg(target_env = "gnu")]
+const LARGE_BLOCK: i32 = 1 << 20;
+
 thread_local! {
     /// Whether this thread handles a failed allocation itself.
     static MAY_REFUSE: Cell<bool> = const { Cell::new(false) };
@@ -49,6 +53,25 @@ pub fn reserve_to<T>(values: &mut Vec<T>, length: usize, what: &'static str) -> 
 /// [`Error::Memory`] if the system refuses.
 pub fn zeroed<T: Zeroable>(length: usize, what: &'static str) -> Result<Vec<T>> {
     allowing_refusal(|| try_zeroed_vec(length)).map_err(|()| memory_error::<T>(length, what))
+}
+
+/// Makes the C library return each freed block of 1 MiB and more to the system, for the rest of the process.
+///
+/// Its own rule is to keep blocks as large as any that was freed before, up to 32 MiB, for the thread that freed them. Programs that
+/// aggregate on several threads then have two to three times the memory that they use.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    {
+        // From malloc.h.
+        const TRIM_THRESHOLD: i32 = -1;
+        const MMAP_THRESHOLD: i32 = -3;
+        // SAFETY: `int mallopt(int, int)` sets parameters of the allocator, at any time.
+        unsafe extern "C" {
+            safe fn mallopt(parameter: i32, value: i32) -> i32;
+        }
+        mallopt(MMAP_THRESHOLD, LARGE_BLOCK);
+        mallopt(TRIM_THRESHOLD, LARGE_BLOCK);
+    }
 }
 
 fn allowing_refusal<T>(allocate: impl FnOnce() -> T) -> T {

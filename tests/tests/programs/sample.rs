@@ -313,3 +313,22 @@ fn aggregates_are_made_once_verified_and_replaced_when_asked() {
     assert!(replaced["bytes"].as_u64().unwrap() < 20_000 * 100);
     preaggregate(&["--kind", "gcn", "--replace", "--memory", "1KiB"]).failure(&["MiB is needed"]);
 }
+
+/// Threads free the lists and states of one tile before the next. Kept by each thread, they would take the budget twice more.
+#[test]
+fn aggregation_takes_little_more_memory_than_its_budget() {
+    const BUDGET: u64 = 32 << 20;
+    const SLACK: u64 = 48 << 20;
+    // On a disk, because a file system in memory has no page cache to bypass or to count.
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path(), "rmat", &["--scale", "20", "--feature-dim", "64"]);
+    let budget = BUDGET.to_string();
+    let preaggregate = ["preaggregate", "--kind", "mean", "--memory", &budget, "--json"];
+    let told = run(command("grappa-store").args(preaggregate).arg(&store))
+        .success()
+        .json();
+    let Some(peak) = told["peak_rss_bytes"].as_u64() else {
+        grappa_skip::skip!("the kernel does not tell peak memory");
+    };
+    assert!(peak <= BUDGET + SLACK, "{peak} bytes with a budget of {BUDGET}");
+}

@@ -42,7 +42,10 @@ mod terminal;
 use std::process::ExitCode;
 
 pub use bars::Bars;
-use grappa_io::{heap::Heap, text::printable_lines};
+use grappa_io::{
+    heap::{self, Heap},
+    text::printable_lines,
+};
 pub use grappa_io::{
     machine::{free_memory_bytes, peak_rss_bytes},
     size::{ByteSize, ByteSizeError, count, duration},
@@ -168,8 +171,8 @@ impl Console {
     }
 }
 
-/// Runs a program. Checks the processor, raises the limit of open files, catches SIGINT, SIGTERM and SIGHUP ([`signals`]), and calls
-/// `main`. Prints an error in one line, also when a mapped file was truncated during the run.
+/// Runs a program. Checks the processor, raises the limit of open files, lets freed memory return to the system, catches SIGINT, SIGTERM
+/// and SIGHUP ([`signals`]), and calls `main`. Prints an error in one line, also when a mapped file was truncated during the run.
 ///
 /// All code of a program belongs into `main`, also the parsing of options: on a processor that fails the check, code before
 /// it may be an illegal instruction.
@@ -184,6 +187,7 @@ pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     processor::require_supported_processor();
     grappa_io::map::report_faults();
     grappa_io::machine::raise_descriptor_limit();
+    heap::return_large_blocks();
     signals::catch();
     match main() {
         Ok(()) => 0,
