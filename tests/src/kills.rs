@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::training::{training_job, training_jobs_out_of_core};
+pub use self::training::{training_jobs, training_jobs_out_of_core};
 
 use crate::{
     files::{copy_folder, files_of},
@@ -460,6 +460,15 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
                 "preaggregate",
                 &featured,
                 &["preaggregate", "--kind", "mean"],
+                &["these aggregates exist"],
+            ),
+            1,
+        ),
+        (
+            job(
+                "preaggregate --with-features",
+                &featured,
+                &["preaggregate", "--kind", "gcn", "--with-features"],
                 &["these aggregates exist"],
             ),
             1,

@@ -57,12 +57,21 @@ pub fn free_memory_bytes() -> Option<u64> {
     Some(free.fold(available_bytes()?, u64::min))
 }
 
-/// The memory limit of this process's control groups: that of its container or job. `None` if nothing limits it below the machine's
-/// memory.
-pub fn memory_limit_bytes() -> Option<u64> {
+/// The most memory that the processes of a machine or container can have together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// Bytes of the machine's memory.
+    OfMachine(u64),
+    /// Bytes that a control group, which a container or job has, may take. They are fewer than the machine has.
+    OfGroup(u64),
+}
+
+/// The most memory that this process can have together with others of its machine or container. `None` if the kernel does not report it.
+pub fn memory_limit() -> Option<MemoryLimit> {
     let machine = kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let limits = groups().into_iter().filter_map(|group| group.limit_bytes());
-    limits.filter(|&limit| limit < machine).min()
+    let of_group = limits.filter(|&limit| limit < machine).min();
+    Some(of_group.map_or(MemoryLimit::OfMachine(machine), MemoryLimit::OfGroup))
 }
 
 /// The most that the page cache can hold for this process: the memory that is available, within the memory limits of its

@@ -101,9 +101,9 @@ impl<'g, B: Default> SpareBuffers<'g, B> {
         }
     }
 
-    /// The gate.
-    pub fn gate(&self) -> &'g MemoryGate {
-        self.gate
+    /// The budget of all buffers in bytes.
+    pub fn total(&self) -> u64 {
+        self.gate.total()
     }
 
     /// A buffer that may use `bytes`: a spare one, or a new one once that much memory is free.
@@ -116,12 +116,22 @@ impl<'g, B: Default> SpareBuffers<'g, B> {
         {
             return self.lend(buffer, taken);
         }
+        self.lend(B::default(), self.take_from_gate(spare, bytes))
+    }
+
+    /// Takes `bytes` without a buffer, once that much memory is free.
+    pub fn reserve(&self, bytes: u64) -> Taken<'g> {
+        self.take_from_gate(self.lock(), bytes)
+    }
+
+    /// Frees the spare buffers, and those that are given back meanwhile. So the gate gets all memory that nobody works with.
+    fn take_from_gate(&self, mut spare: MutexGuard<'_, Spare<'g, B>>, bytes: u64) -> Taken<'g> {
         spare.buffers.clear();
         spare.waiting += 1;
         drop(spare);
         let taken = self.gate.take(bytes);
         self.lock().waiting -= 1;
-        self.lend(B::default(), taken)
+        taken
     }
 
     fn lend(&self, buffer: B, taken: Taken<'g>) -> Lent<'_, 'g, B> {
@@ -207,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn memory_without_a_buffer_is_taken_from_spare_ones() {
+        let gate = MemoryGate::new(100);
+        let buffers = SpareBuffers::<Vec<u8>>::new(&gate);
+        drop(buffers.take(60));
+        let reserved = buffers.reserve(50);
+        assert_eq!(*gate.free.lock().unwrap(), 50);
+        drop(reserved);
+        assert_eq!(*gate.free.lock().unwrap(), 100);
+    }
+
+    #[test]
     fn nobody_waits_for_the_memory_of_spare_buffers() {
         let gate = MemoryGate::new(100);
         let buffers = SpareBuffers::<Vec<u8>>::new(&gate);
@@ -215,7 +236,11 @@ mod tests {
                 let buffers = &buffers;
                 scope.spawn(move || {
                     for round in 0..500 {
-                        let mut buffer = buffers.take((worker * 31 + round * 17) % 120);
+                        let bytes = (worker * 31 + round * 17) % 120;
+                        if round % 5 == 0 {
+                            drop(buffers.reserve(bytes));
+                        }
+                        let mut buffer = buffers.take(bytes);
                         buffer.resize(10, 0);
                         std::thread::yield_now();
                     }

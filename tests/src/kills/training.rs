@@ -11,14 +11,25 @@ use serde_json::Value;
 use super::{Job, sbm, store_of};
 use crate::program::run;
 
-/// Training with `program`, which is grappa-train, in two partitions. It also makes the pre-aggregated features.
-pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
+/// Training with `program`, which is grappa-train, in two partitions, with checkpoints after epochs and also after steps. It also makes the
+/// pre-aggregated features.
+pub fn training_jobs(program: &Path, inputs: &Path) -> Vec<Job> {
     let before = store(inputs, "trained", 2000, &["--feature-dim", "8", "--chunks", "4"]);
     let options = [
         &["--layers", "2", "--hidden", "8", "--fanouts", "4,4", "--batch", "200"][..],
         &["--partitions", "2"],
-    ];
-    training("train", program, before, &options.concat())
+    ]
+    .concat();
+    let after_steps = [&options[..], &["--checkpoint-minutes", "0.000001"]].concat();
+    vec![
+        training("train", program.to_owned(), before.clone(), &options),
+        training(
+            "train, checkpoints after steps",
+            program.to_owned(),
+            before,
+            &after_steps,
+        ),
+    ]
 }
 
 /// Training on a graph that exceeds `--memory`, with `program`, which is grappa-train: with the views of partitions loaded in turn, with

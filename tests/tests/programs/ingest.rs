@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    ops::Range,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -9,8 +10,10 @@ use std::{
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::Graph,
+    kills::tree_of,
     npy::Npy,
     program::{self, Ran, run},
+    random::Random,
 };
 use tempfile::TempDir;
 
@@ -130,6 +133,40 @@ fn the_list_of_a_hub_fits_the_budget_that_the_refusal_names() {
     // The program and its libraries take some MiB.
     let most = (wanted.parse::<u64>().unwrap() + 24) << 20;
     assert!(json["peak_rss_bytes"].as_u64().unwrap() < most, "{json}");
+}
+
+/// The first chunk takes most of the memory to sort, and its buffers are kept. The second one exceeds the memory and is divided.
+#[test]
+fn a_large_chunk_after_one_that_just_fits_is_sorted_like_with_more_memory() {
+    let bench = Bench::in_folder(memory_folder());
+    let mut random = Random::new(3);
+    let mut edge = |targets: Range<u64>| {
+        let target = targets.start + random.below(targets.end - targets.start);
+        [random.below(8000) as u32, target as u32]
+            .map(u32::to_le_bytes)
+            .concat()
+    };
+    let first = (0..300_000).flat_map(|_| edge(0..1000)).collect::<Vec<_>>();
+    let second = (0..1_000_000).flat_map(|_| edge(1000..2000)).collect::<Vec<_>>();
+    let edges = bench.write("skewed.u32", [first, second].concat());
+    let [least, less, more] = ["8MiB", "12MiB", "1GiB"].map(|memory| {
+        let options = [
+            "--nodes",
+            "8000",
+            "--assign",
+            "range",
+            "--chunks",
+            "8",
+            "--threads",
+            "1",
+        ];
+        run(&mut bench.ingest(&edges, &[&options[..], &["--memory", memory]].concat())).success();
+        let store = tree_of(&bench.out());
+        fs::remove_dir_all(bench.out()).unwrap();
+        store
+    });
+    assert!(least == more, "8 MiB");
+    assert!(less == more, "12 MiB");
 }
 
 #[test]

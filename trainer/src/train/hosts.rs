@@ -44,6 +44,11 @@ impl Ranks {
         self.group.as_ref().map_or(0, |group| group.place().rank)
     }
 
+    /// The number of processes on this host.
+    pub fn processes_of_host(&self) -> u32 {
+        self.group.as_ref().map_or(1, |group| group.place().local_ranks)
+    }
+
     /// The partitions that this process serves.
     pub fn share(&self) -> Share {
         self.hosts.share(self.rank())

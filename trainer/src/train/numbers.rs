@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::{machine::free_memory_bytes, size::ByteSize};
+use grappa_io::{
+    machine::{MemoryLimit, free_memory_bytes},
+    size::ByteSize,
+};
 use grappa_run::{
     checkpoint::{Checkpoint, RunState},
     config::{Auto, HaloMode, TrainConfig},
@@ -153,13 +156,23 @@ pub(super) fn memory_advice(
     Ok(advice(lists.saturating_add(rows), default.0, free_memory_bytes()))
 }
 
-/// A warning about a budget beyond the memory limit of a container or job.
-pub(super) fn limit_warning(memory: ByteSize, limit: Option<u64>) -> Option<String> {
-    let limit = limit.filter(|&limit| memory.0 > limit)?;
+/// A warning about budgets of `processes` processes of this host that exceed its memory, or that of a container or job.
+pub(super) fn limit_warning(memory: ByteSize, processes: u32, limit: Option<MemoryLimit>) -> Option<String> {
+    let (bytes, of_what) = match limit? {
+        MemoryLimit::OfMachine(bytes) => (bytes, "memory of this machine"),
+        MemoryLimit::OfGroup(bytes) => (bytes, "memory limit of this container or job"),
+    };
+    if memory.0.saturating_mul(u64::from(processes)) <= bytes {
+        return None;
+    }
+    let each = match processes {
+        1 => String::new(),
+        _ => format!(" for each of the {processes} processes of this host"),
+    };
     Some(format!(
-        "--memory {memory} exceeds {}, the memory limit of this container or job: the kernel may end training without a word; give a \
-         --memory that leaves room for the model",
-        ByteSize(limit)
+        "--memory {memory}{each} exceeds {}, the {of_what}: the kernel may end training without a word; give a --memory that leaves \
+         room for the model",
+        ByteSize(bytes)
     ))
 }
 
@@ -222,11 +235,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_beyond_the_limit_of_a_container_is_a_warning() {
-        let warning = limit_warning(ByteSize(4 * GIB), Some(2 * GIB)).expect("it exceeds the limit");
-        assert!(warning.contains("--memory 4.0 GiB exceeds 2.0 GiB"), "{warning}");
-        assert_eq!(limit_warning(ByteSize(4 * GIB), Some(4 * GIB)), None);
-        assert_eq!(limit_warning(ByteSize(4 * GIB), None), None);
+    fn budgets_beyond_the_memory_of_a_machine_or_container_are_a_warning() {
+        let warning = |processes, limit| limit_warning(ByteSize(4 * GIB), processes, limit);
+        let container = warning(1, Some(MemoryLimit::OfGroup(2 * GIB))).expect("it exceeds the limit");
+        assert!(
+            container.contains("--memory 4.0 GiB exceeds 2.0 GiB, the memory limit of this container"),
+            "{container}"
+        );
+        let machine = warning(3, Some(MemoryLimit::OfMachine(8 * GIB))).expect("12 GiB exceed 8");
+        assert!(
+            machine.contains("for each of the 3 processes of this host exceeds 8.0 GiB, the memory of this machine"),
+            "{machine}"
+        );
+        assert_eq!(warning(2, Some(MemoryLimit::OfMachine(8 * GIB))), None);
+        assert_eq!(warning(1, None), None);
     }
 
     #[test]

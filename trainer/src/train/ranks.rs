@@ -26,7 +26,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::progress::Progress;
+use grappa_io::{machine::memory_limit, progress::Progress};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, PartialEpoch, RunState},
     config::{OF_PROCESS, TrainConfig},
@@ -40,7 +40,7 @@ use tch::{Device, Tensor, no_grad};
 use super::{
     Trainer, Watcher, exchange,
     hosts::{self, Ranks},
-    numbers::Numbers,
+    numbers::{self, Numbers},
     session,
 };
 use crate::{
@@ -76,6 +76,11 @@ pub fn follow(
             None => None,
         };
         let ranks = Ranks::meet(&store, Some(group.clone()))?;
+        if group.place().local_rank == 0 {
+            // On the host of rank 0, that rank warns.
+            let beyond = numbers::limit_warning(config.memory, ranks.processes_of_host(), memory_limit());
+            beyond.iter().for_each(|warning| watcher.warn(warning));
+        }
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
         let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), &ranks)?;
         let config = numbers.applied(&config);

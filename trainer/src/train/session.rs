@@ -13,7 +13,7 @@ use std::{
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{
-    machine::memory_limit_bytes,
+    machine::memory_limit,
     progress::Progress,
     size::{ByteSize, duration},
 };
@@ -153,7 +153,7 @@ fn train_on(
     clock.enter(Stage::Open);
     let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), from, &ranks)?;
     numbers.reason.iter().for_each(|reason| watcher.tell(reason));
-    let beyond = numbers::limit_warning(config.memory, memory_limit_bytes());
+    let beyond = numbers::limit_warning(config.memory, ranks.processes_of_host(), memory_limit());
     beyond.iter().for_each(|warning| watcher.warn(warning));
     if ranks.group.is_none() && from.is_none() {
         let advice = numbers::memory_advice(&store, aggregates, &config)?;

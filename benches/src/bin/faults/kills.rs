@@ -15,7 +15,7 @@ use grappa_benches::{
 };
 use grappa_tests::{
     files::memory_folder,
-    kills::{Job, Moment, Outcome, generate_jobs, ingest_jobs, store_jobs, training_job, training_jobs_out_of_core},
+    kills::{Job, Moment, Outcome, generate_jobs, ingest_jobs, store_jobs, training_jobs, training_jobs_out_of_core},
     random::Random,
 };
 
@@ -62,9 +62,9 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let train = programs::folder()?.join("grappa-train");
     match train.exists() {
         true => {
+            let in_memory = training_jobs(&train, inputs.path());
             let out_of_core = training_jobs_out_of_core(&train, inputs.path());
-            jobs.push((training_job(train, inputs.path()), 1));
-            jobs.extend(out_of_core.into_iter().map(|job| (job, 1)));
+            jobs.extend(in_memory.into_iter().chain(out_of_core).map(|job| (job, 1)));
         }
         false => eprintln!("{} does not exist, so training is left out", train.display()),
     }

@@ -260,7 +260,7 @@ impl Column<'_> {
                 );
                 return Err(Error::input(&path, Position::Whole, what));
             }
-            let step = self.rows_at_once(rows, buffers.gate().total());
+            let step = self.rows_at_once(rows, buffers.total());
             for first in (0..rows).step_by(step as usize) {
                 let range = first..rows.min(first + step);
                 let bytes = (range.end - range.start) as usize * self.input.row_bytes();

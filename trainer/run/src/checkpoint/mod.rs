@@ -319,8 +319,8 @@ impl Checkpoints {
         Ok(Some((path, checkpoint)))
     }
 
-    /// Removes the checkpoints after `step`, from which a run resumes. It will compute these steps again, with other results if
-    /// its options changed.
+    /// Removes the checkpoints after `step`, from which a run resumes, and old ones that a killed run did not come to remove. It will
+    /// compute the steps after `step` again, with other results if its options changed.
     ///
     /// # Errors
     /// If they cannot be removed.
@@ -330,6 +330,7 @@ impl Checkpoints {
                 remove(&path)?;
             }
         }
+        self.prune()?;
         durable::sync_folder(&self.folder)?;
         Ok(())
     }

@@ -232,8 +232,13 @@ fn the_best_is_kept_and_so_is_what_was_the_best_at_a_kept_checkpoint() {
     assert_eq!(checkpoints.best(30).unwrap().unwrap().1.state.step, 20);
     assert!(checkpoints.best(19).unwrap().is_none());
 
+    // A run that was killed before it removed old checkpoints.
+    for step in [10, 20] {
+        let path = checkpoints.path(Kind::Step, step);
+        checkpoint(step).write(&path).unwrap();
+    }
     checkpoints.forget_after(30).unwrap();
-    assert_eq!((steps(Kind::Step), steps(Kind::Best)), (vec![30], vec![20]));
+    assert_eq!((steps(Kind::Step), steps(Kind::Best)), (vec![20, 30], vec![20]));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use grappa_formats::{
 };
 use grappa_io::{
     Error, Result, durable, heap,
-    memory::{MemoryGate, SpareBuffers},
+    memory::SpareBuffers,
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
     text::printable,
@@ -136,7 +136,7 @@ impl<'a> SortPass<'a> {
     fn sort_part(&self, part: &ShardPart, writer: &mut AdjacencyWriter, progress: &dyn Progress) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
         let bytes = records * self.spill.record_words() as u64 * SORT_COST;
-        if bytes > self.gate().total() {
+        if bytes > self.buffers.total() {
             return self.divide(part, records, writer, progress);
         }
         let buffers = &mut *self.buffers.take(bytes);
@@ -197,11 +197,6 @@ impl<'a> SortPass<'a> {
             ),
             Err(error) => error,
         }
-    }
-
-    /// The memory that shards may use together.
-    fn gate(&self) -> &'a MemoryGate {
-        self.buffers.gate()
     }
 
     /// Pushes the adjacency lists of sorted records to the writer.
@@ -272,7 +267,7 @@ impl<'a> SortPass<'a> {
                     "sorting the adjacency list of node {}, which has {records} in-edges",
                     self.ids.external(NodeId(part.first_node + part.targets.start))?
                 ),
-                given: (self.gate().total() + self.directories) * self.share,
+                given: (self.buffers.total() + self.directories) * self.share,
                 least: (bytes + self.directories) * self.share,
                 remedy: "raise --memory",
             });
@@ -285,7 +280,7 @@ impl<'a> SortPass<'a> {
             Ok(())
         })?;
         // A part is filled with whole groups up to an even share. A group with more than that becomes a part of its own.
-        let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.gate().total() / 2);
+        let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.buffers.total() / 2);
         let target = records.div_ceil(parts_wanted.clamp(2, DIVIDE_PARTS_MAX));
         let (mut part_of, mut ends, mut filled) = (Vec::with_capacity(counts.len()), Vec::new(), 0);
         for (group, &count) in (0u64..).zip(&counts) {
@@ -300,13 +295,13 @@ impl<'a> SortPass<'a> {
         }
         ends.push(groups);
 
-        let reserved = self.gate().take(self.gate().total() / 2);
+        let reserved = self.buffers.reserve(self.buffers.total() / 2);
         let folder = self.store.scratch(&format!(
             "divide-{}-{}-{}",
             part.first_node, part.targets.start, part.targets.end
         ))?;
         let spill = SpillFolder::new(&folder, "part", record_words);
-        let buffer_bytes = (self.gate().total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
+        let buffer_bytes = (self.buffers.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
         let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes)?;
         self.for_each_record(part, |record| {
             split.push(part_of[group_of(record[0])])?.copy_from_slice(record);
