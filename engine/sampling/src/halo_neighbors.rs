@@ -102,7 +102,7 @@ impl HaloNeighbors<'_> {
             what: "the sampled in-neighbors of halo nodes".into(),
             given: self.memory,
             least: bytes,
-            remedy: "or sample fewer in-neighbors, or choose another halo mode",
+            remedy: "raise --memory, sample fewer in-neighbors, or choose another halo mode",
         })
     }
 

@@ -132,8 +132,10 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     for fanouts in ["10,0", "10,-2"] {
         run(&mut sample(&store, &["--batches", "1", "--fanouts", fanouts])).misuse(&["fanout 2 of the list"]);
     }
-    let refusals: [(&[&str], &str); 5] = [
+    let unweighted = format!("error: {} has no edge weights", store.display());
+    let refusals: [(&[&str], &str); 6] = [
         (&["--view", "memory", "--memory", "64KiB"], "leave out --view memory"),
+        (&["--view", "memory", "--by-weight"], &unweighted),
         (&["--partitions", "13"], "use at most 12 partitions"),
         (&["--partitions", "0"], "at least 1"),
         (&["--seeds", &unknown], "20000"),
@@ -159,6 +161,35 @@ fn wrong_wishes_are_refused_with_what_would_do() {
         let enough = with(&memory);
         sampled(&store, &enough.each_ref().map(String::as_str));
     }
+}
+
+/// The lists have a part of the memory, and the error is about all of it.
+#[test]
+fn the_memory_that_is_asked_for_holds_sampled_in_neighbors_of_halo_nodes() {
+    let folder = memory_folder();
+    let store = store_in(folder.path(), "rmat", &["--scale", "14", "--feature-dim", "8"]);
+    let options = [
+        "--seeds",
+        "all",
+        "--batches",
+        "4",
+        "--partitions",
+        "8",
+        "--halo",
+        "neighbors",
+    ];
+    let with = |memory: &str| run(sample(&store, &options).args(["--memory", memory]));
+    let refused = with("10MiB").failure(&["in-neighbors of halo nodes", "raise --memory"]);
+    let least = refused.stderr.split("at least ").nth(1).expect("what is needed");
+    let least = least.split(" is needed").next().expect("a size").replace(' ', "");
+    let mebibytes: u64 = least.strip_suffix("MiB").expect("a size").parse().unwrap();
+    assert!(mebibytes > 10, "{least}");
+    let enough = with(&least);
+    assert!(
+        !enough.stderr.contains("in-neighbors of halo nodes"),
+        "{}",
+        enough.stderr
+    );
 }
 
 #[test]

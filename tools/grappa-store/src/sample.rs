@@ -15,7 +15,6 @@ use grappa_sampling::{
     feed::Feed,
     partition::{Schedule, assignment, chunk_sizes},
     sample::Sampler,
-    view::ViewKind,
 };
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
@@ -103,14 +102,9 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             ..LoaderOptions::new(sampler)
         },
     );
-    let opened = loader.partition(&assignment, &seeds, &Silent);
-    let opened = opened.map_err(|error| with_program(error, options));
-    match options.view {
-        ViewKind::Memory => {
-            opened.context("leave out --view memory to have adjacency lists mapped where --memory is too small")?;
-        }
-        _ => opened?,
-    }
+    loader
+        .partition(&assignment, &seeds, &Silent)
+        .map_err(|error| with_program(error, options))?;
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.batches;
     let mut batches = loader

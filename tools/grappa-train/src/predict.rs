@@ -9,6 +9,7 @@ use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_run::{
     config::{Evaluate, Monitor},
     model::Task,
+    scores::ScoreReport,
 };
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
@@ -45,6 +46,8 @@ struct Written {
     bytes: u64,
     seconds: f64,
     peak_rss_bytes: Option<u64>,
+    /// Of a split or a list of ids; null for all nodes, for embeddings, and without labels of the model's classes.
+    scores: Option<Scores>,
     model: By,
 }
 
@@ -52,7 +55,23 @@ struct Written {
 #[derive(Serialize)]
 struct Told {
     predictions: Vec<Node>,
+    /// Of a split or a list of ids; null for nodes of the command line, and without labels of the model's classes.
+    scores: Option<Scores>,
     model: By,
+}
+
+/// The scores of predictions for labelled nodes. Those that are undefined are null.
+#[derive(Serialize)]
+struct Scores {
+    /// Labelled nodes.
+    nodes: u64,
+    accuracy: Option<f64>,
+    micro_f1: Option<f64>,
+    macro_f1: Option<f64>,
+    loss: Option<f64>,
+    /// Which score is told.
+    #[serde(skip)]
+    task: Task,
 }
 
 #[derive(Serialize)]
@@ -82,10 +101,8 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         );
     }
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
-    trained
-        .warnings()
-        .iter()
-        .for_each(|warning| tracing::warn!("{warning}"));
+    let warnings = [trained.warnings(), &trained.warnings_about(&store)].concat();
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let budget = PredictBudget {
         memory: options.memory.0,
         threads,
@@ -115,9 +132,11 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
             bytes: predicted.bytes,
             seconds: begin.elapsed().as_secs_f64(),
             peak_rss_bytes: peak_rss_bytes(),
+            scores: predicted.scores.and_then(|report| Scores::of(&report, trained.task())),
             model,
         });
     }
+    let is_set = options.ids.is_some() || options.split.is_some();
     let nodes = match (&options.ids, &options.split) {
         (Some(path), _) => read_nodes(&store, path)?,
         (None, Some(split)) => split_of(&store, split)?.iter().map(NodeId).collect(),
@@ -130,8 +149,10 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let predictions = predict_nodes(&trained, &store, &nodes, budget, &options.run, &bars)?;
     drop(bars);
     let told = |prediction: Prediction| node(&trained, &store, prediction);
+    let report = predictions.scores.filter(|_| is_set);
     console.answer(&Told {
-        predictions: predictions.into_iter().map(told).collect::<anyhow::Result<_>>()?,
+        scores: report.and_then(|report| Scores::of(&report, trained.task())),
+        predictions: predictions.nodes.into_iter().map(told).collect::<anyhow::Result<_>>()?,
         model,
     })
 }
@@ -175,7 +196,37 @@ impl Summary for Written {
         if let Some(bytes) = self.peak_rss_bytes {
             text += &format!(" (peak memory {})", ByteSize(bytes));
         }
+        if let Some(scores) = &self.scores {
+            text += &format!("\n{}", scores.text());
+        }
         text
+    }
+}
+
+impl Scores {
+    /// None if no node has a label.
+    fn of(report: &ScoreReport, task: Task) -> Option<Self> {
+        (report.nodes > 0).then_some(Self {
+            nodes: report.nodes,
+            accuracy: report.accuracy,
+            micro_f1: report.micro_f1,
+            macro_f1: report.macro_f1,
+            loss: report.loss,
+            task,
+        })
+    }
+
+    fn text(&self) -> String {
+        let score = match self.task {
+            Task::MultiClass => self.accuracy,
+            Task::MultiLabel => self.micro_f1,
+        };
+        let score = score.map_or("undefined".to_owned(), |score| format!("{:.2} %", score * 100.0));
+        format!(
+            "{} {score} on {} labelled nodes",
+            self.task.score_name(),
+            count(self.nodes)
+        )
     }
 }
 
@@ -258,6 +309,9 @@ impl Summary for Told {
             text += line.trim_end();
             text.push('\n');
         }
+        if let Some(scores) = &self.scores {
+            text += &format!("{}\n", scores.text());
+        }
         text + &self.model.text()
     }
 }
@@ -275,6 +329,7 @@ mod tests {
                 probability: vec![0.5],
                 labels: Some(vec!["z\nw".into()]),
             }],
+            scores: None,
             model: By {
                 run: "r\x1b[1m".into(),
                 epoch: 1,
@@ -332,6 +387,14 @@ mod tests {
                 node("apt", &["admin"], &[0.9734], Some("admin")),
                 node("vim-tiny", &["editors", "x11"], &[0.51, 1.0], None),
             ],
+            scores: Some(Scores {
+                nodes: 1,
+                accuracy: Some(1.0),
+                micro_f1: Some(1.0),
+                macro_f1: Some(1.0),
+                loss: None,
+                task: Task::MultiClass,
+            }),
             model: By {
                 run: "web.run".into(),
                 epoch: 12,
@@ -346,6 +409,7 @@ mod tests {
             "id        predicted         probability  true\n\
              apt       admin                  97.3 %  admin\n\
              vim-tiny  editors, x11  51.0 %, 100.0 %  -\n\
+             accuracy 100.00 % on 1 labelled nodes\n\
              by the model of web.run after epoch 12 (validation 76.32 %)"
         );
     }

@@ -25,10 +25,14 @@ use grappa_engine::{
 };
 use grappa_formats::{DenseId, NodeId};
 use grappa_io::{durable, progress::Progress};
-use grappa_run::{model::Task, scores::largest};
+use grappa_run::{
+    model::Task,
+    scores::{ScoreReport, largest},
+};
 use grappa_sampling::NodeSet;
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
+use tch::Tensor;
 
 use self::parquet::DenseIds;
 use crate::{
@@ -36,6 +40,7 @@ use crate::{
     train::{
         inference::{self, values},
         labels::NodeLabels,
+        split::SplitScores,
         trained::{Output, Trained, Wanted},
     },
 };
@@ -60,13 +65,25 @@ pub struct PredictBudget {
     pub threads: usize,
 }
 
-/// The size of a written file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A written file.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Predicted {
     /// Number of nodes.
     pub nodes: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
+    /// Scores of the labelled nodes of a split or a list. None for all nodes, which the model was trained on, for embeddings, and if the
+    /// store has no labels or another number of classes than the model.
+    pub scores: Option<ScoreReport>,
+}
+
+/// Predictions for some nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predictions {
+    /// In the order of the nodes.
+    pub nodes: Vec<Prediction>,
+    /// Scores of the labelled ones, each counted once. None if the store has no labels or another number of classes than the model.
+    pub scores: Option<ScoreReport>,
 }
 
 /// The prediction for a node.
@@ -183,6 +200,10 @@ pub fn predict_file<'a>(
             .map_err(|error| of_whole_budget(error, budget.memory))?;
     }
     let mut bytes = Vec::new();
+    let mut scored = match (&some, values) {
+        (Some(some), Values::Classes | Values::Logits) => Scored::of(trained, store, some)?,
+        _ => None,
+    };
     let all = store.manifest().nodes;
     let wanted = Wanted {
         nodes: match &some {
@@ -194,8 +215,10 @@ pub fn predict_file<'a>(
     trained.infer(store, wanted, inference, folder, progress, &mut |positions, rows| {
         bytes.clear();
         encoding.encode(&self::values(rows), columns, &mut bytes);
-        Ok(made.write(positions.start, &bytes)?)
+        made.write(positions.start, &bytes)?;
+        scored.as_mut().map_or(Ok(()), |scored| scored.add(rows))
     })?;
+    let scores = scored.map(Scored::report);
     let columns = columns as u64;
     let array = match encoding {
         Encoding::Class => ("<i8", None),
@@ -213,6 +236,7 @@ pub fn predict_file<'a>(
             return Ok(Predicted {
                 nodes: ids.len(),
                 bytes,
+                scores,
             });
         }
     };
@@ -227,7 +251,47 @@ pub fn predict_file<'a>(
     Ok(Predicted {
         nodes: exported.rows,
         bytes: exported.bytes,
+        scores,
     })
+}
+
+/// Scores of the labelled nodes of a set, whose logits come in the order of nodes.
+struct Scored<'a> {
+    labels: NodeLabels,
+    scores: SplitScores<'a>,
+    left: roaring::treemap::Iter<'a>,
+}
+
+impl<'a> Scored<'a> {
+    /// None if the store has no labels, or another number of classes than the model.
+    fn of(trained: &Trained, store: &Store, nodes: &'a RoaringTreemap) -> Result<Option<Self>> {
+        let outputs = trained.model().options().outputs;
+        if store
+            .manifest()
+            .labels
+            .is_none_or(|labels| labels.classes as usize != outputs)
+        {
+            return Ok(None);
+        }
+        let labels = NodeLabels::new(store)?;
+        Ok(Some(Self {
+            scores: SplitScores::new([nodes], labels.spec(), false),
+            left: nodes.iter(),
+            labels,
+        }))
+    }
+
+    /// Adds the logits of the next nodes.
+    fn add(&mut self, logits: &Tensor) -> Result<()> {
+        let rows = logits.size()[0] as usize;
+        let nodes: Vec<NodeId> = self.left.by_ref().take(rows).map(NodeId).collect();
+        self.scores.add(&nodes, logits, &self.labels)
+    }
+
+    fn report(self) -> ScoreReport {
+        let reports = self.scores.reports();
+        reports.into_iter().next().expect("there is one set")
+    }
 }
 
 /// Refuses a budget that does not hold the sets of nodes of an inference.
@@ -303,7 +367,7 @@ pub fn predict_nodes(
     budget: PredictBudget,
     scratch: &Path,
     progress: &dyn Progress,
-) -> Result<Vec<Prediction>> {
+) -> Result<Predictions> {
     trained.check_store(store)?;
     check_sets(trained, store, budget.memory)?;
     let count = store.manifest().nodes;
@@ -318,12 +382,17 @@ pub fn predict_nodes(
     let mut sorted: Vec<NodeId> = nodes.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
+    let set: RoaringTreemap = sorted.iter().map(|node| node.0).collect();
+    let mut scored = Scored::of(trained, store, &set)?;
     let mut predictions = Vec::with_capacity(sorted.len());
     let inference = Budget {
         memory: budget.memory,
         threads: budget.threads,
     };
     trained.infer(store, wanted, inference, scratch, progress, &mut |_, rows| {
+        if let Some(scored) = &mut scored {
+            scored.add(rows)?;
+        }
         for logits in values(rows).chunks_exact(columns) {
             let node = sorted[predictions.len()];
             predictions.push(Prediction {
@@ -335,7 +404,10 @@ pub fn predict_nodes(
         Ok(())
     })?;
     let of_node = |node| predictions[sorted.binary_search(node).expect("all nodes were computed")].clone();
-    Ok(nodes.iter().map(of_node).collect())
+    Ok(Predictions {
+        nodes: nodes.iter().map(of_node).collect(),
+        scores: scored.map(Scored::report),
+    })
 }
 
 /// The class of the largest logit, or for multi-label tasks the labels with logits above 0.

@@ -42,7 +42,7 @@ mod sampled;
 mod scored;
 mod session;
 mod slice;
-mod split;
+pub(crate) mod split;
 mod standardize;
 mod state;
 mod step;

@@ -42,6 +42,7 @@ use super::{
     hosts::{self, Ranks},
     numbers::{self, Numbers},
     session,
+    trainer::Inputs,
 };
 use crate::{
     Error, Resource, Result,
@@ -81,11 +82,12 @@ pub fn follow(
             let beyond = numbers::limit_warning(config.memory, ranks.processes_of_host(), memory_limit());
             beyond.iter().for_each(|warning| watcher.warn(warning));
         }
+        let inputs = Inputs::check(&store, &config, &ranks)?;
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
         let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), &ranks)?;
         let config = numbers.applied(&config);
         let at = folder.to_owned();
-        let mut trainer = Trainer::of_ranks(store, config.clone(), aggregates, device, at, ranks)?;
+        let mut trainer = Trainer::of_ranks(store, config.clone(), aggregates, device, at, ranks, inputs)?;
         let mut state = RunState::default();
         match found {
             Some((path, checkpoint)) => {

@@ -38,6 +38,7 @@ use super::{
     hosts::Ranks,
     numbers::{self, Numbers},
     ranks, state,
+    trainer::Inputs,
 };
 use crate::{Error, Result, distributed::ProcessGroup, runtime};
 
@@ -141,9 +142,11 @@ fn train_on(
     let ranks = Ranks::meet(&store, group)?;
     let digest = ranks.digest(&store)?;
     if let Some((_, checkpoint)) = from {
-        // Before features are pre-aggregated, which may take hours.
         resume::check_store(&checkpoint.state, &store, digest)?;
     }
+    // Before features are pre-aggregated, which may take hours.
+    let inputs = Inputs::check(&store, &config, &ranks)?;
+    let classes = class_names(folder, &config, inputs.classes())?;
     ranks.describe().iter().for_each(|hosts| watcher.tell(hosts));
     clock.enter(Stage::Preaggregate);
     let aggregates = match &ranks.group {
@@ -160,7 +163,7 @@ fn train_on(
         advice.iter().for_each(|advice| watcher.tell(advice));
     }
     let (wanted, at) = (numbers.applied(&config), folder.path().to_owned());
-    let mut trainer = Trainer::of_ranks(store, wanted, aggregates, device, at, ranks)?;
+    let mut trainer = Trainer::of_ranks(store, wanted, aggregates, device, at, ranks, inputs)?;
     trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
     trainer.clock = clock;
     if trainer.group.is_none() {
@@ -196,6 +199,7 @@ fn train_on(
             trainer.measure_features(watcher.progress())?;
         }
     }
+    state.note_edges(trainer.store.manifest().edge_options);
     let journal = folder.journal(state.epoch, state.step)?;
     if resumes
         && let Some(last) = journal.records().last()
@@ -203,7 +207,6 @@ fn train_on(
     {
         watcher.warn(&rise);
     }
-    let classes = class_names(folder, &config, state.outputs)?;
     thread::scope(|scope| {
         let run = Run {
             writer: BackgroundWriter::new(scope, folder, &checkpoints),

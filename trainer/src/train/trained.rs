@@ -8,7 +8,7 @@ use std::{
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_formats::{
     ChunkId, NodeId,
-    manifest::{FeatureDtype, LabelKind},
+    manifest::{EdgeOptions, FeatureDtype, LabelKind, SelfLoops},
 };
 use grappa_io::progress::Progress;
 use grappa_run::{
@@ -140,8 +140,8 @@ impl Trained {
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
     ///
     /// # Errors
-    /// If numbers of features or classes differ (the message has both), if nodes have no features, or if the store is a slice that lacks what
-    /// the model needs.
+    /// If numbers of features differ (the message has both), if nodes have no features, or if the store is a slice that lacks what the model
+    /// needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
@@ -154,10 +154,7 @@ impl Trained {
             ));
         };
         slice::check_model(store, self.model.options().layer)?;
-        let classes = manifest
-            .labels
-            .map_or(self.state.outputs, |labels| labels.classes.into());
-        self.state.check_store(features.dim.into(), classes)?;
+        self.state.check_features(features.dim.into())?;
         let task = manifest.labels.map_or(self.task(), |labels| match labels.kind {
             LabelKind::Single => Task::MultiClass,
             LabelKind::Multi => Task::MultiLabel,
@@ -168,6 +165,33 @@ impl Trained {
             );
         }
         Ok(())
+    }
+
+    /// What may make predictions for this store worse than those for the run's own, although the model can be applied.
+    pub fn warnings_about(&self, store: &Store) -> Vec<String> {
+        let (manifest, path) = (store.manifest(), store.path().display());
+        let edges = self
+            .state
+            .edges()
+            .filter(|&edges| edges != manifest.edge_options)
+            .map(|edges| {
+                let [this, other] = [manifest.edge_options, edges].map(options_of_ingest);
+                format!(
+                    "{path} was ingested {this}, and the run's store {other}: predictions are as good only if the graphs are alike; \
+                     ingest both with the same options"
+                )
+            });
+        let classes = manifest
+            .labels
+            .filter(|labels| u64::from(labels.classes) != self.state.outputs)
+            .map(|labels| {
+                format!(
+                    "{path} has {} classes, and the run's model was trained with {}: predictions are among the model's, and labels of the \
+                     store may number classes in another way, so there is no score",
+                    labels.classes, self.state.outputs
+                )
+            });
+        edges.into_iter().chain(classes).collect()
     }
 
     /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends
@@ -238,6 +262,25 @@ impl Trained {
 }
 
 /// The best model of the run in `folder`, or the last one if there was no evaluation. None if there is no checkpoint.
+/// Edge options as the options of ingest that chose them.
+fn options_of_ingest(edges: EdgeOptions) -> String {
+    let self_loops = match edges.self_loops {
+        SelfLoops::Keep => None,
+        SelfLoops::Drop => Some("--self-loops drop"),
+        SelfLoops::Add => Some("--self-loops add"),
+    };
+    let flags = [
+        edges.undirected.then_some("--undirected"),
+        edges.dedup.then_some("--dedup"),
+        self_loops,
+    ];
+    let given: Vec<&str> = flags.into_iter().flatten().collect();
+    match given[..] {
+        [] => "without --undirected, --dedup and --self-loops".to_owned(),
+        _ => format!("with {}", given.join(" ")),
+    }
+}
+
 fn find(folder: &Path, config: &TrainConfig, warnings: &mut Vec<String>) -> Result<Option<(PathBuf, Checkpoint)>> {
     let path = folder.join(folder::CHECKPOINTS);
     if !path.is_dir() {

@@ -122,7 +122,8 @@ impl Trainer {
         folder: PathBuf,
     ) -> Result<Self> {
         let ranks = Ranks::meet(&store, None)?;
-        Self::of_ranks(store, config, aggregates, device, folder, ranks)
+        let inputs = Inputs::check(&store, &config, &ranks)?;
+        Self::of_ranks(store, config, aggregates, device, folder, ranks, inputs)
     }
 
     /// [`Trainer::new`] as one of the processes of a group. All have [agreed](super::agree_on_options) on their options, and call this.
@@ -133,27 +134,15 @@ impl Trainer {
         device: Device,
         folder: PathBuf,
         ranks: Ranks,
+        inputs: Inputs,
     ) -> Result<Self> {
         config.check()?;
         let share = ranks.share();
         let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
         let config = Numbers::choose(&store, &config, aggregates.is_some(), &ranks)?.applied(&config);
         let chunks = Arc::new(MappedChunks::open(&store)?);
-        let labels = NodeLabels::new(&store)?;
         slice::check(&store, &config)?;
-        let manifest = store.manifest();
-        let Some(features) = &manifest.features else {
-            return Err(no_features(store.path()).into());
-        };
-        if config.label_smoothing > 0.0 && labels.task() == Task::MultiLabel {
-            return Err(Error::Options(format!(
-                "label-smoothing is {}, and the nodes of the store have sets of labels: leave it out",
-                config.label_smoothing
-            )));
-        }
-        let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
-        check_memory(&model, &config)?;
-        let splits = Splits::open(&store, &ranks)?;
+        let Inputs { labels, splits, model } = inputs;
         let [train_nodes, val_nodes, _] = splits.of_all();
         let size = estimate::check(&ranks.hosts, &config, &model, train_nodes, aggregates.is_some(), share)?;
         let mut warnings: Vec<String> = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
@@ -278,6 +267,44 @@ pub(super) fn loader_options(
         read_engine: config.read_engine.into(),
         ..LoaderOptions::new(config.sampler(aggregates.is_some())?)
     })
+}
+
+/// What a run needs of its store, besides adjacency lists and features.
+pub(super) struct Inputs {
+    labels: NodeLabels,
+    splits: Splits,
+    model: ModelOptions,
+}
+
+impl Inputs {
+    /// Checks that a model can be trained on a store, as far as that takes no time. All ranks must call it.
+    ///
+    /// # Errors
+    /// If the store has no labels, no features or no nodes to train on, or if options do not fit it.
+    pub fn check(store: &Store, config: &TrainConfig, ranks: &Ranks) -> Result<Self> {
+        let labels = NodeLabels::new(store)?;
+        let Some(features) = &store.manifest().features else {
+            return Err(no_features(store.path()).into());
+        };
+        if config.label_smoothing > 0.0 && labels.task() == Task::MultiLabel {
+            return Err(Error::Options(format!(
+                "label-smoothing is {}, and the nodes of the store have sets of labels: leave it out",
+                config.label_smoothing
+            )));
+        }
+        let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
+        check_memory(&model, config)?;
+        Ok(Self {
+            splits: Splits::open(store, ranks)?,
+            labels,
+            model,
+        })
+    }
+
+    /// The number of classes.
+    pub fn classes(&self) -> u64 {
+        self.labels.spec().classes.into()
+    }
 }
 
 /// Refuses a model that this machine has no memory to train.

@@ -563,7 +563,9 @@ fn a_run_that_sampled_ends_with_the_exact_scores_of_its_best_model() {
     let trained = Trained::open(&path, Device::Cpu).unwrap();
     let accuracy = |split: &str| {
         let nodes: Vec<NodeId> = store.split(split).unwrap().unwrap().iter().map(NodeId).collect();
-        let predicted = predict_nodes(&trained, &store, &nodes, BUDGET, folder.path(), &Silent).unwrap();
+        let predicted = predict_nodes(&trained, &store, &nodes, BUDGET, folder.path(), &Silent)
+            .unwrap()
+            .nodes;
         let right = predicted.iter().filter(|prediction| {
             let labels = prediction.labels.as_ref().expect("all nodes have labels");
             prediction.classes[0].0 == labels[0]

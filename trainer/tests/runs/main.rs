@@ -10,6 +10,7 @@ mod numbers;
 mod parity;
 mod predict;
 mod read_only;
+mod refused;
 mod resumed;
 mod short_epochs;
 mod slices;

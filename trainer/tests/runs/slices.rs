@@ -35,7 +35,9 @@ use grappa_storage::{
 use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
 use grappa_trainer::{
     Error,
-    predict::{FileNodes, FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
+    predict::{
+        FileNodes, FileOptions, PredictBudget, Prediction, Predictions, Values, predict_file, predict_nodes, split_of,
+    },
     train::{Watcher, train, trained::Trained},
 };
 use tch::Device;
@@ -378,10 +380,14 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let val: Vec<NodeId> = split_of(&store, "val").unwrap().iter().map(NodeId).collect();
     let predict = |nodes: &[NodeId]| predict_nodes(&trained, &store, nodes, BUDGET, &path("run"), &Silent);
-    let predicted = predict(&val).unwrap();
+    let Predictions {
+        nodes: predicted,
+        scores,
+    } = predict(&val).unwrap();
     let is_right = |prediction: &&Prediction| prediction.labels == Some(vec![prediction.classes[0].0]);
     let right = predicted.iter().filter(is_right).count();
     assert_eq!(summary.val_accuracy, Some(right as f64 / val.len() as f64));
+    assert_eq!(summary.val_accuracy, scores.unwrap().accuracy);
 
     let write = |out: &str, split: Option<&str>, budget| {
         let options = FileOptions {
@@ -390,7 +396,11 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
         };
         predict_file(&trained, &store, &path(out), options, budget, &Silent)
     };
-    assert_eq!(write("val.npy", Some("val"), BUDGET).unwrap().nodes, val.len() as u64);
+    let written = write("val.npy", Some("val"), BUDGET).unwrap();
+    assert_eq!(
+        (written.nodes, written.scores.unwrap().accuracy),
+        (val.len() as u64, summary.val_accuracy)
+    );
     let little = PredictBudget { memory: 100, ..BUDGET };
     let absent = NodeId(store.chunks().range(ChunkId(3)).start);
     for (error, expected) in [
@@ -424,7 +434,11 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
     run(&slice, &config, &path("run")).unwrap();
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let test: Vec<NodeId> = split_of(&slice, "test").unwrap().iter().map(NodeId).collect();
-    let predict = |store| predict_nodes(&trained, store, &test, BUDGET, &path("run"), &Silent).unwrap();
+    let predict = |store| {
+        predict_nodes(&trained, store, &test, BUDGET, &path("run"), &Silent)
+            .unwrap()
+            .nodes
+    };
     for (found, expected) in predict(&slice).iter().zip(predict(&whole)) {
         assert_eq!(found.classes, expected.classes);
     }

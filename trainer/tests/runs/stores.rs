@@ -60,10 +60,14 @@ pub struct Shape {
     pub sets: bool,
     /// A node with a NaN in its features.
     pub nan: Option<u64>,
+    /// Whether nodes have labels.
+    pub labelled: bool,
     /// A node that is trained on and has no label.
     pub unlabelled: Option<u64>,
     /// Whether there are validation nodes.
     pub validated: bool,
+    /// Whether each edge is there in both directions.
+    pub undirected: bool,
 }
 
 pub const DENSE: Shape = Shape {
@@ -72,8 +76,10 @@ pub const DENSE: Shape = Shape {
     classes: CLASSES,
     sets: false,
     nan: None,
+    labelled: true,
     unlabelled: None,
     validated: true,
+    undirected: false,
 };
 
 /// Pseudorandom numbers.
@@ -164,7 +170,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
         ids: shape.ids,
         allow_nan: shape.nan.is_some(),
         features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
-        labels: Some(labels),
+        labels: shape.labelled.then_some(labels),
         splits: [("train", 0..5), ("val", 5..7), ("test", 7..10)]
             .into_iter()
             .filter(|(name, _)| shape.validated || *name != "val")
@@ -172,6 +178,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
             .collect(),
         // Layers of PyTorch Geometric have their own ideas of them.
         edge_options: EdgeOptions {
+            undirected: shape.undirected,
             self_loops: SelfLoops::Drop,
             ..EdgeOptions::default()
         },

@@ -19,7 +19,7 @@ mod tests;
 
 use std::iter;
 
-use grappa_io::Result;
+use grappa_io::{Error, Result};
 use grappa_storage::Store;
 
 use super::{
@@ -137,6 +137,15 @@ impl<'a> Sizes<'a> {
         };
         let Some(partitions) = given.0 else {
             let concurrent = given.1.unwrap_or(self.least());
+            let chunks = self.store.present_chunks().count();
+            if concurrent as usize > chunks {
+                return Err(Error::conflict(
+                    format!(
+                        "the store has {chunks} chunk(s), and {concurrent} partitions are to be in a step, each of one chunk or more"
+                    ),
+                    format!("give --concurrent {chunks} or less, or create the store again with more --chunks"),
+                ));
+            }
             if self.all_fit(concurrent, concurrent)? {
                 return Ok(numbers(concurrent, concurrent, ListsPlace::Memory));
             }

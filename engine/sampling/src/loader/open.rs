@@ -193,7 +193,7 @@ impl Loader {
                 what: "the adjacency lists of the partitions of a step and of the next ones".into(),
                 given: options.memory,
                 least: in_turn,
-                remedy: "or use more partitions",
+                remedy: "raise --memory, or use more partitions",
             }),
             _ => Ok(true),
         }
@@ -220,7 +220,10 @@ impl Loader {
             memory: self.options.memory / LISTS_SHARE,
             threads: self.options.threads,
         };
-        neighbors.draw(partitions, progress)
+        let whole = |least: u64| least.saturating_mul(LISTS_SHARE);
+        neighbors
+            .draw(partitions, progress)
+            .map_err(Error::in_budget(self.options.memory, whole))
     }
 
     fn split(&self, name: &str) -> Result<RoaringTreemap> {

@@ -341,6 +341,6 @@ fn too_small(memory: u64, bytes: u64) -> Error {
         what: "adjacency lists in memory".into(),
         given: memory,
         least: bytes,
-        remedy: "or map the adjacency lists",
+        remedy: "raise --memory, or leave out --view memory to have the adjacency lists mapped",
     }
 }

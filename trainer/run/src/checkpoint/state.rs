@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use grappa_formats::manifest::{EdgeOptions, SelfLoops};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -14,6 +15,12 @@ const PARTITIONS: &str = "partitions";
 const CONCURRENT: &str = "concurrent";
 /// 1 if nodes have sets of labels.
 const MULTI_LABEL: &str = "multi_label";
+// Changes that ingest made to the edges.
+const UNDIRECTED: &str = "edges_undirected";
+const DEDUP: &str = "edges_dedup";
+/// The position in SELF_LOOPS_VALUES.
+const SELF_LOOPS: &str = "edges_self_loops";
+const SELF_LOOPS_VALUES: [SelfLoops; 3] = [SelfLoops::Keep, SelfLoops::Drop, SelfLoops::Add];
 
 /// The state of a run. Together with the tensors of its checkpoint, it is all that a resumed run needs to compute the same as
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
@@ -138,6 +145,29 @@ impl RunState {
         }
     }
 
+    /// Notes the changes that ingest made to the edges of the store.
+    pub fn note_edges(&mut self, options: EdgeOptions) {
+        let self_loops = SELF_LOOPS_VALUES.iter().position(|&value| value == options.self_loops);
+        let self_loops = self_loops.expect("all values are listed") as u64;
+        let numbers = [
+            (UNDIRECTED, options.undirected.into()),
+            (DEDUP, options.dedup.into()),
+            (SELF_LOOPS, self_loops),
+        ];
+        let counters = numbers.map(|(name, number)| (name.to_owned(), number));
+        self.counters.extend(counters);
+    }
+
+    /// The changes that ingest made to the edges of the store. None if an older version wrote this state.
+    pub fn edges(&self) -> Option<EdgeOptions> {
+        let counter = |name| self.counters.get(name).copied();
+        Some(EdgeOptions {
+            undirected: counter(UNDIRECTED)? == 1,
+            dedup: counter(DEDUP)? == 1,
+            self_loops: *SELF_LOOPS_VALUES.get(usize::try_from(counter(SELF_LOOPS)?).ok()?)?,
+        })
+    }
+
     /// Notes the numbers of partitions, and of those per step, of a configuration in which none is `auto`.
     pub fn note_partitions(&mut self, config: &TrainConfig) {
         let numbers = [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())];
@@ -179,24 +209,34 @@ impl RunState {
         }
     }
 
-    /// Checks that a store fits the run's model.
+    /// Checks that training can go on with a store.
     ///
     /// # Errors
     /// If the number of features per node or of classes differs.
     pub fn check_store(&self, inputs: u64, outputs: u64) -> Result<()> {
-        let disagree = |what: &str, store: u64, run: u64, or: &str| {
-            Err(Error::Options(format!(
-                "the store has {store} {what}, and the run's model was trained with {run}: use the store that it was trained \
-                 on{or}, or start a new run"
-            )))
-        };
-        if inputs != self.inputs {
-            let or = ", one whose features `grappa-store add-features` computed with the same options";
-            return disagree("features per node", inputs, self.inputs, or);
-        }
+        self.check_features(inputs)?;
         if outputs != self.outputs {
-            return disagree("classes", outputs, self.outputs, "");
+            return Err(disagreement("classes", outputs, self.outputs, ""));
         }
         Ok(())
     }
+
+    /// Checks that the run's model can take the features of a store.
+    ///
+    /// # Errors
+    /// If the number of features per node differs.
+    pub fn check_features(&self, inputs: u64) -> Result<()> {
+        if inputs != self.inputs {
+            let or = ", one whose features `grappa-store add-features` computed with the same options";
+            return Err(disagreement("features per node", inputs, self.inputs, or));
+        }
+        Ok(())
+    }
+}
+
+fn disagreement(what: &str, store: u64, run: u64, or: &str) -> Error {
+    Error::Options(format!(
+        "the store has {store} {what}, and the run's model was trained with {run}: use the store that it was trained on{or}, or start \
+         a new run"
+    ))
 }

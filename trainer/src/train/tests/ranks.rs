@@ -13,6 +13,7 @@ use super::{
         evaluate::Evaluation,
         hosts::Ranks,
         ranks::{agree_on_options, observe, score_of_first},
+        trainer::Inputs,
     },
     *,
 };
@@ -64,7 +65,17 @@ pub(super) fn prepared(
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
     let ranks = Ranks::meet(store, group).unwrap();
-    let mut trainer = Trainer::of_ranks(store.clone(), config.clone(), aggregates, Device::Cpu, folder, ranks).unwrap();
+    let inputs = Inputs::check(store, config, &ranks).unwrap();
+    let mut trainer = Trainer::of_ranks(
+        store.clone(),
+        config.clone(),
+        aggregates,
+        Device::Cpu,
+        folder,
+        ranks,
+        inputs,
+    )
+    .unwrap();
     trainer.prepare(0, None, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     trainer
