@@ -27,6 +27,10 @@ const GIB: u64 = 1 << 30;
 /// Memory that is advised for minibatches, besides an eighth of what stays in memory.
 const ADVICE_BUFFERS: u64 = GIB;
 
+/// Memory of a process besides `--memory`: code, libtorch, and a small model. R-MAT 21 with 256 MiB was killed in a container of 512 MiB, and
+/// was not with 640 MiB.
+const PROCESS_BYTES: u64 = 350 << 20;
+
 /// The number of partitions, and of those that are computed together in a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Numbers {
@@ -156,22 +160,24 @@ pub(super) fn memory_advice(
     Ok(advice(lists.saturating_add(rows), default.0, free_memory_bytes()))
 }
 
-/// A warning about budgets of `processes` processes of this host that exceed its memory, or that of a container or job.
+/// A warning about budgets of `processes` processes of this host that leave no room for libtorch in its memory, or in that of a container
+/// or job.
 pub(super) fn limit_warning(memory: ByteSize, processes: u32, limit: Option<MemoryLimit>) -> Option<String> {
     let (bytes, of_what) = match limit? {
         MemoryLimit::OfMachine(bytes) => (bytes, "memory of this machine"),
         MemoryLimit::OfGroup(bytes) => (bytes, "memory limit of this container or job"),
     };
-    if memory.0.saturating_mul(u64::from(processes)) <= bytes {
+    if (memory.0.saturating_add(PROCESS_BYTES)).saturating_mul(u64::from(processes)) <= bytes {
         return None;
     }
     let each = match processes {
         1 => String::new(),
-        _ => format!(" for each of the {processes} processes of this host"),
+        _ => format!(" for each of the {processes} processes of this host,"),
     };
     Some(format!(
-        "--memory {memory}{each} exceeds {}, the {of_what}: the kernel may end training without a word; give a --memory that leaves \
-         room for the model",
+        "--memory {memory}, and about {} for libtorch and a small model,{each} exceed {}, the {of_what}: the kernel may end training \
+         without a word; give a smaller --memory",
+        ByteSize(PROCESS_BYTES),
         ByteSize(bytes)
     ))
 }
@@ -239,15 +245,16 @@ mod tests {
         let warning = |processes, limit| limit_warning(ByteSize(4 * GIB), processes, limit);
         let container = warning(1, Some(MemoryLimit::OfGroup(2 * GIB))).expect("it exceeds the limit");
         assert!(
-            container.contains("--memory 4.0 GiB exceeds 2.0 GiB, the memory limit of this container"),
+            container.contains("small model, exceed 2.0 GiB, the memory limit of this container"),
             "{container}"
         );
         let machine = warning(3, Some(MemoryLimit::OfMachine(8 * GIB))).expect("12 GiB exceed 8");
         assert!(
-            machine.contains("for each of the 3 processes of this host exceeds 8.0 GiB, the memory of this machine"),
+            machine.contains("for each of the 3 processes of this host, exceed 8.0 GiB, the memory of this machine"),
             "{machine}"
         );
-        assert_eq!(warning(2, Some(MemoryLimit::OfMachine(8 * GIB))), None);
+        assert_eq!(warning(2, Some(MemoryLimit::OfMachine(9 * GIB))), None);
+        assert!(warning(1, Some(MemoryLimit::OfGroup(4 * GIB + GIB / 4))).is_some());
         assert_eq!(warning(1, None), None);
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
 use grappa_engine::plan::{
     Degrees, Plan,
-    train::{PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+    train::{MemoryPlan, PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
 };
 use grappa_formats::{ChunkId, aggregates::AggregateKind, container::FileKind, manifest::FeatureSource};
 use grappa_storage::{Store, aggregates::Aggregates, files};
@@ -28,7 +28,10 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
     let features = manifest
         .features
         .as_ref()
-        .with_context(|| format!("{} has no features to train on", store.path().display()))?;
+        .with_context(|| {
+            let path = store.path().display();
+            format!("{path} has no features to train on; ingest it with --features, or compute some: `grappa-store add-features {path}`")
+        })?;
     let nodes_of = |split: &str| {
         manifest
             .splits
@@ -252,15 +255,23 @@ pub fn text(plan: &TrainPlan) -> String {
             bytes(plan.disk.scratch)
         ),
     );
+    let MemoryPlan {
+        adjacency,
+        features,
+        step,
+        nodes,
+        ..
+    } = plan.memory;
     table.row(
         "memory",
         format!(
-            "{}: adjacency lists {}, features {}, a step {}, sets of nodes {}; {} with an exact evaluation",
+            "{}: adjacency lists {}, features {}, a step {}, sets of nodes {}, program and libtorch {}; {} with an exact evaluation",
             bytes(plan.memory.training),
-            bytes(plan.memory.adjacency),
-            bytes(plan.memory.features),
-            bytes(plan.memory.step),
-            bytes(plan.memory.nodes),
+            bytes(adjacency),
+            bytes(features),
+            bytes(step),
+            bytes(nodes),
+            bytes(plan.memory.training - adjacency - features - step - nodes),
             bytes(plan.memory.total)
         ),
     );
