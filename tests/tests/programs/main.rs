@@ -10,6 +10,7 @@ mod formats;
 mod hostile;
 mod ingest;
 mod input;
+mod memory;
 mod place;
 mod planted;
 mod real;

@@ -48,6 +48,9 @@ pub trait ColumnInput: Sync {
     /// Length of an encoded row in bytes.
     fn row_bytes(&self) -> usize;
 
+    /// Bytes of memory per row while rows are read, beside the encoded rows.
+    fn read_cost(&self) -> usize;
+
     /// Whether rows can only be read in order. One thread reads them all then.
     fn is_sequential(&self) -> bool;
 
@@ -102,10 +105,12 @@ pub struct Column<'a> {
 
 /// Bytes of encoded rows between two entries in the journal.
 const COMMIT_BYTES: u64 = 256 << 20;
-/// Bytes of encoded rows per block.
-const BLOCK_BYTES: usize = 1 << 20;
+/// The maximum bytes of encoded rows per block.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// Bytes of spilled records that pass 2 reads at once.
+const READ_BYTES: usize = 1 << 20;
 /// Bytes of memory for reading spill files in pass 2.
-const READ_MEMORY: u64 = 2 * BLOCK_BYTES as u64;
+const READ_MEMORY: u64 = 2 * READ_BYTES as u64;
 /// Bytes of memory per record word that pass 2 needs: 8 for its place in the output, and some to spare.
 const PLACE_COST: u64 = 10;
 
@@ -129,6 +134,15 @@ impl Column<'_> {
         1 + self.input.row_bytes().div_ceil(8)
     }
 
+    /// Rows per block. A thread holds a block that is read and a block that is spilled, in the memory that is planned for
+    /// blocks of edges, which are read later.
+    fn block_rows(&self) -> u64 {
+        let row_bytes = self.input.row_bytes();
+        let cost = 2 * row_bytes + self.input.read_cost() + size_of::<NodeId>();
+        let rows = (self.budget.blocks_memory() / cost).min(BLOCK_BYTES_MAX / row_bytes);
+        rows.max(1) as u64
+    }
+
     /// The spill files.
     pub fn spill(&self) -> SpillFolder {
         SpillFolder::new(self.store.lasting_scratch(), self.file.name, self.record_words())
@@ -137,10 +151,14 @@ impl Column<'_> {
     /// Pass 1: reads all rows and spills them by shard.
     pub fn spill_rows(&self, plan: &SpillPlan, state: &State, progress: &dyn Progress) -> Result<()> {
         let before = state.stage(self.stage);
+        // If chunks were written, an earlier run has read and checked all rows, perhaps in other blocks.
+        if !before.chunks.is_empty() {
+            return Ok(());
+        }
         let first_worker = before.next_worker();
         let shards = plan.shards(self.chunks);
         let rows = self.input.rows();
-        let block_rows = (BLOCK_BYTES / self.input.row_bytes()).max(1) as u64;
+        let block_rows = self.block_rows();
         let next_block = AtomicU64::new(0);
         // Blocks of rows that were spilled, for reuse.
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
@@ -227,11 +245,7 @@ impl Column<'_> {
         workers::read_ahead(readers, read, |rows| {
             workers::run(self.budget.threads, |turn| spill(turn, rows))
         })?;
-        // If chunks were written, an earlier run has checked the rows.
-        if before.chunks.is_empty() {
-            self.input.finish()?;
-        }
-        Ok(())
+        self.input.finish()
     }
 
     /// Pass 2: writes the file of one chunk. It is complete, but not synced.
@@ -302,7 +316,7 @@ impl Column<'_> {
     /// Copies a range of the rows of a spill file to their places, and checks the file.
     fn place(&self, worker: u32, shard: u32, extent: Extent, range: Range<u64>, places: &mut [u8]) -> Result<()> {
         let (spill, row_bytes) = (self.spill(), self.input.row_bytes());
-        let records_per_read = (BLOCK_BYTES / 8 / self.record_words()).max(1) as u64;
+        let records_per_read = (READ_BYTES / 8 / self.record_words()).max(1) as u64;
         let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
         while first < extent.records {
             let count = records_per_read.min(extent.records - first);

@@ -118,6 +118,11 @@ impl ColumnInput for FeatureInput<'_> {
         self.layout.stride as usize
     }
 
+    fn read_cost(&self) -> usize {
+        // Each value as it is in the file, and as f32.
+        self.matrix.dim() * (self.matrix.dtype().bytes() + size_of::<f32>())
+    }
+
     fn is_sequential(&self) -> bool {
         self.matrix.is_sequential()
     }

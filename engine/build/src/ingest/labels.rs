@@ -92,6 +92,10 @@ impl ColumnInput for LabelInput {
         self.spec.row_bytes() as usize
     }
 
+    fn read_cost(&self) -> usize {
+        self.source.read_cost()
+    }
+
     fn is_sequential(&self) -> bool {
         self.source.is_sequential()
     }

@@ -200,9 +200,14 @@ impl IngestBudget {
         }
     }
 
+    /// Bytes of memory of each thread for blocks of the input.
+    pub fn blocks_memory(&self) -> usize {
+        self.block_bytes * BLOCK_COST as usize
+    }
+
     /// Bytes of each spill buffer, if each worker has `shards` of them: the thread's share without blocks, divided evenly.
     pub fn buffer_bytes(&self, shards: u64) -> u64 {
-        let blocks = self.block_bytes as u64 * BLOCK_COST;
+        let blocks = self.blocks_memory() as u64;
         (self.memory.saturating_sub(self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
     }
 }

@@ -231,17 +231,20 @@ impl State {
         folder.join(JOURNAL)
     }
 
-    /// The block size of the input. The block numbers in the journal are valid for this size only.
+    /// The block size of the input. The block numbers in the journal are valid for this size only. Blocks of rows of
+    /// features and labels depend on it too.
     pub fn block_bytes(&self) -> usize {
         self.known().block_bytes
     }
 
-    /// Whether blocks of the input are recorded.
+    /// Whether blocks of the input are recorded, and a resumed run may read the others.
     pub fn has_blocks(&self) -> bool {
         let known = self.known();
-        let stages = [Stage::BySource, Stage::Edges];
-        let mut stages = stages.iter().filter_map(|stage| known.stages.get(stage));
-        stages.any(|stage| !stage.workers.is_empty())
+        let has_blocks = |stage| known.stages.get(&stage).is_some_and(|stage| !stage.workers.is_empty());
+        // The blocks of a column are all spilled when its first chunk is written.
+        let is_spilling = |stage| has_blocks(stage) && known.stages[&stage].chunks.is_empty();
+        [Stage::BySource, Stage::Edges].into_iter().any(has_blocks)
+            || [Stage::Features, Stage::Labels].into_iter().any(is_spilling)
     }
 
     /// Whether all edges are spilled by the shard of the destination.

@@ -151,6 +151,14 @@ impl LabelSource {
         self.file.is_sequential()
     }
 
+    /// Bytes of memory per row that [`Self::read_rows`] takes, with the batch, at worst.
+    pub fn read_cost(&self) -> usize {
+        // The bytes of the file, and the classes and ends of a batch, which grow by doubling.
+        let columns = self.file.columns();
+        let batch = columns * size_of::<u32>() + size_of::<usize>() + size_of::<bool>();
+        columns * size_of::<u64>() + 2 * batch
+    }
+
     /// Refuses labels that do not have one row for each of `nodes` nodes. The rows of text are counted only as they are read,
     /// so for text the error comes from the read that meets the wrong end. `if_more` is advice for more rows.
     pub fn expect_rows(&mut self, nodes: u64, if_more: &'static str) -> Result<()> {

@@ -1,0 +1,104 @@
+//! Ingest and generation stay within `--memory`, or name the memory that they need.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use grappa_tests::{
+    files::{files_of, memory_folder},
+    held,
+    npy::Npy,
+    program::{self, Ran, run},
+    random::Random,
+};
+use tempfile::TempDir;
+
+/// Memory of a program and its libraries, beside the budget.
+const PROGRAM_BYTES: u64 = 20 << 20;
+
+/// The input files of a graph of 100,000 nodes with few edges and 32 features.
+struct Input {
+    folder: TempDir,
+    edges: PathBuf,
+    features: PathBuf,
+    labels: PathBuf,
+}
+
+impl Input {
+    const NODES: usize = 100_000;
+    const DIM: usize = 32;
+
+    fn new() -> Self {
+        let folder = memory_folder();
+        let [edges, features, labels] =
+            ["edges.tsv", "features.npy", "labels.npy"].map(|name| folder.path().join(name));
+        let last = Self::NODES - 1;
+        fs::write(&edges, format!("0 {last}\n{last} 0\n1 2\n")).unwrap();
+        let mut random = Random::new(1);
+        let values = (0..Self::NODES * Self::DIM).map(|_| random.unit() as f32);
+        Npy::new(&[Self::NODES, Self::DIM], values).write(&features);
+        Npy::new(&[Self::NODES], (0..Self::NODES).map(|node| (node % 7) as i64)).write(&labels);
+        Self {
+            folder,
+            edges,
+            features,
+            labels,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn ingest(&self, store: &Path, threads: &str, memory: &str) -> Command {
+        let mut command = program::ingest(&self.edges, store);
+        command.arg("--features").arg(&self.features);
+        command.arg("--labels").arg(&self.labels);
+        command.args(["--chunks", "8", "--json", "--threads", threads, "--memory", memory]);
+        command
+    }
+}
+
+fn peak(ran: &Ran) -> u64 {
+    ran.json()["peak_rss_bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn features_and_labels_are_read_within_the_budget_on_many_threads() {
+    let input = Input::new();
+    let [one, many] = ["one.grappa", "many.grappa"].map(|name| input.path(name));
+    run(&mut input.ingest(&one, "1", "1GiB")).success();
+    let ran = run(&mut input.ingest(&many, "24", "16MiB")).success();
+    let peak = peak(&ran);
+    assert!(peak < (16 << 20) + PROGRAM_BYTES, "{peak}");
+    assert!(files_of(&one) == files_of(&many));
+}
+
+#[test]
+fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
+    let input = Input::new();
+    let [whole, killed, log] = ["whole.grappa", "killed.grappa", "log"].map(|name| input.path(name));
+    run(input.ingest(&whole, "2", "4MiB").env("GRAPPA_KILL_LOG", &log)).success();
+    let log = fs::read_to_string(log).unwrap();
+    let changes: Vec<_> = log.lines().collect();
+    let first = |text: &str| changes.iter().position(|change| change.contains(text)).unwrap();
+    for (column, chunk) in [
+        ("scratch/labels-", "chunk-0/labels"),
+        ("scratch/features-", "chunk-0/features"),
+    ] {
+        let spilling = first(column)..first(chunk);
+        let appends = spilling.filter(|&at| changes[at].contains("append to"));
+        // Each thread records its blocks when it ends. The run dies before the second thread does.
+        let kill_at = 1 + appends.last().unwrap();
+        let mut ingest = input.ingest(&killed, "2", "4MiB");
+        assert_eq!(run(ingest.env("GRAPPA_KILL_AT", kill_at.to_string())).code, None);
+        run(input.ingest(&killed, "3", "64MiB").arg("--resume")).success();
+        assert!(files_of(&whole) == files_of(&killed), "{column}");
+        fs::remove_dir_all(&killed).unwrap();
+    }
+}
