@@ -27,7 +27,7 @@ pub mod train;
 
 use grappa_build::ingest::{
     RandomSplit, Shares,
-    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, directories_memory},
+    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, held_memory},
 };
 use grappa_formats::{
     NODES_MAX,
@@ -244,7 +244,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
     let budget = IngestBudget::new(options.memory, 1, options.threads);
-    directories_memory(&chunks, &budget)?;
+    held_memory(&chunks, &budget)?;
     let record_words = if options.weighted { 2 } else { 1 };
     let spill_plan = SpillPlan::of_edges(&chunks, options.edges, record_words, bits_for(options.nodes), &budget)?;
 

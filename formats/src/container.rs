@@ -428,6 +428,8 @@ pub fn encode_file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> (Vec<u8>, u
     let offset = Header::payload_offset(kind, meta.len());
     let (header, table) = hasher.finish(kind, meta, offset);
     let mut file = header.encode();
+    // The manifest may be large.
+    file.reserve_exact(payload.len() + table.len());
     file.extend_from_slice(payload);
     file.extend_from_slice(&table);
     (file, header.digest())

@@ -10,7 +10,7 @@ use grappa_tests::{
     files::{files_of, memory_folder},
     held,
     npy::Npy,
-    program::{self, Ran, run},
+    program::{self, Ran, command, run},
     random::Random,
 };
 use tempfile::TempDir;
@@ -100,5 +100,40 @@ fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
         run(input.ingest(&killed, "3", "64MiB").arg("--resume")).success();
         assert!(files_of(&whole) == files_of(&killed), "{column}");
         fs::remove_dir_all(&killed).unwrap();
+    }
+}
+
+#[test]
+fn many_chunks_stay_within_the_budget_or_are_refused_with_one_that_suffices() {
+    let folder = memory_folder();
+    let [edges, ingested, generated] = ["edges.tsv", "i.grappa", "g.grappa"].map(|name| folder.path().join(name));
+    fs::write(&edges, "0 1\n").unwrap();
+    let ingest = |memory: &str| {
+        let mut ingest = program::ingest(&edges, &ingested);
+        ingest.args(["--nodes", "10000", "--chunks", "2048", "--threads", "1", "--json"]);
+        run(ingest.args(["--memory", memory]))
+    };
+    let generate = |memory: &str| {
+        let mut generate = command("grappa-gen");
+        generate.args([
+            "er",
+            "--nodes",
+            "10000",
+            "--edge-factor",
+            "1",
+            "--chunks",
+            "2048",
+            "--threads",
+            "1",
+            "--json",
+        ]);
+        run(generate.args(["--memory", memory, "--out"]).arg(&generated))
+    };
+    let wanted = ["2048 x 2048 pairs of chunks", "at least 96 MiB", "--memory", "--chunks"];
+    ingest("64MiB").failure(&wanted);
+    generate("64MiB").failure(&wanted);
+    for ran in [ingest("96MiB").success(), generate("96MiB").success()] {
+        let peak = peak(&ran);
+        assert!(peak < (96 << 20) + PROGRAM_BYTES, "{peak}");
     }
 }

@@ -188,7 +188,7 @@ impl Run<'_> {
         let (permutation, permutation_spec, chunks) = self.permutation(state, scan.nodes)?;
         let (mut ids, id_spec) = self.id_map(scan.nodes, permutation, permutation_spec)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
-        let directories = plan::directories_memory(&chunks, &self.budget)?;
+        let held = plan::held_memory(&chunks, &self.budget)?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
@@ -242,16 +242,17 @@ impl Run<'_> {
             None => None,
         };
         drop(rows);
-        let edges = self.edges(state, scan, &chunks, directories, &mut ids, &rejects)?;
+        self.edges(state, scan, &chunks, held, &mut ids, &rejects)?;
+        let entries = state.take_chunks();
         let input = self.input_stage(state);
         let mut files = [state.files(), splits.1].concat();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
             writer: self.writer(),
             nodes: scan.nodes,
-            edges: edges.chunks.values().map(|chunk| chunk.edges).sum(),
+            edges: entries.iter().map(|chunk| chunk.edges).sum(),
             chunk_starts: chunks.starts().to_vec(),
-            chunks: edges.chunks.values().map(ChunkDone::entry).collect(),
+            chunks: entries,
             ids: id_spec,
             features,
             labels,
@@ -342,7 +343,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let before = state.stage(stage).chunks;
         let missing: Vec<_> = (0..chunks.chunks())
-            .filter(|chunk| !before.contains_key(chunk))
+            .filter(|chunk| !before.contains(chunk))
             .map(ChunkId)
             .collect();
         self.folder.write_chunks(

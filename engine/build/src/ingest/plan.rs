@@ -25,6 +25,10 @@ pub const BUFFER_BYTES_MAX: u64 = 256 << 10;
 /// scratch of the sort, and has the sources of an adjacency list after it. A weighted record has two words, and copies of
 /// the key and twice of the weight, which take as much.
 pub const SORT_COST: u64 = 8 + 8 + 5;
+/// Copies of the edge buckets in memory when the manifest is written: the manifest, its archive, and its file.
+pub const BUCKET_COPIES: u64 = 3;
+/// Remedy of an error about the memory of edge buckets.
+pub const BUCKETS_REMEDY: &str = "raise --memory, or give fewer --chunks";
 /// The fewest chunks of a graph by default, because there cannot be more partitions than chunks.
 const CHUNKS_MIN: u64 = 64;
 /// The most chunks of a graph by default. The manifest has an entry for each pair of chunks.
@@ -104,23 +108,45 @@ pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
     ))
 }
 
-/// Bytes of memory for the directories of the adjacency lists of all chunks that are written at the same time.
+/// Bytes of memory for the edge buckets of `present` of the chunks.
+pub fn buckets_memory(chunks: &ChunkMap, present: u64) -> u64 {
+    present * u64::from(chunks.chunks()) * size_of::<u64>() as u64
+}
+
+/// Bytes of memory that are held while adjacency lists are written: the edge buckets, and the directories of all chunks that
+/// are written at the same time.
 ///
 /// # Errors
-/// If they exceed half of the budget. The error names a budget that suffices.
-pub fn directories_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u64> {
+/// If they exceed half of the budget, or the manifest exceeds the budget. The error names a budget that suffices.
+pub fn held_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u64> {
+    let buckets = buckets_memory(chunks, chunks.chunks().into());
     let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
     let at_once = u64::from(chunks.chunks()).min(budget.threads as u64);
     let bytes = at_once * AdjacencyWriter::directory_bytes(largest);
-    if bytes <= budget.memory / 2 {
-        return Ok(bytes);
+    let least = ((bytes + buckets) * 2).max(buckets * BUCKET_COPIES);
+    if least <= budget.memory {
+        return Ok(bytes + buckets);
     }
+    let (what, remedy) = if buckets > bytes {
+        (edge_buckets(chunks, chunks.chunks().into()), BUCKETS_REMEDY)
+    } else {
+        let what = format!("writing chunks of {largest} nodes, {at_once} at a time");
+        (what, "raise --memory, or give more --chunks or fewer --threads")
+    };
     Err(Error::Budget {
-        what: format!("writing chunks of {largest} nodes, {at_once} at a time"),
+        what,
         given: budget.memory * budget.share,
-        least: bytes * 2 * budget.share,
-        remedy: "raise --memory, or give more --chunks or fewer --threads",
+        least: least * budget.share,
+        remedy,
     })
+}
+
+/// The edge buckets of `present` of the chunks, for messages about memory.
+pub fn edge_buckets(chunks: &ChunkMap, present: u64) -> String {
+    format!(
+        "the edge buckets, a number for each of {present} x {} pairs of chunks",
+        chunks.chunks()
+    )
 }
 
 /// Fails if `bytes` of sets of nodes, which an operation makes beside a table of ids, exceed a quarter of the budget. The
@@ -378,17 +404,35 @@ mod tests {
     fn chunks_whose_directories_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory, threads| IngestBudget::new(memory, 2, threads);
         let one = ChunkMap::uniform(1 << 24, 1);
-        let error = directories_memory(&one, &budget(32 << 20, 4)).unwrap_err();
+        let error = held_memory(&one, &budget(32 << 20, 4)).unwrap_err();
         let Error::Budget { given, least, .. } = error else {
             panic!("{error}");
         };
         assert_eq!(given, 64 << 20);
         // One thread writes the chunk: 64 bytes per 54 nodes, in half of the memory.
         let bytes = (1u64 << 24).div_ceil(54) * 64;
-        assert_eq!(least, bytes * 2 * 2);
-        assert_eq!(directories_memory(&one, &budget(least / 2, 4)).unwrap(), bytes);
+        assert_eq!(least, (bytes + 8) * 2 * 2);
+        assert_eq!(held_memory(&one, &budget(least / 2, 4)).unwrap(), bytes + 8);
         let more = ChunkMap::uniform(1 << 24, 64);
-        assert!(directories_memory(&more, &budget(32 << 20, 4)).unwrap() < 2 << 20);
+        assert!(held_memory(&more, &budget(32 << 20, 4)).unwrap() < 2 << 20);
+    }
+
+    #[test]
+    fn edge_buckets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
+        let budget = |memory| IngestBudget::new(memory, 2, 2);
+        let chunks = ChunkMap::uniform(1 << 20, 4096);
+        let error = held_memory(&chunks, &budget(64 << 20)).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("4096 x 4096 pairs of chunks") && text.contains("--chunks"),
+            "{text}"
+        );
+        let Error::Budget { given, least, .. } = error else {
+            panic!("{text}");
+        };
+        let buckets = 4096 * 4096 * 8;
+        assert_eq!((given, least), (128 << 20, 2 * 3 * buckets));
+        assert!(held_memory(&chunks, &budget(least / 2)).unwrap() > buckets);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The state of a run: the records of its journal, and their sum.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -103,13 +103,6 @@ pub struct ChunkDone {
 /// Path in the store, bytes and digest of a finished file.
 pub type NamedFile = (String, u64, u64);
 
-impl ChunkDone {
-    /// The manifest's entry for the chunk.
-    pub fn entry(&self) -> ChunkEntry {
-        ChunkEntry::of_buckets(self.bucket_edges.clone())
-    }
-}
-
 /// The progress of a stage.
 #[derive(Debug, Clone, Default)]
 pub struct StageState {
@@ -120,7 +113,7 @@ pub struct StageState {
     /// The files of each worker, of this run and earlier ones.
     pub workers: BTreeMap<u32, Spilled>,
     /// Chunks whose files are on disk.
-    pub chunks: BTreeMap<u32, ChunkDone>,
+    pub chunks: BTreeSet<u32>,
 }
 
 /// A set of blocks. It is compressed, because large inputs have millions of blocks.
@@ -189,8 +182,11 @@ struct Known {
     part_sizes: Option<Vec<u64>>,
     join: Option<JoinPlan>,
     splits: Option<Vec<SplitEntry>>,
-    /// Finished files that belong to no chunk.
+    /// Finished files.
     files: Vec<NamedFile>,
+    /// Number of edges of each finished chunk by chunk of the source. With many chunks they take most of the memory, so there
+    /// is one copy.
+    bucket_edges: BTreeMap<u32, Vec<u64>>,
     stages: HashMap<Stage, StageState>,
 }
 
@@ -289,20 +285,20 @@ impl State {
 
     /// Every file that is finished, sorted by path.
     pub fn files(&self) -> Vec<FileEntry> {
-        let known = self.known();
-        let chunks = known.stages.values().flat_map(|stage| stage.chunks.values());
         let entry = |(path, bytes, digest): &NamedFile| FileEntry {
             path: path.clone(),
             bytes: *bytes,
             digest: *digest,
         };
-        let mut files: Vec<_> = chunks
-            .flat_map(|chunk| &chunk.files)
-            .chain(&known.files)
-            .map(entry)
-            .collect();
+        let mut files: Vec<_> = self.known().files.iter().map(entry).collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
+    }
+
+    /// The manifest's entries of all chunks, in order, once their edges are written. They are taken out of the state.
+    pub fn take_chunks(&self) -> Vec<ChunkEntry> {
+        let buckets = std::mem::take(&mut self.known().bucket_edges);
+        buckets.into_values().map(ChunkEntry::of_buckets).collect()
     }
 
     /// Records the size of the graph.
@@ -420,7 +416,11 @@ impl Known {
             }
             Record::EdgesSpilled => self.edges_spilled = true,
             Record::Chunk { stage, chunk, done } => {
-                self.stages.entry(stage).or_default().chunks.insert(chunk, done);
+                self.stages.entry(stage).or_default().chunks.insert(chunk);
+                self.files.extend(done.files);
+                if stage == Stage::Edges {
+                    self.bucket_edges.insert(chunk, done.bucket_edges);
+                }
             }
         }
     }

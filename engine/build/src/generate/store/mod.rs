@@ -20,7 +20,7 @@
 //! Memory: the edges that a team has generated and not yet encoded are bounded by its *window*. Adjacency lists that exceed
 //! the window are generated one at a time, from the rest of the budget. An adjacency list must fit in the budget;
 //! [`generate_store`] checks that before it writes anything, and names a budget that suffices. The directory of each chunk
-//! that is being encoded and the features' mean of each class count too.
+//! that is being encoded, the features' mean of each class and the edge buckets count too.
 
 mod chunk;
 mod journal;
@@ -56,6 +56,7 @@ use self::{
     pieces::{LabelBlocks, PIECE_EDGES},
     team_plan::{EDGE_COST, TeamPlan},
 };
+use crate::ingest::plan;
 
 /// Bytes of memory per byte of a split's bitmap: the set, its encoding, and the encoding in a file buffer.
 const SPLIT_COST: u64 = 3;
@@ -133,17 +134,24 @@ impl<'a> Run<'a> {
         if self.features.is_some() || self.labels.is_some() {
             least = least.max(COLUMN_WINDOW_BYTES * (self.teams.team_threads * self.teams.teams) as u64);
         }
-        let least = least + self.held.total();
+        let buckets = self.held.buckets * plan::BUCKET_COPIES;
+        let least = (least + self.held.total()).max(buckets);
         if self.options.memory < least {
             let (what, remedy) = if self.held.class_means > least / 2 {
                 let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
-                ("the features' mean of each class", remedy)
+                ("the features' mean of each class".to_owned(), remedy)
+            } else if buckets > least / 2 {
+                let what = plan::edge_buckets(&self.chunks, self.wanted.len() as u64);
+                (
+                    what,
+                    "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks",
+                )
             } else {
                 let remedy = "raise --memory, give more --chunks, or use fewer --threads";
-                ("generating chunks", remedy)
+                ("generating chunks".to_owned(), remedy)
             };
             return Err(Error::Budget {
-                what: what.into(),
+                what,
                 given: self.options.memory,
                 least,
                 remedy,
@@ -365,6 +373,8 @@ struct HeldMemory {
     directories: u64,
     /// The features' mean of each class.
     class_means: u64,
+    /// The edge buckets of finished chunks.
+    buckets: u64,
 }
 
 impl HeldMemory {
@@ -379,11 +389,12 @@ impl HeldMemory {
         Self {
             directories: teams * AdjacencyWriter::directory_bytes(largest),
             class_means: features.map_or(0, |features| generator.features_memory(features.dim as usize)),
+            buckets: plan::buckets_memory(chunks, wanted.len() as u64),
         }
     }
 
     fn total(self) -> u64 {
-        self.directories + self.class_means
+        self.directories + self.class_means + self.buckets
     }
 }
 

@@ -49,22 +49,21 @@ use crate::{
         plan::{IngestBudget, SpillPlan},
         rejects::RejectsFolder,
         spill::SpillFolder,
-        state::{Scan, Stage, StageState, State},
+        state::{Scan, Stage, State},
     },
 };
 
 impl Run<'_> {
-    /// Runs both passes. Returns the state of pass 2, which has the counts of each chunk. The directories of the chunks
-    /// take `directories` bytes of memory in pass 2.
+    /// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
     pub(super) fn edges(
         &self,
         state: &State,
         scan: Scan,
         chunks: &ChunkMap,
-        directories: u64,
+        held: u64,
         ids: &mut IdMap,
         rejects: &RejectsFolder,
-    ) -> Result<StageState> {
+    ) -> Result<()> {
         let are_spilled = state.are_edges_spilled();
         let join = match are_spilled {
             true => None,
@@ -107,7 +106,7 @@ impl Run<'_> {
         let spilled = state.stage(Stage::Edges);
         let bytes = spilled.records() * spill.record_words() as u64 * 8;
         self.progress.stage("sorting and writing adjacency lists", Some(bytes));
-        let gate = MemoryGate::new(self.budget.memory - directories);
+        let gate = MemoryGate::new(self.budget.memory - held);
         let pass = SortPass {
             chunks,
             plan: &plan,
@@ -119,12 +118,11 @@ impl Run<'_> {
             store: &self.folder,
             ids,
             buffers: SpareBuffers::new(&gate),
-            directories,
+            held,
             share: self.budget.share,
         };
         let write = |chunk| pass.chunk(chunk, self.progress);
-        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| pass.remove_spill(chunk))?;
-        Ok(state.stage(Stage::Edges))
+        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| pass.remove_spill(chunk))
     }
 
     /// The division of edges into shards: that of the run that began pass 1, or a new one.

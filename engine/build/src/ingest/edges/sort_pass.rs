@@ -72,9 +72,9 @@ pub struct SortPass<'a> {
     pub ids: &'a IdMap,
     /// Buffers for the records of a shard. Shards share the memory of their gate.
     pub buffers: SpareBuffers<'a, SortBuffers>,
-    /// Bytes of memory for the directories of the chunks, beside the gate's total.
-    pub directories: u64,
-    /// The user's memory budget is the gate's total and `directories` times this.
+    /// Bytes of memory for the directories and edge buckets of the chunks, beside the gate's total.
+    pub held: u64,
+    /// The user's memory budget is the gate's total and `held` times this.
     pub share: u64,
 }
 
@@ -267,8 +267,8 @@ impl<'a> SortPass<'a> {
                     "sorting the adjacency list of node {}, which has {records} in-edges",
                     self.ids.external(NodeId(part.first_node + part.targets.start))?
                 ),
-                given: (self.buffers.total() + self.directories) * self.share,
-                least: (bytes + self.directories) * self.share,
+                given: (self.buffers.total() + self.held) * self.share,
+                least: (bytes + self.held) * self.share,
                 remedy: "raise --memory",
             });
         }
