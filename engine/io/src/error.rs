@@ -46,10 +46,10 @@ pub enum Error {
         what: String,
     },
     /// A long run failed, and kept its finished work. It can be resumed after the cause is fixed.
-    #[error("{source}; what is finished is kept in {}: fix the cause, then rerun with --resume", .partial.display())]
+    #[error("{source}; what is finished is kept in {kept}: fix the cause, then rerun with --resume")]
     Interrupted {
-        /// The folder of the unfinished store.
-        partial: PathBuf,
+        /// The folder of the unfinished store, and its scratch folder if that is elsewhere.
+        kept: String,
         /// The cause. Its message is part of this one's.
         #[source]
         source: Box<Error>,

@@ -1,11 +1,13 @@
 //! Planted links and folders with names that programs use are neither followed nor emptied.
 
 use std::{
-    fs,
-    os::unix::fs::{MetadataExt, symlink},
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
+
+use rustix::process::Signal;
 
 use grappa_tests::{
     files::{files_of, memory_folder, names_in},
@@ -80,6 +82,47 @@ fn scratch_files_are_in_a_private_folder_that_resume_finds() {
         fs::remove_dir_all(&store).unwrap();
     }
     assert_ne!(names[0], names[1], "others can guess the name");
+}
+
+#[test]
+fn scratch_files_of_a_removed_store_are_named_and_the_next_run_removes_them() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
+    let folder = memory_folder();
+    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
+    let [store, other, tmp, partial] =
+        ["graph.grappa", "other.grappa", "tmp", "graph.grappa.partial"].map(|name| folder.path().join(name));
+    let scratch = killed_ingest(&files, &store, &tmp);
+    let name = scratch.file_name().unwrap().to_str().unwrap();
+    run(&mut ingest(&files, &store, &tmp)).failure(&["an earlier run left", name, "--resume"]);
+
+    let interrupted = Held::before("create chunk-0/edges", ingest(&files, &store, &tmp).arg("--resume"));
+    interrupted.signal(Signal::TERM);
+    let ran = interrupted.wait();
+    assert!(
+        ran.stderr.contains(name) && ran.stderr.contains("--resume"),
+        "{}",
+        ran.stderr
+    );
+
+    fs::remove_dir_all(&partial).unwrap();
+    // A folder with the same contents that others can access, and a link to a private one, may be planted.
+    let [open, own] = ["grappa-scratch-0000000000000000", "own"].map(|name| tmp.join(name));
+    for copy in [&open, &own] {
+        fs::create_dir(copy).unwrap();
+        fs::copy(scratch.join("store"), copy.join("store")).unwrap();
+        fs::write(copy.join("file"), PRECIOUS).unwrap();
+    }
+    fs::set_permissions(&own, Permissions::from_mode(0o700)).unwrap();
+    symlink(&own, tmp.join("grappa-scratch-0000000000000001")).unwrap();
+    run(&mut ingest(&files, &other, &tmp)).success();
+    assert!(scratch.exists(), "another store removed it");
+    run(&mut ingest(&files, &store, &tmp)).success();
+    assert!(!scratch.exists());
+    for copy in [&open, &own] {
+        assert_eq!(fs::read_to_string(copy.join("file")).unwrap(), PRECIOUS);
+    }
 }
 
 #[test]

@@ -182,7 +182,10 @@ pub struct Args {
     /// Number of worker threads [default: one per processor]
     #[arg(long, help_heading = RESOURCES, value_name = "T")]
     threads: Option<std::num::NonZeroUsize>,
-    /// Folder for scratch files [default: beside the store]
+    /// Folder for scratch files [default: in the unfinished store]
+    ///
+    /// They are in a folder of their own with a random name. A killed run leaves it for --resume. If you remove the
+    /// unfinished store instead, the next run with the same --out and --tmp removes it.
     #[arg(long, help_heading = RESOURCES, value_name = "DIR")]
     tmp: Option<PathBuf>,
 

@@ -7,7 +7,7 @@ use std::{process::ExitCode, time::Instant};
 use clap::Parser;
 use grappa_build::ingest::ingest;
 use grappa_console::{Built, signals};
-use grappa_storage::writer::partial_folder;
+use grappa_storage::writer::{kept_in, partial_folder};
 
 use self::args::Args;
 
@@ -17,7 +17,13 @@ fn main() -> ExitCode {
         let console = args.console.open();
         let begin = Instant::now();
         let options = args.options()?;
-        signals::leaves_folder(partial_folder(&options.out), "rerun with --resume to continue");
+        let partial = partial_folder(&options.out);
+        signals::ends_at_once(move || {
+            let kept = partial.exists().then(|| kept_in(&partial))?;
+            Some(format!(
+                "what is finished is kept in {kept}: rerun with --resume to continue"
+            ))
+        });
         let summary = ingest(&options, &console.bars())?;
         let mut built = Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read);
         built.nodes = summary.nodes;

@@ -171,12 +171,12 @@ impl Run<'_> {
             }
         }
         let scan = self.scan(&state)?;
-        let partial = folder.to_owned();
+        let kept = self.folder.kept();
         let ids_are_listed = self.options.ids != ExternalIds::Dense;
         self.build(&state, scan, node_files).map_err(|error| match error {
             // To sort the ids takes long. They are kept for a run with more memory.
             Error::Budget { .. } if ids_are_listed => Error::Interrupted {
-                partial,
+                kept,
                 source: Box::new(error),
             },
             error => error,

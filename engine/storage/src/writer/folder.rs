@@ -21,7 +21,7 @@ use grappa_io::{
     regular,
 };
 
-use super::{JOURNAL, partial_folder, scratch};
+use super::{JOURNAL, kept_in, partial_folder, scratch};
 use crate::files::{self, chunk_folder};
 
 /// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
@@ -36,6 +36,8 @@ pub struct StoreFolder {
     partial: PathBuf,
     scratch: PathBuf,
     _lock: Arc<FolderLock>,
+    /// Held if the scratch folder is elsewhere.
+    _scratch_lock: Option<Arc<FolderLock>>,
 }
 
 /// Whether a run began a store or resumed it.
@@ -96,12 +98,21 @@ impl StoreFolder {
             break (lock, begun);
         };
         if begun == Begun::Resumed && !resume {
-            let what = "an earlier run left this unfinished store; continue it with --resume, or remove it";
+            let with = match scratch::elsewhere(&partial)? {
+                Some(scratch) => format!(" and its scratch files, {}", scratch.display()),
+                None => String::new(),
+            };
+            let what = format!(
+                "an earlier run left this unfinished store{with}; continue it with --resume, or remove it{with}"
+            );
             return Err(Error::input(&partial, Position::Whole, what));
         }
         if nothing_begun(&partial)? {
             // The files may come from a run with other options. Nothing of them may get into the store.
             clear(&partial)?;
+        }
+        if begun == Begun::Fresh {
+            scratch::remove_orphans(&partial, tmp)?;
         }
         let scratch = match scratch::create(&partial, tmp) {
             Err(error) if begun == Begun::Fresh => {
@@ -114,8 +125,9 @@ impl StoreFolder {
         let folder = Self {
             store: store.to_owned(),
             partial,
-            scratch,
+            scratch: scratch.folder,
             _lock: Arc::new(lock),
+            _scratch_lock: scratch.lock.map(Arc::new),
         };
         Ok((folder, begun))
     }
@@ -138,7 +150,7 @@ impl StoreFolder {
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
         match error {
             Error::Io { .. } | Error::Memory { .. } | Error::Thread { .. } => Error::Interrupted {
-                partial: self.partial.clone(),
+                kept: self.kept(),
                 source: Box::new(error),
             },
             _ if begun == Begun::Fresh => {
@@ -150,6 +162,11 @@ impl StoreFolder {
             }
             _ => error,
         }
+    }
+
+    /// Where the work of this run is, for messages.
+    pub fn kept(&self) -> String {
+        kept_in(&self.partial)
     }
 
     /// Removes the unfinished store.
@@ -285,7 +302,7 @@ fn clear(partial: &Path) -> Result<()> {
             return Err(Error::input(partial.join(name), Position::Whole, what));
         }
     }
-    if let Some(scratch) = scratch::recorded(partial)?.filter(|scratch| scratch::is_private(scratch)) {
+    if let Some(scratch) = scratch::elsewhere(partial)? {
         durable::remove_folder(&scratch)?;
     }
     durable::empty_folder(partial)

@@ -5,7 +5,7 @@
 //!     journal              the steps that are finished
 //!     chunk-<i>/...        complete files, synced one by one
 //!     scratch/...          spill files; with --tmp they are in a private folder below that,
-//!     scratch-folder       and this file has its path
+//!     scratch-folder       and this file has its path; a file there says whose it is
 //!     manifest             written last: its presence means that the commit has begun
 //! NAME.grappa/             after one rename
 //! ```
@@ -69,6 +69,14 @@ pub fn not_begun(journal: &Path) -> Error {
 /// The folder in which the store `store` grows until it is complete.
 pub fn partial_folder(store: &Path) -> PathBuf {
     with_suffix(store, ".partial")
+}
+
+/// Where the work of an unfinished store is, for messages: its folder `partial`, and its scratch folder if that is elsewhere.
+pub fn kept_in(partial: &Path) -> String {
+    match scratch::elsewhere(partial) {
+        Ok(Some(scratch)) => format!("{} and {}", partial.display(), scratch.display()),
+        _ => partial.display().to_string(),
+    }
 }
 
 /// `path` with `suffix` appended to its file name.

@@ -3,9 +3,13 @@
 //! By default it is in the folder of the store. Below `--tmp` it must be safe in a folder for all users, such as `/tmp`,
 //! where names that others can guess are unsafe. So its name is random and is recorded in the folder of the store before
 //! the scratch folder is created. A scratch folder is used, and later removed, only if no other user can access it.
+//!
+//! If a user removes the unfinished store of a killed run, its scratch folder stays. The next run of that store removes it:
+//! the file `store` in the folder says whose it is. Nobody else can have written it, because only this user can access the
+//! folder. A run locks its scratch folder, so no folder of a living run is removed.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::{self, Read},
     os::unix::{
@@ -15,7 +19,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_io::{Error, Position, Result, durable, regular};
+use grappa_io::{
+    Error, Position, Result,
+    durable::{self, FolderLock, Patience},
+    regular,
+};
 use rustix::process::geteuid;
 
 /// Name of the scratch folder in the folder of an unfinished store.
@@ -23,22 +31,36 @@ pub(super) const FOLDER: &str = "scratch";
 /// Name of the file with the path of the scratch folder, if that is elsewhere.
 pub(super) const PATH_FILE: &str = "scratch-folder";
 
+/// The beginning of the name of a scratch folder that is elsewhere.
+const PREFIX: &str = "grappa-scratch-";
+/// Name of the file in such a folder that says whose it is.
+const OWNER_FILE: &str = "store";
+/// The maximum length of that file: a path and two numbers.
+const OWNER_BYTES_MAX: u64 = 8 << 10;
+
+/// A scratch folder.
+pub(super) struct Scratch {
+    pub folder: PathBuf,
+    /// Held if it is elsewhere.
+    pub lock: Option<FolderLock>,
+}
+
 /// Creates the scratch folder of the unfinished store `partial`, or finds the one that an earlier run created.
-pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
     let recorded = recorded(partial)?;
     let scratch = match (recorded, tmp) {
         (Some(scratch), _) => scratch,
         (None, Some(tmp)) => {
             durable::create_folder(tmp)?;
             let tmp = std::path::absolute(tmp).map_err(Error::io("resolve", tmp))?;
-            let scratch = tmp.join(format!("grappa-scratch-{:016x}", random()?));
+            let scratch = tmp.join(format!("{PREFIX}{:016x}", random()?));
             durable::write_file(&partial.join(PATH_FILE), scratch.as_os_str().as_bytes())?;
             scratch
         }
         (None, None) => {
-            let scratch = partial.join(FOLDER);
-            durable::create_folder(&scratch)?;
-            return Ok(scratch);
+            let folder = partial.join(FOLDER);
+            durable::create_folder(&folder)?;
+            return Ok(Scratch { folder, lock: None });
         }
     };
     if !durable::create_private_folder(&scratch)? && !is_private(&scratch) {
@@ -49,17 +71,62 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<PathBuf> {
         );
         return Err(Error::input(scratch, Position::Whole, what));
     }
-    Ok(scratch)
+    let lock = FolderLock::of(&scratch, Patience::Moment)?;
+    durable::write_file(&scratch.join(OWNER_FILE), &owner(partial)?)?;
+    Ok(Scratch { folder: scratch, lock })
+}
+
+/// The content of the file that says that a scratch folder is that of `partial`: device and inode of the folder with the
+/// store, because paths differ between containers, and the path.
+fn owner(partial: &Path) -> Result<Vec<u8>> {
+    let path = std::path::absolute(partial).map_err(Error::io("resolve", partial))?;
+    let parent = path.parent().expect("a folder is in a folder");
+    let metadata = fs::metadata(parent).map_err(Error::io("resolve", parent))?;
+    let mut owner = format!("{} {} ", metadata.dev(), metadata.ino()).into_bytes();
+    owner.extend_from_slice(path.as_os_str().as_bytes());
+    Ok(owner)
+}
+
+/// Removes the scratch folders below `tmp` of earlier runs whose unfinished store had the path `partial` and was removed.
+/// `partial` must be a new folder.
+pub(super) fn remove_orphans(partial: &Path, tmp: Option<&Path>) -> Result<()> {
+    let Some(entries) = tmp.and_then(|tmp| fs::read_dir(tmp).ok()) else {
+        return Ok(());
+    };
+    let owner = owner(partial)?;
+    let is_ours = |path: &PathBuf| {
+        let is_named = |name: &OsStr| name.as_bytes().starts_with(PREFIX.as_bytes());
+        let is_owned = |path: &Path| {
+            let found = regular::read_up_to(&path.join(OWNER_FILE), OWNER_BYTES_MAX);
+            found.is_ok_and(|found| found == owner)
+        };
+        path.file_name().is_some_and(is_named) && is_private(path) && is_owned(path)
+    };
+    for orphan in entries.flatten().map(|entry| entry.path()).filter(is_ours) {
+        if let Ok(Some(_lock)) = FolderLock::of(&orphan, Patience::None) {
+            tracing::info!("{}: removing scratch files that an earlier run left", orphan.display());
+            // A folder that stays is no reason not to make the store.
+            if let Err(error) = durable::remove_folder(&orphan) {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The scratch folder of the unfinished store, if it exists elsewhere and only this user can access it.
+pub(super) fn elsewhere(partial: &Path) -> Result<Option<PathBuf>> {
+    Ok(recorded(partial)?.filter(|scratch| is_private(scratch)))
 }
 
 /// The path of the scratch folder, if it is not in the folder of the unfinished store.
-pub(super) fn recorded(partial: &Path) -> Result<Option<PathBuf>> {
+fn recorded(partial: &Path) -> Result<Option<PathBuf>> {
     let path = partial.join(PATH_FILE);
     Ok(regular::read_if_there(&path)?.map(|bytes| OsString::from_vec(bytes).into()))
 }
 
 /// Whether this is a folder, not a link to one, that only this user can access.
-pub(super) fn is_private(path: &Path) -> bool {
+fn is_private(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o077 == 0)
 }
