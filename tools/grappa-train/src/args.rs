@@ -414,6 +414,9 @@ struct Options {
     /// Number of checkpoints to keep, besides the best
     #[arg(long, help_heading = RUN, value_name = "N")]
     keep: Option<usize>,
+    /// Start with the parameters of the best model of this run, which must have the same layers [default: random]
+    #[arg(long, help_heading = RUN, value_name = "RUN")]
+    init_from: Option<PathBuf>,
     /// File with the names of the classes, one per line, in the order of their numbers
     #[arg(long, help_heading = RUN, value_name = "FILE")]
     class_names: Option<PathBuf>,

@@ -29,6 +29,7 @@ pub mod first_hop;
 pub mod historical;
 mod hosts;
 pub mod inference;
+mod initial;
 pub(crate) mod labels;
 mod load;
 mod numbers;

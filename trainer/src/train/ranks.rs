@@ -83,6 +83,10 @@ pub fn follow(
             beyond.iter().for_each(|warning| watcher.warn(warning));
         }
         let inputs = Inputs::check(&store, &config, &ranks)?;
+        let initial = match found {
+            None => session::initial(&config, &inputs, watcher)?,
+            Some(_) => None,
+        };
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
         let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), &ranks)?;
         let config = numbers.applied(&config);
@@ -95,7 +99,10 @@ pub fn follow(
                 trainer.restore(&path, &checkpoint)?;
                 trainer.restore_historical(&path, &checkpoint, watcher.progress())?;
             }
-            None => trainer.measure_features(watcher.progress())?,
+            None => {
+                trainer.measure_features(watcher.progress())?;
+                initial.map_or(Ok(()), |initial| initial.load(&trainer))?;
+            }
         }
         match epochs(&mut trainer, &config, &mut state, &group, watcher) {
             Err(error) if error.is_stopped() => {

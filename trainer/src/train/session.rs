@@ -36,6 +36,7 @@ use self::files::survive;
 use super::{
     Evaluation, OUT_OF_MEMORY, Trainer, first_hop,
     hosts::Ranks,
+    initial::Initial,
     numbers::{self, Numbers},
     ranks, state,
     trainer::Inputs,
@@ -147,6 +148,10 @@ fn train_on(
     // Before features are pre-aggregated, which may take hours.
     let inputs = Inputs::check(&store, &config, &ranks)?;
     let classes = class_names(folder, &config, inputs.classes())?;
+    let initial = match from {
+        None => initial(&config, &inputs, watcher)?,
+        Some(_) => None,
+    };
     ranks.describe().iter().for_each(|hosts| watcher.tell(hosts));
     clock.enter(Stage::Preaggregate);
     let aggregates = match &ranks.group {
@@ -197,6 +202,7 @@ fn train_on(
                 watcher.tell("there is no checkpoint to continue from: training starts with epoch 1");
             }
             trainer.measure_features(watcher.progress())?;
+            initial.map_or(Ok(()), |initial| initial.load(&trainer))?;
         }
     }
     state.note_edges(trainer.store.manifest().edge_options);
@@ -432,6 +438,14 @@ fn scored(evaluation: &Evaluation) -> ModelScores {
         split: split.to_owned(),
         report: report.clone(),
     }
+}
+
+/// The parameters that a new run starts with, if they are not random.
+pub(super) fn initial(config: &TrainConfig, inputs: &Inputs, watcher: &mut dyn Watcher) -> Result<Option<Initial>> {
+    let mut warnings = Vec::new();
+    let initial = Initial::read(config, inputs.model(), &mut warnings)?;
+    warnings.iter().for_each(|warning| watcher.warn(warning));
+    Ok(initial)
 }
 
 /// The names of the classes: from the user's file, or else from the run's folder.

@@ -281,7 +281,12 @@ fn options_of_ingest(edges: EdgeOptions) -> String {
     }
 }
 
-fn find(folder: &Path, config: &TrainConfig, warnings: &mut Vec<String>) -> Result<Option<(PathBuf, Checkpoint)>> {
+/// The best checkpoint of the run in `folder`, or the last one if there was no evaluation. None if there is no checkpoint.
+pub(super) fn find(
+    folder: &Path,
+    config: &TrainConfig,
+    warnings: &mut Vec<String>,
+) -> Result<Option<(PathBuf, Checkpoint)>> {
     let path = folder.join(folder::CHECKPOINTS);
     if !path.is_dir() {
         return Ok(None);

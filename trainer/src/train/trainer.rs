@@ -301,6 +301,11 @@ impl Inputs {
         })
     }
 
+    /// The model to train.
+    pub fn model(&self) -> &ModelOptions {
+        &self.model
+    }
+
     /// The number of classes.
     pub fn classes(&self) -> u64 {
         self.labels.spec().classes.into()

@@ -5,6 +5,7 @@ mod evaluation;
 mod export;
 mod full_disk;
 mod historical;
+mod initial;
 mod not_finite;
 mod numbers;
 mod parity;

@@ -92,6 +92,7 @@ fn every_flag_sets_its_key() {
         ("checkpoint-every", "0"),
         ("checkpoint-minutes", "0.5"),
         ("keep", "1"),
+        ("init-from", "runs/before"),
         ("class-names", "classes.txt"),
         ("out", "runs/a"),
     ];

@@ -191,11 +191,14 @@ pub struct TrainConfig {
     pub early_stopping: u64,
     /// Epochs between two checkpoints. 0: only by time, and at the end.
     pub checkpoint_every: u64,
-    /// Minutes between two checkpoints, which are made at the end of an epoch. 0: only by epochs, and at the end.
+    /// Minutes between two checkpoints. With one process they are also made within an epoch. 0: only by epochs, and at the end.
     pub checkpoint_minutes: f64,
     /// Number of newest checkpoints to keep, besides the best.
     pub keep: usize,
 
+    /// The run whose best model has the first parameters; none: they are random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_from: Option<PathBuf>,
     /// File with the names of the classes, one per line, in the order of their numbers. The run's folder has a copy, so the
     /// saved configuration does not have this path.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,6 +271,7 @@ impl Default for TrainConfig {
             checkpoint_every: 5,
             checkpoint_minutes: 10.0,
             keep: 3,
+            init_from: None,
             class_names: None,
             out: None,
         }

@@ -96,6 +96,7 @@ fn everything() -> TrainConfig {
         checkpoint_every: 0,
         checkpoint_minutes: 0.5,
         keep: 1,
+        init_from: Some(PathBuf::from("runs/before")),
         class_names: Some(PathBuf::from("classes.txt")),
         out: Some(PathBuf::from("runs/a b")),
         full_graph: false,

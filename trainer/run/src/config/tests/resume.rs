@@ -60,7 +60,8 @@ fn changed_options_are_reported_with_both_values() {
         .iter()
         .filter(|option| !MAY_CHANGE.contains(&option.as_str()))
     {
-        let value = TrainConfig::default().table()[option].clone();
+        let default = TrainConfig::default().table().get(option).cloned();
+        let value = default.unwrap_or_else(|| "none by default".into());
         let run = [everything(), whole_views()]
             .into_iter()
             .find(|run| run.table()[option] != value);

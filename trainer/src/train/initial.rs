@@ -1,0 +1,102 @@
+//! Training that starts with the parameters of another run: the model of last week for the graph of this week, or a model to fine-tune.
+
+use std::path::PathBuf;
+
+use grappa_run::{checkpoint::Checkpoint, config::TrainConfig, folder, model::ModelOptions};
+use serde_json::{Map, Value};
+
+use super::{Trainer, trained};
+use crate::{Error, Result};
+
+/// The parameters of another run's best model, or of its last one if it had no evaluation.
+pub(super) struct Initial {
+    path: PathBuf,
+    checkpoint: Checkpoint,
+}
+
+impl Initial {
+    /// Reads the parameters for a model if the configuration names a run. Warnings are added to `warnings`.
+    ///
+    /// # Errors
+    /// If the run has no checkpoint, a file cannot be read or is damaged, or the run's model is another one.
+    pub fn read(config: &TrainConfig, model: &ModelOptions, warnings: &mut Vec<String>) -> Result<Option<Self>> {
+        let Some(run) = &config.init_from else { return Ok(None) };
+        let of_run = folder::config_of(run)?;
+        let Some((path, checkpoint)) = trained::find(run, &of_run, warnings)? else {
+            return Err(Error::run_file(
+                run,
+                "the run has no checkpoint yet: resume it with --resume",
+            ));
+        };
+        let state = &checkpoint.state;
+        let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize);
+        let differences = differences(model, &theirs);
+        if !differences.is_empty() {
+            return Err(Error::Options(format!(
+                "--init-from {} has parameters of another model: {}; give the options of that run, or leave out --init-from",
+                run.display(),
+                differences.join(", ")
+            )));
+        }
+        Ok(Some(Self { path, checkpoint }))
+    }
+
+    /// Gives the parameters to the trainer's model.
+    ///
+    /// # Errors
+    /// If the model has other tensors.
+    pub fn load(&self, trainer: &Trainer) -> Result<()> {
+        trainer.load_parameters(&self.path, &self.checkpoint)
+    }
+}
+
+/// Options in which a model differs from another, except for those that do not belong to its parameters.
+fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
+    let comparable = |options: &ModelOptions| {
+        let options = ModelOptions {
+            dropout: 0.0,
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
+            precision: model.precision,
+            ..options.clone()
+        };
+        match serde_json::to_value(options) {
+            Ok(Value::Object(options)) => options,
+            _ => Map::new(),
+        }
+    };
+    let (model, other) = (comparable(model), comparable(other));
+    let shown = |value: Option<&Value>| value.map_or("none".to_owned(), |value| value.to_string().replace('"', ""));
+    model
+        .iter()
+        .filter(|(name, value)| other.get(*name) != Some(value))
+        .map(|(name, value)| {
+            format!(
+                "{name} is {} here and {} there",
+                shown(Some(value)),
+                shown(other.get(name))
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_differ_in_shape_and_not_in_dropout() {
+        let model = TrainConfig::default().model_options(10, 4);
+        let other = ModelOptions {
+            dropout: 0.1,
+            hidden: 32,
+            outputs: 5,
+            ..model.clone()
+        };
+        assert_eq!(
+            differences(&model, &other),
+            ["hidden is 128 here and 32 there", "outputs is 4 here and 5 there"]
+        );
+        assert!(differences(&model, &model).is_empty());
+    }
+}
