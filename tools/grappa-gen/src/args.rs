@@ -127,7 +127,7 @@ struct Common {
     /// Store or file to write; it must not exist
     ///
     /// With --as tsv or npy, the files of node data are named after it: edges.npy has edges.labels.npy, edges.train.npy and
-    /// so on beside it.
+    /// so on beside it. A split without nodes has no file.
     #[arg(long, help_heading = OUTPUT, value_name = "PATH")]
     out: PathBuf,
     /// Kind of output

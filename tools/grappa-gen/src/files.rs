@@ -34,7 +34,10 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
     node_files.extend(options.feature_dim.map(|dim| NodeFile::Features(dim as usize)));
     if generator.classes() > 0 {
         node_files.push(NodeFile::Classes);
-        node_files.extend([Split::Train, Split::Val, Split::Test].map(NodeFile::Split));
+        // A list without ids is no input of ingest.
+        let has_nodes = |split: &Split| (0..generator.nodes()).any(|label| generator.split(label) == Some(*split));
+        let splits = [Split::Train, Split::Val, Split::Test].into_iter().filter(has_nodes);
+        node_files.extend(splits.map(NodeFile::Split));
     }
     let node_files: Vec<_> = node_files
         .into_iter()

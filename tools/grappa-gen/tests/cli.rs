@@ -180,6 +180,18 @@ fn an_edge_list_has_its_node_files_beside_it() {
 }
 
 #[test]
+fn a_split_without_nodes_has_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run(
+        folder.path(),
+        "sbm --nodes 100 --train-fraction 0.5 --val-fraction 0 --as npy --out g.npy",
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let expected = ["g.labels.npy", "g.npy", "g.test.npy", "g.train.npy"];
+    assert_eq!(names(folder.path()), expected);
+}
+
+#[test]
 fn a_killed_run_is_resumed_to_the_same_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let line = "sbm --nodes 60000 --chunks 32 --feature-dim 8 --quiet --threads 2 --out";
