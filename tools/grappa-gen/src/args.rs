@@ -117,7 +117,7 @@ struct Common {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX))
     )]
     feature_dim: Option<u32>,
-    /// Type of a stored feature value
+    /// Type of a stored feature value; procedural features are f32
     #[arg(long, help_heading = FEATURES, value_enum, default_value_t = Dtype::F32, requires = "feature_dim")]
     feature_dtype: Dtype,
     /// Whether the store contains the features
@@ -329,6 +329,13 @@ impl Args {
             Some(threads) => threads,
             None => std::thread::available_parallelism()?,
         };
+        if let (Features::Procedural, Dtype::F16 | Dtype::Bf16 | Dtype::Int8) = (common.features, common.feature_dtype)
+        {
+            bail!(
+                "--features procedural computes 32-bit floats, so --feature-dtype has no effect: leave it out, or use \
+                 --features stored"
+            );
+        }
         let format = match common.kind {
             OutputKind::Store => {
                 let options = common.store(recipe, threads);

@@ -83,6 +83,24 @@ fn wrong_usage_is_code_2_and_leaves_nothing() {
 }
 
 #[test]
+fn computed_features_have_no_other_type_than_f32() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = "sbm --nodes 100 --feature-dim 4 --features procedural --out g --feature-dtype";
+    for dtype in ["f16", "bf16", "int8"] {
+        let output = run(folder.path(), &format!("{line} {dtype}"));
+        let error = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(
+            error.contains("--feature-dtype") && error.contains("--features stored"),
+            "{error}"
+        );
+    }
+    assert!(names(folder.path()).is_empty());
+    let output = run(folder.path(), &format!("{line} f32"));
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn existing_outputs_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("g"), "precious").expect("written");
