@@ -1,5 +1,6 @@
 //! The end-to-end tests, one module per subject. They are one program, because each test program takes seconds to link.
 
+mod advice;
 mod concurrent;
 mod crash;
 mod damage;

@@ -139,6 +139,14 @@ impl BadEdge {
                     shown(line)
                 )
             }
+            Self::Weight => {
+                format!(
+                    "the third column is not a weight: {}; if it is something else, write a file with only source and target, \
+                     such as with {}",
+                    shown(line),
+                    cut(line)
+                )
+            }
             _ => self.message(line),
         }
     }
@@ -149,7 +157,12 @@ impl BadEdge {
             "{}: {}; {}fix it, or leave it out with --on-bad-line skip",
             self.reason(),
             shown(line),
-            self.remedy()
+            match self {
+                Self::Columns { found: ..2, .. } if line.contains(&b',') => {
+                    "if commas separate the columns, give --format csv; otherwise "
+                }
+                _ => self.remedy(),
+            }
         )
     }
 
@@ -168,6 +181,15 @@ impl BadEdge {
             }
             _ => Error::input(edges, position, message(line)),
         }
+    }
+}
+
+/// The command that keeps the first two columns of a file with lines such as `line`.
+fn cut(line: &[u8]) -> &'static str {
+    match line.iter().find(|byte| b",\t ".contains(byte)) {
+        Some(b',') => "cut -d, -f1,2",
+        Some(b' ') => "cut -d' ' -f1,2",
+        _ => "cut -f1,2",
     }
 }
 
