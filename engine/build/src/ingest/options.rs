@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fmt, fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -262,24 +262,52 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     for (role, path) in arrays.chain(splits) {
         add(role, version_of(path)?);
     }
-    add("--format", format!("{:?}", options.format));
-    add("--header", format!("{:?}", options.header));
-    add("--ids", format!("{:?}", options.ids));
-    add("--nodes", format!("{:?}", options.nodes));
-    add("--feature-dtype", format!("{:?}", options.feature_dtype));
-    add("--allow-nan", options.allow_nan.to_string());
-    add("edge options", format!("{:?}", options.edge_options));
+    // Messages show the values, so they are written as on the command line, and defaults that have no value are left out.
+    let EdgeOptions {
+        undirected,
+        dedup,
+        self_loops,
+    } = options.edge_options;
+    let flags = [
+        ("--undirected", undirected),
+        ("--dedup", dedup),
+        ("--allow-nan", options.allow_nan),
+        ("--stratify", options.random_split.is_some_and(|split| split.stratify)),
+    ];
+    for (flag, _) in flags.into_iter().filter(|&(_, is_given)| is_given) {
+        add(flag, String::new());
+    }
+    let values = [
+        ("--nodes", options.nodes.map(|nodes| nodes.to_string())),
+        (
+            "--feature-dtype",
+            options.feature_dtype.map(|dtype| dtype.name().to_owned()),
+        ),
+        ("--split", options.random_split.map(|split| split.shares.to_string())),
+        ("--split-seed", options.random_split.map(|split| split.seed.to_string())),
+        ("--chunks", options.chunks.map(|chunks| chunks.to_string())),
+        ("--tmp", options.tmp.as_ref().map(|tmp| tmp.display().to_string())),
+    ];
+    for (name, value) in values {
+        if let Some(value) = value {
+            add(name, value);
+        }
+    }
+    // The names of these variants are the words of the command line.
+    let word = |variant: &dyn fmt::Debug| format!("{variant:?}").to_lowercase();
+    add("--format", word(&options.format));
+    add("--header", word(&options.header));
+    add("--ids", word(&options.ids));
+    add("--on-bad-line", word(&options.on_bad_line));
+    add("--self-loops", word(&self_loops));
     add(
-        "--split",
-        options
-            .random_split
-            .map_or_else(|| "None".to_owned(), |split| split.describe()),
+        "--assign",
+        match &options.assign {
+            Assign::File(path) => format!("file:{}", path.display()),
+            assign => word(assign),
+        },
     );
-    add("--chunks", format!("{:?}", options.chunks));
-    add("--assign", format!("{:?}", options.assign));
     add("--seed", options.seed.to_string());
-    add("--on-bad-line", format!("{:?}", options.on_bad_line));
-    add("--tmp", format!("{:?}", options.tmp));
     add("version", options.writer.clone());
     Ok(fingerprint)
 }
@@ -292,7 +320,8 @@ fn version_of(path: &Path) -> Result<String> {
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     Ok(format!(
-        "{path:?} ({} bytes, modified at {})",
+        "{} ({} bytes, modified at {})",
+        path.display(),
         metadata.len(),
         modified.map_or(0, |time| time.as_nanos())
     ))

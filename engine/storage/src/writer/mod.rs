@@ -44,17 +44,23 @@ pub use self::{
 pub const JOURNAL: &str = "journal";
 
 /// Fails unless a run that resumes the store in `folder` has the same options as the run that began it. Both maps have the
-/// name and value of each option that the store depends on.
+/// name and value of each option that the store depends on, as on the command line. The value of a flag is empty.
 pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
     let differs = |name: &&String| before.get(*name) != now.get(*name);
     let Some(name) = before.keys().chain(now.keys()).find(differs) else {
         return Ok(());
     };
-    let [earlier, value] = [before, now].map(|options| options.get(name).map_or("none", String::as_str));
+    let shown = |options: &BTreeMap<String, String>| match options.get(name) {
+        None => format!("no {name}"),
+        Some(value) if value.is_empty() => name.clone(),
+        Some(value) => format!("{name} {value}"),
+    };
     Err(Error::conflict(
         format!(
-            "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}",
-            folder.display()
+            "cannot resume {}: the run that began it had {}, this one has {}",
+            folder.display(),
+            shown(before),
+            shown(now)
         ),
         "give the same options, or remove that folder and start again",
     ))

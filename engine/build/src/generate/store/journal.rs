@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use grappa_formats::manifest::FeatureSource;
 use grappa_io::{Result, journal::Journal};
 use grappa_storage::writer::{StoreFolder, not_begun, same_options};
 use serde::{Deserialize, Serialize};
@@ -51,27 +52,38 @@ impl Run<'_> {
         let chunks: Vec<_> = self.wanted.iter().collect();
         let chunks = match chunks.len() == self.chunks.chunks() as usize {
             true => "all".to_owned(),
-            false => format!("{chunks:?}"),
+            false => chunks.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         };
-        BTreeMap::from(
+        let edge_options = self.options.edge_options;
+        let flags = edge_options.dedup.then(|| ("--dedup", String::new()));
+        let features = self.options.features.iter().flat_map(|features| {
+            let source = match features.source {
+                FeatureSource::Stored => "stored",
+                FeatureSource::Procedural => "procedural",
+            };
             [
-                ("graph", self.options.recipe.to_json()),
-                (
-                    "--assign",
-                    if self.options.random_permutation {
-                        "random"
-                    } else {
-                        "range"
-                    }
-                    .to_owned(),
-                ),
-                ("--chunks", self.chunks.chunks().to_string()),
-                ("--only-chunks", chunks),
-                ("edge options", format!("{:?}", self.options.edge_options)),
-                ("features", format!("{:?}", self.options.features)),
-                ("version", self.options.writer.clone()),
+                ("--feature-dim", features.dim.to_string()),
+                ("--feature-dtype", features.dtype.name().to_owned()),
+                ("--features", source.to_owned()),
             ]
-            .map(|(name, value)| (name.to_owned(), value)),
-        )
+        });
+        let values = [
+            ("graph", self.options.recipe.to_json()),
+            (
+                "--assign",
+                if self.options.random_permutation {
+                    "random"
+                } else {
+                    "range"
+                }
+                .to_owned(),
+            ),
+            ("--chunks", self.chunks.chunks().to_string()),
+            ("--only-chunks", chunks),
+            ("--self-loops", format!("{:?}", edge_options.self_loops).to_lowercase()),
+            ("version", self.options.writer.clone()),
+        ];
+        let all = values.into_iter().chain(flags).chain(features);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
