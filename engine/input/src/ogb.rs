@@ -64,12 +64,15 @@ pub fn is_undirected(folder: &Path) -> bool {
     )
 }
 
-/// Finds a dataset's files in `folder`.
-pub fn discover(folder: &Path) -> Result<OgbLayout> {
+/// Finds a dataset's files in `folder`, with its split if `with_split`.
+pub fn discover(folder: &Path, with_split: bool) -> Result<OgbLayout> {
     fs::read_dir(folder).map_err(Error::io("read the folder", folder))?;
     let raw = folder.join("raw");
     let archive = raw.join("data.npz");
-    let [train, valid, test] = splits(&folder.join("split"))?;
+    let [train, valid, test] = match with_split {
+        true => splits(&folder.join("split"))?,
+        false => [None, None, None],
+    };
     if archive.is_file() {
         let file = InputFile::open(&archive)?;
         let arrays = Npz::open(&file)?;
@@ -108,6 +111,11 @@ pub fn discover(folder: &Path) -> Result<OgbLayout> {
     })
 }
 
+/// The message about a split as OGB's `DatasetSaver` writes it.
+const PICKLED: &str = "this split is a PyTorch file; in its folder, write its lists as text: python3 -c \"import torch; \
+                       [open(n + '.csv', 'w').writelines(f'{int(i)}\\n' for i in ids) for n, ids in \
+                       torch.load('split_dict.pt', weights_only=False).items()]\"; or draw another split with --split";
+
 /// The file `NAME.csv.gz` or `NAME.csv`, if it exists.
 fn text_file(folder: &Path, name: &str) -> Option<PathBuf> {
     ["csv.gz", "csv"]
@@ -121,17 +129,24 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
     if !folder.is_dir() {
         return Ok([None, None, None]);
     }
-    let mut found = Vec::new();
+    let (mut found, mut pickled) = (Vec::new(), None);
     for entry in fs::read_dir(folder).map_err(Error::io("read the folder", folder))? {
         let path = entry.map_err(Error::io("read the folder", folder))?.path();
         let lists = ["train", "valid", "test"].map(|name| text_file(&path, name));
         if lists.iter().any(Option::is_some) {
             found.push((path, lists));
+        } else {
+            pickled = Some(path.join("split_dict.pt"))
+                .filter(|file| file.is_file())
+                .or(pickled);
         }
     }
     found.sort();
     match found.len() {
-        0 => Ok([None, None, None]),
+        0 => match pickled {
+            Some(file) => Err(Error::input(file, Position::Whole, PICKLED)),
+            None => Ok([None, None, None]),
+        },
         1 => {
             let (path, lists) = found.swap_remove(0);
             whole_split(&path, &lists)?;

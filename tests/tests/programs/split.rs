@@ -199,7 +199,7 @@ fn nodes_of_a_split_without_a_label_are_a_warning() {
 }
 
 #[test]
-fn a_dataset_that_has_a_split_is_not_split_again() {
+fn the_split_of_a_dataset_is_used_or_replaced_or_missed() {
     let bench = Bench::new();
     let ogb = bench.at("ogb");
     for folder in ["raw", "split/random"] {
@@ -207,19 +207,33 @@ fn a_dataset_that_has_a_split_is_not_split_again() {
     }
     fs::write(ogb.join("raw/edge.csv"), "0,1\n1,2\n2,0\n").unwrap();
     fs::write(ogb.join("raw/num-node-list.csv"), "3\n").unwrap();
-    let ingest = || {
+    let ingest = |more: &[&str]| {
         let mut ingest = command("grappa-ingest");
-        ingest
-            .args(["--split", "40/30/30", "--out"])
-            .arg(bench.at("stores/ogb.grappa"))
-            .arg("--ogb")
-            .arg(&ogb);
-        run(&mut ingest)
+        let store = bench.at("stores/ogb.grappa");
+        ingest.arg("--out").arg(&store).arg("--ogb").arg(&ogb);
+        let ran = run(ingest.args(more));
+        let _ = fs::remove_dir_all(store);
+        ran
     };
+    let replaced = "--split 40/30/30 replaces the split";
+    let random = ["--split", "40/30/30"];
+    let missed = ingest(&[]).success().stderr;
+    assert!(missed.contains("the store has no splits; give --split"), "{missed}");
+    let pickled = ogb.join("split/random/split_dict.pt");
+    fs::write(&pickled, "").unwrap();
+    ingest(&[]).failure(&["split/random/split_dict.pt", "torch.load('split_dict.pt'", "--split"]);
+    assert!(ingest(&random).success().stderr.contains(replaced));
     for name in ["train", "valid", "test"] {
-        fs::write(ogb.join(format!("split/random/{name}.csv")), "1\n").unwrap();
+        fs::write(
+            ogb.join(format!("split/random/{name}.csv")),
+            if name == "train" { "1\n" } else { "0\n" },
+        )
+        .unwrap();
     }
-    ingest().failure(&["--split 40/30/30", "train.csv", "omit one"]);
+    fs::write(ogb.join("split/random/valid.csv"), "2\n").unwrap();
+    assert_eq!(ingest(&[]).success().stderr, "");
+    let ran = ingest(&random).success();
+    assert!(ran.stderr.contains(replaced), "{}", ran.stderr);
 }
 
 /// The plan of a split must be within 5 % of its files.

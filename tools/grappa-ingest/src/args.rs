@@ -51,7 +51,7 @@ pub struct Args {
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
     ///
-    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test.
+    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test. --split replaces its split.
     #[arg(
         long,
         help_heading = INPUT,
@@ -321,7 +321,21 @@ impl Args {
                         folder.display()
                     );
                 }
-                ogb::discover(folder)?
+                let layout = ogb::discover(folder, self.split.is_none())?;
+                if let Some(shares) = self.split
+                    && folder.join("split").is_dir()
+                {
+                    tracing::warn!(
+                        "{}: --split {shares} replaces the split of this dataset",
+                        folder.display()
+                    );
+                } else if self.split.is_none() && layout.train.is_none() {
+                    tracing::warn!(
+                        "{}: there is no split/NAME/train.csv.gz, so the store has no splits; give --split to draw them",
+                        folder.display()
+                    );
+                }
+                layout
             }
             None => OgbLayout {
                 edges: self.edges.clone(),

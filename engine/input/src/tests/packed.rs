@@ -405,7 +405,7 @@ fn an_ogb_folder_of_text_is_discovered() {
     let train = gz("split/time/train.csv.gz", "0\n3\n");
     let valid = gz("split/time/valid.csv.gz", "1\n");
     let test = gz("split/time/test.csv.gz", "2\n");
-    let layout = ogb::discover(folder.0.path()).unwrap();
+    let layout = ogb::discover(folder.0.path(), true).unwrap();
     let expected = OgbLayout {
         edges: vec![edges],
         nodes: Some(4),
@@ -448,18 +448,18 @@ fn an_ogb_folder_of_text_is_discovered() {
     )
     .unwrap();
     assert_contains(
-        &message(ogb::discover(folder.0.path())),
+        &message(ogb::discover(folder.0.path(), true)),
         &["split/time", "valid.csv.gz is missing", "rename or add it"],
     );
     gz("split/random/train.csv.gz", "0\n");
     assert_contains(
-        &message(ogb::discover(folder.0.path())),
+        &message(ogb::discover(folder.0.path(), true)),
         &["several splits (random, time)", "--train"],
     );
     gz("raw/num-node-list.csv.gz", "4\n5\n");
     std::fs::remove_dir_all(folder.0.path().join("split")).unwrap();
     assert_contains(
-        &message(ogb::discover(folder.0.path())),
+        &message(ogb::discover(folder.0.path(), true)),
         &["num-node-list.csv.gz", "several graphs"],
     );
 }
@@ -486,7 +486,7 @@ fn an_ogb_folder_of_archives_is_discovered() {
     let data = folder.file("raw/data.npz", data);
     let labels = npy("<f4", "(4, 1)", &le(&[f32::NAN, 7.0, 0.0, f32::NAN], f32::to_le_bytes));
     let labels = folder.file("raw/node-label.npz", npz(&[("node_label", labels)], true, false));
-    let layout = ogb::discover(folder.0.path()).unwrap();
+    let layout = ogb::discover(folder.0.path(), true).unwrap();
     assert_eq!((layout.nodes, &layout.edges), (Some(4), &vec![data.clone()]));
     assert_eq!(
         (layout.features.as_ref(), layout.labels.as_ref()),
@@ -514,13 +514,13 @@ fn an_ogb_folder_of_archives_is_discovered() {
 fn folders_that_are_no_dataset_are_refused() {
     let folder = Folder::new();
     assert_contains(
-        &message(ogb::discover(folder.0.path())),
+        &message(ogb::discover(folder.0.path(), true)),
         &["raw/edge.csv.gz or raw/data.npz", "--edges"],
     );
     assert_contains(
-        &message(ogb::discover(&folder.0.path().join("absent"))),
+        &message(ogb::discover(&folder.0.path().join("absent"), true)),
         &["absent", "read the folder"],
     );
     folder.file("raw/triplet-type-list.csv.gz", "");
-    assert_contains(&message(ogb::discover(folder.0.path())), &["several types"]);
+    assert_contains(&message(ogb::discover(folder.0.path(), true)), &["several types"]);
 }
