@@ -22,14 +22,19 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     format!("\"{shown}\"")
 }
 
+/// Advice for a file that has one row less than there are nodes: the mistake may be in another file.
+pub(crate) const ONE_LESS: &str = "; or, with --ids string, the header of a list of ids or edges was read as an id: remove that \
+                                   line (tail -n +2)";
+
 /// The message about a file with another number of rows than there are nodes. `if_more` is advice for more rows.
 pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
     format!(
-        "expected {nodes} rows, one per node, found {rows}; {}",
+        "expected {nodes} rows, one per node, found {rows}; {}{}",
         if rows > nodes {
             if_more
         } else {
             "the file belongs to another graph, or is incomplete"
-        }
+        },
+        if rows + 1 == nodes { ONE_LESS } else { "" }
     )
 }

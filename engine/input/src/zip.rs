@@ -48,6 +48,11 @@ impl Npz {
         let mut names = Vec::with_capacity(archive.len());
         for name in archive.file_names_raw() {
             let name = String::from_utf8_lossy(name);
+            if name == "data.pkl" || name.ends_with("/data.pkl") {
+                let what = "this is a PyTorch file; save each tensor in it as .npy: numpy.save(path, \
+                            torch.load(file, weights_only=False).numpy())";
+                return Err(Error::input(file.path(), Position::Whole, what));
+            }
             names.push(name.strip_suffix(".npy").unwrap_or(&name).to_owned());
         }
         Ok(Self {

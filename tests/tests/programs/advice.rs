@@ -27,3 +27,116 @@ fn commas_in_a_file_that_is_not_called_csv_are_recognized() {
     bench.refused(&edges, &["--ids", "string"], &["edges.txt:1", "--format csv"]);
     run(&mut bench.ingest(&edges, &["--ids", "string", "--format", "csv"])).success();
 }
+
+#[test]
+fn files_of_other_kinds_are_named_with_a_way_to_convert_them() {
+    let bench = Bench::new();
+    let parquet = bench.write("table.parquet", b"PAR1 and so on");
+    for option in ["--features", "--labels"] {
+        bench.refused_beside_edges(
+            option,
+            &parquet,
+            &[],
+            &["Parquet", "numpy.ascontiguousarray(table.to_numpy())"],
+        );
+    }
+    for option in ["--node-ids", "--train"] {
+        bench.refused_beside_edges(option, &parquet, &["--ids", "sparse"], &["Parquet", "to_csv"]);
+    }
+    let pytorch = bench.write("x.pt", zip_of("x/data.pkl"));
+    for option in ["--features", "--labels", "--train", "--node-ids"] {
+        bench.refused_beside_edges(
+            option,
+            &pytorch,
+            &["--ids", "sparse"],
+            &["PyTorch", "torch.load", ".numpy()"],
+        );
+    }
+    bench.refused(&pytorch, &[], &["PyTorch", "torch.load"]);
+}
+
+/// A zip archive with one member, which is empty.
+fn zip_of(name: &str) -> Vec<u8> {
+    let length = (name.len() as u16).to_le_bytes();
+    // CRC-32, both sizes, and the length of the name.
+    let sizes = [&[0; 12][..], &length].concat();
+    let local = [
+        b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0",
+        &sizes[..],
+        &[0; 2],
+        name.as_bytes(),
+    ]
+    .concat();
+    let central = [
+        b"PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\0\0",
+        &sizes[..],
+        &[0; 16],
+        name.as_bytes(),
+    ]
+    .concat();
+    let places = [central.len() as u32, local.len() as u32]
+        .map(u32::to_le_bytes)
+        .concat();
+    let end = [b"PK\x05\x06\0\0\0\0\x01\0\x01\0", &places[..], &[0; 2]].concat();
+    [local, central, end].concat()
+}
+
+#[test]
+fn one_of_several_masks_is_a_column() {
+    let bench = Bench::new();
+    let masks = Npy {
+        descr: "|b1".to_owned(),
+        fortran: false,
+        shape: vec![4, 3],
+        bytes: vec![1; 12],
+    };
+    let masks = bench.npy("masks.npy", &masks);
+    bench.refused_beside_edges("--train", &masks, &[], &["masks.npy", "shape (4, 3)", "mask[:, 0]"]);
+}
+
+#[test]
+fn labels_beside_ids_are_told_apart() {
+    let bench = Bench::new();
+    let names = bench.write("names.csv", "n0,3\nn1,0\nn2,1\nn3,0\n");
+    bench.refused_beside_edges("--labels", &names, &[], &["names.csv:1", "first column", "--node-ids"]);
+    let numbers = bench.write("numbers.csv", "0,3\n1,0\n2,1\n3,0\n");
+    bench.refused_beside_edges(
+        "--labels",
+        &numbers,
+        &[],
+        &["numbers.csv:1", "first column", "cut -d, -f2"],
+    );
+}
+
+#[test]
+fn a_header_that_was_read_as_an_id_is_suspected() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "n1\tn2\nn2\tn3\n");
+    let ids = bench.write("ids.txt", "package\nn1\nn2\nn3\n");
+    let node_ids = ["--ids", "string", "--node-ids", ids.to_str().unwrap()];
+    let refused = |more: &[&str], parts: &[&str]| {
+        bench.refused(&edges, &[&node_ids[..], more].concat(), parts);
+    };
+    let features = bench.write("features.txt", "1\n2\n3\n");
+    refused(
+        &["--labels", features.to_str().unwrap()],
+        &["expected 4", "found 3", "header", "tail -n +2"],
+    );
+    let features = bench.npy("features.npy", &Npy::new(&[3, 1], [1.0_f32, 2.0, 3.0]));
+    refused(
+        &["--features", features.to_str().unwrap()],
+        &["ids.txt", "header", "tail -n +2"],
+    );
+    let [train, val] =
+        [("train.txt", "package\nn1\n"), ("val.txt", "package\nn2\n")].map(|(name, text)| bench.write(name, text));
+    let splits = ["--train", train.to_str().unwrap(), "--val", val.to_str().unwrap()];
+    refused(&splits, &["package", "first line of both files", "tail -n +2"]);
+
+    let ids = bench.write("ids.txt", "node_id\nn1\nn2\nn3\n");
+    let ran = run(&mut bench.ingest(&edges, &["--ids", "string", "--node-ids", ids.to_str().unwrap()])).success();
+    assert!(
+        ran.stderr.contains("ids.txt:1: the first line, \"node_id\""),
+        "{}",
+        ran.stderr
+    );
+}

@@ -107,6 +107,9 @@ impl NodeFiles {
             }
             return Ok(());
         };
+        if let Some(warning) = source.warning()? {
+            tracing::warn!("{warning}");
+        }
         if options.ids == ExternalIds::Dense && names.is_empty() {
             return Err(Error::conflict(
                 "--node-ids with dense ids is the order of the rows of --features and --labels, and neither is given",
@@ -132,8 +135,13 @@ impl NodeFiles {
         for (file, rows) in [features, labels].into_iter().flatten() {
             if let Some(rows) = rows.filter(|&rows| rows != ids) {
                 let what = format!(
-                    "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows",
-                    file.display()
+                    "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows{}",
+                    file.display(),
+                    if rows + 1 == ids {
+                        ", without a header (tail -n +2)"
+                    } else {
+                        ""
+                    }
                 );
                 return Err(Error::input(path, Position::Whole, what));
             }
@@ -264,7 +272,11 @@ impl Run<'_> {
         };
         let mut bytes = 0;
         for split in &options.splits {
-            bytes += id_lists::set_memory(&splits::open(&split.path, options.ids, nodes)?, nodes);
+            let source = splits::open(&split.path, options.ids, nodes)?;
+            if let Some(warning) = source.warning()? {
+                tracing::warn!("{warning}");
+            }
+            bytes += id_lists::set_memory(&source, nodes);
         }
         check_sets("the sets of the nodes of all splits".to_owned(), bytes, &self.budget)?;
         let rows_are_ids = options.ids == ExternalIds::Dense && options.node_ids.is_none();
@@ -272,7 +284,7 @@ impl Run<'_> {
             let set = splits::read(&split.path, options.ids, nodes, rows_are_ids, &lookup)?;
             sets.push((split.clone(), set));
         }
-        splits::check_disjoint(&sets, |node| ids.external(node))?;
+        splits::check_disjoint(&sets, options.ids, |node| ids.external(node))?;
         self.folder.folder("splits")?;
         let write = |(split, set): &(SplitFile, RoaringTreemap)| {
             let path = format!("splits/{}.roaring", split.name);

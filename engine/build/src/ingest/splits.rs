@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_input::{IdKind, SplitSource};
+use grappa_input::{IdKind, IdLimit, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
@@ -68,24 +68,40 @@ pub fn read(
 /// Fails if two splits share a node.
 pub fn check_disjoint(
     splits: &[(SplitFile, RoaringTreemap)],
+    kind: ExternalIds,
     external: impl Fn(NodeId) -> Result<String>,
 ) -> Result<()> {
     for (at, (a, nodes)) in splits.iter().enumerate() {
         for (b, others) in &splits[..at] {
             let shared = nodes & others;
             if let Some(node) = shared.min() {
+                let id = external(NodeId(node))?;
+                let is_header = shared.len() == 1
+                    && kind == ExternalIds::String
+                    && is_first_line(&a.path, &id)?
+                    && is_first_line(&b.path, &id)?;
                 let what = format!(
-                    "{} node(s) are also in the split {} ({}), for example {}; splits must not overlap",
+                    "{} node(s) are also in the split {} ({}), for example {id}; splits must not overlap{}",
                     shared.len(),
                     b.name,
                     b.path.display(),
-                    external(NodeId(node))?
+                    match is_header {
+                        true => "; it is the first line of both files: if that is a header, remove it (tail -n +2)",
+                        false => "",
+                    }
                 );
                 return Err(Error::input(&a.path, Position::Whole, what));
             }
         }
     }
     Ok(())
+}
+
+/// Whether the first line of a list of strings is `id`.
+fn is_first_line(path: &Path, id: &str) -> Result<bool> {
+    let mut source = SplitSource::open(path, IdKind::String, IdLimit::Sparse)?;
+    let place = id_lists::position_of(&mut source, IdKind::String, id)?;
+    Ok(place == Some(Position::Line(1)))
 }
 
 /// The place of the first `id` of a split, for a message. It reads the file again.

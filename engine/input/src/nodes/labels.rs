@@ -225,15 +225,22 @@ impl LabelSource {
             }
             Content::Text(text) => text.read(first, count, &mut |fields| {
                 values.clear();
-                for field in fields {
+                for (column, field) in fields.iter().enumerate() {
                     values.push(if field.is_empty() {
                         Value::Missing
                     } else {
                         let number = field.parse();
                         Value::of(number.map_err(|_| {
                             format!(
-                                "expected a class, an integer of 0 or more, found {}; replace class names by numbers",
-                                shown(field.as_bytes())
+                                "expected a class, an integer of 0 or more, found {}; {}replace class names by numbers",
+                                shown(field.as_bytes()),
+                                match column == 0 && fields.len() > 1 {
+                                    true => {
+                                        "if the first column has the ids of the nodes, leave it out, and give the ids with \
+                                         --node-ids; otherwise "
+                                    }
+                                    false => "",
+                                }
                             )
                         })?)
                     });
@@ -282,8 +289,12 @@ fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), St
             _ => {
                 return Err(format!(
                     "expected zeros and ones, one column per class, found {} in column {class}; save one class per node \
-                     with shape [N]",
-                    value.shown()
+                     with shape [N]{}",
+                    value.shown(),
+                    match values.len() {
+                        2 => ", without the ids of the nodes if the first column has them (cut -d, -f2)",
+                        _ => "",
+                    }
                 ));
             }
         }

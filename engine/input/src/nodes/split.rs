@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use super::text_rows::lines_of;
+use super::text_rows::{ID_NAMES, lines_of};
 use crate::{
     edges::{IdKind, IdLimit, Keys, integer, is_comment, trim},
     extent::{Compression, Extent, ExtentReader},
@@ -13,7 +13,7 @@ use crate::{
     line_reader::Lines,
     messages::{shown, wrong_rows},
     npy::{self, NpyArray},
-    zip,
+    zip::{self, Npz},
 };
 
 /// Ids that are read at a time.
@@ -71,7 +71,14 @@ impl SplitSource {
     ) -> Result<Self> {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
+        if head.starts_with(b"PAR1") {
+            let what = "only edges are read from Parquet; save these ids as text, one per line: table[column].to_csv(path, \
+                        index=False, header=False)";
+            return Err(Error::input(path, Position::Whole, what));
+        }
         if head.starts_with(zip::MAGIC) {
+            // It fails if this is no archive of arrays.
+            Npz::open(&file)?;
             let what = "a list of ids is not read from a .npz archive; save its array as .npy: numpy.save(path, \
                         numpy.load(archive)[name])";
             return Err(Error::input(path, Position::Whole, what));
@@ -82,6 +89,14 @@ impl SplitSource {
                 return Err(array.error(
                     "the nodes have string ids (--ids string), so a list of them must be a text file with one id per line",
                 ));
+            }
+            let is_masks = array.element == ElementType::Bool && array.shape.len() == 2 && array.shape[1] > 1;
+            if is_masks && accepts(ElementType::Bool) {
+                return Err(array.error(format!(
+                    "expected a mask, bool of shape [N]; found several of them, shape {}: choose one, such as the first: \
+                     numpy.save(path, mask[:, 0])",
+                    array.shape_shown()
+                )));
             }
             if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || !accepts(array.element) {
                 return Err(array.error(format!(
@@ -111,6 +126,26 @@ impl SplitSource {
     /// The file.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// A warning about the first line of a list of strings that has the name of a column of ids.
+    pub fn warning(&self) -> Result<Option<String>> {
+        if self.ids != IdKind::String {
+            return Ok(None);
+        }
+        let extent = Extent::whole(&self.file, Compression::of(&self.file.head(8)?));
+        let Some(line) = lines_of(&extent)?.next_line()? else {
+            return Ok(None);
+        };
+        let text = trimmed(&line.bytes, line.number);
+        let is_name = ID_NAMES.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
+        Ok(is_name.then(|| {
+            format!(
+                "{}:1: the first line, {}, is read as an id; if it is a header, remove it: tail -n +2",
+                self.path().display(),
+                shown(text)
+            )
+        }))
     }
 
     /// Number of ids, if it is known before they are read: in arrays other than masks.

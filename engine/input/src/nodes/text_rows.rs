@@ -9,14 +9,14 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
-    messages::shown,
+    messages::{ONE_LESS, shown},
 };
 
 /// The longest line, in bytes: a million numbers of 16 characters.
 const ROW_BYTES_MAX: usize = 16 << 20;
 
 /// Names of a first column of ids.
-const ID_NAMES: [&str; 8] = ["id", "node", "node_id", "nodeid", "node-id", "node id", "index", "key"];
+pub(super) const ID_NAMES: [&str; 8] = ["id", "node", "node_id", "nodeid", "node-id", "node id", "index", "key"];
 
 /// A text file of rows of numbers, after an optional header.
 pub(super) struct TextRows {
@@ -40,7 +40,8 @@ impl TextRows {
     pub fn open(file: &Arc<InputFile>, blanks: bool) -> Result<Self> {
         let head = file.head(8)?;
         if head.starts_with(b"PAR1") {
-            let what = "only edges are read from Parquet; save these rows as .npy: numpy.save(path, table.to_numpy())";
+            let what = "only edges are read from Parquet; save these rows as .npy: numpy.save(path, \
+                        numpy.ascontiguousarray(table.to_numpy()))";
             return Err(Error::input(file.path(), Position::Whole, what));
         }
         let compression = Compression::of(&head);
@@ -166,7 +167,8 @@ impl TextRows {
     fn check_end(&self, rows: u64) -> Result<()> {
         match self.expected {
             Some((expected, _)) if rows < expected => Err(self.extent.error(format!(
-                "expected {expected} rows, one per node, found {rows}; the file is truncated, or belongs to another graph"
+                "expected {expected} rows, one per node, found {rows}; the file is truncated, or belongs to another graph{}",
+                if rows + 1 == expected { ONE_LESS } else { "" }
             ))),
             _ => Ok(()),
         }
