@@ -50,14 +50,15 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
     let recorded = recorded(partial)?;
     let scratch = match (recorded, tmp) {
         (Some(scratch), _) => scratch,
-        (None, Some(tmp)) => {
+        // An earlier run without --tmp has its scratch files here. Another --tmp is an error later, which may change nothing.
+        (None, Some(tmp)) if !partial.join(FOLDER).is_dir() => {
             durable::create_folder(tmp)?;
             let tmp = std::path::absolute(tmp).map_err(Error::io("resolve", tmp))?;
             let scratch = tmp.join(format!("{PREFIX}{:016x}", random()?));
             durable::write_file(&partial.join(PATH_FILE), scratch.as_os_str().as_bytes())?;
             scratch
         }
-        (None, None) => {
+        (None, _) => {
             let folder = partial.join(FOLDER);
             durable::create_folder(&folder)?;
             return Ok(Scratch { folder, lock: None });
