@@ -334,7 +334,7 @@ fn an_ogb_folder_whose_edges_exceed_its_number_of_nodes_is_refused() {
         ingest
             .arg("--out")
             .arg(bench.path("stores/ogb.grappa"))
-            .args(["--split", "60/20/20"])
+            .args(["--split", "34/33/33"])
             .arg("--ogb")
             .arg(&ogb);
         run(ingest.args(more))

@@ -236,6 +236,23 @@ fn the_split_of_a_dataset_is_used_or_replaced_or_missed() {
     assert!(ran.stderr.contains(replaced), "{}", ran.stderr);
 }
 
+#[test]
+fn nodes_beyond_the_shares_are_in_no_split() {
+    let bench = Bench::new();
+    let labels = bench.at("labels.txt");
+    let labels = labels.to_str().unwrap();
+    for (more, expected) in [
+        (&[][..], [20, 2, 4]),
+        // Of 99 or 100 nodes of a class, and one node of another.
+        (&["--stratify", "--labels", labels], [20, 2, 4]),
+    ] {
+        bench.made(&[&["--nodes", "200", "--split", "10/1/2"], more].concat());
+        let info = bench.info().json();
+        let nodes = ["train", "val", "test"].map(|name| info["splits"][name].as_u64().unwrap());
+        assert_eq!(nodes, expected);
+    }
+}
+
 /// The plan of a split must be within 5 % of its files.
 #[test]
 fn a_plan_counts_the_split() {

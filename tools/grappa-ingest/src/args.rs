@@ -125,7 +125,8 @@ pub struct Args {
     test: Option<PathBuf>,
     /// Split the nodes at random: percent for train, val and test, such as 60/20/20
     ///
-    /// If there are labels, only labelled nodes are split. The split depends on the ids, the labels, the shares and
+    /// The shares may add up to less than 100; the other nodes are in no split. If there are labels, only labelled nodes are
+    /// split. The split depends on the ids, the labels, the shares and
     /// --split-seed only.
     #[arg(long, help_heading = NODES, value_name = "TRAIN/VAL/TEST", conflicts_with_all = ["train", "val", "test"])]
     split: Option<Shares>,

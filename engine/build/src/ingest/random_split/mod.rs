@@ -1,8 +1,9 @@
 //! Random splits: exact shares of the nodes, or of the nodes of each class, without a list of nodes in memory.
 //!
 //! Each node has a *key*, a pseudo-random function of the seed and its dense id. No two nodes have the same key. Nodes with
-//! small keys are training nodes, those with large keys are test nodes. So a split is three sets of nodes between two
-//! *cuts*, and drawing it means to find the keys at two ranks:
+//! small keys are training nodes, those with larger keys are validation nodes, then test nodes, then nodes of no split. So
+//! a split is three sets of nodes between *cuts*, and drawing it means to find the keys at two ranks, or at three if nodes
+//! are in no split:
 //!
 //! ```text
 //! count the nodes of each class
@@ -97,6 +98,11 @@ impl Population<'_> {
         }
     }
 
+    /// The number of cuts per class: between the splits, and below the nodes of no split.
+    fn cuts(&self) -> usize {
+        if self.split.shares.are_whole() { 2 } else { 3 }
+    }
+
     /// Calls `each` with the node, class and key of each node of a chunk that is split.
     fn for_each(&self, chunk: ChunkId, mut each: impl FnMut(u64, usize, u64)) -> Result<()> {
         let range = self.chunks.range(chunk);
@@ -170,7 +176,7 @@ impl Run<'_> {
             labels,
             key: combine(PURPOSE, split.seed),
         };
-        self.check_classes(population.classes() as u64)?;
+        self.check_classes(population.classes() as u64, population.cuts() as u64)?;
         let sizes = self.class_sizes(&population)?;
         let cuts = self.cuts(&population, &sizes)?;
         self.folder.folder("splits")?;
@@ -180,7 +186,12 @@ impl Run<'_> {
                 continue;
             }
             let set = self.split_set(&population, |class, key| {
-                cuts[2 * class..][..2].iter().filter(|cut| cut.is_at_most(key)).count() == index
+                let count = population.cuts();
+                cuts[count * class..][..count]
+                    .iter()
+                    .filter(|cut| cut.is_at_most(key))
+                    .count()
+                    == index
             })?;
             if set.is_empty() {
                 let nodes: u64 = sizes.iter().sum();
@@ -203,15 +214,15 @@ impl Run<'_> {
         Ok((entries, files))
     }
 
-    /// Fails if the counts and cuts of so many classes do not fit in half of the budget.
-    fn check_classes(&self, classes: u64) -> Result<()> {
-        // The count of each thread, and their sum. Two cuts, with the place of the histogram and the entry among open cuts.
+    /// Fails if the counts and cuts of so many classes, with `cuts` each, do not fit in half of the budget.
+    fn check_classes(&self, classes: u64, cuts: u64) -> Result<()> {
+        // The count of each thread, and their sum. The cuts, with the place of the histogram and the entry among open cuts.
         let cut_bytes = size_of::<Cut>() + size_of::<Option<usize>>() + size_of::<usize>();
-        let class_bytes = (self.options.threads as u64 + 1) * 8 + 2 * cut_bytes as u64;
+        let class_bytes = (self.options.threads as u64 + 1) * 8 + cuts * cut_bytes as u64;
         let least = 2 * classes * class_bytes;
         if least > self.budget.memory {
             // If all classes have nodes, a round needs two counts for each of their cuts.
-            let least = least.max(4 * classes * self.budget_per_count());
+            let least = least.max(2 * cuts * classes * self.budget_per_count());
             return Err(self.too_little(format!("a split of {classes} classes"), least));
         }
         Ok(())
@@ -230,12 +241,13 @@ impl Run<'_> {
         )
     }
 
-    /// The two cuts of each class: those of class c are at 2 c and 2 c + 1.
+    /// The cuts of each class, one class after another.
     fn cuts(&self, population: &Population<'_>, sizes: &[u64]) -> Result<Vec<Cut>> {
-        let shares = population.split.shares;
+        let (shares, per_class) = (population.split.shares, population.cuts());
         let of_class = |&size: &u64| {
-            let [train, val, _] = shares.of(size);
-            [Cut::above(train), Cut::above(train + val)]
+            let [train, val, test] = shares.of(size);
+            let ranks = [train, train + val, train + val + test];
+            ranks.into_iter().take(per_class).map(Cut::above)
         };
         let mut cuts: Vec<_> = sizes.iter().flat_map(of_class).collect();
         loop {
@@ -245,7 +257,7 @@ impl Run<'_> {
             if open.is_empty() {
                 return Ok(cuts);
             }
-            let round_bits = self.round_bits(open.len() as u64, sizes.iter().sum())?;
+            let round_bits = self.round_bits(open.len() as u64, sizes)?;
             // The place of each open cut's histogram.
             let mut places = vec![None; cuts.len()];
             for (place, &cut) in open.iter().enumerate() {
@@ -256,7 +268,7 @@ impl Run<'_> {
                 || vec![0; open.len() << round_bits],
                 |chunk, counts| {
                     population.for_each(chunk, |_, class, key| {
-                        for cut in [2 * class, 2 * class + 1] {
+                        for cut in per_class * class..per_class * (class + 1) {
                             if let (Some(place), Some(digit)) = (places[cut], cuts[cut].digit(key, round_bits)) {
                                 counts[place + digit] += 1;
                             }
@@ -271,15 +283,15 @@ impl Run<'_> {
         }
     }
 
-    /// The bits of keys that a round tells for each of `open` cuts: as many as the memory permits, but not more counts than
-    /// nodes.
-    fn round_bits(&self, open: u64, nodes: u64) -> Result<u32> {
+    /// The bits of keys that a round tells for each of `open` cuts of classes of these sizes: as many as the memory permits, but
+    /// not more counts than nodes.
+    fn round_bits(&self, open: u64, sizes: &[u64]) -> Result<u32> {
         let counts_max = self.budget.memory / self.budget_per_count();
         let least = 2 * open * self.budget_per_count();
         if self.budget.memory < least {
-            return Err(self.too_little(format!("a split of {} classes", open / 2), least));
+            return Err(self.too_little(format!("a split of {} classes", sizes.len()), least));
         }
-        let counts = counts_max.min(nodes) / open;
+        let counts = counts_max.min(sizes.iter().sum()) / open;
         Ok(counts.checked_ilog2().unwrap_or(0).clamp(1, ROUND_BITS_MAX))
     }
 

@@ -11,19 +11,24 @@ const DECIMALS: usize = UNITS.ilog10() as usize;
 /// Units of all nodes.
 const WHOLE: u32 = 100 * UNITS;
 
-/// Shares of the nodes for `train`, `val` and `test`, such as `60/20/20`. They add up to 100 percent, and the first is
-/// not 0.
+/// Shares of the nodes for `train`, `val` and `test`, such as `60/20/20`. They add up to at most 100 percent, and the first
+/// is not 0. The other nodes are in no split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares([u32; 3]);
 
 impl Shares {
     /// The number of nodes of each split, of `nodes` nodes. The bounds between splits are rounded to the nearest node.
     pub fn of(&self, nodes: u64) -> [u64; 3] {
-        let [train, val, _] = self.0.map(u128::from);
+        let [train, val, test] = self.0.map(u128::from);
         let bound =
             |units: u128| ((u128::from(nodes) * units * 2 + u128::from(WHOLE)) / (2 * u128::from(WHOLE))) as u64;
-        let (train, both) = (bound(train), bound(train + val));
-        [train, both - train, nodes - both]
+        let (train, both, all) = (bound(train), bound(train + val), bound(train + val + test));
+        [train, both - train, all - both]
+    }
+
+    /// Whether they add up to 100 percent, so that every node is in a split.
+    pub(super) fn are_whole(&self) -> bool {
+        self.0.iter().sum::<u32>() == WHOLE
     }
 
     /// The shares as fractions of 1.
@@ -46,10 +51,11 @@ impl FromStr for Shares {
         let parts: Vec<u32> = text.split('/').map(units).collect::<Option<_>>().ok_or_else(form)?;
         let parts: [u32; 3] = parts.try_into().map_err(|_| form())?;
         let sum = parts.iter().sum();
-        if sum != WHOLE {
+        // A sum of 1 means fractions.
+        if sum > WHOLE || sum == UNITS {
             let remedy = near(parts).map_or_else(|| "60/20/20, for example".to_owned(), |shares| shares.to_string());
             return Err(Error::conflict(
-                format!("the shares add up to {} percent, expected 100", shown(sum)),
+                format!("the shares add up to {} percent, expected at most 100", shown(sum)),
                 format!("give {remedy}"),
             ));
         }
@@ -106,7 +112,14 @@ mod tests {
 
     #[test]
     fn shares_are_percent_with_up_to_four_decimals() {
-        for text in ["60/20/20", "0.5/0.5/99", "100/0/0", "33.3333/33.3333/33.3334"] {
+        for text in [
+            "60/20/20",
+            "0.5/0.5/99",
+            "100/0/0",
+            "33.3333/33.3333/33.3334",
+            "10/1/2",
+            "1/0/0.5",
+        ] {
             assert_eq!(text.parse::<Shares>().unwrap().to_string(), text);
         }
         assert_eq!("60.00/20.0/20".parse::<Shares>().unwrap().to_string(), "60/20/20");
@@ -131,15 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn another_sum_is_refused_with_shares_that_would_do() {
+    fn larger_sums_and_fractions_are_refused_with_shares_that_would_do() {
         for (text, sum, remedy) in [
             ("60/20/30", "110", "60/20/20"),
-            ("60/20/0", "80", "60/20/20"),
             ("0.6/0.2/0.2", "1", "60/20/20"),
             ("60.5/20/20", "100.5", "60.5/20/19.5"),
             ("90/90/90", "270", "60/20/20, for example"),
         ] {
-            let expected = format!("the shares add up to {sum} percent, expected 100; give {remedy}");
+            let expected = format!("the shares add up to {sum} percent, expected at most 100; give {remedy}");
             assert_eq!(refusal(text), expected);
         }
     }
@@ -155,6 +167,11 @@ mod tests {
             (10, [6, 2, 2]),
             (1 << 40, [659_706_976_666, 219_902_325_555, 219_902_325_555]),
         ] {
+            assert_eq!(shares.of(nodes), expected, "{nodes}");
+        }
+        // The rest is in no split.
+        let shares: Shares = "10/1/2".parse().unwrap();
+        for (nodes, expected) in [(0, [0, 0, 0]), (100, [10, 1, 2]), (1000, [100, 10, 20]), (7, [1, 0, 0])] {
             assert_eq!(shares.of(nodes), expected, "{nodes}");
         }
     }
