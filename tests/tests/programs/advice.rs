@@ -140,3 +140,23 @@ fn a_header_that_was_read_as_an_id_is_suspected() {
         ran.stderr
     );
 }
+
+#[test]
+fn reverse_edges_of_a_symmetric_graph_are_noticed() {
+    let bench = Bench::new();
+    let warned = |text: String, arguments: &[&str]| {
+        let edges = bench.write("edges.tsv", text);
+        let _ = std::fs::remove_dir_all(bench.out());
+        run(&mut bench.ingest(&edges, arguments))
+            .success()
+            .stderr
+            .contains("omit --undirected, or merge parallel edges with --dedup")
+    };
+    let one_way: String = (0..100).map(|k| format!("{k} {}\n", (k * 7 + 1) % 100)).collect();
+    let other_way: String = (0..100).map(|k| format!("{} {k}\n", (k * 7 + 1) % 100)).collect();
+    let symmetric = one_way.clone() + &other_way;
+    assert!(warned(symmetric.clone(), &["--undirected"]));
+    assert!(!warned(symmetric.clone(), &["--undirected", "--dedup"]));
+    assert!(!warned(symmetric, &[]));
+    assert!(!warned(one_way, &["--undirected"]));
+}

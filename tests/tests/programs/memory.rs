@@ -92,9 +92,9 @@ fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
         ("scratch/features-", "chunk-0/features"),
     ] {
         let spilling = first(column)..first(chunk);
-        let appends = spilling.filter(|&at| changes[at].contains("append to"));
+        let mut appends = spilling.filter(|&at| changes[at].contains("append to"));
         // Each thread records its blocks when it ends. The run dies before the second thread does.
-        let kill_at = 1 + appends.last().unwrap();
+        let kill_at = 1 + appends.next_back().unwrap();
         let mut ingest = input.ingest(&killed, "2", "4MiB");
         assert_eq!(run(ingest.env("GRAPPA_KILL_AT", kill_at.to_string())).code, None);
         run(input.ingest(&killed, "3", "64MiB").arg("--resume")).success();

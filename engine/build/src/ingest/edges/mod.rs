@@ -24,6 +24,7 @@
 
 mod blocks;
 pub(super) mod join;
+mod parallel;
 mod route;
 mod sort_pass;
 mod spill_pass;
@@ -38,6 +39,7 @@ use grappa_io::{
 use self::{
     blocks::Replace,
     join::JoinPlan,
+    parallel::ParallelEdges,
     route::{EdgeKeys, Route},
     sort_pass::SortPass,
     spill_pass::SpillPass,
@@ -106,6 +108,8 @@ impl Run<'_> {
         let spilled = state.stage(Stage::Edges);
         let bytes = spilled.records() * spill.record_words() as u64 * 8;
         self.progress.stage("sorting and writing adjacency lists", Some(bytes));
+        let options = self.options.edge_options;
+        let parallel = (options.undirected && !options.dedup).then(ParallelEdges::default);
         let gate = MemoryGate::new(self.budget.memory - held);
         let pass = SortPass {
             chunks,
@@ -120,9 +124,17 @@ impl Run<'_> {
             buffers: SpareBuffers::new(&gate),
             held,
             share: self.budget.share,
+            parallel: parallel.as_ref(),
         };
         let write = |chunk| pass.chunk(chunk, self.progress);
-        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| pass.remove_spill(chunk))
+        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| pass.remove_spill(chunk))?;
+        if parallel.as_ref().is_some_and(ParallelEdges::are_nearly_all) {
+            tracing::warn!(
+                "--undirected: nearly every edge is in the store twice or more, so the input probably has both directions of \
+                 each edge; omit --undirected, or merge parallel edges with --dedup"
+            );
+        }
+        Ok(())
     }
 
     /// The division of edges into shards: that of the run that began pass 1, or a new one.

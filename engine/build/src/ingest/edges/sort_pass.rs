@@ -29,7 +29,7 @@ use grappa_io::{
 };
 use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
 
-use super::route::EdgeKeys;
+use super::{parallel::ParallelEdges, route::EdgeKeys};
 use crate::{
     ids::IdMap,
     ingest::{
@@ -76,6 +76,8 @@ pub struct SortPass<'a> {
     pub held: u64,
     /// The user's memory budget is the gate's total and `held` times this.
     pub share: u64,
+    /// Counts parallel edges, if reverse edges were added and parallel edges stay.
+    pub parallel: Option<&'a ParallelEdges>,
 }
 
 /// The records of some destinations of a shard.
@@ -225,6 +227,9 @@ impl<'a> SortPass<'a> {
                 && let Some(source) = merge_parallel(sources, &mut list_weights)
             {
                 return Err(self.too_heavy(NodeId(source), NodeId(part.first_node + target)));
+            }
+            if let Some(parallel) = self.parallel {
+                parallel.count(sources);
             }
             if self.options.self_loops == SelfLoops::Add {
                 let node = part.first_node + target;
