@@ -339,7 +339,7 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
         let error = generate_store(&with(&again, 40, false), &Silent).unwrap_err();
         assert!(error.to_string().contains("--resume"), "{error}");
         let error = generate_store(&with(&again, 41, true), &Silent).unwrap_err();
-        assert!(error.to_string().contains("--chunks = 40"), "{error}");
+        assert!(error.to_string().contains("--chunks 40"), "{error}");
         generate_store(&with(&again, 40, true), &Silent).unwrap();
         assert!(files_of(&again) == whole, "died after {after} reports");
         fs::remove_dir_all(&again).unwrap();

@@ -460,11 +460,14 @@ fn resuming_with_other_options_or_input_is_refused() {
     assert!(interrupted(3, |progress| ingest(&options, progress)));
     (options.resume, options.seed) = (true, 8);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(error.contains("--seed = 7") && error.contains('8'), "{error}");
+    assert!(error.contains("--seed 7") && error.contains('8'), "{error}");
     options.seed = 7;
     options.header = HeaderLine::Yes;
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(error.contains("--header = Auto"), "{error}");
+    assert!(
+        error.contains("had --header auto, this one has --header yes"),
+        "{error}"
+    );
     options.header = HeaderLine::Auto;
     write_text(&input, &crowded(100, 5001), false);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
@@ -490,19 +493,16 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
         let error = ingest(&other, &Silent).unwrap_err().to_string();
         assert!(error.contains("cannot resume") && error.contains(role), "{error}");
     };
-    refused(|options| options.edges.reverse(), "edges[0] = ");
-    refused(
-        |options| options.edges.push(options.edges[0].clone()),
-        "edges[2] = none",
-    );
-    refused(|options| options.edges.truncate(1), "this one has none");
-    refused(|options| options.features = None, "features = ");
-    refused(|options| options.splits.truncate(2), "test = ");
+    refused(|options| options.edges.reverse(), "edges[0] ");
+    refused(|options| options.edges.push(options.edges[0].clone()), "no edges[2]");
+    refused(|options| options.edges.truncate(1), "this one has no edges[1]");
+    refused(|options| options.features = None, "no --features");
+    refused(|options| options.splits.truncate(2), "no --test");
     let swapped = |options: &mut IngestOptions| {
         let train = options.splits[0].path.clone();
         options.splits[0].path = std::mem::replace(&mut options.splits[1].path, train);
     };
-    refused(swapped, "train = ");
+    refused(swapped, "--train ");
     ingest(&options, &Silent).unwrap();
     assert!(files_of(&options.out) == files_of(&expected.out));
 }

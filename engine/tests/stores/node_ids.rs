@@ -190,7 +190,7 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     assert!(interrupted(6, |progress| ingest(&options, progress)));
     (options.resume, options.node_ids) = (true, None);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(error.contains("node ids = ") && error.contains("ids.txt"), "{error}");
+    assert!(error.contains("no --node-ids") && error.contains("ids.txt"), "{error}");
 }
 
 /// Ingests. It must fail with an error that contains `parts`, and leave no unfinished store.

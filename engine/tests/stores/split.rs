@@ -214,7 +214,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
         let drawn = options.random_split;
         options.random_split = Some(split("60/20/20", false));
         let error = ingest(&options, &Silent).unwrap_err().to_string();
-        assert!(error.contains("--split"), "{error}");
+        assert!(error.contains("--s"), "{error}");
         options.random_split = drawn;
         ingest(&options, &Silent).unwrap();
         assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// Memory of a program and its libraries, beside the budget.
 const PROGRAM_BYTES: u64 = 20 << 20;
 
-/// The input files of a graph of 100,000 nodes with few edges and 32 features.
+/// The input files of a graph with few edges.
 struct Input {
     folder: TempDir,
     edges: PathBuf,
@@ -27,19 +27,16 @@ struct Input {
 }
 
 impl Input {
-    const NODES: usize = 100_000;
-    const DIM: usize = 32;
-
-    fn new() -> Self {
+    fn new(nodes: usize, dim: usize) -> Self {
         let folder = memory_folder();
         let [edges, features, labels] =
             ["edges.tsv", "features.npy", "labels.npy"].map(|name| folder.path().join(name));
-        let last = Self::NODES - 1;
+        let last = nodes - 1;
         fs::write(&edges, format!("0 {last}\n{last} 0\n1 2\n")).unwrap();
         let mut random = Random::new(1);
-        let values = (0..Self::NODES * Self::DIM).map(|_| random.unit() as f32);
-        Npy::new(&[Self::NODES, Self::DIM], values).write(&features);
-        Npy::new(&[Self::NODES], (0..Self::NODES).map(|node| (node % 7) as i64)).write(&labels);
+        let values = (0..nodes * dim).map(|_| random.unit() as f32);
+        Npy::new(&[nodes, dim], values).write(&features);
+        Npy::new(&[nodes], (0..nodes).map(|node| (node % 7) as i64)).write(&labels);
         Self {
             folder,
             edges,
@@ -67,13 +64,16 @@ fn peak(ran: &Ran) -> u64 {
 
 #[test]
 fn features_and_labels_are_read_within_the_budget_on_many_threads() {
-    let input = Input::new();
-    let [one, many] = ["one.grappa", "many.grappa"].map(|name| input.path(name));
-    run(&mut input.ingest(&one, "1", "1GiB")).success();
-    let ran = run(&mut input.ingest(&many, "24", "16MiB")).success();
-    let peak = peak(&ran);
-    assert!(peak < (16 << 20) + PROGRAM_BYTES, "{peak}");
-    assert!(files_of(&one) == files_of(&many));
+    // Rows of 256 bytes, and rows of one byte.
+    for (nodes, dim, threads, mib) in [(200_000, 64, "24", 24), (3_000_000, 1, "4", 16)] {
+        let input = Input::new(nodes, dim);
+        let [one, many] = ["one.grappa", "many.grappa"].map(|name| input.path(name));
+        run(&mut input.ingest(&one, "1", "1GiB")).success();
+        let ran = run(&mut input.ingest(&many, threads, &format!("{mib}MiB"))).success();
+        let peak = peak(&ran);
+        assert!(peak < (mib << 20) + PROGRAM_BYTES, "{peak}");
+        assert!(files_of(&one) == files_of(&many));
+    }
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
     if !held::IS_POSSIBLE {
         grappa_skip::skip!("{}", held::WHY_NOT);
     }
-    let input = Input::new();
+    let input = Input::new(100_000, 32);
     let [whole, killed, log] = ["whole.grappa", "killed.grappa", "log"].map(|name| input.path(name));
     run(input.ingest(&whole, "2", "4MiB").env("GRAPPA_KILL_LOG", &log)).success();
     let log = fs::read_to_string(log).unwrap();

@@ -251,16 +251,18 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         add(&format!("edges[{index}]"), version_of(path)?);
     }
     let arrays = [
-        ("weights", options.weights.as_ref()),
-        ("features", options.features.as_ref()),
-        ("labels", options.labels.as_ref()),
-        ("node ids", options.node_ids.as_ref()),
+        ("--weights", options.weights.as_ref()),
+        ("--features", options.features.as_ref()),
+        ("--labels", options.labels.as_ref()),
+        ("--node-ids", options.node_ids.as_ref()),
         ("parts", parts_path(options)),
     ];
     let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));
-    let splits = options.splits.iter().map(|split| (split.name, &split.path));
-    for (role, path) in arrays.chain(splits) {
+    for (role, path) in arrays {
         add(role, version_of(path)?);
+    }
+    for split in &options.splits {
+        add(&format!("--{}", split.name), version_of(&split.path)?);
     }
     // Messages show the values, so they are written as on the command line, and defaults that have no value are left out.
     let EdgeOptions {
