@@ -27,7 +27,7 @@ use crate::{
 /// Fuzz parsers and decoders
 #[derive(Debug, Parser)]
 pub struct Args {
-    /// The target [default: all]
+    /// The target [default: each of them]
     #[arg(value_name = "TARGET")]
     target: Option<String>,
     /// Run these inputs once each instead of fuzzing

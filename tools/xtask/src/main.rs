@@ -72,7 +72,7 @@ enum Task {
     Examples,
     /// Fuzz parsers and decoders with mutated files
     Fuzz {
-        /// The target [default: all]
+        /// The target [default: each of them]
         target: Option<String>,
         /// Seconds for each target
         #[arg(long, value_name = "N", default_value_t = 60)]
