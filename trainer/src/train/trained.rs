@@ -261,7 +261,6 @@ impl Trained {
     }
 }
 
-/// The best model of the run in `folder`, or the last one if there was no evaluation. None if there is no checkpoint.
 /// Edge options as the options of ingest that chose them.
 fn options_of_ingest(edges: EdgeOptions) -> String {
     let self_loops = match edges.self_loops {

@@ -66,6 +66,23 @@ fn options(memory: u64) -> TrainConfig {
 }
 
 #[test]
+fn more_partitions_in_a_step_than_chunks_are_refused_by_the_name_of_their_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        concurrent: Auto::Value(17),
+        ..options(64 << 20)
+    };
+    let mut watcher = Stopping::at(u64::MAX);
+    let error = run(&store, &config, &folder.path().join("run"), false, &mut watcher).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("16 chunk(s), and 17 partitions") && error.contains("--concurrent 16"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_graph_that_exceeds_the_memory_is_trained_in_partitions_which_a_resumed_run_keeps() {
     const LITTLE: u64 = 8 << 20;
     const MUCH: u64 = 256 << 20;

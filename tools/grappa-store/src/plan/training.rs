@@ -30,7 +30,7 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
         .as_ref()
         .with_context(|| {
             let path = store.path().display();
-            format!("{path} has no features to train on; ingest it with --features, or compute some: `grappa-store add-features {path}`")
+            format!("{path} has no features to train on; ingest it with --features, or compute some: `grappa-store add-features {path} ...`")
         })?;
     let nodes_of = |split: &str| {
         manifest

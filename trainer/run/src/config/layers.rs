@@ -46,7 +46,7 @@ pub const OF_PROCESS: [&str; 7] = [
 ];
 
 /// Options that checkpoints exist without. Their defaults do not count in [`TrainConfig::digest`], so that these runs can be resumed.
-const ADDED: [&str; 4] = ["compress", "compress-rate", "steps-per-epoch", "init-from"];
+const ADDED: [&str; 3] = ["compress", "compress-rate", "steps-per-epoch"];
 
 impl TrainConfig {
     /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags override the
