@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use grappa_formats::{ChunkId, container::FileKind, random};
 use grappa_io::{container::ContainerFile, progress::Silent, size::count, text};
-use grappa_sampling::partition::{Hosts, Share, held_chunks};
+use grappa_run::config::{Auto, TrainConfig};
+use grappa_sampling::partition::{Hosts, RepartitionOptions, Share, check_concurrent, held_chunks};
 use grappa_storage::Store;
 
 use super::split::TRAIN;
@@ -75,6 +76,30 @@ impl Ranks {
         let chunks = self.hosts.trained();
         let numbers = chunks.flat_map(|(chunk, held)| [chunk.0.into(), held.nodes, held.edges, held.seeds]);
         Ok(numbers.fold(store.manifest().graph_digest(), random::combine))
+    }
+
+    /// Checks that each partition has a chunk, as far as the numbers of partitions are given.
+    ///
+    /// # Errors
+    /// As [`Hosts::assign`], and if there are more partitions in a step than chunks.
+    pub fn check_partitions(&self, config: &TrainConfig) -> Result<()> {
+        let (partitions, concurrent) = match (config.partitions, config.concurrent) {
+            (Auto::Value(partitions), Auto::Value(concurrent)) => (partitions, concurrent),
+            // One host serves all partitions, however many are in a step.
+            (Auto::Value(partitions), Auto::Auto) if self.hosts.count() == 1 => (partitions, partitions),
+            (Auto::Auto, Auto::Value(concurrent)) => {
+                return Ok(check_concurrent(self.hosts.trained().count(), concurrent)?);
+            }
+            _ => return Ok(()),
+        };
+        let options = RepartitionOptions {
+            partitions,
+            schedule: config.schedule,
+            seed: config.seed,
+            super_epoch: Some(0),
+        };
+        self.hosts.assign(&options, concurrent, 1)?;
+        Ok(())
     }
 
     /// Adds up counts of all hosts. All ranks must call it.

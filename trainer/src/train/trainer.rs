@@ -141,7 +141,6 @@ impl Trainer {
         let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
         let config = Numbers::choose(&store, &config, aggregates.is_some(), &ranks)?.applied(&config);
         let chunks = Arc::new(MappedChunks::open(&store)?);
-        slice::check(&store, &config)?;
         let Inputs { labels, splits, model } = inputs;
         let [train_nodes, val_nodes, _] = splits.of_all();
         let size = estimate::check(&ranks.hosts, &config, &model, train_nodes, aggregates.is_some(), share)?;
@@ -292,6 +291,8 @@ impl Inputs {
                 config.label_smoothing
             )));
         }
+        slice::check(store, config)?;
+        ranks.check_partitions(config)?;
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model, config)?;
         Ok(Self {

@@ -66,20 +66,32 @@ fn options(memory: u64) -> TrainConfig {
 }
 
 #[test]
-fn more_partitions_in_a_step_than_chunks_are_refused_by_the_name_of_their_option() {
+fn more_partitions_than_chunks_are_refused_before_features_are_preaggregated() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    let config = TrainConfig {
-        concurrent: Auto::Value(17),
-        ..options(64 << 20)
+    let refused = |partitions, concurrent| {
+        let config = TrainConfig {
+            partitions,
+            concurrent,
+            ..options(64 << 20)
+        };
+        let path = folder.path().join(format!("{partitions}-{concurrent}.run"));
+        let error = run(&store, &config, &path, false, &mut Stopping::at(u64::MAX)).unwrap_err();
+        assert!(Aggregates::open(&store, AggregateKind::Mean).unwrap().is_none());
+        error.to_string()
     };
-    let mut watcher = Stopping::at(u64::MAX);
-    let error = run(&store, &config, &folder.path().join("run"), false, &mut watcher).unwrap_err();
-    let error = error.to_string();
+    let of_step = refused(Auto::Auto, Auto::Value(17));
     assert!(
-        error.contains("16 chunk(s), and 17 partitions") && error.contains("--concurrent 16"),
-        "{error}"
+        of_step.contains("16 chunk(s), and 17 partitions") && of_step.contains("--concurrent 16"),
+        "{of_step}"
     );
+    for concurrent in [Auto::Auto, Auto::Value(2)] {
+        let in_all = refused(Auto::Value(17), concurrent);
+        assert!(
+            in_all.contains("16 chunks, and each of the 17 partitions") && in_all.contains("at most 16"),
+            "{in_all}"
+        );
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ mod tests;
 
 use std::iter;
 
-use grappa_io::{Error, Result};
+use grappa_io::Result;
 use grappa_storage::Store;
 
 use super::{
@@ -27,7 +27,7 @@ use super::{
     open::{LISTS_SHARE, adjacency_bytes_max, feature_bytes, groups},
 };
 use crate::{
-    partition::{Owned, RepartitionOptions, Schedule, Share, assign},
+    partition::{Owned, RepartitionOptions, Schedule, Share, assign, check_concurrent},
     view::{Halo, PartitionView, Turns, ViewKind, ViewOptions, fits},
 };
 
@@ -137,15 +137,7 @@ impl<'a> Sizes<'a> {
         };
         let Some(partitions) = given.0 else {
             let concurrent = given.1.unwrap_or(self.least());
-            let chunks = self.store.present_chunks().count();
-            if concurrent as usize > chunks {
-                return Err(Error::conflict(
-                    format!(
-                        "the store has {chunks} chunk(s), and {concurrent} partitions are to be in a step, each of one chunk or more"
-                    ),
-                    format!("give --concurrent {chunks} or less, or create the store again with more --chunks"),
-                ));
-            }
+            check_concurrent(self.store.present_chunks().count(), concurrent)?;
             if self.all_fit(concurrent, concurrent)? {
                 return Ok(numbers(concurrent, concurrent, ListsPlace::Memory));
             }

@@ -42,6 +42,6 @@ pub use hosts::{HeldChunk, HeldChunks, Hosts, held_chunks};
 pub use owned::{LocalId, Owned};
 pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};
 pub use report::{PartitionReport, report};
-pub use schedule::{Schedule, assignment, chunk_sizes};
+pub use schedule::{Schedule, assignment, check_concurrent, chunk_sizes};
 pub use seeds::SeedNodes;
 pub use share::Share;

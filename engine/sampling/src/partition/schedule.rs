@@ -122,6 +122,20 @@ pub(super) fn too_few_chunks(chunks: usize, partitions: u32) -> Error {
     )
 }
 
+/// Checks that `chunks` chunks suffice for the partitions of a step.
+///
+/// # Errors
+/// If there are fewer.
+pub fn check_concurrent(chunks: usize, concurrent: u32) -> Result<()> {
+    if concurrent as usize <= chunks {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        format!("the store has {chunks} chunk(s), and {concurrent} partitions are to be in a step, each of one chunk or more"),
+        format!("give --concurrent {chunks} or less, or create the store again with more --chunks"),
+    ))
+}
+
 /// The owners in an assignment of a chunk that nobody owns.
 pub(super) const ABSENT: Owners = Owners {
     base: PartitionId(0),
