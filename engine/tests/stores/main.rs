@@ -6,3 +6,4 @@ mod ids;
 mod ingest;
 mod node_ids;
 mod split;
+mod tables;

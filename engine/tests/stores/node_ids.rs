@@ -14,11 +14,11 @@ use grappa_storage::Store;
 
 use crate::common::{self, files_of, interrupted};
 
-const KINDS: [ExternalIds; 3] = [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String];
-const DIM: u64 = 3;
+pub(crate) const KINDS: [ExternalIds; 3] = [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String];
+pub(crate) const DIM: u64 = 3;
 
 /// The external id of node `k` of the user's table. `n10` comes before `n2`, and sparse ids are scattered.
-fn name(ids: ExternalIds, k: u64) -> String {
+pub(crate) fn name(ids: ExternalIds, k: u64) -> String {
     match ids {
         ExternalIds::Dense => k.to_string(),
         ExternalIds::Sparse => (k.wrapping_mul(GOLDEN) >> 1).to_string(),
@@ -27,7 +27,7 @@ fn name(ids: ExternalIds, k: u64) -> String {
 }
 
 /// The numbers below `nodes` in ascending order of their ids.
-fn sorted(ids: ExternalIds, nodes: u64) -> Vec<u64> {
+pub(crate) fn sorted(ids: ExternalIds, nodes: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..nodes).collect();
     match ids {
         ExternalIds::String => order.sort_by_key(|&k| name(ids, k)),
@@ -37,20 +37,20 @@ fn sorted(ids: ExternalIds, nodes: u64) -> Vec<u64> {
 }
 
 /// The same numbers in the order of a user's table.
-fn shuffled(nodes: u64) -> Vec<u64> {
+pub(crate) fn shuffled(nodes: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..nodes).collect();
     order.sort_by_key(|k| (k + 1).wrapping_mul(GOLDEN));
     order
 }
 
 /// Edges between the first `nodes` nodes. Each of them has one.
-fn write_edges(folder: &Path, ids: ExternalIds, nodes: u64) {
+pub(crate) fn write_edges(folder: &Path, ids: ExternalIds, nodes: u64) {
     let line = |k: u64| format!("{}\t{}\n", name(ids, k), name(ids, k * k % nodes));
     fs::write(folder.join("edges.tsv"), (0..nodes).map(line).collect::<String>()).unwrap();
 }
 
 /// Writes features and labels of the nodes in the order `rows`, and the ids in this order.
-fn write_rows(folder: &Path, ids: ExternalIds, rows: &[u64]) {
+pub(crate) fn write_rows(folder: &Path, ids: ExternalIds, rows: &[u64]) {
     let features = rows.iter().flat_map(|&k| (0..DIM).map(move |d| (k * DIM + d) as f32));
     let features: Vec<u8> = features.flat_map(f32::to_le_bytes).collect();
     let labels: Vec<u8> = rows.iter().flat_map(|&k| ((k % 5) as i64 - 1).to_le_bytes()).collect();
@@ -69,7 +69,7 @@ fn write_rows(folder: &Path, ids: ExternalIds, rows: &[u64]) {
     }
 }
 
-fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
+pub(crate) fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
         ids,
         features: Some(folder.join("features.npy")),
@@ -80,7 +80,7 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
 }
 
 /// The store of `options`, which is removed.
-fn store_of(options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn store_of(options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
     ingest(options, &Silent).unwrap();
     assert!(verify(&options.out, 1, &Silent).unwrap().is_ok());
     let files = files_of(&options.out);
@@ -195,7 +195,7 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
 
 /// Ingests. It must fail with an error that contains `parts`, and leave no unfinished store.
 #[track_caller]
-fn refused(options: &IngestOptions, parts: &[&str]) {
+pub(crate) fn refused(options: &IngestOptions, parts: &[&str]) {
     let error = ingest(options, &Silent).unwrap_err().to_string();
     for part in parts {
         assert!(error.contains(part), "expected {part:?} in: {error}");

@@ -92,6 +92,10 @@ pub struct Args {
     ///
     /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, there is one row for
     /// each different id in the edges and in --node-ids. Strings are in the order of their bytes: n10 before n2.
+    ///
+    /// Text with a header whose first column is named id (or node, node_id, index, key) is a table: that column has the ids of
+    /// the rows, which may have any order. It has each node once. With --ids sparse or string, ids that no edge has are nodes
+    /// without edges.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
@@ -104,11 +108,14 @@ pub struct Args {
     ///
     /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can have several
     /// classes. A negative number or NaN means that the node has no label.
+    ///
+    /// Text with a header whose first column is named id, or the like, is a table, as with --features. Nodes that are not in it
+    /// have no label.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Id of each row of --features and --labels: .npy, or text with one id per line
     ///
-    /// For rows that are not in ascending order of ids. Every node must be there once. With --ids sparse or string, ids that
+    /// For rows that are not in ascending order of ids, unless they are in a table with ids. Every node must be there once. With --ids sparse or string, ids that
     /// no edge has are nodes without edges.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     node_ids: Option<PathBuf>,

@@ -40,7 +40,7 @@ use crate::ingest::{
     state::{ChunkDone, Counts, Stage, StageState, State},
 };
 
-/// The rows of the input, one per node.
+/// The rows of the input, one per node at most.
 pub trait ColumnInput: Sync {
     /// Number of rows.
     fn rows(&self) -> u64;
@@ -56,6 +56,9 @@ pub trait ColumnInput: Sync {
 
     /// Appends `count` encoded rows, beginning at row `first`.
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()>;
+
+    /// The encoded row of nodes that the input has none of. None if it has one of each node.
+    fn other_row(&self) -> Option<Vec<u8>>;
 
     /// Whether all rows read so far are valid. If not, reading continues, so that the error can count all invalid rows, but
     /// the journal records no more progress.
@@ -260,7 +263,7 @@ impl Column<'_> {
         let path = self.store.chunk(chunk)?.join(self.file.name);
         let meta = (self.file.meta)(chunk);
         let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len())?;
-        let shards = plan.shards(self.chunks);
+        let (shards, other) = (plan.shards(self.chunks), self.input.other_row());
         for shard in plan.shards_of(chunk) {
             let rows = shards.len(ChunkId(shard));
             let placed: u64 = spilled
@@ -268,7 +271,7 @@ impl Column<'_> {
                 .values()
                 .map(|s| s.extents[shard as usize].records)
                 .sum();
-            if placed != rows {
+            if placed > rows || (placed < rows && other.is_none()) {
                 let what = format!(
                     "expected {rows} spilled rows, one per node, found {placed}; remove the unfinished store and start again"
                 );
@@ -282,6 +285,11 @@ impl Column<'_> {
                 let missing = bytes.saturating_sub(places.len());
                 heap::reserve(&mut places, missing, "the feature rows or labels of a shard")?;
                 places.resize(bytes, 0);
+                if let Some(other) = &other {
+                    places
+                        .chunks_exact_mut(other.len())
+                        .for_each(|place| place.copy_from_slice(other));
+                }
                 for (&worker, spilled) in &spilled.workers {
                     self.place(
                         worker,

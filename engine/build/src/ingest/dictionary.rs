@@ -47,11 +47,11 @@ pub fn hashes_path(store: &StoreFolder) -> PathBuf {
     store.lasting_scratch().join("hashes")
 }
 
-/// Collects the ids of all edges, and those of `node_ids`, and writes the dictionary, synced. Returns the counts and the
+/// Collects the ids of all edges, and those of `lists`, and writes the dictionary, synced. Returns the counts and the
 /// file's entry.
 pub fn build(
     source: &EdgeSource,
-    node_ids: Option<SplitSource>,
+    lists: Vec<SplitSource>,
     budget: &IngestBudget,
     store: &StoreFolder,
     hash: &StringHash,
@@ -70,7 +70,7 @@ pub fn build(
         KeyKind::Integers => collect_integers(source, &runs, memory, budget.threads, progress)?,
         KeyKind::Strings => collect_strings(source, &runs, memory, budget.threads, progress)?,
     };
-    if let Some(ids) = node_ids {
+    for ids in lists {
         collect_listed(ids, kind, &runs, memory, progress)?;
     }
     progress.stage("sorting ids", Some(runs.bytes()));
@@ -302,7 +302,7 @@ mod tests {
         let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
         let budget = IngestBudget::new(1 << 20, 1, 2);
         let hash = StringHash::with_bits(bits);
-        build(&source, None, &budget, &store, &hash, &Silent).unwrap();
+        build(&source, Vec::new(), &budget, &store, &hash, &Silent).unwrap();
         let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();
         IdMap::listed(dictionary, NodePermutation::Identity)
     }

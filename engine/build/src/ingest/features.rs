@@ -145,6 +145,10 @@ impl ColumnInput for FeatureInput<'_> {
         Ok(())
     }
 
+    fn other_row(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     fn is_sound(&self) -> bool {
         self.allow_nan || self.matrix.non_finite().is_none() && self.overflows().is_none()
     }

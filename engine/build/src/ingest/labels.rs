@@ -16,49 +16,66 @@ const CLASSES_FREE: u64 = 1 << 16;
 pub struct LabelInput {
     source: LabelSource,
     spec: LabelSpec,
-    nodes: u64,
+    rows: u64,
 }
 
 impl LabelInput {
-    /// The labels of `source`, one for each of `nodes` nodes. The number of classes decides the width of a stored label. If
-    /// the shape of the input does not give it, all labels are read to find the largest class. A number such as 2^31 - 1 for
-    /// "no label" would make billions of classes, so far more classes than nodes are refused. `if_more` is advice for a file
-    /// with more rows.
+    /// The labels of `source`, one for each of `nodes` nodes, or for those that it has the ids of. The number of classes decides the width
+    /// of a stored label. If the shape of the input does not give it, all labels are read to find the largest class. A number such as
+    /// 2^31 - 1 for "no label" would make billions of classes, so far more classes than nodes are refused. `if_more` is advice for a
+    /// file with more rows.
     pub fn new(mut source: LabelSource, nodes: u64, if_more: &'static str) -> Result<Self> {
-        source.expect_rows(nodes, if_more)?;
-        let classes = match source.classes() {
-            Some(classes) => classes,
-            None => count_classes(&source, nodes)?,
+        if !source.has_ids() {
+            source.expect_rows(nodes, if_more)?;
+        }
+        let (rows, classes) = match source.classes() {
+            Some(classes) if !source.has_ids() => (nodes, classes),
+            _ => count(&source, nodes)?,
         };
         let spec = LabelSpec {
             classes,
             kind: source.kind(),
         };
-        Ok(Self { source, spec, nodes })
+        Ok(Self { source, spec, rows })
     }
 
     /// The manifest's entry.
     pub fn spec(&self) -> LabelSpec {
         self.spec
     }
+
+    /// Appends the label of a node.
+    fn encode(&self, classes: Option<&[u32]>, rows: &mut Vec<u8>) {
+        match self.spec.kind {
+            LabelKind::Single => self.spec.encode_single(classes.map(|classes| classes[0]), rows),
+            LabelKind::Multi => self.spec.encode_multi(classes, rows),
+        }
+    }
 }
 
-fn count_classes(source: &LabelSource, nodes: u64) -> Result<u32> {
-    let (mut batch, mut first) = (LabelBatch::default(), 0);
+/// The number of rows and that of classes.
+fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
+    let (mut batch, mut rows) = (LabelBatch::default(), 0);
     // The largest class, and the first row that has it.
     let mut largest = None;
-    while first < nodes {
-        let read = source.read_rows(first, SCAN_ROWS, &mut batch)?;
+    let rows_max = if source.has_ids() { u64::MAX } else { nodes };
+    while rows < rows_max {
+        let read = source.read_rows(rows, SCAN_ROWS, &mut batch)?;
         if let Some(class) = batch.class_max()
             && largest.is_none_or(|(largest, _)| class > largest)
         {
             let row = (0..read).find(|&row| batch.get(row).is_some_and(|classes| classes.contains(&class)));
-            largest = row.map(|row| (class, first + row as u64));
+            largest = row.map(|row| (class, rows + row as u64));
         }
-        first += read as u64;
-        if read == 0 {
-            return Err(too_few(source, nodes, first));
+        rows += read as u64;
+        match read {
+            0 if source.has_ids() => break,
+            0 => return Err(too_few(source, nodes, rows)),
+            _ => {}
         }
+    }
+    if let Some(classes) = source.classes() {
+        return Ok((rows, classes));
     }
     let Some((class, row)) = largest else {
         let what = "no node has a label: all are negative, NaN or empty; omit --labels";
@@ -72,7 +89,7 @@ fn count_classes(source: &LabelSource, nodes: u64) -> Result<u32> {
         );
         return Err(Error::input(source.path(), Position::Row(row), what));
     }
-    Ok(classes)
+    Ok((rows, classes))
 }
 
 fn too_few(source: &LabelSource, nodes: u64, found: u64) -> Error {
@@ -85,7 +102,7 @@ fn too_few(source: &LabelSource, nodes: u64, found: u64) -> Error {
 
 impl ColumnInput for LabelInput {
     fn rows(&self) -> u64 {
-        self.nodes
+        self.rows
     }
 
     fn row_bytes(&self) -> usize {
@@ -104,16 +121,18 @@ impl ColumnInput for LabelInput {
         let mut batch = LabelBatch::default();
         let read = self.source.read_rows(first, count, &mut batch)?;
         if read != count {
-            return Err(too_few(&self.source, self.nodes, first + read as u64));
+            return Err(too_few(&self.source, self.rows, first + read as u64));
         }
         for index in 0..count {
-            let classes = batch.get(index);
-            match self.spec.kind {
-                LabelKind::Single => self.spec.encode_single(classes.map(|classes| classes[0]), rows),
-                LabelKind::Multi => self.spec.encode_multi(classes, rows),
-            }
+            self.encode(batch.get(index), rows);
         }
         Ok(())
+    }
+
+    fn other_row(&self) -> Option<Vec<u8>> {
+        let mut row = Vec::new();
+        self.encode(None, &mut row);
+        self.source.has_ids().then_some(row)
     }
 
     fn is_sound(&self) -> bool {

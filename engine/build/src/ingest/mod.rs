@@ -170,7 +170,7 @@ impl Run<'_> {
                 state.reblocked(self.budget.block_bytes)?;
             }
         }
-        let scan = self.scan(&state)?;
+        let scan = self.scan(&state, &node_files)?;
         let kept = self.folder.kept();
         let ids_are_listed = self.options.ids != ExternalIds::Dense;
         self.build(&state, scan, node_files).map_err(|error| match error {
@@ -195,7 +195,7 @@ impl Run<'_> {
         // the lookups of splits and rows fast; it is freed for the rest. If it does not fit, long lists are joined in the segments of ids
         // that edges need later. A resumed run that has come to the edges has looked up all lists.
         let splits_are_listed = !self.options.splits.is_empty() && state.splits().is_none();
-        let listed = splits_are_listed || self.options.node_ids.is_some();
+        let listed = splits_are_listed || node_files.has_lists(self.options);
         let join = match listed && state.stage(Stage::Edges).plan.is_none() {
             true if ids.table_memory() <= self.budget.memory / 2 => {
                 ids.load()?;
@@ -214,7 +214,10 @@ impl Run<'_> {
         ids.unload();
         let if_more = surplus_rows_remedy(self.options);
         let labels = match node_files.labels {
-            Some(source) => Some(self.labels(state, &chunks, &rows, LabelInput::new(source, scan.nodes, if_more)?)?),
+            Some(source) => {
+                let input = LabelInput::new(source, scan.nodes, if_more)?;
+                Some(self.labels(state, &chunks, rows.labels(), input)?)
+            }
             None => None,
         };
         let stored_labels = labels.map(|spec| StoredLabels {
@@ -235,9 +238,9 @@ impl Run<'_> {
         let features = match node_files.features {
             Some(matrix) => {
                 let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
-                let id_of_row = |row| ids.external(rows.node(row)?);
+                let id_of_row = |row| ids.external(rows.features().node(row)?);
                 let input = FeatureInput::new(matrix, dtype, scan.nodes, if_more, allow_nan, &id_of_row)?;
-                Some(self.features(state, &chunks, &rows, input)?)
+                Some(self.features(state, &chunks, rows.features(), input)?)
             }
             None => None,
         };
@@ -310,12 +313,12 @@ impl Run<'_> {
     }
 
     /// The number of nodes, and the number of edges or an estimate of it.
-    fn scan(&self, state: &State) -> Result<Scan> {
+    fn scan(&self, state: &State, files: &NodeFiles) -> Result<Scan> {
         if let Some(scan) = state.scan() {
             return Ok(scan);
         }
         if self.options.ids != ExternalIds::Dense {
-            return self.scan_dictionary(state);
+            return self.scan_dictionary(state, files);
         }
         let scan = match self.nodes {
             Some(nodes) => Scan {

@@ -19,7 +19,8 @@ use crate::{
     ingest::{
         Assign, Run,
         dictionary::{self, hashes_path},
-        options::{open_edges, open_node_ids},
+        nodes::NodeFiles,
+        options::{RowIds, open_edges},
         permutation, plan,
         state::{Scan, State},
     },
@@ -27,21 +28,28 @@ use crate::{
 
 impl Run<'_> {
     /// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
-    pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
+    pub(super) fn scan_dictionary(&self, state: &State, files: &NodeFiles) -> Result<Scan> {
         plan::check_before_ids(self.options.chunks, &self.budget)?;
         let hash = StringHash::default();
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes)?;
-        let node_ids = open_node_ids(self.options)?;
-        let (scan, file) = dictionary::build(&source, node_ids, &self.budget, &self.folder, &hash, self.progress)?;
+        let lists = files
+            .lists_of_nodes(self.options)
+            .map(|list| list.open(self.options.ids));
+        let lists = lists.collect::<Result<_>>()?;
+        let (scan, file) = dictionary::build(&source, lists, &self.budget, &self.folder, &hash, self.progress)?;
         source.check()?;
         if let Some(nodes) = self.options.nodes
             && nodes != scan.nodes
         {
+            let with = |list: RowIds<'_>| match list {
+                RowIds::List(_) => " and --node-ids".to_owned(),
+                RowIds::Table(path) => format!(" and {}", path.display()),
+            };
             return Err(Error::conflict(
                 format!(
                     "--nodes {nodes} was given, but the edges{} have {} different ids, and with --ids sparse or string \
                      these are the nodes",
-                    self.options.node_ids.as_ref().map_or("", |_| " and --node-ids"),
+                    files.lists_of_nodes(self.options).map(with).collect::<String>(),
                     scan.nodes
                 ),
                 "omit --nodes",

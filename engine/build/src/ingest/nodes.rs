@@ -25,7 +25,7 @@ use crate::{
         features::FeatureInput,
         id_lists::{self, Join, Lookup, Strings},
         labels::LabelInput,
-        options::open_node_ids,
+        options::RowIds,
         plan::check_sets,
         row_nodes::RowNodes,
         splits::{self, SplitFile},
@@ -88,11 +88,37 @@ impl NodeFiles {
         }
     }
 
-    /// Opens the file with the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not
-    /// dense have no such file, because rows may then have another order than the user thinks.
+    /// The lists whose ids are nodes, though no edge may have them.
+    pub fn lists_of_nodes<'a>(&'a self, options: &'a IngestOptions) -> impl Iterator<Item = RowIds<'a>> {
+        let list = options.node_ids.as_deref().map(RowIds::List);
+        list.into_iter().chain(self.ids_of_features())
+    }
+
+    /// Whether ids must be looked up to know the nodes of rows.
+    pub fn has_lists(&self, options: &IngestOptions) -> bool {
+        self.lists_of_nodes(options)
+            .chain(self.ids_of_labels())
+            .next()
+            .is_some()
+    }
+
+    /// The ids of the rows of features, if they are a table with ids.
+    pub fn ids_of_features(&self) -> Option<RowIds<'_>> {
+        let features = self.features.as_ref().filter(|features| features.has_ids());
+        features.map(|features| RowIds::Table(features.path()))
+    }
+
+    /// The ids of the rows of labels, if they are a table with ids.
+    pub fn ids_of_labels(&self) -> Option<RowIds<'_>> {
+        let labels = self.labels.as_ref().filter(|labels| labels.has_ids());
+        labels.map(|labels| RowIds::Table(labels.path()))
+    }
+
+    /// Opens the list of the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not
+    /// dense have no such list, because rows may then have another order than the user thinks.
     pub fn check_node_ids(&self, options: &IngestOptions) -> Result<()> {
         let names = self.names();
-        let Some(source) = open_node_ids(options)? else {
+        let Some(list) = &options.node_ids else {
             let example = match options.ids {
                 ExternalIds::Dense => return Ok(()),
                 ExternalIds::Sparse => "",
@@ -101,18 +127,19 @@ impl NodeFiles {
             if !names.is_empty() {
                 tracing::warn!(
                     "the rows of {} must be in ascending order of the node ids{example}; if they have another order, give \
-                     the id of each row with --node-ids",
+                     the id of each row with --node-ids, or in a first column of CSV that is named id",
                     names.join(" and ")
                 );
             }
             return Ok(());
         };
+        let source = RowIds::List(list).open(options.ids)?;
         if let Some(warning) = source.warning()? {
             tracing::warn!("{warning}");
         }
         if options.ids == ExternalIds::Dense && names.is_empty() {
             return Err(Error::conflict(
-                "--node-ids with dense ids is the order of the rows of --features and --labels, and neither is given",
+                "--node-ids with dense ids is the order of the rows of --features and --labels, and none of them has rows without ids",
                 "omit --node-ids, or give one of them; nodes without edges need --nodes",
             ));
         }
@@ -128,7 +155,7 @@ impl NodeFiles {
         }
     }
 
-    /// Fails if `path`, the file with the ids of the rows, has another number of ids than a file has rows.
+    /// Fails if `path`, the list of the ids of the rows, has another number of ids than a file has rows.
     pub fn check_number_of_ids(&self, path: &Path, ids: u64) -> Result<()> {
         let features = self.features.as_ref().map(|matrix| (matrix.path(), matrix.rows()));
         let labels = self.labels.as_ref().map(|labels| (labels.path(), labels.rows()));
@@ -149,11 +176,14 @@ impl NodeFiles {
         Ok(())
     }
 
-    /// The files, for messages.
+    /// The files whose rows have no ids, for messages.
     pub fn names(&self) -> Vec<String> {
-        let features = self.features.as_ref().map(MatrixSource::path);
-        let labels = self.labels.as_ref().map(LabelSource::path);
-        let paths = features.into_iter().chain(labels);
+        let features = self.features.as_ref().filter(|features| !features.has_ids());
+        let labels = self.labels.as_ref().filter(|labels| !labels.has_ids());
+        let paths = features
+            .map(MatrixSource::path)
+            .into_iter()
+            .chain(labels.map(LabelSource::path));
         paths.map(|path| path.display().to_string()).collect()
     }
 

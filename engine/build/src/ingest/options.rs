@@ -38,15 +38,16 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A matrix with one feature row per node, in ascending order of their ids or in that of `node_ids`.
+    /// A matrix with one feature row per node, in ascending order of their ids or in that of `node_ids`, or a table with ids, which are
+    /// nodes even if no edge has them.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
     /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
-    /// A file with one label, or one set of labels, per node, in the same order.
+    /// A file with one label, or one set of labels, per node, in the same order, or a table with the ids of the nodes that have labels.
     pub labels: Option<PathBuf>,
-    /// A file with the external id of each row of features and labels. Ids that are not dense are nodes even if no edge has
+    /// A file with the external id of each row of features and labels that are no tables with ids. Ids that are not dense are nodes even if no edge has
     /// them.
     pub node_ids: Option<PathBuf>,
     /// Files with the ids of each split.
@@ -207,10 +208,31 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
     EdgeSource::open(&options.edges, source_options)
 }
 
-/// Opens the file with the ids of the rows, if there is one.
-pub(super) fn open_node_ids(options: &IngestOptions) -> Result<Option<SplitSource>> {
-    let open = |path: &PathBuf| SplitSource::open_ordered(path, id_kind(options.ids), id_limit(options.ids, None));
-    options.node_ids.as_ref().map(open).transpose()
+/// A file with the ids of rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RowIds<'a> {
+    /// One id per line or element, for the rows of other files.
+    List(&'a Path),
+    /// A table of features or labels, whose first column has the ids of its rows.
+    Table(&'a Path),
+}
+
+impl RowIds<'_> {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::List(path) | Self::Table(path) => path,
+        }
+    }
+
+    /// Opens the file for ids of a kind.
+    pub fn open(&self, ids: ExternalIds) -> Result<SplitSource> {
+        let (kind, limit) = (id_kind(ids), id_limit(ids, None));
+        match self {
+            Self::List(path) => SplitSource::open_ordered(path, kind, limit),
+            Self::Table(path) => SplitSource::open_table(path, kind, limit),
+        }
+    }
 }
 
 /// The kind of ids, for the parsers.

@@ -1,7 +1,7 @@
 //! The node of each row of features and labels.
 //!
-//! Rows are in ascending order of external ids, so the row is the dense id, or in the order of a file that has the id of
-//! each row. Then all ids are looked up once, and their nodes are written to a scratch file:
+//! Rows are in ascending order of external ids, so the row is the dense id, or a file has the id of each row: a list, or the table of the
+//! rows itself. Then all ids are looked up once, and their nodes are written to a scratch file:
 //!
 //! ```text
 //! byte 5 * k: the node of row k, in 5 bytes
@@ -36,7 +36,7 @@ use crate::{
         Run,
         id_lists::{self, Join, Lookup, Strings},
         nodes::NodeFiles,
-        options::{id_kind, open_node_ids},
+        options::{RowIds, id_kind},
         plan::check_sets,
         state::{Stage, State},
     },
@@ -96,8 +96,37 @@ impl RowNodes {
     }
 }
 
+/// The nodes of the rows of features and labels.
+pub struct NodesOfFiles {
+    /// Those of files without ids.
+    listed: RowNodes,
+    features: Option<RowNodes>,
+    labels: Option<RowNodes>,
+}
+
+impl NodesOfFiles {
+    /// Those of the features.
+    pub fn features(&self) -> &RowNodes {
+        self.features.as_ref().unwrap_or(&self.listed)
+    }
+
+    /// Those of the labels.
+    pub fn labels(&self) -> &RowNodes {
+        self.labels.as_ref().unwrap_or(&self.listed)
+    }
+}
+
+/// What the ids of rows must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Demand<'a> {
+    /// All nodes, for these files.
+    AllOf(&'a [String]),
+    /// Nodes.
+    Nodes,
+}
+
 impl Run<'_> {
-    /// The node of each row of `files`. Looks up the ids of the rows, if there is a file with them.
+    /// The nodes of the rows of `files`. Looks up the ids of rows, as far as rows have ids.
     pub(super) fn row_nodes(
         &self,
         state: &State,
@@ -105,41 +134,85 @@ impl Run<'_> {
         join: Option<Join<'_>>,
         nodes: u64,
         files: &NodeFiles,
-    ) -> Result<RowNodes> {
-        let Some(source) = open_node_ids(self.options)? else {
-            return Ok(RowNodes::Ascending(ids.permutation().clone()));
-        };
-        if state.stage(Stage::Edges).plan.is_some() {
-            return Ok(RowNodes::Written);
-        }
-        let path = source.path().to_owned();
-        let what = format!(
-            "a bit for each of {nodes} nodes, to find ids that {} has twice",
-            path.display()
-        );
-        check_sets(what, id_lists::set_memory(&source, nodes), &self.budget)?;
-        self.progress.stage("looking up the ids of rows", None);
-        drop(source);
-        let folder = self.folder.lasting_scratch().to_owned();
-        let file = unnamed_file(&folder)?;
+    ) -> Result<NodesOfFiles> {
         let lookup = Lookup {
             ids,
             strings: Strings::Known,
             join,
             threads: self.options.threads,
         };
-        let found = self.look_up(&path, &lookup, nodes, &mut RowFile::new(&file, &folder))?;
-        files.check_number_of_ids(&path, found.len())?;
-        check_complete(&path, &found, ids, nodes, files)?;
+        let look_up = |list: RowIds<'_>, lookup: &Lookup<'_>, demand| match state.stage(Stage::Edges).plan {
+            Some(_) => Ok(RowNodes::Written),
+            None => self.nodes_of_ids(list, lookup, nodes, demand, files),
+        };
+        let without_ids = files.names();
+        let listed = match &self.options.node_ids {
+            None => RowNodes::Ascending(ids.permutation().clone()),
+            Some(path) => look_up(RowIds::List(path), &lookup, Demand::AllOf(&without_ids))?,
+        };
+        let table = files.ids_of_features();
+        let name: Vec<String> = table.iter().map(|table| table.path().display().to_string()).collect();
+        let features = table.map(|table| look_up(table, &lookup, Demand::AllOf(&name)));
+        // A node without a label needs no row, and an id that no node has is told.
+        let any = Lookup {
+            strings: Strings::Any,
+            ..lookup
+        };
+        let labels = files.ids_of_labels().map(|table| look_up(table, &any, Demand::Nodes));
+        Ok(NodesOfFiles {
+            listed,
+            features: features.transpose()?,
+            labels: labels.transpose()?,
+        })
+    }
+
+    /// Looks up the ids of rows.
+    fn nodes_of_ids(
+        &self,
+        list: RowIds<'_>,
+        lookup: &Lookup<'_>,
+        nodes: u64,
+        demand: Demand<'_>,
+        files: &NodeFiles,
+    ) -> Result<RowNodes> {
+        let (source, path) = (list.open(self.options.ids)?, list.path());
+        let what = format!(
+            "a bit for each of {nodes} nodes, to find ids that {} has twice",
+            path.display()
+        );
+        check_sets(what, id_lists::set_memory(&source, nodes), &self.budget)?;
+        drop(source);
+        self.progress.stage("looking up the ids of rows", None);
+        let folder = self.folder.lasting_scratch().to_owned();
+        let file = unnamed_file(&folder)?;
+        let found = self.look_up(list, lookup, nodes, demand, &mut RowFile::new(&file, &folder))?;
+        if let RowIds::List(path) = list {
+            files.check_number_of_ids(path, found.len())?;
+        }
+        if let Demand::AllOf(names) = demand {
+            check_complete(path, &found, lookup.ids, nodes, names)?;
+        }
         Ok(RowNodes::Listed { nodes: file, folder })
     }
 
-    /// Writes the nodes of all ids of the file of ids to `rows`, and returns the set of these nodes, in which each id has its own.
-    fn look_up(&self, path: &Path, lookup: &Lookup<'_>, nodes: u64, rows: &mut RowFile<'_>) -> Result<RoaringTreemap> {
-        let mut found = RoaringTreemap::new();
-        let open = || Ok(open_node_ids(self.options)?.expect("there is a file of ids"));
+    /// Writes the nodes of all ids of a file to `rows`, and returns the set of these nodes, in which each id has its own.
+    fn look_up(
+        &self,
+        list: RowIds<'_>,
+        lookup: &Lookup<'_>,
+        nodes: u64,
+        demand: Demand<'_>,
+        rows: &mut RowFile<'_>,
+    ) -> Result<RoaringTreemap> {
+        let (mut found, path) = (RoaringTreemap::new(), list.path());
+        let mut unknown = Unknown::default();
+        let open = || list.open(self.options.ids);
         id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, position, node, id| {
             let Some(node) = node else {
+                if demand == Demand::Nodes {
+                    unknown.add(row, position, id);
+                    return Ok(());
+                }
                 return Err(Error::input(path, position, self.unknown(&id(), nodes)));
             };
             if !found.insert(node.0) {
@@ -149,7 +222,10 @@ impl Run<'_> {
             rows.set(row, node, || check_stopped(self.progress))
         })?;
         rows.flush()?;
-        Ok(found)
+        match unknown.error(path, self.options.ids, found.len()) {
+            Some(error) => Err(error),
+            None => Ok(found),
+        }
     }
 
     /// The message about an id that no node has.
@@ -161,6 +237,41 @@ impl Run<'_> {
                 "the id {id} is not below the number of nodes, {nodes}; give --nodes if there are more, or correct the id"
             ),
         }
+    }
+}
+
+/// The ids of a table of labels that no node has.
+#[derive(Debug, Default)]
+struct Unknown {
+    count: u64,
+    /// Row, position and text of the first one.
+    first: Option<(u64, Position, String)>,
+}
+
+impl Unknown {
+    /// Notes an id. Rows come in any order.
+    fn add(&mut self, row: u64, position: Position, id: &dyn Fn() -> String) {
+        self.count += 1;
+        if self.first.as_ref().is_none_or(|&(first, ..)| row < first) {
+            self.first = Some((row, position, id()));
+        }
+    }
+
+    /// The error about them, if there are any; `known` other ids are those of nodes.
+    fn error(self, path: &Path, ids: ExternalIds, known: u64) -> Option<Error> {
+        let (_, position, id) = self.first?;
+        let remedy = match ids {
+            ExternalIds::Dense => "give --nodes if there are more nodes than the edges show",
+            ExternalIds::Sparse | ExternalIds::String => {
+                "or make them nodes without edges: list them in a file for --node-ids, or in a table of features with ids"
+            }
+        };
+        let what = format!(
+            "{} of {} ids are not those of nodes, and {id} is the first; remove their rows, {remedy}",
+            self.count,
+            self.count + known
+        );
+        Some(Error::input(path, position, what))
     }
 }
 
@@ -221,18 +332,21 @@ impl<'a> RowFile<'a> {
     }
 }
 
-/// Fails if there are rows, and `found`, the nodes of the ids in `path`, are not all nodes.
-fn check_complete(path: &Path, found: &RoaringTreemap, ids: &IdMap, nodes: u64, files: &NodeFiles) -> Result<()> {
-    let (rows, lacks) = (files.names(), nodes - found.len());
-    if rows.is_empty() || lacks == 0 {
+/// Fails if there are files with rows, and `found`, the nodes of the ids in `path`, are not all nodes.
+fn check_complete(path: &Path, found: &RoaringTreemap, ids: &IdMap, nodes: u64, files: &[String]) -> Result<()> {
+    let lacks = nodes - found.len();
+    if files.is_empty() || lacks == 0 {
         return Ok(());
     }
     let next = (0..).zip(found).find(|(node, found)| node != found);
     let missing = next.map_or(found.len(), |(node, _)| node);
+    let add = match files {
+        [table] if Path::new(table) == path => "add their rows".to_owned(),
+        _ => format!("add their ids, and their rows to {}", files.join(" and ")),
+    };
     let what = format!(
-        "{lacks} of the {nodes} nodes of the graph are not in this file, for example {}; add their ids, and their rows to {}",
+        "{lacks} of the {nodes} nodes of the graph are not in this file, for example {}; {add}",
         ids.external(NodeId(missing))?,
-        rows.join(" and ")
     );
     Err(Error::input(path, Position::Whole, what))
 }

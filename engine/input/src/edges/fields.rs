@@ -131,7 +131,7 @@ impl<'a> Iterator for NumberFields<'a> {
 
 /// The separator of string ids. Unlike numbers, string ids may contain the separators of other formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeySeparator {
+pub(crate) enum KeySeparator {
     /// A comma. A field may be in double quotes, with quotes inside doubled.
     Comma,
     /// One tab.
@@ -142,7 +142,7 @@ pub(super) enum KeySeparator {
 
 impl KeySeparator {
     /// Splits a trimmed line into trimmed and unquoted fields. It stops after four, which is one more than an edge has.
-    pub fn fields<'a>(self, line: &'a [u8]) -> Checked<Fields<'a>> {
+    pub(super) fn fields<'a>(self, line: &'a [u8]) -> Checked<Fields<'a>> {
         let mut fields = Fields {
             fields: [const { Cow::Borrowed(&[]) }; FIELDS_MAX],
             count: 0,
@@ -151,35 +151,34 @@ impl KeySeparator {
         while let Some(text) = rest
             && fields.count < FIELDS_MAX
         {
-            // Two tabs in a row enclose an empty column; two blanks are one gap.
-            let text = if self == Self::Tab { text } else { trim(text) };
-            if self == Self::Comma && text.first() == Some(&b'"') {
-                let (field, after) = quoted(text)?;
-                fields.push(field);
-                rest = match after {
-                    [] => None,
-                    [b',', after @ ..] => Some(after),
-                    _ => return Err(BadEdge::Quote),
-                };
-                continue;
-            }
-            let end = match self {
-                Self::Comma => memchr(b',', text),
-                Self::Tab => memchr(b'\t', text),
-                Self::Blanks => memchr::memchr2(b' ', b'\t', text),
-            };
-            match end {
-                Some(end) => {
-                    fields.push(trim(&text[..end]).into());
-                    rest = Some(&text[end + 1..]);
-                }
-                None => {
-                    fields.push(trim(text).into());
-                    rest = None;
-                }
-            }
+            let (field, after) = self.first(text)?;
+            fields.push(field);
+            rest = after;
         }
         Ok(fields)
+    }
+
+    /// The first field of `text`, trimmed and without quotes, and what follows its separator.
+    pub fn first(self, text: &[u8]) -> Checked<(Cow<'_, [u8]>, Option<&[u8]>)> {
+        // Two tabs in a row enclose an empty column; two blanks are one gap.
+        let text = if self == Self::Tab { text } else { trim(text) };
+        if self == Self::Comma && text.first() == Some(&b'"') {
+            let (field, after) = quoted(text)?;
+            return match after {
+                [] => Ok((field, None)),
+                [b',', after @ ..] => Ok((field, Some(after))),
+                _ => Err(BadEdge::Quote),
+            };
+        }
+        let end = match self {
+            Self::Comma => memchr(b',', text),
+            Self::Tab => memchr(b'\t', text),
+            Self::Blanks => memchr::memchr2(b' ', b'\t', text),
+        };
+        Ok(match end {
+            Some(end) => (trim(&text[..end]).into(), Some(&text[end + 1..])),
+            None => (trim(text).into(), None),
+        })
     }
 }
 

@@ -35,6 +35,7 @@ use grappa_io::{
     workers::{self, ReadAhead},
 };
 
+pub(crate) use self::fields::{KeySeparator, integer, is_comment, trim};
 pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
@@ -45,7 +46,6 @@ use self::{
     block::Payload, content::Content, edge_weights::EdgeWeights, layout::ReadAs, packed_text::TextStream, table::Table,
     text::TextFile,
 };
-pub(crate) use self::{fields::integer, fields::is_comment, fields::trim};
 use crate::file::{InputFile, read_past_cache_if_large};
 
 /// The edges of a list of files.

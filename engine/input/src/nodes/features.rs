@@ -93,6 +93,11 @@ impl MatrixSource {
         self.dtype
     }
 
+    /// Whether the first column of a text file has the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
+    pub fn has_ids(&self) -> bool {
+        self.file.has_ids()
+    }
+
     /// Size of the file in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.file.total_bytes()
@@ -204,7 +209,7 @@ impl MatrixSource {
 /// The message about a field of text that is not a number.
 fn not_a_number(column: usize, field: &str) -> String {
     let remedy = match column {
-        0 => "; if the first column has the ids of the nodes, leave it out, and give the ids with --node-ids",
+        0 => "; if the first column has the ids of the nodes, name it id in a header line",
         _ => "",
     };
     format!("expected a number, found {}{remedy}", shown(field.as_bytes()))

@@ -141,6 +141,11 @@ impl LabelSource {
         (self.file.columns() > 1).then_some(self.file.columns() as u32)
     }
 
+    /// Whether the first column of a text file has the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
+    pub fn has_ids(&self) -> bool {
+        self.file.has_ids()
+    }
+
     /// Size of the file in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.file.total_bytes()
@@ -236,8 +241,7 @@ impl LabelSource {
                                 shown(field.as_bytes()),
                                 match column == 0 && fields.len() > 1 {
                                     true => {
-                                        "if the first column has the ids of the nodes, leave it out, and give the ids with \
-                                         --node-ids; otherwise "
+                                        "if the first column has the ids of the nodes, name it id in a header line; otherwise "
                                     }
                                     false => "",
                                 }
@@ -292,7 +296,7 @@ fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), St
                      with shape [N]{}",
                     value.shown(),
                     match values.len() {
-                        2 => ", without the ids of the nodes if the first column has them (cut -d, -f2)",
+                        2 => "; if the first column has the ids of the nodes, name it id in a header line",
                         _ => "",
                     }
                 ));

@@ -1,6 +1,7 @@
 //! Readers of per-node data: one row per node (features, labels, parts) or a list of nodes (splits).
 
 mod features;
+mod id_column;
 mod labels;
 mod node_file;
 mod parts;

@@ -100,6 +100,11 @@ impl NodeFile {
         self.columns
     }
 
+    /// Whether the first column of a text file has the ids of the rows.
+    pub fn has_ids(&self) -> bool {
+        matches!(&self.content, Content::Text(text) if text.has_ids())
+    }
+
     /// Size of the file in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.file.bytes()

@@ -1,16 +1,19 @@
 //! Lists of node ids: those of the nodes for training, validation or test, and those of the rows of node data.
 
-use std::{path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use super::text_rows::{ID_NAMES, lines_of};
+use super::{
+    id_column::{ID_NAMES, IdColumn},
+    text_rows::lines_of,
+};
 use crate::{
     edges::{IdKind, IdLimit, Keys, integer, is_comment, trim},
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
-    line_reader::Lines,
+    line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
     npy::{self, NpyArray},
     zip::{self, Npz},
@@ -40,6 +43,8 @@ enum Content {
         next: u64,
     },
     Text(Lines),
+    /// A table with a header, whose first column has the ids.
+    Table(Lines, IdColumn),
 }
 
 impl SplitSource {
@@ -58,6 +63,24 @@ impl SplitSource {
     pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
         Self::open_if(path, ids, limit, "integers of shape [N]", |element| {
             element != ElementType::Bool
+        })
+    }
+
+    /// The ids of the rows of a text table, whose header names its first column: `id`, `node` or the like.
+    pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        let file = InputFile::open(path)?;
+        let mut lines = lines_of(&Extent::whole(&file, Compression::of(&file.head(8)?)))?;
+        let header = lines.next_line()?;
+        let Some(column) = header.and_then(|line| IdColumn::of_header(&line.bytes)) else {
+            let what = "expected a header whose first column is named id, or the like, and other columns";
+            return Err(Error::input(path, Position::Line(1), what));
+        };
+        Ok(Self {
+            file,
+            ids,
+            limit,
+            content: Content::Table(lines, column),
+            positions: Vec::new(),
         })
     }
 
@@ -130,7 +153,7 @@ impl SplitSource {
 
     /// A warning about the first line of a list of strings that has the name of a column of ids.
     pub fn warning(&self) -> Result<Option<String>> {
-        if self.ids != IdKind::String {
+        if self.ids != IdKind::String || matches!(self.content, Content::Table(..)) {
             return Ok(None);
         }
         let extent = Extent::whole(&self.file, Compression::of(&self.file.head(8)?));
@@ -215,14 +238,17 @@ impl SplitSource {
                     if is_comment(text) {
                         continue;
                     }
-                    let position = Position::Line(line.number);
-                    let id = integer(text, self.limit).map_err(|reason| {
-                        Error::input(self.file.path(), position, {
-                            format!("expected one node id, found {}: {}", shown(text), reason.reason())
-                        })
-                    })?;
-                    out.push(id);
-                    self.positions.push(position);
+                    out.push(integer_of(&self.file, &line, text, self.limit)?);
+                    self.positions.push(Position::Line(line.number));
+                }
+            }
+            Content::Table(lines, column) => {
+                while out.len() < BATCH
+                    && let Some(line) = lines.next_line()?
+                {
+                    let id = id_of_row(&self.file, &line, *column)?;
+                    out.push(integer_of(&self.file, &line, &id, self.limit)?);
+                    self.positions.push(Position::Line(line.number));
                 }
             }
         }
@@ -237,30 +263,51 @@ impl SplitSource {
         assert_eq!(self.ids, IdKind::String, "integer ids are read by next_ids");
         out.clear();
         self.positions.clear();
-        let Content::Text(lines) = &mut self.content else {
-            unreachable!("arrays are refused when opened for strings")
+        let (lines, column) = match &mut self.content {
+            Content::Array { .. } => unreachable!("arrays are refused when opened for strings"),
+            Content::Text(lines) => (lines, None),
+            Content::Table(lines, column) => (lines, Some(*column)),
         };
         while out.len() < BATCH
             && out.bytes.len() < BATCH_BYTES
             && let Some(line) = lines.next_line()?
         {
-            let text = trimmed(&line.bytes, line.number);
+            let text = match column {
+                Some(column) => id_of_row(&self.file, &line, column)?,
+                None => trimmed(&line.bytes, line.number).into(),
+            };
             if text.is_empty() {
                 continue;
             }
             let position = Position::Line(line.number);
-            if std::str::from_utf8(text).is_err() {
+            if std::str::from_utf8(&text).is_err() {
                 return Err(Error::input(
                     self.file.path(),
                     position,
-                    format!("expected one node id in UTF-8, found {}", shown(text)),
+                    format!("expected one node id in UTF-8, found {}", shown(&text)),
                 ));
             }
-            out.push(text);
+            out.push(&text);
             self.positions.push(position);
         }
         Ok(!out.is_empty())
     }
+}
+
+/// The id of a row of a table.
+fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Cow<'a, [u8]>> {
+    let (id, _) = column
+        .split(&line.bytes)
+        .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))?;
+    Ok(id)
+}
+
+/// The integer in a line.
+fn integer_of(file: &InputFile, line: &Line, text: &[u8], limit: IdLimit) -> Result<u64> {
+    integer(text, limit).map_err(|reason| {
+        let what = format!("expected one node id, found {}: {}", shown(text), reason.reason());
+        Error::input(file.path(), Position::Line(line.number), what)
+    })
 }
 
 fn trimmed(bytes: &[u8], line: u64) -> &[u8] {

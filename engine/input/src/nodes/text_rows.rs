@@ -1,27 +1,31 @@
 //! Text files with one row of numbers per node, read front to back: features and labels.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use grappa_io::{Error, Position, Result};
 
+use super::id_column::IdColumn;
 use crate::{
     edges::trim,
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
-    messages::{ONE_LESS, shown},
+    messages::ONE_LESS,
 };
 
 /// The longest line, in bytes: a million numbers of 16 characters.
 const ROW_BYTES_MAX: usize = 16 << 20;
 
-/// Names of a first column of ids.
-pub(super) const ID_NAMES: [&str; 8] = ["id", "node", "node_id", "nodeid", "node-id", "node id", "index", "key"];
-
 /// A text file of rows of numbers, after an optional header.
 pub(super) struct TextRows {
     extent: Extent,
     header: bool,
+    /// The column of ids before the numbers, if there is one.
+    ids: Option<IdColumn>,
+    /// Numbers per row.
     columns: usize,
     /// The number of rows that there must be, and advice for more rows.
     expected: Option<(u64, &'static str)>,
@@ -35,8 +39,8 @@ pub(crate) fn lines_of(extent: &Extent) -> Result<Lines> {
 }
 
 impl TextRows {
-    /// Reads the first lines to find header and columns. With `blanks`, a blank line is a row with one empty field; otherwise
-    /// it is an error.
+    /// Reads the first lines to find header and columns. With `blanks`, a blank line is a row with one empty field, unless rows have
+    /// ids; otherwise it is an error.
     pub fn open(file: &Arc<InputFile>, blanks: bool) -> Result<Self> {
         let head = file.head(8)?;
         if head.starts_with(b"PAR1") {
@@ -47,25 +51,21 @@ impl TextRows {
         let compression = Compression::of(&head);
         let extent = Extent::whole(file, compression);
         let mut lines = lines_of(&extent)?;
-        let (mut header, mut columns) = (false, None);
+        let (mut header, mut ids, mut columns) = (false, None, None);
         while let Some(line) = lines.next_line()? {
+            if line.number == 1 {
+                ids = IdColumn::of_header(&line.bytes);
+            }
             let text = text_of(&line, file)?;
             let fields: Vec<_> = fields(text).collect();
-            if line.number == 1
-                && fields
-                    .iter()
-                    .all(|field| !field.is_empty() && field.parse::<f64>().is_err())
-            {
-                if ID_NAMES.iter().any(|name| fields[0].eq_ignore_ascii_case(name)) && fields.len() > 1 {
-                    let what = format!(
-                        "the first column, {}, has ids of nodes by its name; leave it out (cut -d, -f2-), and give these ids with \
-                         --node-ids if rows are not in ascending order of ids. If it is a feature, rename it",
-                        shown(fields[0].as_bytes())
-                    );
-                    return Err(Error::input(file.path(), Position::Line(1), what));
-                }
+            let is_name = |field: &&str| !field.is_empty() && field.parse::<f64>().is_err();
+            if line.number == 1 && (ids.is_some() || fields.iter().all(is_name)) {
                 header = true;
                 continue;
+            }
+            if let Some(ids) = ids {
+                columns = Some(numbers_of(ids, &line, file)?.len());
+                break;
             }
             if fields.len() > 1 || !fields[0].is_empty() {
                 columns = Some(fields.len());
@@ -89,10 +89,16 @@ impl TextRows {
         Ok(Self {
             extent,
             header,
+            ids,
             columns,
             expected: None,
             lines: Mutex::new(None),
         })
+    }
+
+    /// Whether the first column has the ids of the rows.
+    pub fn has_ids(&self) -> bool {
+        self.ids.is_some()
     }
 
     pub fn columns(&self) -> usize {
@@ -139,15 +145,12 @@ impl TextRows {
                     return Err(self.too_many(expected, if_more));
                 }
                 let text = text_of(&line, self.file())?;
-                let parts: Vec<_> = fields(text).collect();
-                let result = if parts.len() == self.columns {
-                    each(&parts)
-                } else {
-                    Err(format!(
-                        "expected {} numbers as in the first row, found {}",
-                        self.columns,
-                        parts.len()
-                    ))
+                let result = match self.ids {
+                    None => self.row(&fields(text).collect::<Vec<_>>(), each),
+                    Some(ids) => {
+                        let numbers = numbers_of(ids, &line, self.file())?;
+                        self.row(&numbers.iter().map(|number| &**number).collect::<Vec<_>>(), each)
+                    }
                 };
                 result.map_err(|what| Error::input(self.file().path(), Position::Line(line.number), what))?;
                 read += 1;
@@ -162,6 +165,22 @@ impl TextRows {
         }
         *guard = Some((lines, next));
         Ok(read)
+    }
+
+    /// Calls `each` with the numbers of a row.
+    fn row(
+        &self,
+        numbers: &[&str],
+        each: &mut dyn FnMut(&[&str]) -> std::result::Result<(), String>,
+    ) -> std::result::Result<(), String> {
+        if numbers.len() == self.columns {
+            return each(numbers);
+        }
+        Err(format!(
+            "expected {} numbers as in the first row, found {}",
+            self.columns,
+            numbers.len()
+        ))
     }
 
     fn check_end(&self, rows: u64) -> Result<()> {
@@ -192,6 +211,19 @@ fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
             "expected a row of numbers in text, found other bytes; save arrays as .npy or .npz files",
         )
     })
+}
+
+/// The fields after the id of a line.
+fn numbers_of<'a>(ids: IdColumn, line: &'a Line, file: &InputFile) -> Result<Vec<Cow<'a, str>>> {
+    text_of(line, file)?;
+    let mut fields = Vec::new();
+    ids.values(&line.bytes, &mut fields)
+        .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))?;
+    let text = |field: Cow<'a, [u8]>| match field {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+    };
+    Ok(fields.into_iter().map(text).collect())
 }
 
 /// Splits a row at commas, or at blanks if it has no comma.

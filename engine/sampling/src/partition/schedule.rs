@@ -131,7 +131,9 @@ pub fn check_concurrent(chunks: usize, concurrent: u32) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict(
-        format!("the store has {chunks} chunk(s), and {concurrent} partitions are to be in a step, each of one chunk or more"),
+        format!(
+            "the store has {chunks} chunk(s), and {concurrent} partitions are to be in a step, each of one chunk or more"
+        ),
         format!("give --concurrent {chunks} or less, or create the store again with more --chunks"),
     ))
 }

@@ -88,6 +88,8 @@ fn feature_seeds() -> Vec<Vec<u8>> {
         with_choice(5, &written(|path| write_npz(path, &csr()))),
         with_choice(2, b"0.5,1,2\n-1e3,4,5.25\n7,8,9\n"),
         with_choice(6, b"1 2\n3 4\n"),
+        with_choice(2, b"id,0,1\nn7,0.5,1\n\"a, b\",-1,2\n"),
+        with_choice(2, b"Node_ID\tx\ty\n12\t0.5\t1\n3\t1\t2\n"),
     ]
 }
 
@@ -101,6 +103,9 @@ fn label_seeds() -> Vec<Vec<u8>> {
         with_choice(1, &deflated(&written(|path| write_npz(path, &[("y", single())])))),
         with_choice(2, b"0\n1\n\n2\nnan\n"),
         with_choice(6, b"0,1,0\n1,0,1\n"),
+        with_choice(2, b"id,label\n\"say \"\"hi\"\"\",1\nn3,\nn4,0\n"),
+        with_choice(2, b"node a b\n7 0 1\n12  1 1\n"),
+        with_choice(2, b"key\tlabel\n7\t\n12\t1\n"),
     ]
 }
 
@@ -177,7 +182,21 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
     if let Some(stated) = source.rows() {
         assert_eq!(rows, stated);
     }
+    if source.has_ids() {
+        assert_eq!(ids_of_table(path)?, rows);
+    }
     Ok((rows, values, source.non_finite().map_or(0, |found| found.count)))
+}
+
+/// The number of ids in the first column of a table.
+fn ids_of_table(path: &Path) -> Result<u64> {
+    let mut source = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse)?;
+    let (mut count, mut some) = (0, Keys::default());
+    while source.next_keys(&mut some)? {
+        assert!(some.iter().all(|id| !id.is_empty()));
+        count += some.len() as u64;
+    }
+    Ok(count)
 }
 
 /// The bits of the numbers. All NaNs count as equal.
@@ -220,6 +239,9 @@ fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
             labels.push(classes);
         }
         if read < at_once {
+            if source.has_ids() {
+                assert_eq!(ids_of_table(path)?, labels.len() as u64);
+            }
             return Ok(labels);
         }
         if labels.len() as u64 >= ROWS_MAX {
