@@ -1,10 +1,10 @@
-//! Parquet files with edges.
+//! Parquet files with edges, and with data of nodes.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use parquet::{
-    data_type::{FloatType, Int64Type},
-    file::writer::SerializedFileWriter,
+    data_type::{ByteArrayType, FloatType, Int64Type},
+    file::writer::{SerializedColumnWriter, SerializedFileWriter},
     schema::parser::parse_message_type,
 };
 
@@ -35,6 +35,88 @@ pub fn write_parquet(path: &Path, edges: &[(u64, u64)], weights: Option<&[f32]>)
             column.close().unwrap();
         }
         group_writer.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// The values of a column.
+#[derive(Debug, Clone, Copy)]
+pub enum Column<'a> {
+    /// 64-bit integers.
+    Integers(&'a [i64]),
+    /// Strings.
+    Strings(&'a [String]),
+    /// 32-bit floats.
+    Floats(&'a [f32]),
+    /// Lists of this many 32-bit floats.
+    Lists(usize, &'a [f32]),
+}
+
+impl Column<'_> {
+    fn described(self, name: &str) -> String {
+        match self {
+            Self::Integers(_) => format!("required int64 {name};"),
+            Self::Strings(_) => format!("required binary {name} (utf8);"),
+            Self::Floats(_) => format!("required float {name};"),
+            Self::Lists(..) => {
+                format!("required group {name} (list) {{ repeated group list {{ required float element; }} }}")
+            }
+        }
+    }
+
+    fn rows(self) -> usize {
+        match self {
+            Self::Integers(values) => values.len(),
+            Self::Strings(values) => values.len(),
+            Self::Floats(values) => values.len(),
+            Self::Lists(length, values) => values.len() / length,
+        }
+    }
+
+    fn write(self, rows: Range<usize>, column: &mut SerializedColumnWriter<'_>) {
+        match self {
+            Self::Integers(values) => column
+                .typed::<Int64Type>()
+                .write_batch(&values[rows], None, None)
+                .unwrap(),
+            Self::Strings(values) => {
+                let values: Vec<_> = values[rows].iter().map(|value| value.as_str().into()).collect();
+                column
+                    .typed::<ByteArrayType>()
+                    .write_batch(&values, None, None)
+                    .unwrap()
+            }
+            Self::Floats(values) => column
+                .typed::<FloatType>()
+                .write_batch(&values[rows], None, None)
+                .unwrap(),
+            Self::Lists(length, values) => {
+                let values = &values[rows.start * length..rows.end * length];
+                let levels = vec![1; values.len()];
+                let repeats: Vec<i16> = (0..values.len()).map(|at| i16::from(at % length > 0)).collect();
+                column
+                    .typed::<FloatType>()
+                    .write_batch(values, Some(&levels), Some(&repeats))
+                    .unwrap()
+            }
+        };
+    }
+}
+
+/// Writes a table of named columns, in row groups of at most `group_rows`.
+pub fn write_table(path: &Path, columns: &[(&str, Column<'_>)], group_rows: usize) {
+    let fields: String = columns.iter().map(|(name, column)| column.described(name)).collect();
+    let schema = Arc::new(parse_message_type(&format!("message nodes {{ {fields} }}")).unwrap());
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let rows = columns[0].1.rows();
+    for first in (0..rows).step_by(group_rows) {
+        let mut group = writer.next_row_group().unwrap();
+        for (_, values) in columns {
+            let mut column = group.next_column().unwrap().unwrap();
+            values.write(first..rows.min(first + group_rows), &mut column);
+            column.close().unwrap();
+        }
+        group.close().unwrap();
     }
     writer.close().unwrap();
 }

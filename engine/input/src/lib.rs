@@ -25,6 +25,7 @@ mod messages;
 mod nodes;
 mod npy;
 pub mod ogb;
+mod parquet;
 mod zip;
 
 #[cfg(test)]

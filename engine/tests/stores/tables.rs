@@ -183,7 +183,7 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
             "labels.tsv",
             &format!("id,label\n{},1\n{},1,2\n", name(ids, 7), name(ids, 8)),
         );
-        refused(&options, &["labels.tsv:3", "expected 1 numbers", "found 2"]);
+        refused(&options, &["labels.tsv:3", "expected 2 columns", "found 3"]);
         write("labels.tsv", &format!("id,label\n{},\n", name(ids, 7)));
         refused(&options, &["labels.tsv", "no node has a label"]);
 

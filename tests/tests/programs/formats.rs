@@ -14,7 +14,7 @@ use grappa_tests::{
     files::{assert_same, files_of},
     graph::{Graph, GraphFiles, SPLITS},
     npy::Npy,
-    parquet::write_parquet,
+    parquet::{Column, write_parquet, write_table},
     program::{self, command, run},
 };
 use tempfile::TempDir;
@@ -204,6 +204,69 @@ fn features_labels_and_splits_in_any_format_give_the_same_store() {
     };
     mask_array.write(&mask);
     fixture.same_nodes(|files| files.splits[2] = mask);
+}
+
+#[test]
+fn tables_with_ids_in_any_order_give_the_same_store() {
+    let fixture = Fixture::new();
+    let graph = &fixture.graph;
+    let dim = graph.dim;
+    let rows: Vec<usize> = (0..graph.nodes).rev().collect();
+    let ids: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+    let row = |node: usize| &graph.features[node * dim..][..dim];
+    let classes: Vec<i64> = rows.iter().map(|&node| graph.labels[node]).collect();
+
+    let lists: Vec<f32> = rows.iter().flat_map(|&node| row(node)).copied().collect();
+    let list_table = fixture.path("lists.parquet");
+    let columns = [("x", Column::Lists(dim, &lists)), ("id", Column::Integers(&ids))];
+    write_table(&list_table, &columns, 150);
+    fixture.same_nodes(|files| files.features = list_table);
+
+    // A table with everything, for both options.
+    let of_column = |column: usize| rows.iter().map(|&node| row(node)[column]).collect::<Vec<f32>>();
+    let values: Vec<Vec<f32>> = (0..dim).map(of_column).collect();
+    let names: Vec<String> = (0..dim).map(|column| format!("f{column}")).collect();
+    let mut columns = vec![("id", Column::Integers(&ids)), ("label", Column::Integers(&classes))];
+    columns.extend(
+        names
+            .iter()
+            .zip(&values)
+            .map(|(name, values)| (name.as_str(), Column::Floats(values))),
+    );
+    let wide = fixture.path("wide.parquet");
+    write_table(&wide, &columns, 150);
+    fixture.same_nodes(|files| (files.features, files.labels) = (wide.clone(), wide));
+    let line = |&node: &usize| {
+        let values = row(node).iter().map(|value| format!(",{value}")).collect::<String>();
+        format!("{node},{}{values}\n", graph.labels[node])
+    };
+    let text = format!(
+        "id,label,{}\n{}",
+        names.join(","),
+        rows.iter().map(line).collect::<String>()
+    );
+    let text = fixture.write("wide.csv.gz", gzip(text.as_bytes()));
+    fixture.same_nodes(|files| (files.features, files.labels) = (text.clone(), text));
+
+    // Labels of the nodes that have one.
+    let labelled: Vec<i64> = ids
+        .iter()
+        .copied()
+        .filter(|&id| graph.labels[id as usize] >= 0)
+        .collect();
+    assert!(labelled.len() < graph.nodes);
+    let classes: Vec<i64> = labelled.iter().map(|&id| graph.labels[id as usize]).collect();
+    let labels = fixture.path("labels.parquet");
+    let columns = [
+        ("node_id", Column::Integers(&labelled)),
+        ("y", Column::Integers(&classes)),
+    ];
+    write_table(&labels, &columns, 60);
+    fixture.same_nodes(|files| files.labels = labels);
+
+    let train = fixture.path("train.parquet");
+    write_table(&train, &[("node", Column::Integers(&graph.splits[0]))], 7);
+    fixture.same_nodes(|files| files.splits[0] = train);
 }
 
 /// The features as `scipy.sparse.save_npz` writes them.

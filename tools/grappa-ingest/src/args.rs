@@ -88,14 +88,15 @@ pub struct Args {
     #[arg(long, help_heading = INPUT, value_enum, default_value_t = BadLine::Fail)]
     on_bad_line: BadLine,
 
-    /// Node features: .npy, .npz (dense or sparse), or text, with one row of numbers per node
+    /// Node features: .npy, .npz (dense or sparse), Parquet or text, with one row of numbers per node
     ///
     /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, there is one row for
     /// each different id in the edges and in --node-ids. Strings are in the order of their bytes: n10 before n2.
     ///
-    /// Text with a header whose first column is named id (or node, node_id, index, key) is a table: that column has the ids of
-    /// the rows, which may have any order. It has each node once. With --ids sparse or string, ids that no edge has are nodes
-    /// without edges.
+    /// A table has the ids of its rows, and these may have any order: Parquet with a column named id (or node, node_id, index,
+    /// key), or text with a header whose first column is named so. It has each node once. With --ids sparse or string, ids
+    /// that no edge has are nodes without edges. All other columns are features, except those named label, labels or y.
+    /// Parquet may have one column of lists instead.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
@@ -104,22 +105,22 @@ pub struct Args {
     /// Accept features that are NaN or infinite
     #[arg(long, help_heading = NODES)]
     allow_nan: bool,
-    /// Node labels: .npy, .npz or text, with one row per node
+    /// Node labels: .npy, .npz, Parquet or text, with one row per node
     ///
     /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can have several
     /// classes. A negative number or NaN means that the node has no label.
     ///
-    /// Text with a header whose first column is named id, or the like, is a table, as with --features. Nodes that are not in it
-    /// have no label.
+    /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
+    /// labels or y counts.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Id of each row of --features and --labels: .npy, or text with one id per line
+    /// Id of each row of --features and --labels: .npy, Parquet, or text with one id per line
     ///
     /// For rows that are not in ascending order of ids, unless they are in a table with ids. Every node must be there once. With --ids sparse or string, ids that
     /// no edge has are nodes without edges.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     node_ids: Option<PathBuf>,
-    /// Ids of the training nodes: .npy, or text with one id per line
+    /// Ids of the training nodes: .npy, Parquet, or text with one id per line
     ///
     /// With --ids dense, a .npy of type bool is a mask with one entry per node. Each id is listed once.
     #[arg(long, help_heading = NODES, value_name = "FILE")]

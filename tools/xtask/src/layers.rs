@@ -91,6 +91,7 @@ const LAYERS: [Layer; 10] = [
             "line_reader",
             "npy",
             "zip",
+            "parquet",
             "edges",
             "nodes",
             "ogb",

@@ -51,6 +51,9 @@ pub trait ColumnInput: Sync {
     /// Bytes of memory per row while rows are read, beside the encoded rows.
     fn read_cost(&self) -> usize;
 
+    /// Bytes of memory that stay in use between reads.
+    fn held_bytes(&self) -> u64;
+
     /// Whether rows can only be read in order. One thread reads them all then.
     fn is_sequential(&self) -> bool;
 

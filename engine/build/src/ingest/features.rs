@@ -119,8 +119,11 @@ impl ColumnInput for FeatureInput<'_> {
     }
 
     fn read_cost(&self) -> usize {
-        // Each value as it is in the file, and as f32.
-        self.matrix.dim() * (self.matrix.dtype().bytes() + size_of::<f32>())
+        self.matrix.read_cost()
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.matrix.held_bytes()
     }
 
     fn is_sequential(&self) -> bool {

@@ -113,6 +113,10 @@ impl ColumnInput for LabelInput {
         self.source.read_cost()
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.source.held_bytes()
+    }
+
     fn is_sequential(&self) -> bool {
         self.source.is_sequential()
     }

@@ -104,7 +104,7 @@ const TEXT_EDGE_BYTES: u64 = 8;
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
     let share = memory_share(options);
     let budget = IngestBudget::new(options.memory / share, share, options.threads);
-    let node_files = NodeFiles::open(options)?;
+    let node_files = NodeFiles::open(options, &budget)?;
     node_files.check_split(options)?;
     node_files.check_node_ids(options)?;
     let nodes = options

@@ -26,7 +26,7 @@ use crate::{
         id_lists::{self, Join, Lookup, Strings},
         labels::LabelInput,
         options::RowIds,
-        plan::check_sets,
+        plan::{IngestBudget, check_sets},
         row_nodes::RowNodes,
         splits::{self, SplitFile},
         state::{Stage, State},
@@ -40,7 +40,8 @@ pub(super) struct NodeFiles {
 }
 
 impl NodeFiles {
-    pub fn open(options: &IngestOptions) -> Result<Self> {
+    /// Opens the files. `budget` must have room for what they hold in memory.
+    pub fn open(options: &IngestOptions, budget: &IngestBudget) -> Result<Self> {
         let features = options.features.as_deref().map(MatrixSource::open).transpose()?;
         if let Some(matrix) = &features
             && matrix.may_be_labels()
@@ -50,10 +51,17 @@ impl NodeFiles {
                 matrix.path().display()
             );
         }
-        Ok(Self {
-            features,
-            labels: options.labels.as_deref().map(LabelSource::open).transpose()?,
-        })
+        if let Some(warning) = features.as_ref().and_then(MatrixSource::warning) {
+            tracing::warn!("{warning}");
+        }
+        let labels = options.labels.as_deref().map(LabelSource::open).transpose()?;
+        if let Some(matrix) = &features {
+            check_held(matrix.path(), matrix.held_bytes(), budget)?;
+        }
+        if let Some(labels) = &labels {
+            check_held(labels.path(), labels.held_bytes(), budget)?;
+        }
+        Ok(Self { features, labels })
     }
 
     /// Fails if the options of a random split contradict the files.
@@ -194,6 +202,19 @@ impl NodeFiles {
     }
 }
 
+/// Refuses a file that holds more than half of the memory while it is read.
+fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
+    if held <= budget.memory / 2 {
+        return Ok(());
+    }
+    Err(Error::Budget {
+        what: format!("a page of each column of {}, which may take half of it", path.display()),
+        given: budget.memory * budget.share,
+        least: held * 2 * budget.share,
+        remedy: "raise --memory, or write the table again with one column of lists, or with smaller row groups",
+    })
+}
+
 impl Run<'_> {
     pub(super) fn features(
         &self,
@@ -264,7 +285,10 @@ impl Run<'_> {
             chunks,
             rows,
             store: &self.folder,
-            budget: self.budget,
+            budget: IngestBudget {
+                reserved: input.held_bytes(),
+                ..self.budget
+            },
         };
         let plan = column.plan(state)?;
         self.progress.stage(&format!("reading {name}"), Some(bytes));

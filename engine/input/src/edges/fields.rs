@@ -12,6 +12,9 @@ use super::{BadEdge, IdLimit, TextBatch};
 /// A parsed line or field, or why it is bad.
 pub(super) type Checked<T> = Result<T, BadEdge>;
 
+/// A field without quotes.
+pub(crate) type Field<'a> = Cow<'a, [u8]>;
+
 /// Removes blanks and tabs from both ends.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     let start = bytes.iter().position(|&b| !is_blank(b)).unwrap_or(bytes.len());
@@ -159,7 +162,7 @@ impl KeySeparator {
     }
 
     /// The first field of `text`, trimmed and without quotes, and what follows its separator.
-    pub fn first(self, text: &[u8]) -> Checked<(Cow<'_, [u8]>, Option<&[u8]>)> {
+    pub fn first(self, text: &[u8]) -> Checked<(Field<'_>, Option<&[u8]>)> {
         // Two tabs in a row enclose an empty column; two blanks are one gap.
         let text = if self == Self::Tab { text } else { trim(text) };
         if self == Self::Comma && text.first() == Some(&b'"') {
@@ -187,19 +190,19 @@ const FIELDS_MAX: usize = 4;
 
 /// The fields of a line. An array and not a vector, because allocating would take longer than splitting the line.
 pub(super) struct Fields<'a> {
-    fields: [Cow<'a, [u8]>; FIELDS_MAX],
+    fields: [Field<'a>; FIELDS_MAX],
     count: usize,
 }
 
 impl<'a> Fields<'a> {
-    fn push(&mut self, field: Cow<'a, [u8]>) {
+    fn push(&mut self, field: Field<'a>) {
         self.fields[self.count] = field;
         self.count += 1;
     }
 }
 
 impl<'a> std::ops::Deref for Fields<'a> {
-    type Target = [Cow<'a, [u8]>];
+    type Target = [Field<'a>];
 
     fn deref(&self) -> &Self::Target {
         &self.fields[..self.count]
@@ -207,7 +210,7 @@ impl<'a> std::ops::Deref for Fields<'a> {
 }
 
 /// Parses the quoted field at the start of `text`. Returns it and the rest, trimmed.
-fn quoted(text: &[u8]) -> Checked<(Cow<'_, [u8]>, &[u8])> {
+fn quoted(text: &[u8]) -> Checked<(Field<'_>, &[u8])> {
     let mut field = Vec::new();
     let mut rest = &text[1..];
     loop {

@@ -35,7 +35,7 @@ use grappa_io::{
     workers::{self, ReadAhead},
 };
 
-pub(crate) use self::fields::{KeySeparator, integer, is_comment, trim};
+pub(crate) use self::fields::{Field, KeySeparator, integer, is_comment, trim};
 pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},

@@ -1,10 +1,10 @@
 //! Features: one row of numbers per node.
 //!
-//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), and
+//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), Parquet, and
 //! text such as OGB's `node-feat.csv.gz`. Feature rows are returned as f32.
 //!
-//! **Cost**: any number of threads read a plain array in place. Deflated arrays and text are unpacked front to back; read
-//! them with one thread, in order ([`MatrixSource::is_sequential`]). Memory: the requested rows. A deflated sparse matrix
+//! **Cost**: any number of threads read a plain array in place. Deflated arrays, text and Parquet are unpacked front to back;
+//! read them with one thread, in order ([`MatrixSource::is_sequential`]). Memory: the requested rows. A deflated sparse matrix
 //! unpacks three streams side by side.
 
 use std::{
@@ -18,7 +18,10 @@ use std::{
 use grappa_formats::features::{DIM_MAX, ElementType};
 use grappa_io::{Error, Position, Result};
 
-use super::node_file::{Content, Forms, NodeFile};
+use super::{
+    node_file::{Content, Forms, NodeFile},
+    table_columns::ColumnsOf,
+};
 use crate::messages::shown;
 
 /// Numbers of a dense matrix that are read and converted at a time.
@@ -31,6 +34,7 @@ const FORMS: Forms = Forms {
     columns_max: DIM_MAX as u64,
     sparse: true,
     blank_lines: false,
+    columns: ColumnsOf::Features,
 };
 
 /// A matrix with one row per node.
@@ -64,6 +68,7 @@ impl MatrixSource {
             Content::Dense { array, .. } => array.element,
             Content::Sparse(sparse) => sparse.element(),
             Content::Text(_) => ElementType::F32,
+            Content::Parquet(table) => table.element(),
         };
         Ok(Self {
             file,
@@ -93,14 +98,41 @@ impl MatrixSource {
         self.dtype
     }
 
-    /// Whether the first column of a text file has the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
+    /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
     pub fn has_ids(&self) -> bool {
         self.file.has_ids()
+    }
+
+    /// A warning about columns of a table that are left out.
+    pub fn warning(&self) -> Option<String> {
+        let left_out = self.file.left_out();
+        (!left_out.is_empty()).then(|| {
+            format!(
+                "{}: not all columns are features: {} is left out, because labels have such names; rename it if it is a feature",
+                self.path().display(),
+                left_out.join(" and ")
+            )
+        })
+    }
+
+    /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
+    pub fn held_bytes(&self) -> u64 {
+        self.file.held_bytes()
     }
 
     /// Size of the file in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.file.total_bytes()
+    }
+
+    /// Bytes of memory per row that [`Self::read_rows`] takes, with its result.
+    pub fn read_cost(&self) -> usize {
+        let of_number = match &self.file.content {
+            // The decoded value, its levels, and its place in a column.
+            Content::Parquet(_) => 2 * size_of::<f64>() + 2 * size_of::<i16>(),
+            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => self.dtype.bytes(),
+        };
+        self.dim() * (of_number + size_of::<f32>())
     }
 
     /// Whether each row is a single number that may be a class: an integer, or any number in text.
@@ -159,6 +191,13 @@ impl MatrixSource {
                 }
                 Ok(())
             })?,
+            Content::Parquet(table) => {
+                out.reserve(count * self.dim());
+                table.read(first, count, &mut |row| {
+                    out.extend(row.iter().map(|&number| number as f32));
+                    Ok(())
+                })?
+            }
         };
         self.note_non_finite(first, out);
         Ok(read)

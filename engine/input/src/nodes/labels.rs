@@ -12,16 +12,20 @@ use std::{
 use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind};
 use grappa_io::{Error, Position, Result};
 
-use super::node_file::{Content, Forms, NodeFile};
+use super::{
+    node_file::{Content, Forms, NodeFile},
+    table_columns::{ColumnsOf, LABEL_NAMES},
+};
 use crate::messages::shown;
 
 const FORMS: Forms = Forms {
     name: "labels",
-    arrays: &["node_label", "labels", "label", "y"],
+    arrays: &LABEL_NAMES,
     shapes: "shape [N], or [N, K] of zeros and ones",
     columns_max: 1 << 24,
     sparse: false,
     blank_lines: true,
+    columns: ColumnsOf::Labels,
 };
 
 /// The labels of all nodes.
@@ -141,9 +145,14 @@ impl LabelSource {
         (self.file.columns() > 1).then_some(self.file.columns() as u32)
     }
 
-    /// Whether the first column of a text file has the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
+    /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
     pub fn has_ids(&self) -> bool {
         self.file.has_ids()
+    }
+
+    /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
+    pub fn held_bytes(&self) -> u64 {
+        self.file.held_bytes()
     }
 
     /// Size of the file in bytes.
@@ -249,6 +258,11 @@ impl LabelSource {
                         })?)
                     });
                 }
+                add_row(&values, out)
+            })?,
+            Content::Parquet(table) => table.read(first, count, &mut |numbers| {
+                values.clear();
+                values.extend(numbers.iter().map(|&number| Value::of(number)));
                 add_row(&values, out)
             })?,
             Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),

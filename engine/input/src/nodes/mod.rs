@@ -4,9 +4,11 @@ mod features;
 mod id_column;
 mod labels;
 mod node_file;
+mod parquet_rows;
 mod parts;
 mod sparse;
 mod split;
+mod table_columns;
 mod text_rows;
 
 pub(crate) use self::text_rows::lines_of;

@@ -4,12 +4,13 @@ use std::{path::Path, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{sparse::Sparse, text_rows::TextRows};
+use super::{parquet_rows::ParquetRows, sparse::Sparse, table_columns::ColumnsOf, text_rows::TextRows};
 use crate::{
     extent::ExtentReader,
     file::{InputFile, read_past_cache_if_large},
     messages::wrong_rows,
     npy::{self, NpyArray},
+    parquet,
     zip::{self, Npz},
 };
 
@@ -25,6 +26,7 @@ pub(super) enum Content {
     Dense { array: NpyArray, reader: ExtentReader },
     Sparse(Box<Sparse>),
     Text(TextRows),
+    Parquet(ParquetRows),
 }
 
 /// The forms that one kind of node data may have.
@@ -40,6 +42,8 @@ pub(super) struct Forms {
     pub sparse: bool,
     /// Whether a blank line of text is a row.
     pub blank_lines: bool,
+    /// The columns of a table that have the data.
+    pub columns: ColumnsOf,
 }
 
 impl NodeFile {
@@ -61,8 +65,11 @@ impl NodeFile {
             }
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
+        } else if head.starts_with(parquet::MAGIC) {
+            let table = ParquetRows::open(&file, forms)?;
+            (Some(table.rows()), table.columns() as u64, Content::Parquet(table))
         } else {
-            let text = TextRows::open(&file, forms.blank_lines)?;
+            let text = TextRows::open(&file, forms)?;
             (None, text.columns() as u64, Content::Text(text))
         };
         read_past_cache_if_large([&*file].into_iter());
@@ -100,9 +107,30 @@ impl NodeFile {
         self.columns
     }
 
-    /// Whether the first column of a text file has the ids of the rows.
+    /// Whether it is a table with the ids of the rows.
     pub fn has_ids(&self) -> bool {
-        matches!(&self.content, Content::Text(text) if text.has_ids())
+        match &self.content {
+            Content::Text(text) => text.has_ids(),
+            Content::Parquet(table) => table.has_ids(),
+            Content::Dense { .. } | Content::Sparse(_) => false,
+        }
+    }
+
+    /// The columns of a table that are left out because they have other data.
+    pub fn left_out(&self) -> &[String] {
+        match &self.content {
+            Content::Text(text) => text.left_out(),
+            Content::Parquet(table) => table.left_out(),
+            Content::Dense { .. } | Content::Sparse(_) => &[],
+        }
+    }
+
+    /// Bytes of memory that stay in use between reads.
+    pub fn held_bytes(&self) -> u64 {
+        match &self.content {
+            Content::Parquet(table) => table.held_bytes(),
+            Content::Text(_) | Content::Dense { .. } | Content::Sparse(_) => 0,
+        }
     }
 
     /// Size of the file in bytes.
@@ -115,7 +143,7 @@ impl NodeFile {
         match &self.content {
             Content::Dense { reader, .. } => reader.is_sequential(),
             Content::Sparse(sparse) => sparse.is_sequential(),
-            Content::Text(_) => true,
+            Content::Text(_) | Content::Parquet(_) => true,
         }
     }
 
@@ -139,7 +167,8 @@ impl NodeFile {
         match &self.content {
             Content::Dense { reader, .. } => reader.check(),
             Content::Sparse(sparse) => sparse.check(),
-            Content::Text(_) => Ok(()),
+            // The pages of Parquet have checksums of their own.
+            Content::Text(_) | Content::Parquet(_) => Ok(()),
         }
     }
 }

@@ -1,26 +1,26 @@
 //! Lists of node ids: those of the nodes for training, validation or test, and those of the rows of node data.
 
-use std::{borrow::Cow, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    id_column::{ID_NAMES, IdColumn},
-    text_rows::lines_of,
-};
+use super::{id_column::IdColumn, parquet_rows::ParquetIds, table_columns::ID_NAMES, text_rows::lines_of};
 use crate::{
-    edges::{IdKind, IdLimit, Keys, integer, is_comment, trim},
+    edges::{Field, IdKind, IdLimit, Keys, integer, is_comment, trim},
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
     line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
     npy::{self, NpyArray},
+    parquet,
     zip::{self, Npz},
 };
 
 /// Ids that are read at a time.
 const BATCH: usize = 1 << 16;
+/// Strings that are read at a time from Parquet.
+const STRINGS: usize = 1 << 12;
 /// Bytes of strings after which a batch ends, though it has fewer ids.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -45,6 +45,7 @@ enum Content {
     Text(Lines),
     /// A table with a header, whose first column has the ids.
     Table(Lines, IdColumn),
+    Parquet(Box<ParquetIds>),
 }
 
 impl SplitSource {
@@ -66,10 +67,14 @@ impl SplitSource {
         })
     }
 
-    /// The ids of the rows of a text table, whose header names its first column: `id`, `node` or the like.
+    /// The ids of the rows of a table: text whose header names its first column `id`, `node` or the like, or Parquet.
     pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
         let file = InputFile::open(path)?;
-        let mut lines = lines_of(&Extent::whole(&file, Compression::of(&file.head(8)?)))?;
+        let head = file.head(8)?;
+        if head.starts_with(parquet::MAGIC) {
+            return Self::open(path, ids, limit);
+        }
+        let mut lines = lines_of(&Extent::whole(&file, Compression::of(&head)))?;
         let header = lines.next_line()?;
         let Some(column) = header.and_then(|line| IdColumn::of_header(&line.bytes)) else {
             let what = "expected a header whose first column is named id, or the like, and other columns";
@@ -94,11 +99,6 @@ impl SplitSource {
     ) -> Result<Self> {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
-        if head.starts_with(b"PAR1") {
-            let what = "only edges are read from Parquet; save these ids as text, one per line: table[column].to_csv(path, \
-                        index=False, header=False)";
-            return Err(Error::input(path, Position::Whole, what));
-        }
         if head.starts_with(zip::MAGIC) {
             // It fails if this is no archive of arrays.
             Npz::open(&file)?;
@@ -106,7 +106,9 @@ impl SplitSource {
                         numpy.load(archive)[name])";
             return Err(Error::input(path, Position::Whole, what));
         }
-        let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
+        let content = if head.starts_with(parquet::MAGIC) {
+            Content::Parquet(Box::new(ParquetIds::open(&file, ids)?))
+        } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
                 return Err(array.error(
@@ -153,7 +155,7 @@ impl SplitSource {
 
     /// A warning about the first line of a list of strings that has the name of a column of ids.
     pub fn warning(&self) -> Result<Option<String>> {
-        if self.ids != IdKind::String || matches!(self.content, Content::Table(..)) {
+        if self.ids != IdKind::String || !matches!(self.content, Content::Text(_)) {
             return Ok(None);
         }
         let extent = Extent::whole(&self.file, Compression::of(&self.file.head(8)?));
@@ -171,10 +173,11 @@ impl SplitSource {
         }))
     }
 
-    /// Number of ids, if it is known before they are read: in arrays other than masks.
+    /// Number of ids, if it is known before they are read: in arrays other than masks, and in Parquet.
     pub fn ids(&self) -> Option<u64> {
         match &self.content {
             Content::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
+            Content::Parquet(ids) => Some(ids.rows()),
             _ => None,
         }
     }
@@ -251,6 +254,17 @@ impl SplitSource {
                     self.positions.push(Position::Line(line.number));
                 }
             }
+            Content::Parquet(ids) => {
+                let first = ids.next_row();
+                for (row, id) in (first..).zip(ids.next_integers(BATCH)?) {
+                    let position = Position::Row(row);
+                    match u64::try_from(id) {
+                        Ok(id) if id < self.limit.exclusive() => out.push(id),
+                        _ => return Err(bad(&self.file, position, self.limit, &id.to_string())),
+                    }
+                    self.positions.push(position);
+                }
+            }
         }
         Ok(!out.is_empty())
     }
@@ -265,6 +279,19 @@ impl SplitSource {
         self.positions.clear();
         let (lines, column) = match &mut self.content {
             Content::Array { .. } => unreachable!("arrays are refused when opened for strings"),
+            Content::Parquet(ids) => {
+                let first = ids.next_row();
+                for (row, id) in (first..).zip(ids.next_strings(STRINGS)?) {
+                    let position = Position::Row(row);
+                    if id.data().is_empty() || str::from_utf8(id.data()).is_err() {
+                        let what = format!("expected a node id in UTF-8, found {}", shown(id.data()));
+                        return Err(Error::input(self.file.path(), position, what));
+                    }
+                    out.push(id.data());
+                    self.positions.push(position);
+                }
+                return Ok(!out.is_empty());
+            }
             Content::Text(lines) => (lines, None),
             Content::Table(lines, column) => (lines, Some(*column)),
         };
@@ -295,11 +322,10 @@ impl SplitSource {
 }
 
 /// The id of a row of a table.
-fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Cow<'a, [u8]>> {
-    let (id, _) = column
-        .split(&line.bytes)
-        .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))?;
-    Ok(id)
+fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<Field<'a>> {
+    column
+        .id(&line.bytes)
+        .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
 }
 
 /// The integer in a line.

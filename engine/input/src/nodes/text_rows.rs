@@ -7,9 +7,9 @@ use std::{
 
 use grappa_io::{Error, Position, Result};
 
-use super::id_column::IdColumn;
+use super::{id_column::IdColumn, node_file::Forms, table_columns::Chosen};
 use crate::{
-    edges::trim,
+    edges::{Field, trim},
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
@@ -23,8 +23,8 @@ const ROW_BYTES_MAX: usize = 16 << 20;
 pub(super) struct TextRows {
     extent: Extent,
     header: bool,
-    /// The column of ids before the numbers, if there is one.
-    ids: Option<IdColumn>,
+    /// The columns, if the first one has ids.
+    table: Option<TextTable>,
     /// Numbers per row.
     columns: usize,
     /// The number of rows that there must be, and advice for more rows.
@@ -33,45 +33,46 @@ pub(super) struct TextRows {
     lines: Mutex<Option<(Lines, u64)>>,
 }
 
+/// The columns of a table.
+struct TextTable {
+    ids: IdColumn,
+    /// Number of all columns.
+    width: usize,
+    chosen: Chosen,
+}
+
 /// The lines of a text file that may be compressed.
 pub(crate) fn lines_of(extent: &Extent) -> Result<Lines> {
     Ok(Lines::new(extent.stream()?, ROW_BYTES_MAX))
 }
 
 impl TextRows {
-    /// Reads the first lines to find header and columns. With `blanks`, a blank line is a row with one empty field, unless rows have
-    /// ids; otherwise it is an error.
-    pub fn open(file: &Arc<InputFile>, blanks: bool) -> Result<Self> {
-        let head = file.head(8)?;
-        if head.starts_with(b"PAR1") {
-            let what = "only edges are read from Parquet; save these rows as .npy: numpy.save(path, \
-                        numpy.ascontiguousarray(table.to_numpy()))";
-            return Err(Error::input(file.path(), Position::Whole, what));
-        }
-        let compression = Compression::of(&head);
+    /// Reads the first lines to find header and columns.
+    pub fn open(file: &Arc<InputFile>, forms: &Forms) -> Result<Self> {
+        let compression = Compression::of(&file.head(8)?);
         let extent = Extent::whole(file, compression);
         let mut lines = lines_of(&extent)?;
-        let (mut header, mut ids, mut columns) = (false, None, None);
+        let (mut header, mut table, mut columns) = (false, None, None);
         while let Some(line) = lines.next_line()? {
-            if line.number == 1 {
-                ids = IdColumn::of_header(&line.bytes);
-            }
             let text = text_of(&line, file)?;
+            if line.number == 1 {
+                table = TextTable::of_header(&line, file, forms)?;
+            }
             let fields: Vec<_> = fields(text).collect();
             let is_name = |field: &&str| !field.is_empty() && field.parse::<f64>().is_err();
-            if line.number == 1 && (ids.is_some() || fields.iter().all(is_name)) {
+            if line.number == 1 && (table.is_some() || fields.iter().all(is_name)) {
                 header = true;
                 continue;
             }
-            if let Some(ids) = ids {
-                columns = Some(numbers_of(ids, &line, file)?.len());
+            if let Some(table) = &table {
+                columns = Some(table.chosen.columns.len());
                 break;
             }
             if fields.len() > 1 || !fields[0].is_empty() {
                 columns = Some(fields.len());
                 break;
             }
-            if !blanks {
+            if !forms.blank_lines {
                 return Err(Error::input(
                     file.path(),
                     Position::Line(line.number),
@@ -89,7 +90,7 @@ impl TextRows {
         Ok(Self {
             extent,
             header,
-            ids,
+            table,
             columns,
             expected: None,
             lines: Mutex::new(None),
@@ -98,7 +99,12 @@ impl TextRows {
 
     /// Whether the first column has the ids of the rows.
     pub fn has_ids(&self) -> bool {
-        self.ids.is_some()
+        self.table.is_some()
+    }
+
+    /// The columns of a table that are left out.
+    pub fn left_out(&self) -> &[String] {
+        self.table.as_ref().map_or(&[], |table| &table.chosen.left_out)
     }
 
     pub fn columns(&self) -> usize {
@@ -145,11 +151,11 @@ impl TextRows {
                     return Err(self.too_many(expected, if_more));
                 }
                 let text = text_of(&line, self.file())?;
-                let result = match self.ids {
+                let result = match &self.table {
                     None => self.row(&fields(text).collect::<Vec<_>>(), each),
-                    Some(ids) => {
-                        let numbers = numbers_of(ids, &line, self.file())?;
-                        self.row(&numbers.iter().map(|number| &**number).collect::<Vec<_>>(), each)
+                    Some(table) => {
+                        let numbers = table.numbers(&line, self.file())?;
+                        each(&numbers.iter().map(|number| &**number).collect::<Vec<_>>())
                     }
                 };
                 result.map_err(|what| Error::input(self.file().path(), Position::Line(line.number), what))?;
@@ -213,17 +219,54 @@ fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
     })
 }
 
-/// The fields after the id of a line.
-fn numbers_of<'a>(ids: IdColumn, line: &'a Line, file: &InputFile) -> Result<Vec<Cow<'a, str>>> {
-    text_of(line, file)?;
-    let mut fields = Vec::new();
-    ids.values(&line.bytes, &mut fields)
-        .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))?;
-    let text = |field: Cow<'a, [u8]>| match field {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
-    };
-    Ok(fields.into_iter().map(text).collect())
+impl TextTable {
+    /// The columns, if the first line is a header that names a first column of ids.
+    fn of_header(line: &Line, file: &InputFile, forms: &Forms) -> Result<Option<Self>> {
+        let Some(ids) = IdColumn::of_header(&line.bytes) else {
+            return Ok(None);
+        };
+        let refuse = |what| Error::input(file.path(), Position::Line(line.number), what);
+        let mut fields = Vec::new();
+        ids.fields(&line.bytes, &mut fields).map_err(refuse)?;
+        let names: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field)).collect();
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let chosen = forms.columns.choose(&names, Some(0));
+        if chosen.columns.is_empty() {
+            let what = format!(
+                "expected {} beside the ids, found no such column in this header",
+                forms.name
+            );
+            return Err(refuse(what));
+        }
+        Ok(Some(Self {
+            ids,
+            width: names.len(),
+            chosen,
+        }))
+    }
+
+    /// The fields of a line with the data.
+    fn numbers<'a>(&self, line: &'a Line, file: &InputFile) -> Result<Vec<Cow<'a, str>>> {
+        let refuse = |what| Error::input(file.path(), Position::Line(line.number), what);
+        let mut fields = Vec::new();
+        self.ids.fields(&line.bytes, &mut fields).map_err(refuse)?;
+        if fields.len() != self.width {
+            let what = format!(
+                "expected {} columns as in the header, found {}",
+                self.width,
+                fields.len()
+            );
+            return Err(refuse(what));
+        }
+        let text = |field: Field<'a>| match field {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+        };
+        let chosen = self.chosen.columns.iter();
+        Ok(chosen
+            .map(|&column| text(std::mem::take(&mut fields[column])))
+            .collect())
+    }
 }
 
 /// Splits a row at commas, or at blanks if it has no comma.

@@ -7,6 +7,7 @@ mod nodes;
 mod packed;
 mod sources;
 mod splits;
+mod tables;
 mod text;
 
 use std::{

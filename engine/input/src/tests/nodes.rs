@@ -110,10 +110,6 @@ fn text_matrices_are_read_with_and_without_header_and_compression() {
         ("\n1,2\n", ["f.csv:1", "blank line"]),
         ("a,b\n", ["f.csv", "no rows"]),
         ("", ["f.csv", "empty"]),
-        (
-            "Node_ID,f0\n0,0.5\n",
-            ["f.csv:1: the first column, \"Node_ID\", has ids", "--node-ids"],
-        ),
     ] {
         assert_contains(&message(matrix(&folder.file("f.csv", text), 10)), &parts);
     }
@@ -491,15 +487,6 @@ fn node_data_in_other_formats_is_refused_with_the_remedy() {
     assert_contains(
         &message(SplitSource::open(&archive, IdKind::Integer, IdLimit::Dense)),
         &["s.npz", "not read from a .npz archive", "numpy.save"],
-    );
-    let table = folder.file("x.parquet", b"PAR1 and more");
-    assert_contains(
-        &message(MatrixSource::open(&table)),
-        &["x.parquet", "only edges are read from Parquet"],
-    );
-    assert_contains(
-        &message(LabelSource::open(&table)),
-        &["only edges are read from Parquet"],
     );
     let named = MatrixSource::open(&folder.file("x.csv", "name,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
     let error = message(named.read_rows(0, 2, &mut Vec::new()));

@@ -10,7 +10,11 @@ use grappa_input::{
     SplitSource,
 };
 use grappa_io::Result;
-use grappa_tests::{archive::write_npz, npy::Npy};
+use grappa_tests::{
+    archive::write_npz,
+    npy::Npy,
+    parquet::{Column, write_table},
+};
 
 use super::{
     edges::{NPY, deflated, written},
@@ -77,6 +81,14 @@ fn csr() -> [(&'static str, Npy); 5] {
     ]
 }
 
+const IDS: Column<'_> = Column::Integers(&[7, 0, 12]);
+const NUMBERS: Column<'_> = Column::Floats(&[0.5, -1.0, 2.0]);
+
+/// A Parquet file with row groups of two rows.
+fn table(columns: &[(&str, Column<'_>)]) -> Vec<u8> {
+    written(|path| write_table(path, columns, 2))
+}
+
 fn feature_seeds() -> Vec<Vec<u8>> {
     let dense = || Npy::new(&[3, 4], (0..12).map(|i| i as f32 / 2.0));
     vec![
@@ -90,6 +102,8 @@ fn feature_seeds() -> Vec<Vec<u8>> {
         with_choice(6, b"1 2\n3 4\n"),
         with_choice(2, b"id,0,1\nn7,0.5,1\n\"a, b\",-1,2\n"),
         with_choice(2, b"Node_ID\tx\ty\n12\t0.5\t1\n3\t1\t2\n"),
+        with_choice(2, &table(&[("id", IDS), ("a", NUMBERS), ("b", NUMBERS)])),
+        with_choice(2, &table(&[("x", Column::Lists(2, &[0.5; 6]))])),
     ]
 }
 
@@ -106,6 +120,14 @@ fn label_seeds() -> Vec<Vec<u8>> {
         with_choice(2, b"id,label\n\"say \"\"hi\"\"\",1\nn3,\nn4,0\n"),
         with_choice(2, b"node a b\n7 0 1\n12  1 1\n"),
         with_choice(2, b"key\tlabel\n7\t\n12\t1\n"),
+        with_choice(
+            2,
+            &table(&[("id", IDS), ("label", Column::Integers(&[0, 3, -1])), ("a", NUMBERS)]),
+        ),
+        with_choice(
+            2,
+            &table(&[("labels", Column::Lists(2, &[0.0, 1.0, 1.0, 1.0, 0.0, 0.0]))]),
+        ),
     ]
 }
 
@@ -125,6 +147,11 @@ fn split_seeds() -> Vec<Vec<u8>> {
         with_choice(2, b"0\n5\n# a comment\n12\n"),
         with_choice(0x22, b"apt\nbash\n\xc3\xa9\n"),
         with_choice(0x12, b"18446744073709551614\n"),
+        with_choice(2, &table(&[("id", IDS), ("a", NUMBERS)])),
+        with_choice(
+            0x22,
+            &table(&[("name", Column::Strings(&["apt".to_owned(), "bash".to_owned()]))]),
+        ),
     ]
 }
 
@@ -188,12 +215,24 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
     Ok((rows, values, source.non_finite().map_or(0, |found| found.count)))
 }
 
-/// The number of ids in the first column of a table.
+/// The number of ids of a table.
 fn ids_of_table(path: &Path) -> Result<u64> {
-    let mut source = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse)?;
+    let Ok(mut source) = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse) else {
+        // A column of Parquet has integers or strings.
+        return ids_of_integers(path);
+    };
     let (mut count, mut some) = (0, Keys::default());
     while source.next_keys(&mut some)? {
         assert!(some.iter().all(|id| !id.is_empty()));
+        count += some.len() as u64;
+    }
+    Ok(count)
+}
+
+fn ids_of_integers(path: &Path) -> Result<u64> {
+    let mut source = SplitSource::open_table(path, IdKind::Integer, IdLimit::Sparse)?;
+    let (mut count, mut some) = (0, Vec::new());
+    while source.next_ids(&mut some)? {
         count += some.len() as u64;
     }
     Ok(count)

@@ -4,63 +4,45 @@
 //! skipping pages by their headers. A worker reads the pages of its block while it parses them. It also holds the decoded
 //! columns before they become edges: about 16 bytes per edge more than in other formats.
 
-mod claims;
-mod pages;
 mod schema;
-mod thrift;
 
 use std::{ops::Range, sync::Arc};
 
 use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position, Result};
 use parquet::{
-    basic::Compression,
-    column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
+    column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, DataType},
-    errors::ParquetError,
-    file::{
-        metadata::ColumnChunkMetaData,
-        reader::{FileReader, SerializedFileReader},
-    },
 };
 
-use self::{
-    pages::{CheckedPages, Chunks, guarded, value_bytes},
-    schema::EdgeColumns,
-};
+use self::schema::EdgeColumns;
 use super::{
     BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
     edge_weights::EdgeWeights,
     row_check::{OnBadRow, RowCheck},
     table::share,
 };
-use crate::file::InputFile;
+use crate::{
+    file::InputFile,
+    parquet::{ParquetTable, read_column},
+};
 
 /// A Parquet file with edges.
 pub(super) struct ParquetFile {
-    file: Arc<InputFile>,
-    reader: SerializedFileReader<Chunks>,
+    table: ParquetTable,
     columns: EdgeColumns,
-    rows: u64,
-    /// The row groups that are not empty.
-    groups: Vec<Group>,
+    /// Number of blocks before each row group.
+    first_blocks: Vec<u64>,
     block_rows: u64,
     blocks: u64,
     first_row: u64,
     weights: Option<EdgeWeights>,
 }
 
-struct Group {
-    index: usize,
-    first_row: u64,
-    rows: u64,
-    /// Number of blocks before it.
-    first_block: u64,
-}
-
 /// The rows of a block.
 struct BlockRows {
-    row_group: usize,
+    /// The row group, counted among those that are not empty.
+    group: usize,
     /// Number of rows before the block in its row group.
     skip: usize,
     /// The rows, numbered in the file.
@@ -70,52 +52,14 @@ struct BlockRows {
 impl ParquetFile {
     /// Reads the footer and picks the columns.
     pub fn open(file: &Arc<InputFile>, ids: IdKind) -> Result<Self> {
-        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
-        let reader = guarded(|| SerializedFileReader::new(Chunks(file.clone())))
-            .map_err(|error| refuse(format!("this Parquet file cannot be read ({error}); write it again")))?;
-        let schema = reader.metadata().file_metadata().schema_descr_ptr();
-        let columns = EdgeColumns::pick(&schema, ids).map_err(refuse)?;
-        let mut rows = 0;
-        let mut groups = Vec::new();
-        for (index, group) in reader.metadata().row_groups().iter().enumerate() {
-            let damaged = || {
-                refuse(format!(
-                    "row group {index} has impossible sizes; the file is damaged: write it again"
-                ))
-            };
-            let group_rows = u64::try_from(group.num_rows()).map_err(|_| damaged())?;
-            if group_rows == 0 {
-                continue;
-            }
-            for &column in columns.ids.iter().chain(&columns.weight) {
-                // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
-                let chunk = group.columns().get(column).ok_or_else(damaged)?;
-                if let Compression::BROTLI(_) | Compression::LZO = chunk.compression() {
-                    return Err(refuse(unread_compression(chunk)));
-                }
-                let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-                let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
-                if start < 0 || chunk.compressed_size() < 0 || end as u64 > file.bytes() {
-                    return Err(damaged());
-                }
-            }
-            groups.push(Group {
-                index,
-                first_row: rows,
-                rows: group_rows,
-                first_block: 0,
-            });
-            // Far below 2^64, so that the sum over many files cannot overflow.
-            rows = Some(rows + group_rows)
-                .filter(|&rows| rows < 1 << 62)
-                .ok_or_else(damaged)?;
-        }
+        let table = ParquetTable::open(file)?;
+        let columns =
+            EdgeColumns::pick(table.schema(), ids).map_err(|what| Error::input(file.path(), Position::Whole, what))?;
+        table.check_columns(columns.ids.iter().chain(&columns.weight).copied())?;
         Ok(Self {
-            file: file.clone(),
-            reader,
+            first_blocks: vec![0; table.groups().len()],
+            table,
             columns,
-            rows,
-            groups,
             block_rows: 1,
             blocks: 0,
             first_row: 0,
@@ -129,26 +73,26 @@ impl ParquetFile {
         self.weights = weights;
         self.block_rows = (block_bytes / 16).max(1) as u64;
         self.blocks = 0;
-        for group in &mut self.groups {
-            group.first_block = self.blocks;
+        for (group, first) in self.table.groups().iter().zip(&mut self.first_blocks) {
+            *first = self.blocks;
             self.blocks += group.rows.div_ceil(self.block_rows);
         }
     }
 
     fn rows_of(&self, block: u64) -> BlockRows {
-        let after = self.groups.partition_point(|group| group.first_block <= block);
-        let group = &self.groups[after - 1];
-        let skip = (block - group.first_block) * self.block_rows;
+        let number = self.first_blocks.partition_point(|&first| first <= block) - 1;
+        let group = &self.table.groups()[number];
+        let skip = (block - self.first_blocks[number]) * self.block_rows;
         let end = (skip + self.block_rows).min(group.rows);
         BlockRows {
-            row_group: group.index,
+            group: number,
             skip: skip as usize,
             rows: group.first_row + skip..group.first_row + end,
         }
     }
 
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.table.rows()
     }
 
     pub fn weighted(&self) -> bool {
@@ -167,7 +111,8 @@ impl ParquetFile {
     /// The block's share of the file.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let Range { start, end } = self.rows_of(block).rows;
-        share(self.file.bytes(), end, self.rows) - share(self.file.bytes(), start, self.rows)
+        let part = |rows| share(self.table.file().bytes(), rows, self.rows());
+        part(end) - part(start)
     }
 
     /// Reads and parses a block of integers.
@@ -295,16 +240,7 @@ impl ParquetFile {
     }
 
     fn column(&self, block: &BlockRows, column: usize) -> Result<ColumnReader> {
-        let open = || {
-            let group = self.reader.get_row_group(block.row_group)?;
-            let described = group.metadata().column(column).column_descr_ptr();
-            let pages = CheckedPages {
-                pages: group.get_column_page_reader(column)?,
-                value_bytes: value_bytes(described.physical_type()),
-            };
-            Ok(get_column_reader(described, Box::new(pages)))
-        };
-        guarded(open).map_err(|error| self.damaged(block, &error))
+        self.table.column(block.group, column)
     }
 
     /// Passes a block's values of one column to `each`, with defaults for missing values.
@@ -317,42 +253,16 @@ impl ParquetFile {
         each: impl FnOnce(&mut dyn Iterator<Item = T::T>),
     ) -> Result<()> {
         let rows = (block.rows.end - block.rows.start) as usize;
-        let nullable = self
-            .reader
-            .metadata()
-            .file_metadata()
-            .schema_descr()
-            .column(column)
-            .max_def_level()
-            > 0;
-        let (mut values, mut levels) = (Vec::new(), Vec::new());
-        let mut read = 0;
-        let result = guarded(|| {
-            if reader.skip_records(block.skip)? < block.skip {
-                return Ok(());
-            }
-            while read < rows {
-                let levels = nullable.then_some(&mut levels);
-                let (records, _, _) = reader.read_records(rows - read, levels, None, &mut values)?;
-                if records == 0 {
-                    break;
-                }
-                read += records;
-            }
-            Ok(())
-        });
-        result.map_err(|error| self.damaged(block, &error))?;
-        let present = levels.iter().filter(|&&level| level > 0).count();
-        if read < rows || values.len() != if nullable { present } else { rows } || nullable && levels.len() != rows {
-            return Err(self.damaged(block, &ParquetError::EOF("a column has too few values".to_owned())));
-        }
-        if present == rows || !nullable {
-            each(&mut values.into_iter());
+        let descriptor = self.table.schema().column(column);
+        let read = read_column(&mut reader, &descriptor, block.skip, rows)
+            .map_err(|error| self.table.damaged(block.rows.start, &error))?;
+        if read.values.len() == rows {
+            each(&mut read.values.into_iter());
             return Ok(());
         }
         let missing = missing.rows.get_or_insert_with(|| vec![false; rows]);
-        let mut values = values.into_iter();
-        each(&mut levels.iter().zip(missing).map(|(&level, missing)| {
+        let mut values = read.values.into_iter();
+        each(&mut read.levels.iter().zip(missing).map(|(&level, missing)| {
             if level > 0 {
                 values.next().unwrap_or_default()
             } else {
@@ -362,27 +272,6 @@ impl ParquetFile {
         }));
         Ok(())
     }
-
-    fn damaged(&self, block: &BlockRows, error: &ParquetError) -> Error {
-        Error::input(
-            self.file.path(),
-            Position::Row(block.rows.start),
-            format!("the Parquet data from here on cannot be read ({error}); write the file again"),
-        )
-    }
-}
-
-/// The message about a column whose compression is not read.
-fn unread_compression(chunk: &ColumnChunkMetaData) -> String {
-    format!(
-        "column {} is compressed with {}, which is not read; write the file again with another compression, such as with pyarrow: \
-         pyarrow.parquet.write_table(pyarrow.parquet.read_table(old), new, compression=\"zstd\")",
-        chunk.column_descr().name(),
-        match chunk.compression() {
-            Compression::BROTLI(_) => "brotli",
-            _ => "LZO",
-        }
-    )
 }
 
 /// The rows of a block in which a value is missing.

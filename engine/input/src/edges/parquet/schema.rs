@@ -1,14 +1,12 @@
 //! Picks the columns of a Parquet file that hold the edges.
 
-use parquet::{
-    basic::{ConvertedType, LogicalType, Type},
-    schema::types::{ColumnDescriptor, SchemaDescriptor},
-};
+use parquet::schema::types::SchemaDescriptor;
 
 use super::super::{
     IdKind,
     column_names::{SOURCE_NAMES, TARGET_NAMES},
 };
+use crate::parquet::types::{described, is_flat, is_integer, is_number, is_signed, is_string};
 
 const WEIGHT_NAMES: [&str; 3] = ["weight", "weights", "w"];
 
@@ -28,10 +26,8 @@ pub(super) struct EdgeColumns {
 impl EdgeColumns {
     /// Finds the columns by name, else takes the first two whose type fits. An error says what was expected.
     pub fn pick(schema: &SchemaDescriptor, ids: IdKind) -> Result<Self, String> {
-        let flat = |&column: &usize| {
-            schema.column(column).max_rep_level() == 0 && schema.column(column).path().parts().len() == 1
-        };
-        let columns: Vec<usize> = (0..schema.num_columns()).filter(flat).collect();
+        let is_flat = |&column: &usize| is_flat(&schema.column(column));
+        let columns: Vec<usize> = (0..schema.num_columns()).filter(is_flat).collect();
         let named = |names: &[&str]| {
             names.iter().find_map(|name| {
                 let found = |&&column: &&usize| schema.column(column).name().eq_ignore_ascii_case(name);
@@ -101,47 +97,4 @@ fn no_columns(schema: &SchemaDescriptor, ids: IdKind) -> String {
         "expected two columns of {wanted} (such as src and dst), found {}; {others}",
         names.join(", ")
     )
-}
-
-fn is_integer(column: &ColumnDescriptor) -> bool {
-    matches!(column.physical_type(), Type::INT32 | Type::INT64)
-        && match column.logical_type_ref() {
-            Some(logical) => matches!(logical, LogicalType::Integer(_)),
-            // Dates and decimals are stored as integers too.
-            None => matches!(
-                column.converted_type(),
-                ConvertedType::NONE
-                    | ConvertedType::INT_8
-                    | ConvertedType::INT_16
-                    | ConvertedType::INT_32
-                    | ConvertedType::INT_64
-                    | ConvertedType::UINT_8
-                    | ConvertedType::UINT_16
-                    | ConvertedType::UINT_32
-                    | ConvertedType::UINT_64
-            ),
-        }
-}
-
-fn is_signed(column: &ColumnDescriptor) -> bool {
-    match column.logical_type_ref() {
-        Some(LogicalType::Integer(integer)) => integer.is_signed,
-        _ => !matches!(
-            column.converted_type(),
-            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64
-        ),
-    }
-}
-
-fn is_string(column: &ColumnDescriptor) -> bool {
-    column.physical_type() == Type::BYTE_ARRAY && column.converted_type() != ConvertedType::DECIMAL
-}
-
-fn is_number(column: &ColumnDescriptor) -> bool {
-    matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) || is_integer(column)
-}
-
-/// A column's name and type, for messages.
-fn described(column: &ColumnDescriptor) -> String {
-    format!("{} ({})", column.name(), column.physical_type())
 }

@@ -1,0 +1,506 @@
+//! Tables in Parquet with data of nodes: rows of numbers, and ids.
+//!
+//! They are read front to back, by one thread, because to go to a row means to decode its page in every column. Between two reads, a page
+//! of each column stays in memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use grappa_formats::features::ElementType;
+use grappa_io::{Error, Position, Result};
+use parquet::{
+    basic::Type,
+    column::reader::{ColumnReader, ColumnReaderImpl},
+    data_type::{ByteArray, DataType},
+    errors::ParquetError,
+    schema::types::{ColumnDescriptor, SchemaDescriptor},
+};
+
+use super::{
+    node_file::Forms,
+    table_columns::{Chosen, ID_NAMES},
+};
+use crate::{
+    edges::IdKind,
+    file::InputFile,
+    parquet::{
+        ParquetTable, ReadValues, read_column,
+        types::{described, is_flat, is_integer, is_number, is_signed, is_string},
+    },
+};
+
+/// The name that pandas gives to the index of a table.
+const INDEX_OF_PANDAS: &str = "__index_level_0__";
+/// Writers end a page after this many bytes by default, and a dictionary too.
+const PAGE_BYTES: u64 = 1 << 20;
+/// Numbers that are decoded at a time. They stay in the cache, and their buffers are not returned to the system each time.
+const PIECE_NUMBERS: usize = 1 << 14;
+
+/// Rows of numbers in the columns of a table, or in one column of lists.
+pub(super) struct ParquetRows {
+    columns: Columns,
+    chosen: Chosen,
+    has_ids: bool,
+    /// Numbers per row.
+    dim: usize,
+    cursor: Mutex<Cursor>,
+}
+
+/// Columns of a table.
+struct Columns {
+    table: ParquetTable,
+    numbers: Vec<usize>,
+}
+
+/// The position of a reader.
+#[derive(Default)]
+struct Cursor {
+    row: u64,
+    /// The row group, and its columns after `row`.
+    open: Option<(usize, Vec<ColumnReader>)>,
+}
+
+impl ParquetRows {
+    /// Reads the footer and chooses the columns.
+    pub fn open(file: &Arc<InputFile>, forms: &Forms) -> Result<Self> {
+        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
+        let table = ParquetTable::open(file)?;
+        let schema = table.schema();
+        let names: Vec<&str> = schema.columns().iter().map(|column| name(column)).collect();
+        let ids = id_column(schema);
+        let chosen = forms.columns.choose(&names, ids);
+        let numbers = chosen.columns.clone();
+        if numbers.is_empty() {
+            return Err(refuse(format!("expected columns of {}, found none", forms.name)));
+        }
+        let is_list = |column: usize| schema.column(column).max_rep_level() == 1;
+        for &column in &numbers {
+            check_numbers(&schema.column(column)).map_err(refuse)?;
+            if is_list(column) && numbers.len() > 1 {
+                return Err(refuse(format!(
+                    "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: \
+                     table.select([...])",
+                    name(&schema.column(column)),
+                    numbers.len() - 1
+                )));
+            }
+        }
+        table.check_columns(numbers.iter().copied())?;
+        let is_list = is_list(numbers[0]);
+        let columns = Columns { table, numbers };
+        let dim = match is_list {
+            true if columns.table.rows() > 0 => columns.first_list()?,
+            true => 1,
+            false => columns.numbers.len(),
+        };
+        Ok(Self {
+            columns,
+            chosen,
+            has_ids: ids.is_some(),
+            dim,
+            cursor: Mutex::default(),
+        })
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.columns.table.rows()
+    }
+
+    /// Numbers per row.
+    pub fn columns(&self) -> usize {
+        self.dim
+    }
+
+    pub fn has_ids(&self) -> bool {
+        self.has_ids
+    }
+
+    /// The columns that are left out.
+    pub fn left_out(&self) -> &[String] {
+        &self.chosen.left_out
+    }
+
+    /// The type of the numbers. Of several types it is that of the first column.
+    pub fn element(&self) -> ElementType {
+        let column = self.columns.table.schema().column(self.columns.numbers[0]);
+        match column.physical_type() {
+            Type::BOOLEAN => ElementType::Bool,
+            Type::INT32 => ElementType::I32,
+            Type::INT64 => ElementType::I64,
+            Type::FLOAT => ElementType::F32,
+            _ => ElementType::F64,
+        }
+    }
+
+    /// Bytes of the pages that stay in memory: of each column a dictionary, a page, and its compressed bytes, if the writer did not choose
+    /// other sizes.
+    pub fn held_bytes(&self) -> u64 {
+        let of_column = |&column: &usize| self.columns.table.column_bytes_max(column).min(3 * PAGE_BYTES);
+        self.columns.numbers.iter().map(of_column).sum()
+    }
+
+    /// Calls `each` with up to `count` rows from row `first` on. A missing number is NaN. Returns the number of rows.
+    pub fn read(
+        &self,
+        first: u64,
+        count: usize,
+        each: &mut dyn FnMut(&[f64]) -> std::result::Result<(), String>,
+    ) -> Result<usize> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.row != first {
+            *cursor = Cursor { row: first, open: None };
+        }
+        let end = self.rows().min(first.saturating_add(count as u64));
+        let piece = (PIECE_NUMBERS / self.dim).max(1) as u64;
+        while cursor.row < end {
+            let end = end.min(cursor.row + piece);
+            self.read_piece(&mut cursor, end, each)?;
+        }
+        Ok(end.saturating_sub(first) as usize)
+    }
+
+    /// Reads rows up to `end`, or up to the end of a row group.
+    fn read_piece(
+        &self,
+        cursor: &mut Cursor,
+        end: u64,
+        each: &mut dyn FnMut(&[f64]) -> std::result::Result<(), String>,
+    ) -> Result<()> {
+        let from = cursor.row;
+        let (group, skip, mut readers) = match cursor.open.take() {
+            Some((group, readers)) => (group, 0, readers),
+            None => self.columns.open_at(from)?,
+        };
+        let bounds = &self.columns.table.groups()[group];
+        let group_end = bounds.first_row + bounds.rows;
+        let rows = (end.min(group_end) - from) as usize;
+        let mut values: Vec<Vec<f64>> = Vec::with_capacity(readers.len());
+        for (reader, &column) in readers.iter_mut().zip(&self.columns.numbers) {
+            values.push(self.columns.numbers(reader, column, skip, rows, from, self.dim)?);
+        }
+        let mut row = Vec::with_capacity(self.dim);
+        for index in 0..rows {
+            row.clear();
+            match &values[..] {
+                [lists] => row.extend_from_slice(&lists[index * self.dim..][..self.dim]),
+                columns => row.extend(columns.iter().map(|column| column[index])),
+            }
+            each(&row).map_err(|what| {
+                Error::input(
+                    self.columns.table.file().path(),
+                    Position::Row(from + index as u64),
+                    what,
+                )
+            })?;
+        }
+        cursor.row = from + rows as u64;
+        if cursor.row < group_end {
+            cursor.open = Some((group, readers));
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// The row group of a row, the number of rows before it in the group, and the columns of the group.
+    fn open_at(&self, row: u64) -> Result<(usize, usize, Vec<ColumnReader>)> {
+        let after = self.table.groups().partition_point(|group| group.first_row <= row);
+        let group = after - 1;
+        let skip = (row - self.table.groups()[group].first_row) as usize;
+        let open = |&column: &usize| self.table.column(group, column);
+        let readers = self.numbers.iter().map(open).collect::<Result<_>>()?;
+        Ok((group, skip, readers))
+    }
+
+    /// The number of values in the list of the first row.
+    fn first_list(&self) -> Result<usize> {
+        let mut reader = self.table.column(0, self.numbers[0])?;
+        let mut read = |column: &ColumnDescriptor| match &mut reader {
+            ColumnReader::BoolColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
+            ColumnReader::Int32ColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
+            ColumnReader::Int64ColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
+            ColumnReader::FloatColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
+            ColumnReader::DoubleColumnReader(reader) => Ok(read_column(reader, column, 0, 1)?.levels),
+            _ => unreachable!("columns of other types are refused"),
+        };
+        let column = self.table.schema().column(self.numbers[0]);
+        let levels = read(&column).map_err(|error| self.table.damaged(0, &error))?;
+        let in_list = levels.iter().filter(|&&level| level >= level_in_list(&column));
+        match in_list.count() {
+            0 => Err(Error::input(
+                self.table.file().path(),
+                Position::Row(0),
+                format!("expected a list of numbers in column {}, found none", name(&column)),
+            )),
+            count => Ok(count),
+        }
+    }
+
+    /// Skips rows of a column and reads the next ones, `dim` numbers each if they are lists.
+    fn numbers(
+        &self,
+        reader: &mut ColumnReader,
+        column: usize,
+        skip: usize,
+        rows: usize,
+        first: u64,
+        dim: usize,
+    ) -> Result<Vec<f64>> {
+        let at = Place {
+            columns: self,
+            column: &self.table.schema().column(column),
+            skip,
+            rows,
+            first,
+            dim,
+        };
+        let signed = is_signed(at.column);
+        match reader {
+            ColumnReader::BoolColumnReader(reader) => at.read(reader, |value| f64::from(u8::from(value))),
+            ColumnReader::FloatColumnReader(reader) => at.read(reader, f64::from),
+            ColumnReader::DoubleColumnReader(reader) => at.read(reader, |value| value),
+            // Parquet has the bits of unsigned integers in signed ones.
+            ColumnReader::Int32ColumnReader(reader) => at.read(reader, |value| match signed {
+                true => f64::from(value),
+                false => f64::from(value.cast_unsigned()),
+            }),
+            ColumnReader::Int64ColumnReader(reader) => at.read(reader, |value| match signed {
+                true => value as f64,
+                false => value.cast_unsigned() as f64,
+            }),
+            _ => unreachable!("columns of other types are refused"),
+        }
+    }
+}
+
+/// The next rows of a column.
+struct Place<'a> {
+    columns: &'a Columns,
+    column: &'a ColumnDescriptor,
+    /// Rows to skip, and rows to read after them.
+    skip: usize,
+    rows: usize,
+    /// The number of the first one.
+    first: u64,
+    dim: usize,
+}
+
+impl Place<'_> {
+    fn read<T: DataType>(&self, reader: &mut ColumnReaderImpl<T>, number: impl Fn(T::T) -> f64) -> Result<Vec<f64>> {
+        let read = read_column(reader, self.column, self.skip, self.rows)
+            .map_err(|error| self.columns.table.damaged(self.first, &error))?;
+        if self.column.max_rep_level() == 0 && read.levels.is_empty() {
+            return Ok(read.values.into_iter().map(number).collect());
+        }
+        self.check_lists(&read)?;
+        let (present, exists) = (self.column.max_def_level(), level_in_list(self.column));
+        let mut values = read.values.into_iter();
+        let levels = read.levels.iter().filter(|&&level| level >= exists);
+        let numbers: Vec<f64> = levels
+            .map(|&level| match level == present {
+                true => values.next().map_or(f64::NAN, &number),
+                false => f64::NAN,
+            })
+            .collect();
+        // Levels of a damaged file may begin within a list.
+        let of_row = if self.column.max_rep_level() > 0 { self.dim } else { 1 };
+        match numbers.len() == self.rows * of_row {
+            true => Ok(numbers),
+            false => {
+                let error = ParquetError::General("its lists are inconsistent".to_owned());
+                Err(self.columns.table.damaged(self.first, &error))
+            }
+        }
+    }
+
+    /// Refuses lists of other lengths than the first one.
+    fn check_lists<T>(&self, read: &ReadValues<T>) -> Result<()> {
+        if self.column.max_rep_level() == 0 {
+            return Ok(());
+        }
+        let exists = level_in_list(self.column);
+        let (mut row, mut length) = (None, 0);
+        let check = |row: Option<u64>, length: usize| match row {
+            Some(row) if length != self.dim => Err(Error::input(
+                self.columns.table.file().path(),
+                Position::Row(row),
+                format!(
+                    "expected a list of {} numbers in column {}, as in the first row, found {length}",
+                    self.dim,
+                    name(self.column)
+                ),
+            )),
+            _ => Ok(()),
+        };
+        for (&repeat, &level) in read.repeats.iter().zip(&read.levels) {
+            if repeat == 0 {
+                check(row, length)?;
+                (row, length) = (Some(row.map_or(self.first, |row| row + 1)), 0);
+            }
+            length += usize::from(level >= exists);
+        }
+        check(row, length)
+    }
+}
+
+/// The definition level from which on there is a value, which may be missing: a null, or no element of a list.
+fn level_in_list(column: &ColumnDescriptor) -> i16 {
+    match column.max_rep_level() {
+        0 => 0,
+        _ => column.max_def_level() - i16::from(column.self_type().is_optional()),
+    }
+}
+
+/// The ids in a column of a table.
+pub(super) struct ParquetIds {
+    table: ParquetTable,
+    column: usize,
+    row: u64,
+    /// The row group, and its column after `row`.
+    open: Option<(usize, ColumnReader)>,
+}
+
+impl ParquetIds {
+    /// Reads the footer and finds the column: by its name, or because it is the only one.
+    pub fn open(file: &Arc<InputFile>, kind: IdKind) -> Result<Self> {
+        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
+        let table = ParquetTable::open(file)?;
+        let schema = table.schema();
+        let only = || (schema.num_columns() == 1).then_some(0);
+        let Some(column) = id_column(schema).or_else(only) else {
+            let names: Vec<_> = schema.columns().iter().map(|column| described(column)).collect();
+            return Err(refuse(format!(
+                "expected a column of node ids that is named id, or only one column; found {}",
+                names.join(", ")
+            )));
+        };
+        let descriptor = schema.column(column);
+        let fits = is_flat(&descriptor)
+            && match kind {
+                IdKind::Integer => is_integer(&descriptor),
+                IdKind::String => is_string(&descriptor),
+            };
+        if !fits {
+            let column = described(&descriptor);
+            return Err(refuse(match kind {
+                IdKind::Integer => format!(
+                    "expected integers in column {column}; strings need --ids string, other types a cast to int64"
+                ),
+                IdKind::String => {
+                    format!("expected strings in column {column}; integers need --ids dense or sparse")
+                }
+            }));
+        }
+        table.check_columns([column].into_iter())?;
+        Ok(Self {
+            table,
+            column,
+            row: 0,
+            open: None,
+        })
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.table.rows()
+    }
+
+    /// The row of the next id.
+    pub fn next_row(&self) -> u64 {
+        self.row
+    }
+
+    /// The next ids, `count` at most. None of them only at the end.
+    pub fn next_integers(&mut self, count: usize) -> Result<Vec<i128>> {
+        let signed = is_signed(&self.table.schema().column(self.column));
+        self.next(count, |ids, reader, rows| match reader {
+            ColumnReader::Int32ColumnReader(reader) => ids.read(reader, rows, |id: i32| match signed {
+                true => i128::from(id),
+                false => i128::from(id.cast_unsigned()),
+            }),
+            ColumnReader::Int64ColumnReader(reader) => ids.read(reader, rows, |id: i64| match signed {
+                true => i128::from(id),
+                false => i128::from(id.cast_unsigned()),
+            }),
+            _ => unreachable!("integers are read from columns of integers"),
+        })
+    }
+
+    /// The next ids, `count` at most. None of them only at the end.
+    pub fn next_strings(&mut self, count: usize) -> Result<Vec<ByteArray>> {
+        self.next(count, |ids, reader, rows| match reader {
+            ColumnReader::ByteArrayColumnReader(reader) => ids.read(reader, rows, |id| id),
+            _ => unreachable!("strings are read from columns of strings"),
+        })
+    }
+
+    fn next<T>(
+        &mut self,
+        count: usize,
+        read: impl Fn(&Self, &mut ColumnReader, usize) -> Result<Vec<T>>,
+    ) -> Result<Vec<T>> {
+        if self.row == self.rows() {
+            return Ok(Vec::new());
+        }
+        let (group, mut reader) = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let after = self.table.groups().partition_point(|group| group.first_row <= self.row);
+                (after - 1, self.table.column(after - 1, self.column)?)
+            }
+        };
+        let bounds = &self.table.groups()[group];
+        let left = bounds.first_row + bounds.rows - self.row;
+        let rows = left.min(count as u64);
+        let ids = read(self, &mut reader, rows as usize)?;
+        self.row += rows;
+        if rows < left {
+            self.open = Some((group, reader));
+        }
+        Ok(ids)
+    }
+
+    fn read<T: DataType, U>(
+        &self,
+        reader: &mut ColumnReaderImpl<T>,
+        rows: usize,
+        each: impl FnMut(T::T) -> U,
+    ) -> Result<Vec<U>> {
+        let column = self.table.schema().column(self.column);
+        let read = read_column(reader, &column, 0, rows).map_err(|error| self.table.damaged(self.row, &error))?;
+        match read.levels.iter().position(|&level| level == 0) {
+            None => Ok(read.values.into_iter().map(each).collect()),
+            Some(missing) => Err(Error::input(
+                self.table.file().path(),
+                Position::Row(self.row + missing as u64),
+                format!("expected a node id in column {}, found a missing value", name(&column)),
+            )),
+        }
+    }
+}
+
+/// The column of ids, if one is named so.
+fn id_column(schema: &SchemaDescriptor) -> Option<usize> {
+    let mut names = ID_NAMES.iter().chain([&INDEX_OF_PANDAS]);
+    names.find_map(|id| {
+        let columns = &mut schema.columns().iter();
+        columns.position(|column| is_flat(column) && column.name().eq_ignore_ascii_case(id))
+    })
+}
+
+/// The name of a column, or that of the group that it is in.
+fn name(column: &ColumnDescriptor) -> &str {
+    column.path().parts().first().map_or("", String::as_str)
+}
+
+/// Refuses a column that has no numbers, nor lists of numbers.
+fn check_numbers(column: &ColumnDescriptor) -> std::result::Result<(), String> {
+    let is_list = column.max_rep_level() == 1;
+    let has_numbers = is_number(column) || column.physical_type() == Type::BOOLEAN;
+    match has_numbers && (is_list || is_flat(column)) {
+        true => Ok(()),
+        false => Err(format!(
+            "expected numbers, or lists of numbers, in column {} ({}); leave it out: table.drop_columns([...])",
+            name(column),
+            column.physical_type()
+        )),
+    }
+}

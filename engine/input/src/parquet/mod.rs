@@ -1,0 +1,213 @@
+//! Tables in Apache Parquet: their row groups, and the values of columns.
+//!
+//! The reader of the `parquet` crate trusts what a file claims. Here its claims are checked first ([`claims`]), and what the reader asserts
+//! becomes an error about the file.
+
+mod claims;
+mod pages;
+mod thrift;
+pub(crate) mod types;
+
+use std::sync::Arc;
+
+use grappa_io::{Error, Position, Result};
+use parquet::{
+    basic::Compression,
+    column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
+    data_type::DataType,
+    errors::{ParquetError, Result as ParquetResult},
+    file::{
+        metadata::ColumnChunkMetaData,
+        reader::{FileReader, SerializedFileReader},
+    },
+    schema::types::{ColumnDescriptor, SchemaDescriptor},
+};
+
+use self::pages::{CheckedPages, Chunks, guarded, value_bytes};
+use crate::file::InputFile;
+
+/// The first bytes of a file.
+pub(crate) const MAGIC: &[u8] = b"PAR1";
+
+/// An open file.
+pub(crate) struct ParquetTable {
+    file: Arc<InputFile>,
+    reader: SerializedFileReader<Chunks>,
+    rows: u64,
+    groups: Vec<RowGroup>,
+}
+
+/// A row group that is not empty.
+pub(crate) struct RowGroup {
+    /// Its number in the file.
+    index: usize,
+    /// Number of rows before it.
+    pub first_row: u64,
+    pub rows: u64,
+}
+
+impl ParquetTable {
+    /// Reads the footer.
+    pub fn open(file: &Arc<InputFile>) -> Result<Self> {
+        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
+        let reader = guarded(|| SerializedFileReader::new(Chunks(file.clone())))
+            .map_err(|error| refuse(format!("this Parquet file cannot be read ({error}); write it again")))?;
+        let (mut rows, mut groups) = (0, Vec::new());
+        for (index, group) in reader.metadata().row_groups().iter().enumerate() {
+            let damaged = || refuse(impossible(index));
+            let group_rows = u64::try_from(group.num_rows()).map_err(|_| damaged())?;
+            if group_rows == 0 {
+                continue;
+            }
+            groups.push(RowGroup {
+                index,
+                first_row: rows,
+                rows: group_rows,
+            });
+            // Far below 2^64, so that the sum over many files cannot overflow.
+            rows = Some(rows + group_rows)
+                .filter(|&rows| rows < 1 << 62)
+                .ok_or_else(damaged)?;
+        }
+        Ok(Self {
+            file: file.clone(),
+            reader,
+            rows,
+            groups,
+        })
+    }
+
+    pub fn file(&self) -> &InputFile {
+        &self.file
+    }
+
+    pub fn schema(&self) -> &SchemaDescriptor {
+        self.reader.metadata().file_metadata().schema_descr()
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The row groups that are not empty.
+    pub fn groups(&self) -> &[RowGroup] {
+        &self.groups
+    }
+
+    /// Refuses columns that cannot be read. Call it before [`Self::column`].
+    pub fn check_columns(&self, columns: impl Iterator<Item = usize> + Clone) -> Result<()> {
+        let refuse = |what: String| Error::input(self.file.path(), Position::Whole, what);
+        for group in &self.groups {
+            let described = self.reader.metadata().row_group(group.index);
+            for column in columns.clone() {
+                let damaged = || refuse(impossible(group.index));
+                // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
+                let chunk = described.columns().get(column).ok_or_else(damaged)?;
+                if let Compression::BROTLI(_) | Compression::LZO = chunk.compression() {
+                    return Err(refuse(unread_compression(chunk)));
+                }
+                let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+                let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
+                if start < 0 || chunk.compressed_size() < 0 || end as u64 > self.file.bytes() {
+                    return Err(damaged());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest size of a column in a row group, in bytes, decompressed.
+    pub fn column_bytes_max(&self, column: usize) -> u64 {
+        let groups = self.reader.metadata().row_groups().iter();
+        let bytes = groups.filter_map(|group| u64::try_from(group.columns().get(column)?.uncompressed_size()).ok());
+        bytes.max().unwrap_or(0)
+    }
+
+    /// A column of a row group.
+    pub fn column(&self, group: usize, column: usize) -> Result<ColumnReader> {
+        let RowGroup { index, first_row, .. } = self.groups[group];
+        let open = || {
+            let group = self.reader.get_row_group(index)?;
+            let described = group.metadata().column(column).column_descr_ptr();
+            let pages = CheckedPages {
+                pages: group.get_column_page_reader(column)?,
+                value_bytes: value_bytes(described.physical_type()),
+            };
+            Ok(get_column_reader(described, Box::new(pages)))
+        };
+        guarded(open).map_err(|error| self.damaged(first_row, &error))
+    }
+
+    /// The error about data that cannot be read from `row` on.
+    pub fn damaged(&self, row: u64, error: &ParquetError) -> Error {
+        Error::input(
+            self.file.path(),
+            Position::Row(row),
+            format!("the Parquet data from here on cannot be read ({error}); write the file again"),
+        )
+    }
+}
+
+/// Values of a column that were read.
+pub(crate) struct ReadValues<T> {
+    /// Those that are not missing.
+    pub values: Vec<T>,
+    /// The definition level of each value, missing or not. Empty if none can be missing.
+    pub levels: Vec<i16>,
+    /// The repetition level of each of them. Empty if each row has one.
+    pub repeats: Vec<i16>,
+}
+
+/// Skips `skip` rows of a column, and reads the next `rows`.
+pub(crate) fn read_column<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    column: &ColumnDescriptor,
+    skip: usize,
+    rows: usize,
+) -> ParquetResult<ReadValues<T::T>> {
+    let (nullable, repeated) = (column.max_def_level() > 0, column.max_rep_level() > 0);
+    let (mut values, mut levels, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
+    let mut read = 0;
+    guarded(|| {
+        if skip > 0 && reader.skip_records(skip)? < skip {
+            return Ok(());
+        }
+        while read < rows {
+            let levels = nullable.then_some(&mut levels);
+            let repeats = repeated.then_some(&mut repeats);
+            let (records, _, _) = reader.read_records(rows - read, levels, repeats, &mut values)?;
+            if records == 0 {
+                break;
+            }
+            read += records;
+        }
+        Ok(())
+    })?;
+    let present = levels.iter().filter(|&&level| level == column.max_def_level()).count();
+    let slots = if repeated { repeats.len() } else { rows };
+    if read < rows || values.len() != if nullable { present } else { slots } || nullable && levels.len() != slots {
+        return Err(ParquetError::EOF("a column has too few values".to_owned()));
+    }
+    Ok(ReadValues {
+        values,
+        levels,
+        repeats,
+    })
+}
+
+fn impossible(group: usize) -> String {
+    format!("row group {group} has impossible sizes; the file is damaged: write it again")
+}
+
+/// The message about a column whose compression is not read.
+fn unread_compression(chunk: &ColumnChunkMetaData) -> String {
+    format!(
+        "column {} is compressed with {}, which is not read; write the file again with another compression, such as with pyarrow: \
+         pyarrow.parquet.write_table(pyarrow.parquet.read_table(old), new, compression=\"zstd\")",
+        chunk.column_descr().name(),
+        match chunk.compression() {
+            Compression::BROTLI(_) => "brotli",
+            _ => "LZO",
+        }
+    )
+}

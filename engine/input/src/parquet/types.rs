@@ -1,0 +1,57 @@
+//! The types of columns.
+
+use parquet::{
+    basic::{ConvertedType, LogicalType, Type},
+    schema::types::ColumnDescriptor,
+};
+
+/// Whether a column has one value, or none, in each row.
+pub(crate) fn is_flat(column: &ColumnDescriptor) -> bool {
+    column.max_rep_level() == 0 && column.path().parts().len() == 1
+}
+
+/// Whether a column has integers, and not dates or decimals, which are stored as integers too.
+pub(crate) fn is_integer(column: &ColumnDescriptor) -> bool {
+    matches!(column.physical_type(), Type::INT32 | Type::INT64)
+        && match column.logical_type_ref() {
+            Some(logical) => matches!(logical, LogicalType::Integer(_)),
+            None => matches!(
+                column.converted_type(),
+                ConvertedType::NONE
+                    | ConvertedType::INT_8
+                    | ConvertedType::INT_16
+                    | ConvertedType::INT_32
+                    | ConvertedType::INT_64
+                    | ConvertedType::UINT_8
+                    | ConvertedType::UINT_16
+                    | ConvertedType::UINT_32
+                    | ConvertedType::UINT_64
+            ),
+        }
+}
+
+/// Whether integers have a sign.
+pub(crate) fn is_signed(column: &ColumnDescriptor) -> bool {
+    match column.logical_type_ref() {
+        Some(LogicalType::Integer(integer)) => integer.is_signed,
+        _ => !matches!(
+            column.converted_type(),
+            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64
+        ),
+    }
+}
+
+/// Whether a column has strings.
+pub(crate) fn is_string(column: &ColumnDescriptor) -> bool {
+    column.physical_type() == Type::BYTE_ARRAY && column.converted_type() != ConvertedType::DECIMAL
+}
+
+/// Whether a column has integers or floats.
+pub(crate) fn is_number(column: &ColumnDescriptor) -> bool {
+    matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) || is_integer(column)
+}
+
+/// A column's name and type, for messages.
+pub(crate) fn described(column: &ColumnDescriptor) -> String {
+    format!("{} ({})", column.name(), column.physical_type())
+}
