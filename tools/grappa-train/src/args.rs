@@ -443,7 +443,8 @@ pub struct Predict {
     ///
     /// Rows are in the order of sorted ids; with --ids, in the order of its file.
     ///
-    /// NAME.npy has the class of each node; NAME.parquet has the columns id, class and probability.
+    /// NAME.npy has the class of each node; NAME.parquet has the columns id, class and probability. If nodes have sets of classes,
+    /// NAME.npy has a 0 or 1 per class, and NAME.parquet the columns id, classes and probabilities.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Predict the nodes with these ids and print them
@@ -455,10 +456,10 @@ pub struct Predict {
     /// Predict the nodes of a split, such as test, and print them, or write them to --out
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
-    /// Write logits instead of classes (.npy)
+    /// Write logits instead of classes; in Parquet, a column of lists
     #[arg(long, requires = "out", conflicts_with = "nodes")]
     pub logits: bool,
-    /// Write the input of the last layer (node embeddings) instead of classes (.npy)
+    /// Write the input of the last layer (node embeddings) instead of classes; in Parquet, a column of lists
     #[arg(long, requires = "out", conflicts_with_all = ["nodes", "logits"])]
     pub embeddings: bool,
     /// Memory limit, such as 512MiB or 4GiB; with less, features are read more often

@@ -8,7 +8,9 @@
 //! | `.npy`, classes | int64 of `[nodes]`: its class, or -1 if a logit is NaN. For multi-label tasks, int8 of `[nodes, classes]`: 1 for the classes in its set. This is the format of `grappa-store export --labels` |
 //! | `.npy`, logits | f32 of `[nodes, classes]` |
 //! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
-//! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class) |
+//! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class). For multi-label tasks, `classes` and `probabilities`: lists of those with a probability above 0.5 |
+//! | `.parquet`, logits | columns `id` and `logits`, a list of f32 |
+//! | `.parquet`, embeddings | columns `id` and `embedding`, a list of f32. `grappa-ingest --features` reads such tables |
 //!
 //! A file of a split has the rows of its nodes only, in the same order. A file of listed nodes has their rows in the order of the list.
 //!
@@ -34,7 +36,7 @@ use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
-use self::parquet::DenseIds;
+use self::parquet::{Columns, DenseIds};
 use crate::{
     Error, Result,
     train::{
@@ -150,7 +152,7 @@ pub fn predict_file<'a>(
     progress: &dyn Progress,
 ) -> Result<Predicted> {
     let FileOptions { values, nodes } = options.into();
-    let form = form(out, values, trained.task())?;
+    let form = form(out)?;
     trained.check_store(store)?;
     if out.exists() {
         let what = format!("{} exists; remove it or choose another name", out.display());
@@ -177,8 +179,10 @@ pub fn predict_file<'a>(
     let encoding = match (values, trained.task(), form) {
         (Values::Classes, Task::MultiClass, Form::Parquet) => Encoding::ClassAndProbability,
         (Values::Classes, Task::MultiClass, Form::Npy) => Encoding::Class,
-        (Values::Classes, Task::MultiLabel, _) => Encoding::Set,
-        (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
+        (Values::Classes, Task::MultiLabel, Form::Npy) => Encoding::Set,
+        (Values::Classes, Task::MultiLabel, Form::Parquet) | (Values::Logits | Values::Embeddings, ..) => {
+            Encoding::Floats
+        }
     };
     let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
     let output = match values {
@@ -219,26 +223,32 @@ pub fn predict_file<'a>(
         scored.as_mut().map_or(Ok(()), |scored| scored.add(rows))
     })?;
     let scores = scored.map(Scored::report);
+    if form == Form::Parquet {
+        let (rows, ids) = match &some {
+            None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
+            Some(some) => {
+                let (positions, ids) = in_order(store, nodes, some)?;
+                (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
+            }
+        };
+        let table = match (values, trained.task()) {
+            (Values::Classes, Task::MultiClass) => Columns::Class,
+            (Values::Classes, Task::MultiLabel) => Columns::Set(columns),
+            (Values::Logits, _) => Columns::Numbers("logits", columns),
+            (Values::Embeddings, _) => Columns::Numbers("embedding", columns),
+        };
+        let bytes = parquet::write(out, store, trained, &rows, &ids, table, progress)?;
+        return Ok(Predicted {
+            nodes: ids.len(),
+            bytes,
+            scores,
+        });
+    }
     let columns = columns as u64;
     let array = match encoding {
-        Encoding::Class => ("<i8", None),
+        Encoding::Class | Encoding::ClassAndProbability => ("<i8", None),
         Encoding::Set => ("|i1", Some(columns)),
         Encoding::Floats => ("<f4", Some(columns)),
-        Encoding::ClassAndProbability => {
-            let (rows, ids) = match &some {
-                None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
-                Some(some) => {
-                    let (positions, ids) = in_order(store, nodes, some)?;
-                    (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
-                }
-            };
-            let bytes = parquet::write(out, store, &rows, &ids, trained.class_names(), progress)?;
-            return Ok(Predicted {
-                nodes: ids.len(),
-                bytes,
-                scores,
-            });
-        }
     };
     let exported = match &some {
         None => made.export(store, out, array, &order, progress)?,
@@ -441,18 +451,14 @@ fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
     })
 }
 
-fn form(out: &Path, values: Values, task: Task) -> Result<Form> {
-    let no = |what: &str| Err(Error::Options(format!("{}: {what}", out.display())));
+fn form(out: &Path) -> Result<Form> {
     match out.extension().and_then(|extension| extension.to_str()) {
         Some("npy") => Ok(Form::Npy),
-        Some("parquet") if values != Values::Classes => {
-            no("logits and embeddings are arrays of numbers: write them to a file that ends with .npy")
-        }
-        Some("parquet") if task == Task::MultiLabel => {
-            no("nodes have sets of classes, which are an array of numbers: write them to a file that ends with .npy")
-        }
         Some("parquet") => Ok(Form::Parquet),
-        _ => no("predictions are written to files that end with .npy or .parquet"),
+        _ => Err(Error::Options(format!(
+            "{}: predictions are written to files that end with .npy or .parquet",
+            out.display()
+        ))),
     }
 }
 
@@ -526,11 +532,10 @@ mod tests {
     }
 
     #[test]
-    fn values_that_a_format_cannot_hold_are_refused() {
-        let refused = |out: &str, values, task| form(Path::new(out), values, task).unwrap_err().to_string();
-        assert!(refused("preds.csv", Values::Classes, Task::MultiClass).contains(".npy or .parquet"));
-        assert!(refused("preds", Values::Logits, Task::MultiClass).contains(".npy or .parquet"));
-        assert!(refused("p.parquet", Values::Logits, Task::MultiClass).contains("ends with .npy"));
-        assert!(refused("p.parquet", Values::Classes, Task::MultiLabel).contains("sets of classes"));
+    fn files_of_other_formats_are_refused() {
+        for out in ["preds.csv", "preds"] {
+            let error = form(Path::new(out)).unwrap_err().to_string();
+            assert!(error.contains(out) && error.contains(".npy or .parquet"), "{error}");
+        }
     }
 }

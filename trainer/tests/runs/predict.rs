@@ -108,6 +108,33 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
         }
         assert_eq!(reader.metadata().file_metadata().num_rows() as u64, NODES);
 
+        // Logits and embeddings are lists in Parquet, and the same numbers.
+        let numbers_of = |file: &Path, column: &str| -> Vec<f32> {
+            let reader = SerializedFileReader::new(fs::File::open(file).unwrap()).unwrap();
+            let mut numbers = Vec::new();
+            for (dense, row) in reader.get_row_iter(None).unwrap().enumerate() {
+                let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
+                let expected = match ids {
+                    ExternalIds::String => Field::Str(id(shape, dense as u64)),
+                    _ => Field::Long(dense as i64),
+                };
+                assert_eq!(columns["id"], expected);
+                let Field::ListInternal(list) = &columns[column] else {
+                    panic!("{columns:?}")
+                };
+                let number = |field: &Field| match field {
+                    Field::Float(number) => *number,
+                    other => panic!("{other:?}"),
+                };
+                numbers.extend(list.elements().iter().map(number));
+            }
+            numbers
+        };
+        assert_eq!(numbers_of(&written("logits.parquet", Values::Logits), "logits"), logits);
+        let found = numbers_of(&written("embeddings.parquet", Values::Embeddings), "embedding");
+        let embeddings: Vec<f32> = embeddings.into_iter().map(f32::from_le_bytes).collect();
+        assert_eq!(found, embeddings);
+
         // The last of them first, to see that they come as they were asked for.
         let some: Vec<NodeId> = [399, 5, 0].map(|id| store.ids().node_of(DenseId(id)).unwrap()).into();
         let scratch = folder.join("scratch");
@@ -208,7 +235,7 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
 
         // Nothing is left, and nothing is replaced.
         assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&out).unwrap().count(), 9);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 11);
         let again = out.join("classes.npy");
         let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
         assert!(error.to_string().contains("classes.npy exists"), "{error}");
@@ -285,8 +312,27 @@ fn sets_of_classes_are_predicted_as_sets() {
     let expected: Vec<u64> = (0..3).filter(|&class| sets[4][class as usize] == 1).collect();
     assert_eq!(classes, expected);
     let parquet = folder.path().join("sets.parquet");
-    let error = predict_file(&trained, &store, &parquet, Values::Classes, BUDGET, &Silent).unwrap_err();
-    assert!(error.to_string().contains("ends with .npy"), "{error}");
+    predict_file(&trained, &store, &parquet, Values::Classes, BUDGET, &Silent).unwrap();
+    let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
+    let mut rows = 0;
+    for (row, set) in reader.get_row_iter(None).unwrap().map(Result::unwrap).zip(&sets) {
+        let columns: BTreeMap<_, _> = row.into_columns().into_iter().collect();
+        let (Field::ListInternal(classes), Field::ListInternal(probabilities)) =
+            (&columns["classes"], &columns["probabilities"])
+        else {
+            panic!("{columns:?}")
+        };
+        let expected: Vec<Field> = (0..3)
+            .filter(|&class| set[class] == 1)
+            .map(|class| Field::Str(NAMES[class].into()))
+            .collect();
+        assert_eq!(classes.elements(), expected);
+        assert_eq!(probabilities.len(), expected.len());
+        let is_likely = |field: &Field| matches!(field, Field::Float(probability) if *probability > 0.5);
+        assert!(probabilities.elements().iter().all(is_likely), "{columns:?}");
+        rows += 1;
+    }
+    assert_eq!(rows, NODES);
 }
 
 #[test]
