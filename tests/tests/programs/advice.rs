@@ -31,18 +31,6 @@ fn commas_in_a_file_that_is_not_called_csv_are_recognized() {
 #[test]
 fn files_of_other_kinds_are_named_with_a_way_to_convert_them() {
     let bench = Bench::new();
-    let parquet = bench.write("table.parquet", b"PAR1 and so on");
-    for option in ["--features", "--labels"] {
-        bench.refused_beside_edges(
-            option,
-            &parquet,
-            &[],
-            &["Parquet", "numpy.ascontiguousarray(table.to_numpy())"],
-        );
-    }
-    for option in ["--node-ids", "--train"] {
-        bench.refused_beside_edges(option, &parquet, &["--ids", "sparse"], &["Parquet", "to_csv"]);
-    }
     let pytorch = bench.write("x.pt", zip_of("x/data.pkl"));
     for option in ["--features", "--labels", "--train", "--node-ids"] {
         bench.refused_beside_edges(
@@ -98,13 +86,13 @@ fn one_of_several_masks_is_a_column() {
 fn labels_beside_ids_are_told_apart() {
     let bench = Bench::new();
     let names = bench.write("names.csv", "n0,3\nn1,0\nn2,1\nn3,0\n");
-    bench.refused_beside_edges("--labels", &names, &[], &["names.csv:1", "first column", "--node-ids"]);
+    bench.refused_beside_edges("--labels", &names, &[], &["names.csv:1", "first column", "name it id"]);
     let numbers = bench.write("numbers.csv", "0,3\n1,0\n2,1\n3,0\n");
     bench.refused_beside_edges(
         "--labels",
         &numbers,
         &[],
-        &["numbers.csv:1", "first column", "cut -d, -f2"],
+        &["numbers.csv:1", "first column", "name it id"],
     );
 }
 

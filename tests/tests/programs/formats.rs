@@ -9,6 +9,7 @@ use std::{
 };
 
 use flate2::write::GzEncoder;
+use grappa_storage::Store;
 use grappa_tests::{
     archive::write_npz,
     files::{assert_same, files_of},
@@ -262,7 +263,28 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
         ("y", Column::Integers(&classes)),
     ];
     write_table(&labels, &columns, 60);
-    fixture.same_nodes(|files| files.labels = labels);
+    fixture.same_nodes(|files| files.labels = labels.clone());
+
+    // They are not one row per node: neither the number of nodes, nor that of the ids of other rows.
+    let out = fixture.path("same.grappa");
+    let mut command = program::ingest(&fixture.files.edges, &out);
+    command
+        .args(["--chunks", "5", "--seed", "11"])
+        .arg("--labels")
+        .arg(&labels);
+    run(&mut command).success();
+    assert_eq!(Store::open(&out).unwrap().manifest().nodes, graph.nodes as u64);
+    fs::remove_dir_all(&out).unwrap();
+    let in_order = fixture.path("in-order.npy");
+    Npy::new(&[graph.nodes], 0..graph.nodes as i64).write(&in_order);
+    let mut files = fixture.files.clone();
+    files.labels = labels;
+    let mut command = program::ingest(&files.edges, &out);
+    files
+        .node_arguments(options(&mut command))
+        .arg("--node-ids")
+        .arg(in_order);
+    fixture.same(&mut command, &out);
 
     let train = fixture.path("train.parquet");
     write_table(&train, &[("node", Column::Integers(&graph.splits[0]))], 7);

@@ -165,8 +165,8 @@ impl NodeFiles {
 
     /// Fails if `path`, the list of the ids of the rows, has another number of ids than a file has rows.
     pub fn check_number_of_ids(&self, path: &Path, ids: u64) -> Result<()> {
-        let features = self.features.as_ref().map(|matrix| (matrix.path(), matrix.rows()));
-        let labels = self.labels.as_ref().map(|labels| (labels.path(), labels.rows()));
+        let features = self.features_without_ids().map(|matrix| (matrix.path(), matrix.rows()));
+        let labels = self.labels_without_ids().map(|labels| (labels.path(), labels.rows()));
         for (file, rows) in [features, labels].into_iter().flatten() {
             if let Some(rows) = rows.filter(|&rows| rows != ids) {
                 let what = format!(
@@ -186,19 +186,24 @@ impl NodeFiles {
 
     /// The files whose rows have no ids, for messages.
     pub fn names(&self) -> Vec<String> {
-        let features = self.features.as_ref().filter(|features| !features.has_ids());
-        let labels = self.labels.as_ref().filter(|labels| !labels.has_ids());
-        let paths = features
-            .map(MatrixSource::path)
-            .into_iter()
-            .chain(labels.map(LabelSource::path));
+        let features = self.features_without_ids().map(MatrixSource::path);
+        let labels = self.labels_without_ids().map(LabelSource::path);
+        let paths = features.into_iter().chain(labels);
         paths.map(|path| path.display().to_string()).collect()
     }
 
-    /// The number of rows, which is the number of nodes, if it is known before the files are read.
+    fn features_without_ids(&self) -> Option<&MatrixSource> {
+        self.features.as_ref().filter(|features| !features.has_ids())
+    }
+
+    fn labels_without_ids(&self) -> Option<&LabelSource> {
+        self.labels.as_ref().filter(|labels| !labels.has_ids())
+    }
+
+    /// The number of nodes, if a file has a row for each, and tells the number before it is read.
     pub fn rows(&self) -> Option<u64> {
         let features = self.features.as_ref().and_then(MatrixSource::rows);
-        features.or_else(|| self.labels.as_ref().and_then(LabelSource::rows))
+        features.or_else(|| self.labels_without_ids().and_then(LabelSource::rows))
     }
 }
 

@@ -47,8 +47,8 @@ pub struct IngestOptions {
     pub allow_nan: bool,
     /// A file with one label, or one set of labels, per node, in the same order, or a table with the ids of the nodes that have labels.
     pub labels: Option<PathBuf>,
-    /// A file with the external id of each row of features and labels that are no tables with ids. Ids that are not dense are nodes even if no edge has
-    /// them.
+    /// A file with the external id of each row of features and labels, unless they are tables with ids. Ids that are not dense are
+    /// nodes even if no edge has them.
     pub node_ids: Option<PathBuf>,
     /// Files with the ids of each split.
     pub splits: Vec<SplitFile>,
@@ -213,7 +213,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
 pub(super) enum RowIds<'a> {
     /// One id per line or element, for the rows of other files.
     List(&'a Path),
-    /// A table of features or labels, whose first column has the ids of its rows.
+    /// A table of features or labels with the ids of its rows.
     Table(&'a Path),
 }
 

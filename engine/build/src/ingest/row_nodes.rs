@@ -36,7 +36,7 @@ use crate::{
         Run,
         id_lists::{self, Join, Lookup, Strings},
         nodes::NodeFiles,
-        options::{RowIds, id_kind},
+        options::{IngestOptions, RowIds, id_kind},
         plan::check_sets,
         state::{Stage, State},
     },
@@ -222,7 +222,7 @@ impl Run<'_> {
             rows.set(row, node, || check_stopped(self.progress))
         })?;
         rows.flush()?;
-        match unknown.error(path, self.options.ids, found.len()) {
+        match unknown.error(path, self.options, found.len()) {
             Some(error) => Err(error),
             None => Ok(found),
         }
@@ -258,10 +258,11 @@ impl Unknown {
     }
 
     /// The error about them, if there are any; `known` other ids are those of nodes.
-    fn error(self, path: &Path, ids: ExternalIds, known: u64) -> Option<Error> {
+    fn error(self, path: &Path, options: &IngestOptions, known: u64) -> Option<Error> {
         let (_, position, id) = self.first?;
-        let remedy = match ids {
-            ExternalIds::Dense => "give --nodes if there are more nodes than the edges show",
+        let remedy = match options.ids {
+            ExternalIds::Dense if options.nodes.is_some() => "or raise --nodes",
+            ExternalIds::Dense => "or give --nodes if there are more nodes than the edges or the features show",
             ExternalIds::Sparse | ExternalIds::String => {
                 "or make them nodes without edges: list them in a file for --node-ids, or in a table of features with ids"
             }
