@@ -27,6 +27,10 @@ Examples:
   Edges between named nodes, several files, within 512 MiB of memory:
     grappa-ingest --edges part-*.csv --ids string --memory 512MiB --out web.grappa
 
+  Tables as pandas and Spark write them, with a column of ids:
+    grappa-ingest --edges edges.parquet --ids string --features nodes.parquet --labels nodes.parquet \\
+        --split 60/20/20 --out web.grappa
+
   A dataset of the Open Graph Benchmark:
     grappa-ingest --ogb dataset/ogbn_arxiv --undirected --out arxiv.grappa";
 
@@ -95,7 +99,7 @@ pub struct Args {
     ///
     /// A table has the ids of its rows, and these may have any order: Parquet with a column named id (or node, node_id, index,
     /// key), or text with a header whose first column is named so. It has each node once. With --ids sparse or string, ids
-    /// that no edge has are nodes without edges. All other columns are features, except those named label, labels or y.
+    /// that no edge has are nodes without edges. All other columns are features, except those named label, y or class.
     /// Parquet may have one column of lists instead.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
@@ -111,7 +115,7 @@ pub struct Args {
     /// classes. A negative number or NaN means that the node has no label.
     ///
     /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
-    /// labels or y counts.
+    /// y or class counts.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Id of each row of --features and --labels: .npy, Parquet, or text with one id per line

@@ -232,7 +232,7 @@ impl LabelSource {
                             .chunks_exact(array.element.bytes())
                             .map(|b| value(array.element, b)),
                     );
-                    add_row(&values, out)
+                    add_row(&values, self.has_ids(), out)
                         .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
                 }
                 count
@@ -258,12 +258,12 @@ impl LabelSource {
                         })?)
                     });
                 }
-                add_row(&values, out)
+                add_row(&values, self.has_ids(), out)
             })?,
             Content::Parquet(table) => table.read(first, count, &mut |numbers| {
                 values.clear();
                 values.extend(numbers.iter().map(|&number| Value::of(number)));
-                add_row(&values, out)
+                add_row(&values, self.has_ids(), out)
             })?,
             Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),
         };
@@ -272,8 +272,8 @@ impl LabelSource {
     }
 }
 
-/// Checks a row and adds it.
-fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), String> {
+/// Checks a row and adds it. `has_ids`: the file is a table with ids.
+fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result::Result<(), String> {
     if let [value] = *values {
         match value {
             Value::Missing => out.end_row(false),
@@ -306,12 +306,15 @@ fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), St
             }
             _ => {
                 return Err(format!(
-                    "expected zeros and ones, one column per class, found {} in column {class}; save one class per node \
-                     with shape [N]{}",
+                    "expected zeros and ones, one column per class, found {} in column {class}; {}",
                     value.shown(),
                     match values.len() {
-                        2 => "; if the first column has the ids of the nodes, name it id in a header line",
-                        _ => "",
+                        _ if has_ids => "if a column has the class of each node, name it label",
+                        2 => {
+                            "save one class per node with shape [N]; if the first column has the ids of the nodes, name it id in a \
+                             header line"
+                        }
+                        _ => "save one class per node with shape [N]",
                     }
                 ));
             }

@@ -4,7 +4,7 @@
 pub(super) const ID_NAMES: [&str; 8] = ["id", "node", "node_id", "nodeid", "node-id", "node id", "index", "key"];
 
 /// Names of a column of labels, the preferred one first.
-pub(super) const LABEL_NAMES: [&str; 4] = ["node_label", "labels", "label", "y"];
+pub(super) const LABEL_NAMES: [&str; 5] = ["node_label", "labels", "label", "y", "class"];
 
 /// Which columns of a table have the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -290,7 +290,15 @@ fn labels_in_tables_may_be_missing() {
     assert_eq!((source.kind(), source.classes()), (LabelKind::Multi, Some(2)));
     assert_eq!(labels(&path, 2).unwrap(), [Some(vec![0, 1]), None, Some(vec![1])]);
 
-    let half = [("y", Column::F64(some(&[0.0, 1.5])))];
+    let unnamed = [
+        ("id", Column::I64(some(&[4, 2]))),
+        ("kind", Column::I64(some(&[3, 1]))),
+        ("x", Column::I64(some(&[0, 0]))),
+    ];
+    let error = message(labels(&folder.file("y.parquet", table(&unnamed, 3)), 2));
+    assert_contains(&error, &["y.parquet at row 0", "found 3 in column 0", "name it label"]);
+
+    let half = [("class", Column::F64(some(&[0.0, 1.5])))];
     let error = message(labels(&folder.file("y.parquet", table(&half, 3)), 2));
     assert_contains(&error, &["y.parquet at row 1", "class", "1.5"]);
 }
