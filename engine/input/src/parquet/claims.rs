@@ -1,9 +1,13 @@
 //! Limits what a file claims. The Parquet reader allocates the size of a page, up to 2 GiB, before it decompresses it, and room for
-//! the children of a group of the schema, up to 16 GiB, before it reads them.
+//! the children of a group of the schema, up to 16 GiB, before it reads them. And it skips a list of 2^31 booleans one by one, though
+//! they take no bytes.
 
 use parquet::errors::{ParquetError, Result as ParquetResult};
 
-use super::thrift::{BINARY, FALSE, I8, I16, I32, I64, LIST, List, STOP, STRUCT, TRUE, Walk};
+use super::{
+    metadata::{FILE_METADATA, PAGE_HEADER, walk_struct},
+    thrift::{BINARY, FALSE, I8, I16, I32, I64, LIST, List, STOP, STRUCT, TRUE, Walk},
+};
 
 /// The most bytes that one compressed byte can hold. A zstd block of equal bytes holds 128 KiB in 4 bytes. Other codecs are
 /// less dense.
@@ -21,7 +25,7 @@ const PAGE_TYPES: [i64; 3] = [0, 2, 3];
 /// A page header is a struct. It begins with three integer fields: 1 type, 2 size, 3 compressed size.
 pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
     let is_strange = || ParquetError::General("a page header has no sizes".to_owned());
-    let mut walk = Walk(header);
+    let mut walk = Walk::new(header);
     let (mut id, mut sizes) = (0, [None; 2]);
     while sizes.contains(&None) {
         let field = walk.field(id).ok_or_else(is_strange)?;
@@ -52,7 +56,14 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
             "a page claims {page} bytes, more than {compressed} compressed ones can hold"
         )));
     }
-    Ok(())
+    let mut walk = Walk::new(header);
+    // Statistics with long values exceed the buffer.
+    let is_cut = |walk: &Walk<'_>| walk.has_ended() && (header.len() as u64) < left;
+    match walk_struct(&mut walk, PAGE_HEADER) {
+        Some(()) => Ok(()),
+        None if is_cut(&walk) => Ok(()),
+        None => Err(ParquetError::General("a page header cannot be read".to_owned())),
+    }
 }
 
 /// The types of the fields of an element of a schema, whose ids begin with 1. The fifth is its number of children.
@@ -62,12 +73,21 @@ const LOGICAL_TYPE: i64 = 10;
 /// Groups of a schema may be nested this deep.
 const DEPTH_MAX: usize = 64;
 
+/// Refuses the metadata of a file if its fields have other types than the reader takes them to have, or lists claim more than follows.
+///
+/// With other types, the reader would go on elsewhere than this walk, and skip what it takes for a list there.
+pub(super) fn check_metadata(metadata: &[u8]) -> ParquetResult<()> {
+    check_schema(metadata)?;
+    let unreadable = || ParquetError::General("its metadata cannot be read".to_owned());
+    walk_struct(&mut Walk::new(metadata), FILE_METADATA).ok_or_else(unreadable)
+}
+
 /// Refuses the metadata of a file if a group of its schema claims more children than follow, or if groups are nested too deeply.
 /// The Parquet reader makes room for the children before it looks, and calls itself for each level.
-pub(super) fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
+fn check_schema(metadata: &[u8]) -> ParquetResult<()> {
     let strange = |what: &str| ParquetError::General(format!("its schema {what}"));
     let unreadable = || strange("cannot be read");
-    let mut walk = Walk(metadata);
+    let mut walk = Walk::new(metadata);
     let Some(list) = schema(&mut walk).ok_or_else(unreadable)? else {
         // The reader tells that it is missing.
         return Ok(());

@@ -4,6 +4,7 @@
 //! becomes an error about the file.
 
 mod claims;
+mod metadata;
 mod pages;
 mod thrift;
 pub(crate) mod types;

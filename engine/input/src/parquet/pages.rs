@@ -14,7 +14,7 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
-use super::claims::{check_page_header, check_schema};
+use super::claims::{check_metadata, check_page_header};
 use crate::{
     extent::{Compression, Extent, Pieces},
     file::InputFile,
@@ -138,7 +138,7 @@ impl ChunkReader for Chunks {
             .map_err(|error| ParquetError::External(Box::new(error)))?;
         // What precedes the last bytes is the metadata.
         if start + length as u64 + FOOTER_BYTES == self.0.bytes() {
-            check_schema(&bytes)?;
+            check_metadata(&bytes)?;
         }
         Ok(bytes.into())
     }

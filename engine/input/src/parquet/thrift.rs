@@ -14,15 +14,19 @@ pub(super) const I64: u8 = 6;
 pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;
-const DOUBLE: u8 = 7;
+pub(super) const DOUBLE: u8 = 7;
 const SET: u8 = 10;
 const MAP: u8 = 11;
 const UUID: u8 = 13;
 /// Values may be nested this deep.
 const DEPTH_MAX: usize = 64;
 
-/// The bytes that are not walked yet. All methods return `None` if the bytes end or are no Thrift.
-pub(super) struct Walk<'a>(pub &'a [u8]);
+/// Bytes that are walked. All methods return `None` if the bytes end or are no Thrift.
+pub(super) struct Walk<'a> {
+    /// Those that are not walked yet.
+    rest: &'a [u8],
+    has_ended: bool,
+}
 
 /// The start of a field of a struct.
 pub(super) struct Field {
@@ -36,15 +40,37 @@ pub(super) struct List {
     pub elements: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            has_ended: false,
+        }
+    }
+
+    /// Number of bytes that are not walked yet.
+    pub fn left(&self) -> u64 {
+        self.rest.len() as u64
+    }
+
+    /// Whether a method returned `None` because the bytes end.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     fn byte(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.0.split_first()?;
-        self.0 = rest;
+        let Some((&byte, rest)) = self.rest.split_first() else {
+            self.has_ended = true;
+            return None;
+        };
+        self.rest = rest;
         Some(byte)
     }
 
     fn skip_bytes(&mut self, bytes: u64) -> Option<()> {
-        self.0 = self.0.get(usize::try_from(bytes).ok()?..)?;
+        let rest = usize::try_from(bytes).ok().and_then(|bytes| self.rest.get(bytes..));
+        self.has_ended |= rest.is_none();
+        self.rest = rest?;
         Some(())
     }
 
@@ -136,10 +162,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Skips an element of a list, a set or a map. Booleans take a byte there, so every element does.
+    /// Skips an element of a list, a set or a map. Every element takes a byte, so the walk is not longer than the bytes. Metadata has no
+    /// lists of booleans. They are no Thrift here, because the Parquet reader takes no bytes for them: 2^31 of them keep it busy for
+    /// seconds.
     fn skip_element(&mut self, kind: u8, depth: usize) -> Option<()> {
         match kind {
-            TRUE | FALSE => self.skip_bytes(1),
+            TRUE | FALSE => None,
             _ => self.skip_nested(kind, depth),
         }
     }
