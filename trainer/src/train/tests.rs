@@ -427,13 +427,20 @@ fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
         trainer.evaluate(true, epoch, &|_| true, &Silent).unwrap();
         drop(Tensor::zeros([64 << 20], (Kind::Uint8, Device::Cpu)));
         let left = |trainer: &Trainer| trainer.scored_nodes.as_ref().unwrap().left_bytes();
-        let before = (left(&trainer), block_bytes().kept);
-        assert!(before.0 > 0 && before.1 >= 64 << 20, "{before:?}");
+        let before = left(&trainer);
+        assert!(before > 0);
         trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
         trainer.end_epoch();
-        let after = (left(&trainer), block_bytes().kept);
-        // Features that are all in memory leave the feed open.
-        assert_eq!(after, if epoch == 0 { (0, 0) } else { before });
+        match epoch {
+            // Other tests of this process keep less.
+            0 => assert!(
+                left(&trainer) == 0 && block_bytes().kept < 64 << 20,
+                "{}",
+                block_bytes().kept
+            ),
+            // Features that are all in memory leave the feed open.
+            _ => assert_eq!(left(&trainer), before),
+        }
     }
 }
 
