@@ -35,6 +35,8 @@ pub(super) fn check_page_header(header: &[u8], left: u64) -> ParquetResult<()> {
             return Err(is_strange());
         }
         let value = walk.integer().ok_or_else(is_strange)?;
+        // The reader keeps 32 bits of a longer number.
+        i32::try_from(value).map_err(|_| is_strange())?;
         match id {
             1 if !PAGE_TYPES.contains(&value) => {
                 return Err(ParquetError::General(format!(
@@ -369,6 +371,10 @@ mod tests {
         let whole = header(1000, 100, false);
         for end in 0..whole.len() {
             check_page_header(&whole[..end], 1000).unwrap_err();
+        }
+        // A size of more than 32 bits, which the reader would take for another.
+        for beyond in [1 << 31, -1 << 40] {
+            check_page_header(&header(beyond, 100, false), 1000).unwrap_err();
         }
         // A struct before the sizes, and a number that does not end.
         check_page_header(&[0x15, 0, 0x1c, 0x15, 0], 1000).unwrap_err();
