@@ -8,7 +8,7 @@ use grappa_io::{Error, Result};
 use grappa_storage::{ExternalId, Store};
 
 /// Reads the nodes that a file lists by external id. The formats are those of ingested splits: `.npy` of integers or a mask,
-/// or text with one id a line.
+/// Parquet with a column of ids, or text with one id a line.
 ///
 /// # Errors
 /// If the file cannot be read, or no node has a listed id; the message says where.

@@ -450,7 +450,7 @@ pub struct Predict {
     /// Predict the nodes with these ids and print them
     #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["out", "ids", "split"])]
     pub nodes: Vec<String>,
-    /// Predict the nodes whose ids are in a file and print them, or write them to --out: text with one id per line, or .npy
+    /// Predict the nodes whose ids are in a file and print them, or write them to --out: text with one id per line, .npy or Parquet
     #[arg(long, value_name = "FILE", conflicts_with = "split")]
     pub ids: Option<PathBuf>,
     /// Predict the nodes of a split, such as test, and print them, or write them to --out

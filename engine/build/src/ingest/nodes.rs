@@ -135,7 +135,7 @@ impl NodeFiles {
             if !names.is_empty() {
                 tracing::warn!(
                     "the rows of {} must be in ascending order of the node ids{example}; if they have another order, give \
-                     the id of each row with --node-ids, or in a first column of CSV that is named id",
+                     the id of each row with --node-ids, or in a column named id of CSV or Parquet",
                     names.join(" and ")
                 );
             }

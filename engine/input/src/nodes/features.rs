@@ -61,7 +61,7 @@ impl MatrixSource {
     /// Opens the matrix in `path` and checks its shape and type.
     ///
     /// From a `.npz` archive it takes the sparse matrix if there is one, else the array `node_feat`, `features`, `feat` or
-    /// `x`, else the only array.
+    /// `x`, else the only array. From a table it takes all columns but those of ids and labels.
     pub fn open(path: &Path) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS)?;
         let dtype = match &file.content {

@@ -111,8 +111,9 @@ impl Value {
 }
 
 impl LabelSource {
-    /// Opens `path`: a `.npy` array of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label` or `y` of
-    /// a `.npz` archive, or its only array; or text, compressed or not, with one node per line.
+    /// Opens `path`: a `.npy` array of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label`, `y` or `class`
+    /// of a `.npz` archive, or its only array; Parquet; or text, compressed or not, with one node per line. A table has a column of
+    /// that name, or else labels in all columns but that of ids.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             file: NodeFile::open(path, &FORMS)?,

@@ -17,7 +17,7 @@ use parquet::{
 
 use super::{
     node_file::Forms,
-    table_columns::{Chosen, ID_NAMES},
+    table_columns::{Chosen, ID_NAMES, INDEX_OF_PANDAS},
 };
 use crate::{
     edges::IdKind,
@@ -28,8 +28,6 @@ use crate::{
     },
 };
 
-/// The name that pandas gives to the index of a table.
-const INDEX_OF_PANDAS: &str = "__index_level_0__";
 /// Writers end a page after this many bytes by default, and a dictionary too.
 const PAGE_BYTES: u64 = 1 << 20;
 /// Numbers that are decoded at a time. They stay in the cache, and their buffers are not returned to the system each time.

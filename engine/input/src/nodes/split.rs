@@ -25,7 +25,7 @@ const STRINGS: usize = 1 << 12;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A list of node ids: a `.npy` array of integers of shape `[M]` or `[M, 1]`; a `.npy` array of bool of shape `[N]` (a mask);
-/// or text, compressed or not, with one id per line. Lists of integers have comments as edge lists do. A list of strings
+/// Parquet with a column of ids; or text, compressed or not, with one id per line. Lists of integers have comments as edge lists do. A list of strings
 /// has none: an id may begin as a comment does.
 pub struct SplitSource {
     file: Arc<InputFile>,

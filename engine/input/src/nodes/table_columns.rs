@@ -3,6 +3,10 @@
 /// Names of a column of ids.
 pub(super) const ID_NAMES: [&str; 8] = ["id", "node", "node_id", "nodeid", "node-id", "node id", "index", "key"];
 
+/// The name that pandas gives to the index of a table in Parquet. It has ids if no other column has, and is never data: pandas writes it
+/// for every table that was filtered or shuffled.
+pub(super) const INDEX_OF_PANDAS: &str = "__index_level_0__";
+
 /// Names of a column of labels, the preferred one first.
 pub(super) const LABEL_NAMES: [&str; 5] = ["node_label", "labels", "label", "y", "class"];
 
@@ -27,7 +31,7 @@ pub(super) struct Chosen {
 impl ColumnsOf {
     /// Chooses columns by their names. `ids` is the column of ids.
     pub fn choose(self, names: &[&str], ids: Option<usize>) -> Chosen {
-        let others = || (0..names.len()).filter(|&column| Some(column) != ids);
+        let others = || (0..names.len()).filter(|&column| Some(column) != ids && names[column] != INDEX_OF_PANDAS);
         let is_label = |column: usize| LABEL_NAMES.iter().any(|name| names[column].eq_ignore_ascii_case(name));
         let columns: Vec<usize> = match self {
             Self::Features => others().filter(|&column| !is_label(column)).collect(),
@@ -68,6 +72,11 @@ mod tests {
             chosen(ColumnsOf::Labels, &["music", "art"], None),
             (vec![0, 1], String::new())
         );
+        // The index of pandas is neither features nor labels.
+        let of_pandas = ["id", "a", INDEX_OF_PANDAS];
+        for of in [ColumnsOf::Features, ColumnsOf::Labels] {
+            assert_eq!(chosen(of, &of_pandas, Some(0)), (vec![1], String::new()));
+        }
         // The most specific name counts.
         assert_eq!(
             chosen(ColumnsOf::Labels, &["y", "node_label"], None),
