@@ -161,19 +161,13 @@ fn listed_ids_without_edges_are_nodes() {
     }
 }
 
-#[test]
-fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let ids = ExternalIds::String;
-    write_edges(folder.path(), ids, 25_000);
-    write_rows(folder.path(), ids, &shuffled(26_000));
-    let mut options = options(folder.path(), ids);
-    // The ids are looked up segment by segment.
-    (options.memory, options.threads) = (1 << 20, 1);
-    options.node_ids = Some(folder.path().join("ids.txt"));
-    let expected = store_of(&options);
+/// Interrupts a run after each of fewer than `steps_end` steps, and resumes it: to the store of a run that was not interrupted.
+#[track_caller]
+pub(crate) fn resumes_to_the_same_store(options: &IngestOptions, steps_end: u64) {
+    let expected = store_of(options);
+    let mut options = options.clone();
     let mut resumed = 0;
-    for steps in 1..40 {
+    for steps in 1..steps_end {
         options.resume = false;
         if interrupted(steps, |progress| ingest(&options, progress)) {
             options.resume = true;
@@ -184,9 +178,21 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
         fs::remove_dir_all(&options.out).unwrap();
     }
     assert!(resumed > 10, "{resumed}");
+}
+
+#[test]
+fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = ExternalIds::String;
+    write_edges(folder.path(), ids, 25_000);
+    write_rows(folder.path(), ids, &shuffled(26_000));
+    let mut options = options(folder.path(), ids);
+    // The ids are looked up segment by segment.
+    (options.memory, options.threads) = (1 << 20, 1);
+    options.node_ids = Some(folder.path().join("ids.txt"));
+    resumes_to_the_same_store(&options, 40);
 
     // The order of the rows is part of the run.
-    options.resume = false;
     assert!(interrupted(6, |progress| ingest(&options, progress)));
     (options.resume, options.node_ids) = (true, None);
     let error = ingest(&options, &Silent).unwrap_err().to_string();

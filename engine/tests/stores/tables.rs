@@ -8,8 +8,10 @@ use grappa_io::progress::Silent;
 use grappa_storage::Store;
 
 use crate::{
-    common::{self, files_of, interrupted},
-    node_ids::{DIM, KINDS, name, refused, shuffled, sorted, store_of, write_edges, write_rows},
+    common,
+    node_ids::{
+        DIM, KINDS, name, refused, resumes_to_the_same_store, shuffled, sorted, store_of, write_edges, write_rows,
+    },
 };
 
 /// The name of a node in a field of CSV. Names of strings have what is special in CSV.
@@ -118,19 +120,7 @@ fn a_run_with_tables_interrupted_anywhere_resumes_to_the_same_store() {
     let mut options = options(folder.path(), ids);
     // The ids are looked up segment by segment.
     (options.memory, options.threads) = (1 << 20, 1);
-    let expected = store_of(&options);
-    let mut resumed = 0;
-    for steps in 1..45 {
-        options.resume = false;
-        if interrupted(steps, |progress| ingest(&options, progress)) {
-            options.resume = true;
-            ingest(&options, &Silent).unwrap();
-            resumed += 1;
-        }
-        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
-        fs::remove_dir_all(&options.out).unwrap();
-    }
-    assert!(resumed > 10, "{resumed}");
+    resumes_to_the_same_store(&options, 45);
 }
 
 #[test]
