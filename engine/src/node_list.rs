@@ -4,11 +4,11 @@ use std::path::Path;
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_input::{IdKind, IdLimit, Keys, SplitSource};
-use grappa_io::{Error, Result};
+use grappa_io::Result;
 use grappa_storage::{ExternalId, Store};
 
 /// Reads the nodes that a file lists by external id. The formats are those of ingested splits: `.npy` of integers or a mask,
-/// Parquet with a column of ids, or text with one id a line.
+/// Parquet with a column of ids (a file or a folder of files), or text with one id a line.
 ///
 /// # Errors
 /// If the file cannot be read, or no node has a listed id; the message says where.
@@ -21,7 +21,7 @@ pub fn read_nodes(store: &Store, path: &Path) -> Result<Vec<NodeId>> {
         }
         None => {
             let what = format!("no node of {} has the id {id}", store.path().display());
-            Err(Error::input(source.path(), source.position(index), what))
+            Err(source.place(index).error(what))
         }
     };
     match store.manifest().ids.external {

@@ -33,22 +33,19 @@ const CACHED_SHARE: u64 = 2;
 /// From now on, reads that name an offset and a length go past the page cache, if these files together are too large for
 /// it. Call it when the files are open and only blocks remain to be read.
 pub(crate) fn read_past_cache_if_large<'a>(files: impl Iterator<Item = &'a InputFile> + Clone) {
-    let bytes: u64 = files.clone().map(InputFile::bytes).sum();
-    if machine::cacheable_bytes().is_some_and(|cacheable| bytes > cacheable / CACHED_SHARE) {
+    if are_large(files.clone().map(InputFile::bytes).sum()) {
         files.for_each(InputFile::read_past_cache);
     }
+}
+
+/// Whether files with this many bytes together are too large for the page cache.
+pub(crate) fn are_large(bytes: u64) -> bool {
+    machine::cacheable_bytes().is_some_and(|cacheable| bytes > cacheable / CACHED_SHARE)
 }
 
 impl InputFile {
     /// Opens `path`, which must be a regular file: blocks are read from anywhere in it, and again on `--resume`.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
-        if path.is_dir() {
-            return Err(Error::input(
-                path,
-                Position::Whole,
-                "this is a folder; name the files in it, or use --ogb for a folder of the Open Graph Benchmark",
-            ));
-        }
         let file = regular::open(path)?;
         let metadata = file.metadata().map_err(Error::io("read", path))?;
         // Only advice: a file system that ignores it is slower.

@@ -19,6 +19,7 @@ mod crc;
 mod edges;
 mod extent;
 mod file;
+mod folder;
 mod gzip;
 mod line_reader;
 mod messages;
@@ -35,4 +36,5 @@ pub use edges::{
     BadEdge, BlockId, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, Keys,
     LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
-pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, SplitSource, read_split_ids};
+pub use folder::files_of;
+pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SplitSource, read_split_ids};

@@ -291,6 +291,58 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
     fixture.same_nodes(|files| files.splits[0] = train);
 }
 
+#[test]
+fn folders_of_parquet_files_give_the_same_store() {
+    let fixture = Fixture::new();
+    let graph = &fixture.graph;
+    for folder in ["edges", "nodes", "train"] {
+        fs::create_dir(fixture.path(folder)).unwrap();
+        fixture.write(&format!("{folder}/_SUCCESS"), "");
+    }
+    for (number, edges) in graph.edges.chunks(1500).enumerate() {
+        write_parquet(&fixture.path(&format!("edges/part.{number}.parquet")), edges, None);
+    }
+    let rows: Vec<i64> = (0..graph.nodes as i64).rev().collect();
+    for (number, ids) in rows.chunks(47).enumerate() {
+        let of_ids = ids.iter().map(|&id| id as usize);
+        let features: Vec<f32> = of_ids
+            .clone()
+            .flat_map(|node| &graph.features[node * graph.dim..][..graph.dim])
+            .copied()
+            .collect();
+        let classes: Vec<i64> = of_ids.map(|node| graph.labels[node]).collect();
+        let columns = [
+            ("x", Column::Lists(graph.dim, &features)),
+            ("id", Column::Integers(ids)),
+        ];
+        write_table(&fixture.path(&format!("nodes/part.{number}.parquet")), &columns, 20);
+        let columns = [("id", Column::Integers(ids)), ("y", Column::Integers(&classes))];
+        fs::create_dir_all(fixture.path("labels")).unwrap();
+        write_table(&fixture.path(&format!("labels/part.{number}.parquet")), &columns, 20);
+    }
+    for (number, ids) in graph.splits[0].chunks(5).enumerate() {
+        let path = fixture.path(&format!("train/part.{number}.parquet"));
+        write_table(&path, &[("id", Column::Integers(ids))], 3);
+    }
+    fixture.same_nodes(|files| {
+        files.edges = fixture.path("edges");
+        files.features = fixture.path("nodes");
+        files.labels = fixture.path("labels");
+        files.splits[0] = fixture.path("train");
+    });
+
+    let out = fixture.path("twice.grappa");
+    let mut files = fixture.files.clone();
+    files.features = fixture.path("nodes");
+    fs::copy(
+        fixture.path("nodes/part.0.parquet"),
+        fixture.path("nodes/part.99.parquet"),
+    )
+    .unwrap();
+    let mut command = program::ingest(&files.edges, &out);
+    run(files.node_arguments(options(&mut command))).failure(&["part.99.parquet at row 0", "is in this folder twice"]);
+}
+
 /// The features as `scipy.sparse.save_npz` writes them.
 fn sparse_rows(graph: &Graph) -> [(&'static str, Npy); 4] {
     let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());

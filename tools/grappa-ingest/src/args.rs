@@ -47,10 +47,10 @@ const RESOURCES: &str = "Resources";
 #[derive(Debug, Parser)]
 #[command(name = "grappa-ingest", version, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Files with edges, source before destination
+    /// Files with edges, or folders of them, source before destination
     ///
     /// Text (separated by tabs, spaces or commas; .gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), raw integers, or
-    /// Parquet. Shape (2, 2) is read as (E, 2).
+    /// Parquet. Shape (2, 2) is read as (E, 2). In a folder, names that begin with _ or . do not count.
     #[arg(long, help_heading = INPUT, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
@@ -101,6 +101,8 @@ pub struct Args {
     /// key), or text with a header whose first column is named so. It has each node once. With --ids sparse or string, ids
     /// that no edge has are nodes without edges. All other columns are features, except those named label, y or class.
     /// Parquet may have one column of lists instead.
+    ///
+    /// Wherever Parquet is accepted, a folder of Parquet files is accepted too: their rows one after another, part.10 after part.9.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]

@@ -163,7 +163,7 @@ fn collect_listed(
                 check_stopped(progress)?;
                 if let Some(long) = batch.iter().position(|id| id.len() > KEY_BYTES_MAX) {
                     let what = format!("a node id is longer than {KEY_BYTES_MAX} bytes; shorten it");
-                    return Err(Error::input(source.path(), source.position(long), what));
+                    return Err(source.place(long).error(what));
                 }
                 ids.add_all(batch.iter())?;
             }

@@ -177,6 +177,6 @@ impl ColumnInput for FeatureInput<'_> {
                 _ => "f32",
             }
         );
-        Err(Error::input(self.matrix.path(), Position::Row(row), what))
+        Err(self.matrix.place(row).error(what))
     }
 }

@@ -3,8 +3,8 @@
 use std::{fmt, fs, path::Path, thread};
 
 use grappa_formats::NodeId;
-use grappa_input::{IdKind, Keys, SplitSource};
-use grappa_io::{Position, Result, workers};
+use grappa_input::{IdKind, Keys, Place, SplitSource};
+use grappa_io::{Result, workers};
 
 use crate::{
     ids::{
@@ -158,7 +158,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Calls `each` with the number, position, node and text of each id of a list. The node is none if no node has the id. The ids come in
+/// Calls `each` with the number, place, node and text of each id of a list. The node is none if no node has the id. The ids come in
 /// order, or, if the list is long and there is a [`Lookup::join`], in the order of its segments, and within a segment in that of the list.
 ///
 /// `open` opens the list, which is read once for each segment.
@@ -166,7 +166,7 @@ pub fn for_each_node(
     open: impl Fn() -> Result<SplitSource>,
     kind: IdKind,
     lookup: &Lookup<'_>,
-    mut each: impl FnMut(u64, Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
+    mut each: impl FnMut(u64, Place<'_>, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
     let mut source = open()?;
     if let Some(join) = lookup.join
@@ -179,7 +179,7 @@ pub fn for_each_node(
     while batch.read(&mut source)? {
         lookup.nodes(&batch, &mut nodes)?;
         for (index, &node) in nodes.iter().enumerate() {
-            each(row, source.position(index), node, &|| batch.get(index).to_string())?;
+            each(row, source.place(index), node, &|| batch.get(index).to_string())?;
             row += 1;
         }
     }
@@ -207,7 +207,7 @@ fn for_each_by_segment(
     kind: IdKind,
     lookup: &Lookup<'_>,
     Join { plan, scratch }: Join<'_>,
-    mut each: impl FnMut(u64, Position, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
+    mut each: impl FnMut(u64, Place<'_>, Option<NodeId>, &dyn Fn() -> String) -> Result<()>,
 ) -> Result<()> {
     let mut table = plan.table()?;
     for segment in 0..plan.segments() {
@@ -223,7 +223,7 @@ fn for_each_by_segment(
                         Some(node) if lookup.has(node, id)? => Some(node),
                         _ => None,
                     };
-                    each(first + index as u64, source.position(index), node, &|| id.to_string())?;
+                    each(first + index as u64, source.place(index), node, &|| id.to_string())?;
                 }
             }
             first += batch.len() as u64;
@@ -232,13 +232,13 @@ fn for_each_by_segment(
     Ok(())
 }
 
-/// The position of the first id of `source` with this text.
-pub fn position_of(source: &mut SplitSource, kind: IdKind, id: &str) -> Result<Option<Position>> {
+/// The place of the first id of `source` with this text.
+pub fn place_of<'a>(source: &'a mut SplitSource, kind: IdKind, id: &str) -> Result<Option<Place<'a>>> {
     let mut batch = Batch::new(kind);
     while batch.read(source)? {
         let found = (0..batch.len()).find(|&index| batch.get(index).to_string() == id);
         if let Some(index) = found {
-            return Ok(Some(source.position(index)));
+            return Ok(Some(source.place(index)));
         }
     }
     Ok(None)

@@ -87,7 +87,7 @@ fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
             "the largest class is {class}, so there are {classes} classes for {nodes} nodes; if it means that the node has no \
              label, write a negative number; otherwise number the classes from 0 without gaps"
         );
-        return Err(Error::input(source.path(), Position::Row(row), what));
+        return Err(source.place(row).error(what));
     }
     Ok((rows, classes))
 }

@@ -102,6 +102,7 @@ const TEXT_EDGE_BYTES: u64 = 8;
 /// that would), or a file can't be read or written. After an I/O error, or if memory does not suffice for what
 /// follows the sort of sparse or string ids, the unfinished store stays, and a run with `options.resume` continues it.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
+    let options = &options.with_files_of_edges()?;
     let share = memory_share(options);
     let budget = IngestBudget::new(options.memory / share, share, options.threads);
     let node_files = NodeFiles::open(options, &budget)?;

@@ -11,6 +11,7 @@ use std::{
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
 use grappa_input::{
     EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine, SplitSource,
+    files_of,
 };
 use grappa_io::{Error, Result};
 use grappa_storage::writer::with_suffix;
@@ -20,7 +21,7 @@ use crate::ingest::{random_split::RandomSplit, splits::SplitFile};
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
-    /// Edge list files.
+    /// Edge list files, or folders of them.
     pub edges: Vec<PathBuf>,
     /// The store to write.
     pub out: PathBuf,
@@ -39,7 +40,7 @@ pub struct IngestOptions {
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
     /// A matrix with one feature row per node, in ascending order of their ids or in that of `node_ids`, or a table with ids, which are
-    /// nodes even if no edge has them.
+    /// nodes even if no edge has them. Each of these files may be a folder of Parquet files.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
@@ -105,6 +106,15 @@ impl IngestOptions {
             tmp: None,
             writer: concat!("grappa-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
+    }
+
+    /// The same options with the files of folders of edges in place of the folders.
+    pub(super) fn with_files_of_edges(&self) -> Result<Self> {
+        let files: Vec<_> = self.edges.iter().map(|path| files_of(path)).collect::<Result<_>>()?;
+        Ok(Self {
+            edges: files.concat(),
+            ..self.clone()
+        })
     }
 }
 
@@ -280,11 +290,16 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         ("parts", parts_path(options)),
     ];
     let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));
-    for (role, path) in arrays {
-        add(role, version_of(path)?);
-    }
-    for split in &options.splits {
-        add(&format!("--{}", split.name), version_of(&split.path)?);
+    let arrays = arrays.map(|(role, path)| (role.to_owned(), path));
+    let splits = options.splits.iter();
+    for (role, path) in arrays.chain(splits.map(|split| (format!("--{}", split.name), &split.path))) {
+        if !path.is_dir() {
+            add(&role, version_of(path)?);
+            continue;
+        }
+        for (index, file) in files_of(path)?.iter().enumerate() {
+            add(&format!("{role}[{index}]"), version_of(file)?);
+        }
     }
     // Messages show the values, so they are written as on the command line, and defaults that have no value are left out.
     let EdgeOptions {
@@ -349,4 +364,29 @@ fn version_of(path: &Path) -> Result<String> {
         metadata.len(),
         modified.map_or(0, |time| time.as_nanos())
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_comes_later_is_another_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = folder.path().join("nodes");
+        fs::create_dir(&parts).unwrap();
+        fs::write(parts.join("part.0.parquet"), "0").unwrap();
+        let mut options = IngestOptions::new(vec![parts.clone()], folder.path().join("out"));
+        options.features = Some(parts.clone());
+        let version = |options: &IngestOptions| fingerprint(&options.with_files_of_edges().unwrap()).unwrap();
+        let before = version(&options);
+        fs::write(parts.join("_SUCCESS"), "").unwrap();
+        assert_eq!(version(&options), before);
+        fs::write(parts.join("part.1.parquet"), "1").unwrap();
+        let after = version(&options);
+        let new: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
+        assert_eq!(new, ["--features[1]", "edges[1]"]);
+        fs::write(parts.join("part.0.parquet"), "00").unwrap();
+        assert_ne!(version(&options)["--features[0]"], before["--features[0]"]);
+    }
 }

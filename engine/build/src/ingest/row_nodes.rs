@@ -26,6 +26,7 @@ use grappa_formats::{
     manifest::ExternalIds,
     permutation_table::{ENTRY_BYTES, entry},
 };
+use grappa_input::Place;
 use grappa_io::{Error, Position, Result, progress::check_stopped, unnamed::unnamed_file};
 use grappa_storage::NodePermutation;
 use roaring::RoaringTreemap;
@@ -207,22 +208,26 @@ impl Run<'_> {
         let (mut found, path) = (RoaringTreemap::new(), list.path());
         let mut unknown = Unknown::default();
         let open = || list.open(self.options.ids);
-        id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, position, node, id| {
+        id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, place, node, id| {
             let Some(node) = node else {
                 if demand == Demand::Nodes {
-                    unknown.add(row, position, id);
+                    unknown.add(row, place, id);
                     return Ok(());
                 }
-                return Err(Error::input(path, position, self.unknown(&id(), nodes)));
+                return Err(place.error(self.unknown(&id(), nodes)));
             };
             if !found.insert(node.0) {
-                let what = format!("the id {} is in this file twice; give the id of each row once", id());
-                return Err(Error::input(path, position, what));
+                let what = format!(
+                    "the id {} is in {} twice; give the id of each row once",
+                    id(),
+                    if place.path == path { "this file" } else { "this folder" }
+                );
+                return Err(place.error(what));
             }
             rows.set(row, node, || check_stopped(self.progress))
         })?;
         rows.flush()?;
-        match unknown.error(path, self.options, found.len()) {
+        match unknown.error(self.options, found.len()) {
             Some(error) => Err(error),
             None => Ok(found),
         }
@@ -244,22 +249,22 @@ impl Run<'_> {
 #[derive(Debug, Default)]
 struct Unknown {
     count: u64,
-    /// Row, position and text of the first one.
-    first: Option<(u64, Position, String)>,
+    /// Row, file, position and text of the first one.
+    first: Option<(u64, PathBuf, Position, String)>,
 }
 
 impl Unknown {
     /// Notes an id. Rows come in any order.
-    fn add(&mut self, row: u64, position: Position, id: &dyn Fn() -> String) {
+    fn add(&mut self, row: u64, place: Place<'_>, id: &dyn Fn() -> String) {
         self.count += 1;
         if self.first.as_ref().is_none_or(|&(first, ..)| row < first) {
-            self.first = Some((row, position, id()));
+            self.first = Some((row, place.path.to_owned(), place.position, id()));
         }
     }
 
     /// The error about them, if there are any; `known` other ids are those of nodes.
-    fn error(self, path: &Path, options: &IngestOptions, known: u64) -> Option<Error> {
-        let (_, position, id) = self.first?;
+    fn error(self, options: &IngestOptions, known: u64) -> Option<Error> {
+        let (_, path, position, id) = self.first?;
         let remedy = match options.ids {
             ExternalIds::Dense if options.nodes.is_some() => "or raise --nodes",
             ExternalIds::Dense => "or give --nodes if there are more nodes than the edges or the features show",
@@ -272,7 +277,7 @@ impl Unknown {
             self.count,
             self.count + known
         );
-        Some(Error::input(path, position, what))
+        Some(Error::input(&path, position, what))
     }
 }
 
@@ -346,7 +351,7 @@ fn check_complete(path: &Path, found: &RoaringTreemap, ids: &IdMap, nodes: u64, 
         _ => format!("add their ids, and their rows to {}", files.join(" and ")),
     };
     let what = format!(
-        "{lacks} of the {nodes} nodes of the graph are not in this file, for example {}; {add}",
+        "{lacks} of the {nodes} nodes of the graph are not in it, for example {}; {add}",
         ids.external(NodeId(missing))?,
     );
     Err(Error::input(path, Position::Whole, what))

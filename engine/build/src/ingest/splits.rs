@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_input::{IdKind, IdLimit, SplitSource};
+use grappa_input::{IdKind, IdLimit, Place, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
@@ -17,7 +17,7 @@ use crate::ingest::{
 pub struct SplitFile {
     /// `train`, `val` or `test`.
     pub name: &'static str,
-    /// The file with its ids.
+    /// The file with its ids, or a folder of Parquet files.
     pub path: PathBuf,
 }
 
@@ -44,7 +44,7 @@ pub fn read(
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
-    let each = |_, position, node: Option<NodeId>, id: &dyn Fn() -> String| {
+    let each = |_, place: Place<'_>, node: Option<NodeId>, id: &dyn Fn() -> String| {
         let what = match node {
             Some(node) if set.insert(node.0) => return Ok(()),
             Some(_) => format!(
@@ -55,7 +55,7 @@ pub fn read(
             ),
             None => format!("the graph has no node with the id {}; remove it from the split", id()),
         };
-        Err(Error::input(path, position, what))
+        Err(place.error(what))
     };
     drop(source);
     id_lists::for_each_node(open, id_kind(kind), lookup, each)?;
@@ -100,15 +100,23 @@ pub fn check_disjoint(
 /// Whether the first line of a list of strings is `id`.
 fn is_first_line(path: &Path, id: &str) -> Result<bool> {
     let mut source = SplitSource::open(path, IdKind::String, IdLimit::Sparse)?;
-    let place = id_lists::position_of(&mut source, IdKind::String, id)?;
-    Ok(place == Some(Position::Line(1)))
+    let place = id_lists::place_of(&mut source, IdKind::String, id)?;
+    Ok(place.is_some_and(|place| place.position == Position::Line(1)))
 }
 
 /// The place of the first `id` of a split, for a message. It reads the file again.
 fn first_place(mut source: SplitSource, kind: IdKind, id: &str) -> Result<String> {
-    Ok(match id_lists::position_of(&mut source, kind, id)? {
-        Some(Position::Line(line)) => format!("in line {line}"),
-        Some(Position::Row(row)) => format!("at row {row}"),
-        _ => "before".to_owned(),
+    let list = source.path().to_owned();
+    let Some(Place { path, position }) = id_lists::place_of(&mut source, kind, id)? else {
+        return Ok("before".to_owned());
+    };
+    let of = match path == list {
+        true => String::new(),
+        false => format!(" of {}", path.display()),
+    };
+    Ok(match position {
+        Position::Line(line) => format!("in line {line}{of}"),
+        Position::Row(row) => format!("at row {row}{of}"),
+        Position::Whole | Position::Offset(_) => "before".to_owned(),
     })
 }

@@ -16,10 +16,11 @@ use std::{
 };
 
 use grappa_formats::features::{DIM_MAX, ElementType};
-use grappa_io::{Error, Position, Result};
+use grappa_io::Result;
 
 use super::{
     node_file::{Content, Forms, NodeFile},
+    place::Place,
     table_columns::ColumnsOf,
 };
 use crate::messages::shown;
@@ -78,9 +79,14 @@ impl MatrixSource {
         })
     }
 
-    /// The file.
+    /// The file, or the folder of its parts.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// The place of a row.
+    pub fn place(&self, row: u64) -> Place<'_> {
+        self.file.place(row)
     }
 
     /// Number of rows. It is not known beforehand for text.
@@ -120,7 +126,7 @@ impl MatrixSource {
         self.file.held_bytes()
     }
 
-    /// Size of the file in bytes.
+    /// Size in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.file.total_bytes()
     }
@@ -233,15 +239,11 @@ impl MatrixSource {
         let Some(NonFinite { count, row, column }) = self.non_finite() else {
             return Ok(());
         };
-        Err(Error::input(
-            self.path(),
-            Position::Row(row),
-            format!(
-                "column {column} is NaN, infinite or beyond 32-bit floats, and so are {} more numbers; fix the \
-                 features, or accept them with --allow-nan",
-                count - 1
-            ),
-        ))
+        Err(self.place(row).error(format!(
+            "column {column} is NaN, infinite or beyond 32-bit floats, and so are {} more numbers; fix the features, or accept them \
+             with --allow-nan",
+            count - 1
+        )))
     }
 }
 

@@ -14,6 +14,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     node_file::{Content, Forms, NodeFile},
+    place::Place,
     table_columns::{ColumnsOf, LABEL_NAMES},
 };
 use crate::messages::shown;
@@ -122,9 +123,14 @@ impl LabelSource {
         })
     }
 
-    /// The file.
+    /// The file, or the folder of its parts.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// The place of a row.
+    pub fn place(&self, row: u64) -> Place<'_> {
+        self.file.place(row)
     }
 
     /// Number of rows. It is not known beforehand for text.
@@ -156,7 +162,7 @@ impl LabelSource {
         self.file.held_bytes()
     }
 
-    /// Size of the file in bytes.
+    /// Size in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.file.total_bytes()
     }

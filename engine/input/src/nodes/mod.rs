@@ -4,8 +4,11 @@ mod features;
 mod id_column;
 mod labels;
 mod node_file;
+mod parquet_ids;
+mod parquet_parts;
 mod parquet_rows;
 mod parts;
+mod place;
 mod sparse;
 mod split;
 mod table_columns;
@@ -16,5 +19,6 @@ pub use self::{
     features::{MatrixSource, NonFinite},
     labels::{LabelBatch, LabelSource},
     parts::PartSource,
+    place::Place,
     split::{SplitSource, read_split_ids},
 };

@@ -1,23 +1,25 @@
 //! Files with one row of numbers per node: opening them, and the checks that features and labels share.
 
-use std::{path::Path, sync::Arc};
+use std::path::{Path, PathBuf};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{parquet_rows::ParquetRows, sparse::Sparse, table_columns::ColumnsOf, text_rows::TextRows};
+use super::{parquet_parts::ParquetParts, place::Place, sparse::Sparse, table_columns::ColumnsOf, text_rows::TextRows};
 use crate::{
     extent::ExtentReader,
     file::{InputFile, read_past_cache_if_large},
+    folder::files_of,
     messages::wrong_rows,
     npy::{self, NpyArray},
     parquet,
     zip::{self, Npz},
 };
 
-/// An open file with one row of numbers per node.
+/// An open file, or folder of files, with one row of numbers per node.
 pub(super) struct NodeFile {
     pub content: Content,
-    file: Arc<InputFile>,
+    path: PathBuf,
+    bytes: u64,
     rows: Option<u64>,
     columns: usize,
 }
@@ -26,7 +28,7 @@ pub(super) enum Content {
     Dense { array: NpyArray, reader: ExtentReader },
     Sparse(Box<Sparse>),
     Text(TextRows),
-    Parquet(ParquetRows),
+    Parquet(ParquetParts),
 }
 
 /// The forms that one kind of node data may have.
@@ -48,7 +50,12 @@ pub(super) struct Forms {
 
 impl NodeFile {
     /// Opens `path` and checks its shape.
-    pub fn open(path: &Path, forms: &Forms) -> Result<Self> {
+    pub fn open(path: &Path, forms: &'static Forms) -> Result<Self> {
+        if path.is_dir() {
+            let table = ParquetParts::folder(files_of(path)?, forms)?;
+            let (rows, columns, bytes) = (table.rows(), table.columns() as u64, table.total_bytes());
+            return Self::new(path, bytes, Some(rows), columns, Content::Parquet(table), forms);
+        }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         if head.is_empty() {
@@ -66,13 +73,17 @@ impl NodeFile {
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
         } else if head.starts_with(parquet::MAGIC) {
-            let table = ParquetRows::open(&file, forms)?;
+            let table = ParquetParts::file(&file, forms)?;
             (Some(table.rows()), table.columns() as u64, Content::Parquet(table))
         } else {
             let text = TextRows::open(&file, forms)?;
             (None, text.columns() as u64, Content::Text(text))
         };
         read_past_cache_if_large([&*file].into_iter());
+        Self::new(path, file.bytes(), rows, columns, content, forms)
+    }
+
+    fn new(path: &Path, bytes: u64, rows: Option<u64>, columns: u64, content: Content, forms: &Forms) -> Result<Self> {
         if rows == Some(0) || !(1..=forms.columns_max).contains(&columns) {
             return Err(Error::input(
                 path,
@@ -87,14 +98,26 @@ impl NodeFile {
         }
         Ok(Self {
             content,
-            file,
+            path: path.to_owned(),
+            bytes,
             rows,
             columns: columns as usize,
         })
     }
 
     pub fn path(&self) -> &Path {
-        self.file.path()
+        &self.path
+    }
+
+    /// The place of a row.
+    pub fn place(&self, row: u64) -> Place<'_> {
+        match &self.content {
+            Content::Parquet(table) => table.place(row),
+            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Place {
+                path: &self.path,
+                position: Position::Row(row),
+            },
+        }
     }
 
     /// Number of rows. It is not known beforehand for text.
@@ -133,9 +156,9 @@ impl NodeFile {
         }
     }
 
-    /// Size of the file in bytes.
+    /// Size in bytes, of all files of a folder.
     pub fn total_bytes(&self) -> u64 {
-        self.file.bytes()
+        self.bytes
     }
 
     /// Whether reading is cheap only front to back, by one thread.

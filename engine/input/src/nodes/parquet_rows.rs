@@ -1,30 +1,29 @@
-//! Tables in Parquet with data of nodes: rows of numbers, and ids.
+//! Rows of numbers in a Parquet file.
 //!
 //! They are read front to back, by one thread, because to go to a row means to decode its page in every column. Between two reads, a page
 //! of each column stays in memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 use parquet::{
     basic::Type,
     column::reader::{ColumnReader, ColumnReaderImpl},
-    data_type::{ByteArray, DataType},
+    data_type::DataType,
     errors::ParquetError,
-    schema::types::{ColumnDescriptor, SchemaDescriptor},
+    schema::types::ColumnDescriptor,
 };
 
-use super::{
-    node_file::Forms,
-    table_columns::{Chosen, ID_NAMES, INDEX_OF_PANDAS},
-};
+use super::{node_file::Forms, parquet_ids::id_column, table_columns::Chosen};
 use crate::{
-    edges::IdKind,
     file::InputFile,
     parquet::{
         ParquetTable, ReadValues, read_column,
-        types::{described, is_flat, is_integer, is_number, is_signed, is_string},
+        types::{is_flat, is_number, is_signed, name},
     },
 };
 
@@ -97,6 +96,39 @@ impl ParquetRows {
             dim,
             cursor: Mutex::default(),
         })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.columns.table.file().path()
+    }
+
+    /// Fails unless its rows can follow those of another file.
+    pub fn check_like(&self, other: &Self) -> Result<()> {
+        let refuse = |found: &str, expected: &str| {
+            let what = format!(
+                "{found}, but {expected} in {}, and a table has the same columns in all files; write it again",
+                other.path().display()
+            );
+            Err(Error::input(self.path(), Position::Whole, what))
+        };
+        let (names, others) = (self.columns.names(), other.columns.names());
+        if let Some(at) = (0..names.len().max(others.len())).find(|&at| names.get(at) != others.get(at)) {
+            let shown = |names: &[String]| match names.get(at) {
+                Some(name) => format!("column {at} is {name}"),
+                None => format!("there are {} columns", names.len()),
+            };
+            return refuse(&shown(&names), &shown(&others));
+        }
+        match (self.has_ids, other.has_ids) {
+            (true, false) => refuse("there are ids", "none"),
+            (false, true) => refuse("there are no ids", "some"),
+            _ if self.dim != other.dim => refuse(
+                &format!("lists have {} numbers", self.dim),
+                &format!("{} numbers", other.dim),
+            ),
+            _ => Ok(()),
+        }
     }
 
     pub fn rows(&self) -> u64 {
@@ -199,6 +231,15 @@ impl ParquetRows {
 }
 
 impl Columns {
+    fn names(&self) -> Vec<String> {
+        let schema = self.table.schema();
+        let names = self
+            .numbers
+            .iter()
+            .map(|&column| name(&schema.column(column)).to_owned());
+        names.collect()
+    }
+
     /// The row group of a row, the number of rows before it in the group, and the columns of the group.
     fn open_at(&self, row: u64) -> Result<(usize, usize, Vec<ColumnReader>)> {
         let after = self.table.groups().partition_point(|group| group.first_row <= row);
@@ -346,147 +387,6 @@ fn level_in_list(column: &ColumnDescriptor) -> i16 {
         0 => 0,
         _ => column.max_def_level() - i16::from(column.self_type().is_optional()),
     }
-}
-
-/// The ids in a column of a table.
-pub(super) struct ParquetIds {
-    table: ParquetTable,
-    column: usize,
-    row: u64,
-    /// The row group, and its column after `row`.
-    open: Option<(usize, ColumnReader)>,
-}
-
-impl ParquetIds {
-    /// Reads the footer and finds the column: by its name, or because it is the only one.
-    pub fn open(file: &Arc<InputFile>, kind: IdKind) -> Result<Self> {
-        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
-        let table = ParquetTable::open(file)?;
-        let schema = table.schema();
-        let only = || (schema.num_columns() == 1).then_some(0);
-        let Some(column) = id_column(schema).or_else(only) else {
-            let names: Vec<_> = schema.columns().iter().map(|column| described(column)).collect();
-            return Err(refuse(format!(
-                "expected a column of node ids that is named id, or only one column; found {}",
-                names.join(", ")
-            )));
-        };
-        let descriptor = schema.column(column);
-        let fits = is_flat(&descriptor)
-            && match kind {
-                IdKind::Integer => is_integer(&descriptor),
-                IdKind::String => is_string(&descriptor),
-            };
-        if !fits {
-            let column = described(&descriptor);
-            return Err(refuse(match kind {
-                IdKind::Integer => format!(
-                    "expected integers in column {column}; strings need --ids string, other types a cast to int64"
-                ),
-                IdKind::String => {
-                    format!("expected strings in column {column}; integers need --ids dense or sparse")
-                }
-            }));
-        }
-        table.check_columns([column].into_iter())?;
-        Ok(Self {
-            table,
-            column,
-            row: 0,
-            open: None,
-        })
-    }
-
-    pub fn rows(&self) -> u64 {
-        self.table.rows()
-    }
-
-    /// The row of the next id.
-    pub fn next_row(&self) -> u64 {
-        self.row
-    }
-
-    /// The next ids, `count` at most. None of them only at the end.
-    pub fn next_integers(&mut self, count: usize) -> Result<Vec<i128>> {
-        let signed = is_signed(&self.table.schema().column(self.column));
-        self.next(count, |ids, reader, rows| match reader {
-            ColumnReader::Int32ColumnReader(reader) => ids.read(reader, rows, |id: i32| match signed {
-                true => i128::from(id),
-                false => i128::from(id.cast_unsigned()),
-            }),
-            ColumnReader::Int64ColumnReader(reader) => ids.read(reader, rows, |id: i64| match signed {
-                true => i128::from(id),
-                false => i128::from(id.cast_unsigned()),
-            }),
-            _ => unreachable!("integers are read from columns of integers"),
-        })
-    }
-
-    /// The next ids, `count` at most. None of them only at the end.
-    pub fn next_strings(&mut self, count: usize) -> Result<Vec<ByteArray>> {
-        self.next(count, |ids, reader, rows| match reader {
-            ColumnReader::ByteArrayColumnReader(reader) => ids.read(reader, rows, |id| id),
-            _ => unreachable!("strings are read from columns of strings"),
-        })
-    }
-
-    fn next<T>(
-        &mut self,
-        count: usize,
-        read: impl Fn(&Self, &mut ColumnReader, usize) -> Result<Vec<T>>,
-    ) -> Result<Vec<T>> {
-        if self.row == self.rows() {
-            return Ok(Vec::new());
-        }
-        let (group, mut reader) = match self.open.take() {
-            Some(open) => open,
-            None => {
-                let after = self.table.groups().partition_point(|group| group.first_row <= self.row);
-                (after - 1, self.table.column(after - 1, self.column)?)
-            }
-        };
-        let bounds = &self.table.groups()[group];
-        let left = bounds.first_row + bounds.rows - self.row;
-        let rows = left.min(count as u64);
-        let ids = read(self, &mut reader, rows as usize)?;
-        self.row += rows;
-        if rows < left {
-            self.open = Some((group, reader));
-        }
-        Ok(ids)
-    }
-
-    fn read<T: DataType, U>(
-        &self,
-        reader: &mut ColumnReaderImpl<T>,
-        rows: usize,
-        each: impl FnMut(T::T) -> U,
-    ) -> Result<Vec<U>> {
-        let column = self.table.schema().column(self.column);
-        let read = read_column(reader, &column, 0, rows).map_err(|error| self.table.damaged(self.row, &error))?;
-        match read.levels.iter().position(|&level| level == 0) {
-            None => Ok(read.values.into_iter().map(each).collect()),
-            Some(missing) => Err(Error::input(
-                self.table.file().path(),
-                Position::Row(self.row + missing as u64),
-                format!("expected a node id in column {}, found a missing value", name(&column)),
-            )),
-        }
-    }
-}
-
-/// The column of ids, if one is named so.
-fn id_column(schema: &SchemaDescriptor) -> Option<usize> {
-    let mut names = ID_NAMES.iter().chain([&INDEX_OF_PANDAS]);
-    names.find_map(|id| {
-        let columns = &mut schema.columns().iter();
-        columns.position(|column| is_flat(column) && column.name().eq_ignore_ascii_case(id))
-    })
-}
-
-/// The name of a column, or that of the group that it is in.
-fn name(column: &ColumnDescriptor) -> &str {
-    column.path().parts().first().map_or("", String::as_str)
 }
 
 /// Refuses a column that has no numbers, nor lists of numbers.

@@ -1,15 +1,23 @@
 //! Lists of node ids: those of the nodes for training, validation or test, and those of the rows of node data.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    vec,
+};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use super::{id_column::IdColumn, parquet_rows::ParquetIds, table_columns::ID_NAMES, text_rows::lines_of};
+use super::{
+    id_column::IdColumn, parquet_ids::ParquetIds, parquet_parts::open_part, place::Place, table_columns::ID_NAMES,
+    text_rows::lines_of,
+};
 use crate::{
     edges::{Field, IdKind, IdLimit, Keys, integer, is_comment, trim},
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
+    folder::files_of,
     line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
     npy::{self, NpyArray},
@@ -25,9 +33,11 @@ const STRINGS: usize = 1 << 12;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A list of node ids: a `.npy` array of integers of shape `[M]` or `[M, 1]`; a `.npy` array of bool of shape `[N]` (a mask);
-/// Parquet with a column of ids; or text, compressed or not, with one id per line. Lists of integers have comments as edge lists do. A list of strings
-/// has none: an id may begin as a comment does.
+/// Parquet with a column of ids, or a folder of such files; or text, compressed or not, with one id per line. Lists of integers have
+/// comments as edge lists do. A list of strings has none: an id may begin as a comment does.
 pub struct SplitSource {
+    path: PathBuf,
+    /// The file that is read: the only one, or the next of a folder.
     file: Arc<InputFile>,
     ids: IdKind,
     limit: IdLimit,
@@ -45,7 +55,16 @@ enum Content {
     Text(Lines),
     /// A table with a header, whose first column has the ids.
     Table(Lines, IdColumn),
-    Parquet(Box<ParquetIds>),
+    Parquet(Box<ParquetParts>),
+}
+
+/// The ids in Parquet files, one after another.
+struct ParquetParts {
+    ids: ParquetIds,
+    /// The files after it.
+    rest: vec::IntoIter<PathBuf>,
+    /// The number of ids of all files.
+    rows: u64,
 }
 
 impl SplitSource {
@@ -69,6 +88,9 @@ impl SplitSource {
 
     /// The ids of the rows of a table: text whose header names its first column `id`, `node` or the like, or Parquet.
     pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        if path.is_dir() {
+            return Self::open_folder(path, ids, limit);
+        }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         if head.starts_with(parquet::MAGIC) {
@@ -81,10 +103,45 @@ impl SplitSource {
             return Err(Error::input(path, Position::Line(1), what));
         };
         Ok(Self {
+            path: path.to_owned(),
             file,
             ids,
             limit,
             content: Content::Table(lines, column),
+            positions: Vec::new(),
+        })
+    }
+
+    /// The ids in the files of a folder, in their order.
+    fn open_folder(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        let files = files_of(path)?;
+        let (mut rows, mut name) = (0, None);
+        // All are opened before any is read, so that a mistake is found soon.
+        for path in &files {
+            let part = ParquetIds::open(&open_part(path)?, ids)?;
+            rows += part.rows();
+            let expected = name.get_or_insert_with(|| part.name().to_owned());
+            if part.name() != expected {
+                let what = format!(
+                    "the column of ids is {}, and {expected} in other files of the folder; write it again with the same columns",
+                    part.name()
+                );
+                return Err(Error::input(path, Position::Whole, what));
+            }
+        }
+        let mut rest = files.into_iter();
+        let file = open_part(&rest.next().expect("a folder has files"))?;
+        let content = Content::Parquet(Box::new(ParquetParts {
+            ids: ParquetIds::open(&file, ids)?,
+            rest,
+            rows,
+        }));
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            ids,
+            limit,
+            content,
             positions: Vec::new(),
         })
     }
@@ -97,6 +154,9 @@ impl SplitSource {
         expected: &str,
         accepts: impl Fn(ElementType) -> bool,
     ) -> Result<Self> {
+        if path.is_dir() {
+            return Self::open_folder(path, ids, limit);
+        }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         if head.starts_with(zip::MAGIC) {
@@ -107,7 +167,12 @@ impl SplitSource {
             return Err(Error::input(path, Position::Whole, what));
         }
         let content = if head.starts_with(parquet::MAGIC) {
-            Content::Parquet(Box::new(ParquetIds::open(&file, ids)?))
+            let ids = ParquetIds::open(&file, ids)?;
+            Content::Parquet(Box::new(ParquetParts {
+                rows: ids.rows(),
+                ids,
+                rest: Vec::new().into_iter(),
+            }))
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
@@ -140,6 +205,7 @@ impl SplitSource {
             Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
         };
         Ok(Self {
+            path: path.to_owned(),
             file,
             ids,
             limit,
@@ -148,9 +214,9 @@ impl SplitSource {
         })
     }
 
-    /// The file.
+    /// The file, or the folder of its parts.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        &self.path
     }
 
     /// A warning about the first line of a list of strings that has the name of a column of ids.
@@ -177,7 +243,7 @@ impl SplitSource {
     pub fn ids(&self) -> Option<u64> {
         match &self.content {
             Content::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
-            Content::Parquet(ids) => Some(ids.rows()),
+            Content::Parquet(parts) => Some(parts.rows),
             _ => None,
         }
     }
@@ -197,9 +263,25 @@ impl SplitSource {
         }
     }
 
-    /// The position in the file of the id at `index` of the last batch.
-    pub fn position(&self, index: usize) -> Position {
-        self.positions[index]
+    /// The place of the id at `index` of the last batch.
+    pub fn place(&self, index: usize) -> Place<'_> {
+        Place {
+            path: self.file.path(),
+            position: self.positions[index],
+        }
+    }
+
+    /// Goes to the next file of a folder if the ids of one have ended.
+    fn next_part(&mut self) -> Result<()> {
+        if let Content::Parquet(parts) = &mut self.content {
+            while parts.ids.is_at_end()
+                && let Some(path) = parts.rest.next()
+            {
+                self.file = open_part(&path)?;
+                parts.ids = ParquetIds::open(&self.file, self.ids)?;
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the contents of `out` with the next ids. Returns false at the end.
@@ -210,6 +292,7 @@ impl SplitSource {
         assert_eq!(self.ids, IdKind::Integer, "string ids are read by next_keys");
         out.clear();
         self.positions.clear();
+        self.next_part()?;
         match &mut self.content {
             Content::Array { array, reader, next } => {
                 let mut bytes = Vec::new();
@@ -254,9 +337,9 @@ impl SplitSource {
                     self.positions.push(Position::Line(line.number));
                 }
             }
-            Content::Parquet(ids) => {
-                let first = ids.next_row();
-                for (row, id) in (first..).zip(ids.next_integers(BATCH)?) {
+            Content::Parquet(parts) => {
+                let first = parts.ids.next_row();
+                for (row, id) in (first..).zip(parts.ids.next_integers(BATCH)?) {
                     let position = Position::Row(row);
                     match u64::try_from(id) {
                         Ok(id) if id < self.limit.exclusive() => out.push(id),
@@ -277,11 +360,12 @@ impl SplitSource {
         assert_eq!(self.ids, IdKind::String, "integer ids are read by next_ids");
         out.clear();
         self.positions.clear();
+        self.next_part()?;
         let (lines, column) = match &mut self.content {
             Content::Array { .. } => unreachable!("arrays are refused when opened for strings"),
-            Content::Parquet(ids) => {
-                let first = ids.next_row();
-                for (row, id) in (first..).zip(ids.next_strings(STRINGS)?) {
+            Content::Parquet(parts) => {
+                let first = parts.ids.next_row();
+                for (row, id) in (first..).zip(parts.ids.next_strings(STRINGS)?) {
                     let position = Position::Row(row);
                     if id.data().is_empty() || str::from_utf8(id.data()).is_err() {
                         let what = format!("expected a node id in UTF-8, found {}", shown(id.data()));

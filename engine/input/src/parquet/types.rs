@@ -55,3 +55,8 @@ pub(crate) fn is_number(column: &ColumnDescriptor) -> bool {
 pub(crate) fn described(column: &ColumnDescriptor) -> String {
     format!("{} ({})", column.name(), column.physical_type())
 }
+
+/// The name of a column, or that of the group that it is in.
+pub(crate) fn name(column: &ColumnDescriptor) -> &str {
+    column.path().parts().first().map_or("", String::as_str)
+}

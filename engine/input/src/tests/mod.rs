@@ -5,6 +5,7 @@ mod damage;
 mod naive;
 mod nodes;
 mod packed;
+mod parts;
 mod sources;
 mod splits;
 mod tables;

@@ -38,7 +38,7 @@ fn splits_are_read_from_arrays_masks_and_text() {
     let (mut keys, mut count) = (Keys::default(), 0);
     while source.next_keys(&mut keys).unwrap() {
         assert_eq!(keys.get(0), count.to_string().as_bytes());
-        assert_eq!(source.position(0), Position::Line(count + 1));
+        assert_eq!(source.place(0).position, Position::Line(count + 1));
         count += keys.len() as u64;
     }
     assert_eq!(count, 100_000);
@@ -52,7 +52,7 @@ fn strings_that_begin_like_comments_are_ids() {
     let mut keys = Keys::default();
     assert!(source.next_keys(&mut keys).unwrap());
     assert_eq!(keys.iter().collect::<Vec<_>>(), [b"#news".as_slice(), b"a", b"%1"]);
-    assert_eq!(source.position(2), Position::Line(4));
+    assert_eq!(source.place(2).position, Position::Line(4));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use grappa_io::Position;
 use super::*;
 
 /// The values of a column. None is a missing value.
-enum Column {
+pub(super) enum Column {
     I32(Vec<Option<i32>>),
     I64(Vec<Option<i64>>),
     F32(Vec<Option<f32>>),
@@ -28,7 +28,7 @@ enum Column {
     Lists(Vec<Option<Vec<Option<f64>>>>),
 }
 
-fn some<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+pub(super) fn some<T: Copy>(values: &[T]) -> Vec<Option<T>> {
     values.iter().copied().map(Some).collect()
 }
 
@@ -108,7 +108,7 @@ impl Column {
 }
 
 /// A Parquet file with row groups of `group_rows`, and pages of a few rows.
-fn table(columns: &[(&str, Column)], group_rows: usize) -> Vec<u8> {
+pub(super) fn table(columns: &[(&str, Column)], group_rows: usize) -> Vec<u8> {
     let fields: String = columns.iter().map(|(name, column)| column.described(name)).collect();
     let schema = Arc::new(parse_message_type(&format!("message nodes {{ {fields} }}")).unwrap());
     let properties = WriterProperties::builder()
@@ -133,7 +133,7 @@ fn table(columns: &[(&str, Column)], group_rows: usize) -> Vec<u8> {
 }
 
 /// Reads all rows, some at a time.
-fn features(source: &MatrixSource, at_once: usize) -> Result<Vec<f32>> {
+pub(super) fn features(source: &MatrixSource, at_once: usize) -> Result<Vec<f32>> {
     let (mut all, mut some, mut rows) = (Vec::new(), Vec::new(), 0);
     loop {
         let read = source.read_rows(rows, at_once, &mut some)?;
@@ -145,7 +145,7 @@ fn features(source: &MatrixSource, at_once: usize) -> Result<Vec<f32>> {
     }
 }
 
-fn labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
+pub(super) fn labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
     let (source, mut all, mut batch) = (LabelSource::open(path)?, Vec::new(), LabelBatch::default());
     loop {
         let read = source.read_rows(all.len() as u64, at_once, &mut batch)?;
@@ -156,7 +156,7 @@ fn labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
     }
 }
 
-fn integers(path: &Path) -> Result<Vec<u64>> {
+pub(super) fn integers(path: &Path) -> Result<Vec<u64>> {
     let mut source = SplitSource::open_table(path, IdKind::Integer, IdLimit::Sparse)?;
     let (mut all, mut some) = (Vec::new(), Vec::new());
     while source.next_ids(&mut some)? {
@@ -165,7 +165,7 @@ fn integers(path: &Path) -> Result<Vec<u64>> {
     Ok(all)
 }
 
-fn strings(path: &Path) -> Result<Vec<String>> {
+pub(super) fn strings(path: &Path) -> Result<Vec<String>> {
     let mut source = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse)?;
     let (mut all, mut some) = (Vec::new(), Keys::default());
     while source.next_keys(&mut some)? {
@@ -334,7 +334,7 @@ fn ids_are_found_by_name_or_alone() {
     let mut source = SplitSource::open_ordered(&alone, IdKind::String, IdLimit::Sparse).unwrap();
     assert_eq!(source.ids(), Some(2));
     assert!(source.next_keys(&mut Keys::default()).unwrap());
-    assert_eq!(source.position(0), Position::Row(0));
+    assert_eq!(source.place(0).position, Position::Row(0));
 
     let open = |columns: &[(&str, Column)]| {
         let path = folder.file("c.parquet", table(columns, 9));

@@ -328,7 +328,7 @@ fn read_split(path: &Path, ids: IdKind, limit: IdLimit) -> Result<usize> {
             return Ok(count);
         }
         for index in 0..read {
-            let _ = source.position(index);
+            let _ = source.place(index);
         }
         count += read;
     }

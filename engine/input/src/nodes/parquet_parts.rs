@@ -1,0 +1,207 @@
+//! Rows of numbers in Parquet: in one file, or in the files of a folder, one after another.
+//!
+//! A table of 10^9 rows has thousands of parts, and the footers of all of them take too much memory and too many descriptors. So each part
+//! is opened once to count its rows and compare its columns with those of the first, and again when it is read.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use grappa_formats::features::ElementType;
+use grappa_io::{Error, Position, Result};
+
+use super::{node_file::Forms, parquet_rows::ParquetRows, place::Place};
+use crate::{
+    file::{InputFile, are_large},
+    parquet,
+};
+
+/// A table.
+pub(super) struct ParquetParts {
+    forms: &'static Forms,
+    /// Those that have rows, or one that has none.
+    parts: Vec<Part>,
+    bytes: u64,
+    held_bytes: u64,
+    columns: usize,
+    element: ElementType,
+    has_ids: bool,
+    left_out: Vec<String>,
+    /// The part that is read.
+    open: Mutex<Option<(usize, ParquetRows)>>,
+}
+
+struct Part {
+    path: PathBuf,
+    /// Number of rows before it.
+    first_row: u64,
+    rows: u64,
+}
+
+impl ParquetParts {
+    /// A table in one file.
+    pub fn file(file: &Arc<InputFile>, forms: &'static Forms) -> Result<Self> {
+        let table = ParquetRows::open(file, forms)?;
+        let part = Part {
+            path: file.path().to_owned(),
+            first_row: 0,
+            rows: table.rows(),
+        };
+        Ok(Self::new(forms, vec![part], file.bytes(), table.held_bytes(), table))
+    }
+
+    /// A table whose parts are these files, in their order.
+    pub fn folder(files: Vec<PathBuf>, forms: &'static Forms) -> Result<Self> {
+        let (mut parts, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
+        let (mut rows, mut first) = (0, None::<ParquetRows>);
+        for path in files {
+            let file = open_part(&path)?;
+            let table = ParquetRows::open(&file, forms)?;
+            bytes += file.bytes();
+            held_bytes = held_bytes.max(table.held_bytes());
+            // Writers that divide a table by keys leave parts without rows.
+            if table.rows() == 0 {
+                first.get_or_insert(table);
+                continue;
+            }
+            let part = Part {
+                path,
+                first_row: rows,
+                rows: table.rows(),
+            };
+            rows += table.rows();
+            match &first {
+                Some(first) if first.rows() > 0 => table.check_like(first)?,
+                _ => first = Some(table),
+            }
+            parts.push(part);
+        }
+        let first = first.expect("a folder has files");
+        if parts.is_empty() {
+            parts.push(Part {
+                path: first.path().to_owned(),
+                first_row: 0,
+                rows: 0,
+            });
+        }
+        Ok(Self::new(forms, parts, bytes, held_bytes, first))
+    }
+
+    fn new(forms: &'static Forms, parts: Vec<Part>, bytes: u64, held_bytes: u64, first: ParquetRows) -> Self {
+        Self {
+            forms,
+            parts,
+            bytes,
+            held_bytes,
+            columns: first.columns(),
+            element: first.element(),
+            has_ids: first.has_ids(),
+            left_out: first.left_out().to_owned(),
+            open: Mutex::new(Some((0, first))),
+        }
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.parts.last().map_or(0, |part| part.first_row + part.rows)
+    }
+
+    /// Numbers per row.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub fn has_ids(&self) -> bool {
+        self.has_ids
+    }
+
+    /// The columns that are left out.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// The type of the numbers in the first part. Of several types it is that of the first column.
+    pub fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// Size of the files in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of memory that stay in use between reads: a page of each column of a part.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// The place of a row.
+    pub fn place(&self, row: u64) -> Place<'_> {
+        let part = &self.parts[self.part_of(row)];
+        Place {
+            path: &part.path,
+            position: Position::Row(row - part.first_row),
+        }
+    }
+
+    fn part_of(&self, row: u64) -> usize {
+        let after = self.parts.partition_point(|part| part.first_row <= row);
+        after.saturating_sub(1)
+    }
+
+    /// Calls `each` with up to `count` rows from row `first` on. A missing number is NaN. Returns the number of rows.
+    pub fn read(
+        &self,
+        first: u64,
+        count: usize,
+        each: &mut dyn FnMut(&[f64]) -> std::result::Result<(), String>,
+    ) -> Result<usize> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = self.rows().min(first.saturating_add(count as u64));
+        let mut row = first;
+        while row < end {
+            let number = self.part_of(row);
+            let from = row - self.parts[number].first_row;
+            row += self.part(number, &mut open)?.read(from, (end - row) as usize, each)? as u64;
+        }
+        Ok(end.saturating_sub(first) as usize)
+    }
+
+    /// Opens a part, unless it is open.
+    fn part<'a>(
+        &self,
+        number: usize,
+        open: &'a mut MutexGuard<'_, Option<(usize, ParquetRows)>>,
+    ) -> Result<&'a ParquetRows> {
+        let table = match open.take() {
+            Some((of, table)) if of == number => table,
+            closed => {
+                drop(closed);
+                let Part { path, rows, .. } = &self.parts[number];
+                let file = open_part(path)?;
+                if are_large(self.bytes) {
+                    file.read_past_cache();
+                }
+                let table = ParquetRows::open(&file, self.forms)?;
+                if table.rows() != *rows || table.columns() != self.columns {
+                    let what = "the file changed while it was read; start again";
+                    return Err(Error::input(path, Position::Whole, what));
+                }
+                table
+            }
+        };
+        let (_, table) = open.insert((number, table));
+        Ok(table)
+    }
+}
+
+/// Opens a file of a folder, which must be Parquet.
+pub(super) fn open_part(path: &Path) -> Result<Arc<InputFile>> {
+    let file = InputFile::open(path)?;
+    if file.head(parquet::MAGIC.len())? != parquet::MAGIC {
+        let what = "a folder of node data must have Parquet files only, and this is none; move it elsewhere, or put the data into one \
+                    file and name that";
+        return Err(Error::input(path, Position::Whole, what));
+    }
+    Ok(file)
+}
