@@ -85,6 +85,7 @@ const LAYERS: [Layer; 10] = [
         modules: &[
             "messages",
             "file",
+            "folder",
             "gzip",
             "crc",
             "extent",
