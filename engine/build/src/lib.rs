@@ -11,4 +11,5 @@
 
 pub mod generate;
 pub mod ids;
+mod in_order;
 pub mod ingest;

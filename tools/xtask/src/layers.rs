@@ -142,7 +142,7 @@ const LAYERS: [Layer; 10] = [
             "grappa-storage",
             "grappa-synthetic",
         ],
-        modules: &["ids", "ingest", "generate"],
+        modules: &["in_order", "ids", "ingest", "generate"],
     },
     Layer {
         folder: "engine/sampling",

@@ -4,7 +4,6 @@
 //! generated alone, in its final order, without an external sort.
 
 mod edge_list;
-mod in_order;
 mod node_files;
 pub mod store;
 

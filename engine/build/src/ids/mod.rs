@@ -27,6 +27,9 @@ use self::{
     table::{BYTES_PER_KEY, KeyTable},
 };
 
+/// Keys that are put into a table at a time.
+const LOAD_KEYS: usize = 1 << 12;
+
 /// Maps external ids to nodes, and nodes to external ids.
 #[derive(Debug)]
 pub struct IdMap {
@@ -243,11 +246,28 @@ impl IdMap {
 /// Makes a table of all ids. Returns also the dense ids whose key another id has.
 fn load_table(dictionary: &Dictionary, permutation: &NodePermutation) -> Result<(KeyTable, Vec<DenseId>)> {
     let (mut table, mut shared) = (KeyTable::with_capacity(dictionary.ids())?, Vec::new());
+    let (mut records, mut nodes) = (Vec::with_capacity(LOAD_KEYS), Vec::with_capacity(LOAD_KEYS));
+    let mut insert = |records: &mut Vec<[u64; 2]>| {
+        nodes.clear();
+        nodes.extend(records.iter().map(|&[_, id]| id));
+        permutation.nodes(&mut nodes);
+        for ([_, node], &of) in records.iter_mut().zip(&nodes) {
+            *node = of;
+        }
+        table.insert_all(records, |index, other| shared.extend([other, NodeId(nodes[index])]));
+        records.clear();
+    };
     dictionary.for_each_key(|key, id| {
-        if let Some(other) = table.insert(key, permutation.node(id)) {
-            shared.extend([permutation.dense_id(other)?, id]);
+        records.push([key, id.0]);
+        if records.len() == LOAD_KEYS {
+            insert(&mut records);
         }
         Ok(())
     })?;
+    insert(&mut records);
+    let shared = shared
+        .into_iter()
+        .map(|node| permutation.dense_id(node))
+        .collect::<Result<_>>()?;
     Ok((table, shared))
 }

@@ -79,7 +79,9 @@ pub fn build(
     let (nodes, file) = {
         let mut writer = DictionaryWriter::create(&path, kind, &hashes_path(store), hash)?;
         let mut advance = |bytes| progress.advance(bytes, 0);
-        runs.merge(budget.memory / 2, &mut advance, &mut |id| writer.push(id))?;
+        runs.merge(budget.memory / 2, budget.threads, &mut advance, &mut |id| {
+            writer.push(id)
+        })?;
         writer.finish()?
     };
     file.sync()?;

@@ -19,7 +19,7 @@ use super::{
     pieces::{LabelBlocks, Piece},
     team_plan::EDGE_COST,
 };
-use crate::generate::in_order::{PlannedPiece, in_order};
+use crate::in_order::{PlannedPiece, in_order};
 
 /// Bytes of a piece of feature rows or labels.
 const COLUMN_PIECE_BYTES: u64 = 256 << 10;

@@ -66,11 +66,10 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// Reads the ids of a run through a buffer.
+/// Reads the strings of a run through a buffer.
 pub(super) struct RunReader {
     path: PathBuf,
     file: File,
-    kind: KeyKind,
     /// The part of the file that is not in the buffer yet.
     offset: u64,
     end: u64,
@@ -82,12 +81,11 @@ pub(super) struct RunReader {
 }
 
 impl RunReader {
-    pub(super) fn open(path: PathBuf, kind: KeyKind, bytes: u64, buffer_bytes: usize) -> Result<Self> {
+    pub(super) fn open(path: PathBuf, bytes: u64, buffer_bytes: usize) -> Result<Self> {
         let file = regular::open(&path)?;
         Ok(Self {
             path,
             file,
-            kind,
             offset: 0,
             end: bytes,
             buffer: vec![0; buffer_bytes.min(bytes as usize)],
@@ -112,16 +110,13 @@ impl RunReader {
     pub(super) fn next(&mut self, advance: &mut dyn FnMut(u64)) -> Result<bool> {
         loop {
             let rest = &self.buffer[self.id.end..self.filled];
-            let (skip, length) = match (self.kind, rest.first_chunk::<2>()) {
-                (KeyKind::Integers, _) => (0, 8),
-                (KeyKind::Strings, Some(length)) => (2, usize::from(u16::from_le_bytes(*length))),
-                // Not even the length is in the buffer: the comparison below fails, and the buffer is filled.
-                (KeyKind::Strings, None) => (2, 0),
-            };
-            if rest.len() >= skip + length {
-                let start = self.id.end + skip;
-                self.id = start..start + length;
-                return Ok(true);
+            if let Some((length, bytes)) = rest.split_first_chunk::<2>() {
+                let length = usize::from(u16::from_le_bytes(*length));
+                if bytes.len() >= length {
+                    let start = self.id.end + 2;
+                    self.id = start..start + length;
+                    return Ok(true);
+                }
             }
             if rest.is_empty() && self.offset == self.end {
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! The merge of sorted runs.
+//! The merge of sorted runs. Runs of strings are merged here, those of integers in [`super::integers`].
 
 use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
 use grappa_io::{Result, durable};
@@ -12,12 +12,13 @@ impl Runs {
     /// Passes each id to `each`, once and ascending, and removes the runs.
     ///
     /// Uses about `memory` bytes, which must hold two buffers for the longest id. `advance` gets the number of bytes
-    /// that the last merge reads.
+    /// that the last merge reads. Integers are merged on `threads` threads.
     pub fn merge(
         self,
         memory: u64,
-        advance: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+        threads: usize,
+        advance: &mut (dyn FnMut(u64) + Send),
+        each: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
     ) -> Result<()> {
         // The longest id must fit in a buffer.
         let least = match self.kind {
@@ -35,19 +36,25 @@ impl Runs {
             };
             let last = self.finished().runs.is_empty();
             let buffer_bytes = (memory as usize / runs.len().max(1)).clamp(least, 4 << 20);
+            let merge_some = |advance: &mut (dyn FnMut(u64) + Send),
+                              each: &mut (dyn FnMut(&[u8]) -> Result<()> + Send)| {
+                match self.kind {
+                    KeyKind::Integers => self.merge_integers(&runs, memory, threads, advance, each),
+                    KeyKind::Strings => self.merge_strings(&runs, buffer_bytes, advance, each),
+                }
+            };
             if last {
-                self.merge_some(&runs, buffer_bytes, advance, each)?;
-                return Ok(());
+                return merge_some(advance, each);
             }
             // The merged run goes to the end of the list, so that runs of similar size are merged with each other.
             let mut merged = self.writer()?;
-            self.merge_some(&runs, buffer_bytes, &mut |_| {}, &mut |id| merged.push(id))?;
+            merge_some(&mut |_| {}, &mut |id| merged.push(id))?;
             merged.finish()?;
         }
     }
 
-    /// Merges `runs`, passes each id to `each` once, and removes their files.
-    fn merge_some(
+    /// Merges `runs` of strings, passes each id to `each` once, and removes their files.
+    fn merge_strings(
         &self,
         runs: &[Run],
         buffer_bytes: usize,
@@ -56,7 +63,7 @@ impl Runs {
     ) -> Result<()> {
         let mut readers = Vec::with_capacity(runs.len());
         for run in runs {
-            let mut reader = RunReader::open(self.path(run.number), self.kind, run.bytes, buffer_bytes)?;
+            let mut reader = RunReader::open(self.path(run.number), run.bytes, buffer_bytes)?;
             if reader.next(advance)? {
                 readers.push(reader);
             }

@@ -4,7 +4,7 @@
 //! collect, on all threads:                                                  collect
 //!     add an id, unless it was added recently
 //!     memory full: sort, drop duplicates; write a sorted file, a run        file
-//! merge, on one thread:                                                     merge
+//! merge, integers on all threads:                                           merge, integers
 //!     while there are more runs than can be read at once: merge some into one
 //!     merge the rest, and pass on each id once
 //! ```
@@ -17,6 +17,7 @@
 
 mod collect;
 mod file;
+mod integers;
 mod merge;
 
 use std::{
@@ -113,7 +114,7 @@ mod tests {
         let (bytes, mut read) = (runs.bytes(), 0);
         let folder = runs.folder.clone();
         let few = runs.finished().runs.len() <= 2;
-        runs.merge(memory, &mut |bytes| read += bytes, &mut |id| {
+        runs.merge(memory, 2, &mut |bytes| read += bytes, &mut |id| {
             ids.push(id.to_vec());
             Ok(())
         })

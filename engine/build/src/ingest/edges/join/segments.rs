@@ -136,17 +136,17 @@ pub(in crate::ingest) fn load(
     shared: &mut Vec<NodeId>,
 ) -> Result<()> {
     let (files, extent) = (key_files(scratch), plan.extents[segment as usize]);
-    table.reset(extent.records);
+    table.reset(extent.records)?;
     let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
     while first < extent.records {
         let count = READ_RECORDS.min(extent.records - first);
         words.resize(count as usize * files.record_words(), 0);
         files.read(0, segment, first, &mut words)?;
         sum = sum.wrapping_add(spill::sum(&words));
-        for &[key, node] in words.as_chunks().0 {
-            let node = NodeId(node);
-            shared.extend(table.insert(key, node).into_iter().flat_map(|other| [other, node]));
-        }
+        let records = words.as_chunks().0;
+        table.insert_all(records, |index, other| {
+            shared.extend([other, NodeId(records[index][1])])
+        });
         first += count;
     }
     files.check(0, segment, extent, sum)

@@ -19,18 +19,18 @@ use std::{
 use grappa_io::{Result, workers};
 
 /// A piece to be made.
-pub(super) struct PlannedPiece<P> {
+pub struct PlannedPiece<P> {
     /// The input for making it.
-    pub(super) piece: P,
+    pub piece: P,
     /// The part of the window that it fills.
-    pub(super) cost: u64,
+    pub cost: u64,
 }
 
 /// Makes all pieces of `plan` on `threads` threads and passes them to `take` in order.
 ///
 /// The pieces in memory cost at most `window` together. A piece that costs more than the window is made when it is the next
 /// to be consumed.
-pub(super) fn in_order<P, B: Send>(
+pub fn in_order<P, B: Send>(
     threads: usize,
     window: u64,
     plan: impl FnMut() -> Option<PlannedPiece<P>> + Send,

@@ -1,0 +1,159 @@
+//! The merge of sorted runs of integers, on all threads.
+//!
+//! ```text
+//! plan: cut the next piece from all runs: the ids below the least of those that are `step` ids ahead in a run
+//! make: read the piece, sort it, drop duplicates
+//! take: pass the ids of the pieces on, in order
+//! ```
+//!
+//! A heap would take a branch that nobody can predict for each comparison. A radix sort of a piece takes none, and pieces are sorted by
+//! several threads. No run has more than `step` ids in a piece, and the run with the least one has exactly so many.
+
+use std::{fs::File, ops::Range, os::unix::fs::FileExt, path::PathBuf};
+
+use grappa_io::{
+    Error, Result, durable, heap, regular,
+    sort::{bits_for, sort_keys},
+};
+
+use super::{Run, Runs};
+use crate::in_order::{PlannedPiece, in_order};
+
+/// Bytes of an id in a run.
+const ID_BYTES: u64 = size_of::<u64>() as u64;
+/// Bytes of memory per id of a piece: the id, and its copy while pieces are sorted.
+const PIECE_COST: u64 = 2 * ID_BYTES;
+/// The most ids of a piece. A larger one would be sorted no faster.
+const PIECE_IDS_MAX: u64 = 1 << 16;
+
+/// A run that is read.
+struct OpenRun {
+    path: PathBuf,
+    file: File,
+    ids: u64,
+}
+
+impl OpenRun {
+    fn id(&self, index: u64) -> Result<u64> {
+        let mut bytes = [0; ID_BYTES as usize];
+        self.file
+            .read_exact_at(&mut bytes, index * ID_BYTES)
+            .map_err(Error::io("read", &self.path))?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// The index of the first id among `ids` that is `id` or more; their end if there is none.
+    fn index_of(&self, id: u64, ids: Range<u64>) -> Result<u64> {
+        let Range { mut start, mut end } = ids;
+        while start < end {
+            let middle = start + (end - start) / 2;
+            match self.id(middle)? < id {
+                true => start = middle + 1,
+                false => end = middle,
+            }
+        }
+        Ok(start)
+    }
+
+    /// Fills `into` with the ids from `first` on.
+    fn read(&self, first: u64, into: &mut [u64]) -> Result<()> {
+        self.file
+            .read_exact_at(bytemuck::cast_slice_mut(into), first * ID_BYTES)
+            .map_err(Error::io("read", &self.path))?;
+        for id in into {
+            *id = u64::from_be(*id);
+        }
+        Ok(())
+    }
+}
+
+/// Ids of all runs, as ranges of each.
+struct Piece(Vec<Range<u64>>);
+
+/// Cuts the next piece of at most `ids_max` ids, or of one per run. `next` has the first id of each run that is in no piece yet. None if
+/// nothing is left.
+fn cut(runs: &[OpenRun], next: &mut [u64], ids_max: u64) -> Result<Option<Piece>> {
+    let left = runs.iter().zip(&*next).filter(|&(run, &next)| next < run.ids).count() as u64;
+    if left == 0 {
+        return Ok(None);
+    }
+    let step = (ids_max / left).max(1);
+    let mut end = u64::MAX;
+    for (run, next) in runs.iter().zip(&*next) {
+        if next + step < run.ids {
+            end = end.min(run.id(next + step)?);
+        }
+    }
+    let mut ranges = Vec::with_capacity(runs.len());
+    for (run, next) in runs.iter().zip(next) {
+        let stop = run.index_of(end, *next..run.ids.min(*next + step))?;
+        ranges.push(*next..stop);
+        *next = stop;
+    }
+    Ok(Some(Piece(ranges)))
+}
+
+impl Runs {
+    /// Merges runs of integers, passes each id to `each` once, and removes their files. Uses about `memory` bytes.
+    pub(super) fn merge_integers(
+        &self,
+        runs: &[Run],
+        memory: u64,
+        threads: usize,
+        advance: &mut (dyn FnMut(u64) + Send),
+        each: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
+    ) -> Result<()> {
+        let open = |run: &Run| {
+            let path = self.path(run.number);
+            Ok(OpenRun {
+                file: regular::open(&path)?,
+                path,
+                ids: run.bytes / ID_BYTES,
+            })
+        };
+        let files: Vec<OpenRun> = runs.iter().map(open).collect::<Result<_>>()?;
+        let mut next = vec![0; files.len()];
+        // One piece for each thread, and one that is passed on.
+        let ids_max = (memory / (PIECE_COST * (threads as u64 + 1))).min(PIECE_IDS_MAX);
+        let mut failed = false;
+        let plan = || {
+            let piece = cut(&files, &mut next, ids_max);
+            if std::mem::replace(&mut failed, piece.is_err()) {
+                return None;
+            }
+            let piece = piece.transpose()?;
+            let ids = piece.as_ref().map_or(0, |Piece(ranges)| {
+                ranges.iter().map(|range| range.end - range.start).sum()
+            });
+            Some(PlannedPiece {
+                piece,
+                cost: ids * PIECE_COST,
+            })
+        };
+        let make = |piece: Result<Piece>| {
+            let Piece(ranges) = piece?;
+            let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            let mut ids = heap::zeroed(count as usize, "merging node ids")?;
+            let mut rest = &mut ids[..];
+            for (run, range) in files.iter().zip(ranges) {
+                let (part, after) = rest.split_at_mut((range.end - range.start) as usize);
+                run.read(range.start, part)?;
+                rest = after;
+            }
+            // The bits that all ids share need no sort.
+            let least = ids.iter().copied().min().unwrap_or(0);
+            ids.iter_mut().for_each(|id| *id -= least);
+            let bits = bits_for(ids.iter().copied().max().unwrap_or(0) + 1);
+            sort_keys(&mut ids, &mut Vec::new(), bits);
+            ids.dedup();
+            ids.iter_mut().for_each(|id| *id += least);
+            Ok((count, ids))
+        };
+        in_order(threads, memory, plan, make, |(count, ids): (u64, Vec<u64>)| {
+            advance(count * ID_BYTES);
+            ids.iter().try_for_each(|id| each(&id.to_be_bytes()))
+        })?;
+        runs.iter()
+            .try_for_each(|run| durable::remove_file(&self.path(run.number)))
+    }
+}
