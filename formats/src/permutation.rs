@@ -12,6 +12,8 @@ use crate::{NODES_MAX, random::SplitMix64};
 /// Number of Feistel rounds. Four suffice for a pseudo-random permutation with good round functions (Luby and Rackoff
 /// 1988). Our round function is cheap and domains can be tiny, so there are six.
 const ROUNDS: usize = 6;
+/// Numbers that are permuted at a time.
+const WALK_BLOCK: usize = 512;
 
 /// A keyed bijection of `0..size`. It permutes plain numbers, because it also shuffles things other than nodes.
 ///
@@ -85,30 +87,39 @@ impl Feistel {
 
     /// Replaces each number by its result. Faster than one call per number.
     pub fn forward_all(&self, numbers: &mut [u64]) {
-        for value in &mut *numbers {
-            *value = self.rounds(*value);
-        }
-        if self.size.is_power_of_two() && self.size >= 4 {
-            return; // the domain of the network is exactly `0..size`
-        }
-        for value in numbers {
-            while *value >= self.size {
-                *value = self.rounds(*value);
-            }
-        }
+        self.walk_all(numbers, |value| self.rounds(value));
     }
 
     /// The inverse of [`Feistel::forward_all`].
     pub fn inverse_all(&self, numbers: &mut [u64]) {
-        for value in &mut *numbers {
-            *value = self.rounds_back(*value);
-        }
-        if self.size.is_power_of_two() && self.size >= 4 {
-            return; // as in `forward_all`
-        }
-        for value in numbers {
-            while *value >= self.size {
-                *value = self.rounds_back(*value);
+        self.walk_all(numbers, |value| self.rounds_back(value));
+    }
+
+    /// Replaces each number by `rounds` of it, again and again until it is in the domain. Values outside of it are gathered for the next
+    /// step, so that no loop has a branch, and the loops over `rounds` vectorize.
+    #[inline(always)]
+    fn walk_all(&self, numbers: &mut [u64], rounds: impl Fn(u64) -> u64) {
+        let (mut values, mut outside) = ([0; WALK_BLOCK], [0u16; WALK_BLOCK]);
+        for block in numbers.chunks_mut(WALK_BLOCK) {
+            block.iter_mut().for_each(|value| *value = rounds(*value));
+            let mut left = 0;
+            for (index, &value) in (0..).zip(&*block) {
+                outside[left] = index;
+                left += usize::from(value >= self.size);
+            }
+            while left > 0 {
+                let values = &mut values[..left];
+                for (value, &index) in values.iter_mut().zip(&outside) {
+                    *value = block[usize::from(index)];
+                }
+                values.iter_mut().for_each(|value| *value = rounds(*value));
+                left = 0;
+                for (at, &value) in values.iter().enumerate() {
+                    let index = outside[at];
+                    block[usize::from(index)] = value;
+                    outside[left] = index;
+                    left += usize::from(value >= self.size);
+                }
             }
         }
     }

@@ -84,7 +84,10 @@ impl NodePermutation {
         ids.clear();
         match self {
             Self::Identity => ids.extend(nodes),
-            Self::Feistel(feistel) => ids.extend(nodes.map(|node| feistel.inverse(node))),
+            Self::Feistel(feistel) => {
+                ids.extend(nodes);
+                feistel.inverse_all(ids);
+            }
             Self::Table(table) => table.dense_ids(nodes, ids)?,
         }
         Ok(())

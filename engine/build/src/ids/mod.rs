@@ -133,6 +133,48 @@ impl IdMap {
         Ok(id.map(|id| self.permutation.node(id)))
     }
 
+    /// The nodes of integers, as [`IdMap::node_of_int`] gives them, many at a time if the table is loaded.
+    pub fn nodes_of_ints(&self, externals: &[u64], nodes: &mut [Option<NodeId>]) -> Result<()> {
+        match &self.listed {
+            Some(ListedIds {
+                dictionary,
+                table: Some(table),
+            }) if dictionary.kind() == KeyKind::Integers => {
+                let keys: Vec<u64> = externals.iter().map(|&id| integer_key(id)).collect();
+                table.find_each(&keys, nodes);
+            }
+            _ => {
+                for (&id, node) in externals.iter().zip(nodes) {
+                    *node = self.node_of_int(id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes of strings, as [`IdMap::node_of_known_text`] gives them, many at a time if the table is loaded.
+    pub fn nodes_of_known_texts<'t>(
+        &self,
+        externals: impl ExactSizeIterator<Item = &'t [u8]>,
+        nodes: &mut [Option<NodeId>],
+    ) -> Result<()> {
+        match &self.listed {
+            Some(ListedIds {
+                dictionary,
+                table: Some(table),
+            }) if dictionary.kind() == KeyKind::Strings => {
+                let keys: Vec<u64> = externals.map(|id| dictionary.hash.key(id)).collect();
+                table.find_each(&keys, nodes);
+            }
+            _ => {
+                for (id, node) in externals.zip(nodes) {
+                    *node = self.node_of_known_text(id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The node of a string. None if no node has this id, or if ids are integers.
     pub fn node_of_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
         let id = match &self.listed {

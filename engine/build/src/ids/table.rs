@@ -97,6 +97,22 @@ impl KeyTable {
         Ok(())
     }
 
+    /// Sets `nodes` to the node of each key, if the key is there.
+    ///
+    /// # Panics
+    /// If there are more or fewer nodes than keys.
+    pub fn find_each(&self, keys: &[u64], nodes: &mut [Option<NodeId>]) {
+        assert_eq!(keys.len(), nodes.len(), "a node for each key");
+        let lines = self.lines.values();
+        prefetch_first(lines, keys.iter().copied());
+        for (index, (&key, node)) in keys.iter().zip(nodes).enumerate() {
+            if let Some(&later) = keys.get(index + AHEAD) {
+                prefetch(lines, line_of(lines, later));
+            }
+            *node = self.find_in(lines, key);
+        }
+    }
+
     #[inline]
     fn find_in(&self, lines: &[Line], key: u64) -> Option<NodeId> {
         if key == 0 {
@@ -192,6 +208,10 @@ mod tests {
                 }
             }
             prop_assert_eq!(there, expected);
+            let mut found = vec![None; 2 * keys.len()];
+            let asked: Vec<u64> = keys.iter().flat_map(|&key| [key, key ^ 1]).collect();
+            table.find_each(&asked, &mut found);
+            prop_assert!(asked.iter().zip(found).all(|(key, node)| node == map.get(key).copied()));
             let mut nodes = keys.clone();
             prop_assert_eq!(table.find_all(&mut nodes), Ok(()));
             for (key, node) in keys.iter().zip(nodes) {

@@ -20,7 +20,7 @@ const PART_IDS_MIN: usize = 1 << 10;
 /// Bytes of an id in a text file, estimated.
 const TEXT_ID_BYTES: u64 = 12;
 /// Bytes of a node in a set, if few nodes are in it: then each is alone in its container.
-const SET_ENTRY_BYTES: u64 = 48;
+pub const SET_ENTRY_BYTES: u64 = 48;
 /// One search of the dictionary takes about as long as to load so many ids into tables. A search takes 25 us (10^6 strings, cached, two
 /// threads); loading an id is estimated at 50 ns.
 const SEARCH_COST: u64 = 500;
@@ -119,11 +119,20 @@ impl Batch {
 }
 
 impl Lookup<'_> {
-    fn node(&self, id: Id<'_>) -> Result<Option<NodeId>> {
-        match (id, self.strings) {
-            (Id::Integer(id), _) => self.ids.node_of_int(id),
-            (Id::String(id), Strings::Any) => self.ids.node_of_text(id),
-            (Id::String(id), Strings::Known) => self.ids.node_of_known_text(id),
+    /// Sets `nodes` to the nodes of the ids from index `first` on.
+    fn nodes_from(&self, batch: &Batch, first: usize, nodes: &mut [Option<NodeId>]) -> Result<()> {
+        let range = first..first + nodes.len();
+        match (batch, self.strings) {
+            (Batch::Integers(ids), _) => self.ids.nodes_of_ints(&ids[range], nodes),
+            (Batch::Strings(ids), Strings::Known) => {
+                self.ids.nodes_of_known_texts(range.map(|index| ids.get(index)), nodes)
+            }
+            (Batch::Strings(ids), Strings::Any) => {
+                for (index, node) in range.zip(nodes) {
+                    *node = self.ids.node_of_text(ids.get(index))?;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -144,14 +153,7 @@ impl Lookup<'_> {
         thread::scope(|scope| {
             let parts = nodes.chunks_mut(part).zip((0..).step_by(part));
             let threads: Vec<_> = parts
-                .map(|(nodes, first)| {
-                    workers::spawn(scope, move || {
-                        for (index, node) in (first..).zip(nodes) {
-                            *node = self.node(batch.get(index))?;
-                        }
-                        Ok(())
-                    })
-                })
+                .map(|(nodes, first)| workers::spawn(scope, move || self.nodes_from(batch, first, nodes)))
                 .collect::<Result<_>>()?;
             threads.into_iter().try_for_each(workers::join)
         })
@@ -187,7 +189,7 @@ pub fn for_each_node(
 }
 
 /// The number of ids of a list, estimated if it is text.
-fn listed(source: &SplitSource) -> u64 {
+pub fn listed(source: &SplitSource) -> u64 {
     let of_text = || fs::metadata(source.path()).map_or(0, |file| file.len() / TEXT_ID_BYTES);
     source.ids().unwrap_or_else(of_text)
 }

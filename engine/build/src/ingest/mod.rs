@@ -42,6 +42,7 @@ pub mod plan;
 mod random_split;
 mod rejects;
 mod row_nodes;
+mod row_set;
 mod runs;
 pub mod spill;
 mod split_labels;

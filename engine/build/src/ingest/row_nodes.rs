@@ -29,7 +29,6 @@ use grappa_formats::{
 use grappa_input::Place;
 use grappa_io::{Error, Position, Result, progress::check_stopped, unnamed::unnamed_file};
 use grappa_storage::NodePermutation;
-use roaring::RoaringTreemap;
 
 use crate::{
     ids::IdMap,
@@ -39,6 +38,7 @@ use crate::{
         nodes::NodeFiles,
         options::{IngestOptions, RowIds, id_kind},
         plan::check_sets,
+        row_set::RowSet,
         state::{Stage, State},
     },
 };
@@ -103,6 +103,8 @@ pub struct NodesOfFiles {
     listed: RowNodes,
     features: Option<RowNodes>,
     labels: Option<RowNodes>,
+    /// Whether features and labels are columns of one table.
+    one_table: bool,
 }
 
 impl NodesOfFiles {
@@ -113,7 +115,11 @@ impl NodesOfFiles {
 
     /// Those of the labels.
     pub fn labels(&self) -> &RowNodes {
-        self.labels.as_ref().unwrap_or(&self.listed)
+        match &self.labels {
+            Some(nodes) => nodes,
+            None if self.one_table => self.features(),
+            None => &self.listed,
+        }
     }
 }
 
@@ -159,11 +165,18 @@ impl Run<'_> {
             strings: Strings::Any,
             ..lookup
         };
-        let labels = files.ids_of_labels().map(|table| look_up(table, &any, Demand::Nodes));
+        let labels = files.ids_of_labels();
+        let one_table = match (table, labels) {
+            (Some(features), Some(labels)) => features.path() == labels.path(),
+            _ => false,
+        };
+        let labels = labels.filter(|_| !one_table);
+        let labels = labels.map(|table| look_up(table, &any, Demand::Nodes));
         Ok(NodesOfFiles {
             listed,
             features: features.transpose()?,
             labels: labels.transpose()?,
+            one_table,
         })
     }
 
@@ -182,11 +195,12 @@ impl Run<'_> {
             path.display()
         );
         check_sets(what, id_lists::set_memory(&source, nodes), &self.budget)?;
+        let found = RowSet::new(nodes, id_lists::listed(&source))?;
         drop(source);
         self.progress.stage("looking up the ids of rows", None);
         let folder = self.folder.lasting_scratch().to_owned();
         let file = unnamed_file(&folder)?;
-        let found = self.look_up(list, lookup, nodes, demand, &mut RowFile::new(&file, &folder))?;
+        let found = self.look_up(list, lookup, demand, found, &mut RowFile::new(&file, &folder))?;
         if let RowIds::List(path) = list {
             files.check_number_of_ids(path, found.len())?;
         }
@@ -196,16 +210,16 @@ impl Run<'_> {
         Ok(RowNodes::Listed { nodes: file, folder })
     }
 
-    /// Writes the nodes of all ids of a file to `rows`, and returns the set of these nodes, in which each id has its own.
+    /// Writes the nodes of all ids of a file to `rows`, and adds them to `found`. Each id must have its own.
     fn look_up(
         &self,
         list: RowIds<'_>,
         lookup: &Lookup<'_>,
-        nodes: u64,
         demand: Demand<'_>,
+        mut found: RowSet,
         rows: &mut RowFile<'_>,
-    ) -> Result<RoaringTreemap> {
-        let (mut found, path) = (RoaringTreemap::new(), list.path());
+    ) -> Result<RowSet> {
+        let (path, nodes) = (list.path(), lookup.ids.nodes());
         let mut unknown = Unknown::default();
         let open = || list.open(self.options.ids);
         id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, place, node, id| {
@@ -216,7 +230,7 @@ impl Run<'_> {
                 }
                 return Err(place.error(self.unknown(&id(), nodes)));
             };
-            if !found.insert(node.0) {
+            if !found.insert(node) {
                 let what = format!(
                     "the id {} is in {} twice; give the id of each row once",
                     id(),
@@ -339,20 +353,18 @@ impl<'a> RowFile<'a> {
 }
 
 /// Fails if there are files with rows, and `found`, the nodes of the ids in `path`, are not all nodes.
-fn check_complete(path: &Path, found: &RoaringTreemap, ids: &IdMap, nodes: u64, files: &[String]) -> Result<()> {
+fn check_complete(path: &Path, found: &RowSet, ids: &IdMap, nodes: u64, files: &[String]) -> Result<()> {
     let lacks = nodes - found.len();
     if files.is_empty() || lacks == 0 {
         return Ok(());
     }
-    let next = (0..).zip(found).find(|(node, found)| node != found);
-    let missing = next.map_or(found.len(), |(node, _)| node);
     let add = match files {
         [table] if Path::new(table) == path => "add their rows".to_owned(),
         _ => format!("add their ids, and their rows to {}", files.join(" and ")),
     };
     let what = format!(
         "{lacks} of the {nodes} nodes of the graph are not in it, for example {}; {add}",
-        ids.external(NodeId(missing))?,
+        ids.external(found.first_missing())?,
     );
     Err(Error::input(path, Position::Whole, what))
 }
