@@ -1,13 +1,15 @@
 //! Collects distinct ids in memory and writes them to runs.
 
 use grappa_formats::{dictionary::KEY_BYTES_MAX, random::GOLDEN};
-use grappa_io::{Error, Result, heap, sort::sort_keys};
+use grappa_io::{Error, Result, arena::Arena, heap, prefetch::prefetch, sort::sort_keys};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Runs, prefix};
+use super::{Runs, prefix, shared};
 
 /// Strings that are looked up together.
 const BATCH: usize = 32;
+/// A string is prefetched so many strings before it is written.
+const AHEAD: usize = 16;
 /// Base-2 logarithm of the number of ids that an [`IntegerCollector`] remembers. They take one MiB, which fits in the
 /// second-level cache.
 const SEEN_BITS: u32 = 17;
@@ -111,12 +113,16 @@ pub struct StringCollector<'a> {
     runs: &'a Runs,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// The low half of the hash, and the index of the entry plus 1. An index of 0 is an empty slot.
-    slots: Vec<(u32, u32)>,
+    /// The slots, on huge pages: most lookups would miss the TLB too.
+    slots: Arena,
 }
+
+/// The low half of the hash, and the index of the entry plus 1. An index of 0 is an empty slot.
+type Slot = [u32; 2];
 
 #[derive(Clone, Copy)]
 struct Entry {
+    /// When entries are sorted: the first bytes after those that are equal in all.
     prefix: u64,
     start: u32,
     length: u32,
@@ -131,7 +137,7 @@ impl<'a> StringCollector<'a> {
             runs,
             bytes: Vec::new(),
             entries: Vec::new(),
-            slots: heap::zeroed(2 * entries, COLLECTING)?,
+            slots: Arena::of(2 * entries * size_of::<Slot>(), COLLECTING)?,
         };
         heap::reserve(&mut collector.bytes, (16 * entries).max(KEY_BYTES_MAX), COLLECTING)?;
         heap::reserve(&mut collector.entries, entries, COLLECTING)?;
@@ -140,51 +146,49 @@ impl<'a> StringCollector<'a> {
 
     /// Adds strings of at most [`KEY_BYTES_MAX`] bytes. A longer one is an error.
     pub fn add_all<'k>(&mut self, ids: impl Iterator<Item = &'k [u8]>) -> Result<()> {
-        let mut ids = ids.map(|id| (id, xxh3_64(id))).peekable();
-        let mut batch = Vec::with_capacity(BATCH);
-        while ids.peek().is_some() {
-            batch.clear();
-            batch.extend(ids.by_ref().take(BATCH));
+        let mut ids = ids.map(|id| (id, xxh3_64(id)));
+        let (mut batch, mut next) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        loop {
             // A lookup has three dependent cache misses: slot, entry, bytes. Done string by string, they would add up. So
-            // each is first done for the whole batch, where the misses of different strings overlap. The lookups after
-            // that find everything in the cache. `black_box` keeps the compiler from removing the reads.
-            let (mut touched, mut places) = (0, [0; BATCH]);
-            for (place, (_, hash)) in places.iter_mut().zip(&batch) {
-                *place = self.slots[self.place(*hash)].1 as usize;
+            // each is first done for a whole batch, where the misses of different strings overlap. The lookups after
+            // that find everything in the cache.
+            next.clear();
+            next.extend(ids.by_ref().take(BATCH));
+            let slots = self.slots.values::<Slot>();
+            for &(_, hash) in &next {
+                prefetch(slots, place(slots, hash));
             }
-            for place in &mut places[..batch.len()] {
-                *place = self
-                    .entries
-                    .get(place.wrapping_sub(1))
-                    .map_or(0, |entry| entry.start as usize);
+            let mut entries = [0; BATCH];
+            for (entry, &(_, hash)) in entries.iter_mut().zip(&batch) {
+                *entry = (slots[place(slots, hash)][1] as usize).wrapping_sub(1);
+                prefetch(&self.entries, *entry);
             }
-            for place in &places[..batch.len()] {
-                touched ^= self.bytes.get(*place).copied().unwrap_or(0);
+            for entry in entries[..batch.len()]
+                .iter()
+                .filter_map(|&entry| self.entries.get(entry))
+            {
+                prefetch(&self.bytes, entry.start as usize);
             }
-            std::hint::black_box(touched);
             for &(id, hash) in &batch {
                 self.add(id, hash)?;
             }
+            if next.is_empty() {
+                return Ok(());
+            }
+            std::mem::swap(&mut batch, &mut next);
         }
-        Ok(())
-    }
-
-    /// The first slot of a hash: the hash's share of the number of slots.
-    #[inline]
-    fn place(&self, hash: u64) -> usize {
-        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
     }
 
     /// Adds a string unless it is there. Writes a run first if there is no room.
     fn add(&mut self, id: &[u8], hash: u64) -> Result<()> {
-        let tag = hash as u32;
-        let mut slot = self.place(hash);
+        let (tag, slots) = (hash as u32, self.slots.values::<Slot>());
+        let mut slot = place(slots, hash);
         loop {
-            match self.slots[slot] {
-                (_, 0) => break,
-                (other, entry) if other == tag && self.get(self.entries[entry as usize - 1]) == id => return Ok(()),
+            match slots[slot] {
+                [_, 0] => break,
+                [other, entry] if other == tag && self.get(self.entries[entry as usize - 1]) == id => return Ok(()),
                 // Another string, or one with the same half hash.
-                _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
+                _ => slot = if slot + 1 == slots.len() { 0 } else { slot + 1 },
             }
         }
         // An empty buffer has no room for a longer one, and a run has no room for its length.
@@ -200,12 +204,12 @@ impl<'a> StringCollector<'a> {
             return self.add(id, hash);
         }
         self.entries.push(Entry {
-            prefix: prefix(id),
+            prefix: 0,
             start: self.bytes.len() as u32,
             length: id.len() as u32,
         });
         self.bytes.extend_from_slice(id);
-        self.slots[slot] = (tag, self.entries.len() as u32);
+        self.slots.values_mut::<Slot>()[slot] = [tag, self.entries.len() as u32];
         Ok(())
     }
 
@@ -217,16 +221,27 @@ impl<'a> StringCollector<'a> {
     #[cold]
     fn spill(&mut self) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
+        if let Some(&first) = entries.first() {
+            let first = self.get(first);
+            let of_all = |common, &entry: &Entry| shared(&first[..common], self.get(entry));
+            let common = entries.iter().fold(first.len(), of_all);
+            for entry in &mut entries {
+                entry.prefix = prefix(&self.get(*entry)[common..]);
+            }
+        }
         entries.sort_unstable_by(|&a, &b| a.prefix.cmp(&b.prefix).then_with(|| self.get(a).cmp(self.get(b))));
         let mut writer = self.runs.writer()?;
-        for &entry in &entries {
+        for (index, &entry) in entries.iter().enumerate() {
+            if let Some(later) = entries.get(index + AHEAD) {
+                prefetch(&self.bytes, later.start as usize);
+            }
             writer.push(self.get(entry))?;
         }
         writer.finish()?;
         entries.clear();
         self.entries = entries;
         self.bytes.clear();
-        self.slots.fill((0, 0));
+        self.slots.fill(0);
         Ok(())
     }
 
@@ -234,4 +249,10 @@ impl<'a> StringCollector<'a> {
     pub fn finish(mut self) -> Result<()> {
         self.spill()
     }
+}
+
+/// The first slot of a hash: the hash's share of the number of slots.
+#[inline]
+fn place(slots: &[Slot], hash: u64) -> usize {
+    ((u128::from(hash) * slots.len() as u128) >> 64) as usize
 }

@@ -18,6 +18,9 @@ pub(super) struct RunWriter<'a> {
     file: File,
     buffer: Vec<u8>,
     bytes: u64,
+    /// Where the last id is in the buffer.
+    last: Range<usize>,
+    ends: [Vec<u8>; 2],
 }
 
 impl<'a> RunWriter<'a> {
@@ -29,6 +32,8 @@ impl<'a> RunWriter<'a> {
             file,
             buffer: Vec::with_capacity(WRITE_BYTES),
             bytes: 0,
+            last: 0..0,
+            ends: Default::default(),
         }
     }
 
@@ -41,11 +46,20 @@ impl<'a> RunWriter<'a> {
             let length = u16::try_from(id.len()).expect("collectors refuse longer ids");
             self.buffer.extend_from_slice(&length.to_le_bytes());
         }
+        let start = self.buffer.len();
         self.buffer.extend_from_slice(id);
+        self.last = start..self.buffer.len();
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
+        if self.runs.kind == KeyKind::Strings && !self.buffer.is_empty() {
+            if self.bytes == 0 {
+                let length = usize::from(u16::from_le_bytes([self.buffer[0], self.buffer[1]]));
+                self.ends[0] = self.buffer[2..2 + length].to_owned();
+            }
+            self.ends[1] = self.buffer[self.last.clone()].to_owned();
+        }
         self.file
             .write_all(&self.buffer)
             .map_err(Error::io("write", &self.path))?;
@@ -60,6 +74,7 @@ impl<'a> RunWriter<'a> {
         let run = Run {
             number: self.number,
             bytes: self.bytes,
+            ends: self.ends,
         };
         self.runs.finished().runs.push(run);
         Ok(())
@@ -78,10 +93,12 @@ pub(super) struct RunReader {
     filled: usize,
     /// The current id, as a range of the buffer.
     id: Range<usize>,
+    /// The number of bytes that are equal in all ids.
+    common: usize,
 }
 
 impl RunReader {
-    pub(super) fn open(path: PathBuf, bytes: u64, buffer_bytes: usize) -> Result<Self> {
+    pub(super) fn open(path: PathBuf, bytes: u64, common: usize, buffer_bytes: usize) -> Result<Self> {
         let file = regular::open(&path)?;
         Ok(Self {
             path,
@@ -91,6 +108,7 @@ impl RunReader {
             buffer: vec![0; buffer_bytes.min(bytes as usize)],
             filled: 0,
             id: 0..0,
+            common,
         })
     }
 
@@ -102,7 +120,7 @@ impl RunReader {
 
     #[inline]
     pub(super) fn prefix(&self) -> u64 {
-        prefix(self.id())
+        prefix(&self.id()[self.common..])
     }
 
     /// Moves to the next id. Returns false at the end of the run. `advance` gets the number of bytes read.

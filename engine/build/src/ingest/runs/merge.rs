@@ -61,9 +61,9 @@ impl Runs {
         advance: &mut dyn FnMut(u64),
         each: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut readers = Vec::with_capacity(runs.len());
+        let (mut readers, common) = (Vec::with_capacity(runs.len()), Run::common(runs));
         for run in runs {
-            let mut reader = RunReader::open(self.path(run.number), run.bytes, buffer_bytes)?;
+            let mut reader = RunReader::open(self.path(run.number), run.bytes, common, buffer_bytes)?;
             if reader.next(advance)? {
                 readers.push(reader);
             }

@@ -10,10 +10,11 @@
 //! ```
 //!
 //! A run stores an integer as eight bytes, most significant first. It stores a string as its length in two bytes and the
-//! string. So ids of both kinds compare as their bytes do, and one merge serves both.
+//! string. Strings are compared by the eight bytes after those that all of them begin with, such as `user-`, and by the rest if these are
+//! equal.
 //!
-//! Cost: collecting takes about 10 ns per integer and 100 ns per string on each thread. Merging takes 30 to 50 ns per id
-//! of a run.
+//! Cost: collecting takes about 10 ns per integer and 100 ns per string on each thread. Merging takes 20 ns per integer of a run, divided by
+//! the threads, and 50 ns per string.
 
 mod collect;
 mod file;
@@ -49,6 +50,22 @@ struct FinishedRuns {
 struct Run {
     number: u32,
     bytes: u64,
+    /// Its first and its last string.
+    ends: [Vec<u8>; 2],
+}
+
+impl Run {
+    /// The number of bytes that all strings of `runs` begin with: the sorted strings between two share what these share.
+    fn common(runs: &[Self]) -> usize {
+        let mut ends = runs.iter().filter(|run| run.bytes > 0).flat_map(|run| &run.ends);
+        let Some(first) = ends.next() else { return 0 };
+        ends.fold(first.len(), |common, end| shared(&first[..common], end))
+    }
+}
+
+/// The number of bytes that two strings begin with.
+fn shared(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 impl Runs {
@@ -147,7 +164,11 @@ mod tests {
 
         #[test]
         fn strings_come_out_sorted_and_once(
-            ids in prop::collection::vec(prop_oneof!["[ab]{1,3}", "wxyzwxyz[ab]{0,4}", "\\PC{1,20}"], 0..1000),
+            ids in prop_oneof![
+                prop::collection::vec(prop_oneof!["[ab]{1,3}", "wxyzwxyz[ab]{0,4}", "\\PC{1,20}"], 0..1000),
+                // All begin alike, and one is all that they share.
+                prop::collection::vec("user-[ab]{0,12}", 0..1000),
+            ],
             memory in 0u64..20_000,
             long in any::<bool>(),
         ) {
