@@ -16,7 +16,10 @@ use std::{
     panic,
 };
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use grappa_trainer::runtime;
 
 const EXAMPLES: &str = "\
@@ -101,9 +104,23 @@ fn main() {
 /// Prints help, the version, or what is wrong with the command line. As clap's `exit`, without the destructors of libtorch.
 fn answer(error: &clap::Error) -> ! {
     // Nothing can be done about a stream that is closed.
-    let _ = error.print();
+    let _ = second_store(error).as_ref().unwrap_or(error).print();
     let _ = io::stdout().flush();
     runtime::exit(u8::try_from(error.exit_code()).unwrap_or(1))
+}
+
+/// The error about an argument after the store. Clap takes it for a command, though the one before it is a command that does not exist.
+fn second_store(error: &clap::Error) -> Option<clap::Error> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)?) {
+        (ErrorKind::ArgumentConflict, ContextValue::String(argument)) => {
+            let what = format!(
+                "unexpected argument '{argument}': training takes one store, and the argument before it is none of the commands \
+                 predict, export, env and config\n\n  tip: 'predict RUN STORE --split test' tells the accuracy of a run"
+            );
+            Some(command().error(ErrorKind::UnknownArgument, what))
+        }
+        _ => None,
+    }
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {

@@ -1,8 +1,11 @@
-//! The score of a run that its predictions come with.
+//! What `predict` tells and writes, and commands that do not exist.
 
 use std::{fs, process::Command};
 
-use grappa_tests::program::{self, run};
+use grappa_tests::{
+    parquet::{Column, write_table},
+    program::{self, run},
+};
 
 use crate::workers::{folder, metrics, train};
 
@@ -63,6 +66,14 @@ fn predictions_of_listed_nodes_are_written_in_the_order_of_the_list() {
     let train_options = ["--epochs", "1", "--layers", "1", "--out", "run"];
     run(&mut train(folder.path(), &train_options)).success();
     fs::write(folder.path().join("ids.txt"), "7\n3\n1999\n7\n").unwrap();
+    fs::create_dir(folder.path().join("parts")).unwrap();
+    for (file, ids) in [
+        ("list.parquet", &[8, 1999, 5][..]),
+        ("parts/part.9.parquet", &[8, 1999]),
+        ("parts/part.10.parquet", &[5]),
+    ] {
+        write_table(&folder.path().join(file), &[("id", Column::Integers(ids))], 2);
+    }
     for (kind, width) in [(None, 8), (Some("--logits"), 0)] {
         let rows = |name: &str, nodes: usize, more: &[&str]| {
             let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
@@ -82,6 +93,28 @@ fn predictions_of_listed_nodes_are_written_in_the_order_of_the_list() {
         assert!(width == 0 || all[0].len() == width);
         let listed = rows("listed.npy", 4, &["--ids", "ids.txt"]);
         assert_eq!(listed, [7, 3, 1999, 7].map(|id| all[id].clone()), "{kind:?}");
+        for list in ["list.parquet", "parts"] {
+            let listed = rows("listed.npy", 3, &["--ids", list]);
+            assert_eq!(listed, [8, 1999, 5].map(|id| all[id].clone()), "{list}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_told_from_a_store() {
+    for arguments in [&["evaluate", "run", "graph.grappa"][..], &["train", "graph.grappa"]] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+        let ran = run(program.args(arguments));
+        assert_eq!(ran.code, Some(2));
+        let unexpected = format!("unexpected argument '{}'", arguments[1]);
+        for part in [
+            &unexpected,
+            "one store",
+            "predict, export, env and config",
+            "--split test",
+        ] {
+            assert!(ran.stderr.contains(part), "{part:?} is not in: {}", ran.stderr);
+        }
     }
 }
 
