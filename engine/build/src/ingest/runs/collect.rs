@@ -13,7 +13,7 @@ const AHEAD: usize = 16;
 /// Base-2 logarithm of the number of ids that an [`IntegerCollector`] remembers. They take one MiB, which fits in the
 /// second-level cache.
 const SEEN_BITS: u32 = 17;
-/// Number of ids for which an [`IntegerCollector`] takes memory at first.
+/// Number of ids for which a collector takes memory at first.
 const FIRST_IDS: usize = 1 << 12;
 
 /// Collects the integers of one worker.
@@ -113,7 +113,8 @@ pub struct StringCollector<'a> {
     runs: &'a Runs,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
-    /// The slots, on huge pages: most lookups would miss the TLB too.
+    /// Two slots per entry, on huge pages: most lookups would miss the TLB too. They grow with the entries, because few strings would touch
+    /// all pages of many slots.
     slots: Arena,
 }
 
@@ -137,7 +138,7 @@ impl<'a> StringCollector<'a> {
             runs,
             bytes: Vec::new(),
             entries: Vec::new(),
-            slots: Arena::of(2 * entries * size_of::<Slot>(), COLLECTING)?,
+            slots: slots_for(entries.min(FIRST_IDS))?,
         };
         heap::reserve(&mut collector.bytes, (16 * entries).max(KEY_BYTES_MAX), COLLECTING)?;
         heap::reserve(&mut collector.entries, entries, COLLECTING)?;
@@ -203,6 +204,10 @@ impl<'a> StringCollector<'a> {
             self.spill()?;
             return self.add(id, hash);
         }
+        if self.entries.len() == slots.len() / 2 {
+            self.grow()?;
+            return self.add(id, hash);
+        }
         self.entries.push(Entry {
             prefix: 0,
             start: self.bytes.len() as u32,
@@ -217,9 +222,34 @@ impl<'a> StringCollector<'a> {
         &self.bytes[entry.start as usize..][..entry.length as usize]
     }
 
+    /// Doubles the slots, up to two for each entry that there is room for.
+    #[cold]
+    fn grow(&mut self) -> Result<()> {
+        self.slots = slots_for((2 * self.entries.len()).min(self.entries.capacity()))?;
+        let slots = self.slots.values_mut::<Slot>();
+        for (index, &Entry { start, length, .. }) in (1..).zip(&self.entries) {
+            let hash = xxh3_64(&self.bytes[start as usize..][..length as usize]);
+            let mut slot = place(slots, hash);
+            while slots[slot][1] != 0 {
+                slot = if slot + 1 == slots.len() { 0 } else { slot + 1 };
+            }
+            slots[slot] = [hash as u32, index];
+        }
+        Ok(())
+    }
+
     /// Writes all strings to a run and empties the table.
     #[cold]
     fn spill(&mut self) -> Result<()> {
+        self.write()?;
+        self.entries.clear();
+        self.bytes.clear();
+        self.slots.fill(0);
+        Ok(())
+    }
+
+    /// Writes all strings to a run.
+    fn write(&mut self) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
         if let Some(&first) = entries.first() {
             let first = self.get(first);
@@ -237,18 +267,19 @@ impl<'a> StringCollector<'a> {
             }
             writer.push(self.get(entry))?;
         }
-        writer.finish()?;
-        entries.clear();
         self.entries = entries;
-        self.bytes.clear();
-        self.slots.fill(0);
-        Ok(())
+        writer.finish()
     }
 
     /// Writes the ids that are left.
     pub fn finish(mut self) -> Result<()> {
-        self.spill()
+        self.write()
     }
+}
+
+/// Slots for so many entries.
+fn slots_for(entries: usize) -> Result<Arena> {
+    Arena::of(2 * entries * size_of::<Slot>(), COLLECTING)
 }
 
 /// The first slot of a hash: the hash's share of the number of slots.
