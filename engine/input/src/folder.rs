@@ -63,6 +63,8 @@ mod tests {
         fs::create_dir(at("_temporary")).unwrap();
         assert_eq!(files_of(folder.path()).unwrap(), names.map(at));
         fs::create_dir(at("day=1")).unwrap();
-        assert!(message().contains("day=1"), "{}", message());
+        for part in ["day=1", "--ogb"] {
+            assert!(message().contains(part), "{}", message());
+        }
     }
 }

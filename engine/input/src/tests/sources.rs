@@ -132,7 +132,7 @@ fn empty_missing_and_odd_inputs_are_refused() {
         &message(open(&[folder.0.path().join("absent")])),
         &["cannot open", "absent"],
     );
-    assert_contains(&message(open(&[folder.0.path().to_owned()])), &["folder", "--ogb"]);
+    assert_contains(&message(open(&[folder.0.path().to_owned()])), &["a folder, not a file"]);
     assert_contains(&message(open(&["/dev/null".into()])), &["/dev/null", "a device"]);
     assert_contains(&message(open(&[])), &["--edges"]);
 }
