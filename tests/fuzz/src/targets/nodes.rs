@@ -192,8 +192,11 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
     }
     let (mut rows, mut values) = (0, Vec::new());
     let mut some = Vec::new();
+    // The comparison ends at the same row for any number of rows read at once, so that they meet the same mistakes.
+    let rows_max = ROWS_MAX.min((1 << 20) / source.dim().max(1) as u64 + 1);
     loop {
         let count = at_once.min(DIM_MAX / source.dim().max(1)).max(1);
+        let count = count.min((rows_max - rows) as usize);
         let read = source.read_rows(rows, count, &mut some)?;
         assert!(read <= count && some.len() == read * source.dim());
         values.extend(bits(&some));
@@ -201,8 +204,7 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
         if read < count {
             break;
         }
-        // The comparison ends at the same row for any number of rows read at once.
-        if rows >= ROWS_MAX || values.len() > 1 << 20 {
+        if rows == rows_max {
             return Ok((0, Vec::new(), 0));
         }
     }
@@ -265,7 +267,9 @@ fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
     let mut labels = Vec::new();
     let mut batch = LabelBatch::default();
     loop {
-        let read = source.read_rows(labels.len() as u64, at_once, &mut batch)?;
+        // As for features.
+        let count = at_once.min(ROWS_MAX as usize - labels.len());
+        let read = source.read_rows(labels.len() as u64, count, &mut batch)?;
         assert_eq!(read, batch.len());
         for index in 0..read {
             let classes = batch.get(index).map(<[u32]>::to_vec);
@@ -277,13 +281,13 @@ fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
             );
             labels.push(classes);
         }
-        if read < at_once {
+        if read < count {
             if source.has_ids() {
                 assert_eq!(ids_of_table(path)?, labels.len() as u64);
             }
             return Ok(labels);
         }
-        if labels.len() as u64 >= ROWS_MAX {
+        if labels.len() as u64 == ROWS_MAX {
             return Ok(Vec::new());
         }
     }
