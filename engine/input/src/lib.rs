@@ -3,6 +3,7 @@
 //! - [`EdgeSource`] cuts edge files into numbered blocks, which many threads read and parse concurrently. Formats: text
 //!   (blanks, tabs, commas; plain, gzip or Zstandard), `.npy` and `.npz`, raw pairs of integers, Parquet.
 //! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read per-node data.
+//! - [`files_of`] lists the files of a folder that is one input.
 //! - [`ogb::discover`] finds all of these files in a folder of the Open Graph Benchmark.
 //!
 //! Readers verify the checksums of each format: the CRC-32 of `.npz` members and of `.gz`, and the checksums of `.zst` and of

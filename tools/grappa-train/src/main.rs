@@ -113,11 +113,14 @@ fn answer(error: &clap::Error) -> ! {
 fn second_store(error: &clap::Error) -> Option<clap::Error> {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)?) {
         (ErrorKind::ArgumentConflict, ContextValue::String(argument)) => {
+            let command = command();
+            let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
             let what = format!(
                 "unexpected argument '{argument}': training takes one store, and the argument before it is none of the commands \
-                 predict, export, env and config\n\n  tip: 'predict RUN STORE --split test' tells the accuracy of a run"
+                 {}\n\n  tip: 'predict RUN STORE --split test' tells the accuracy of a run",
+                names.join(", ")
             );
-            Some(command().error(ErrorKind::UnknownArgument, what))
+            Some(self::command().error(ErrorKind::UnknownArgument, what))
         }
         _ => None,
     }

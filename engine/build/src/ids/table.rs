@@ -4,8 +4,9 @@
 //! lines. A line has four slots of 16 bytes, each with a key and its node. A key is in the first line from its place on that had a free slot.
 //! There are 4 slots for 3 keys: [`BYTES_PER_KEY`] bytes per key.
 //!
-//! A lookup is one cache miss, and one branch that can be predicted, for nine of ten keys: all slots of a line are compared. Many lookups
-//! overlap their misses: the lines of later keys are prefetched. Then a key takes 10 ns instead of 100.
+//! All slots of a line are compared at once. So a lookup is one cache miss, and a branch that can be predicted, for 87 % of the keys. The
+//! lines of later keys are prefetched, so the misses of many lookups overlap. In a table of 40 million keys, a lookup or an insertion takes
+//! 20 ns, and about 200 ns if it must wait for the one before it.
 
 use grappa_formats::NodeId;
 use grappa_io::{Result, arena::Arena, prefetch::prefetch};

@@ -5,7 +5,7 @@
 //! number of nodes; for sparse and string ids, a sorted dictionary of them             dense_ids; dictionary, runs
 //! node permutation and chunks                                                         node_ids, permutation
 //! splits, if files give them                                                          splits, id_lists
-//! the node of each row of labels and features                                         row_nodes, id_lists
+//! the node of each row of labels and features                                         row_nodes, row_set, id_lists
 //! labels: spill by shard, then write in node order                                    nodes, columns
 //! random splits                                                                       random_split
 //! features, in the same way as labels                                                 nodes, columns

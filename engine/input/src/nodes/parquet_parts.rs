@@ -11,7 +11,11 @@ use std::{
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use super::{node_file::Forms, parquet_rows::ParquetRows, place::Place};
+use super::{
+    node_file::Forms,
+    parquet_rows::{EachRow, ParquetRows},
+    place::Place,
+};
 use crate::{
     file::{InputFile, are_large},
     parquet,
@@ -150,12 +154,7 @@ impl ParquetParts {
     }
 
     /// Calls `each` with up to `count` rows from row `first` on. A missing number is NaN. Returns the number of rows.
-    pub fn read(
-        &self,
-        first: u64,
-        count: usize,
-        each: &mut dyn FnMut(&[f64]) -> std::result::Result<(), String>,
-    ) -> Result<usize> {
+    pub fn read(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let end = self.rows().min(first.saturating_add(count as u64));
         let mut row = first;

@@ -32,6 +32,9 @@ const PAGE_BYTES: u64 = 1 << 20;
 /// Numbers that are decoded at a time. They stay in the cache, and their buffers are not returned to the system each time.
 const PIECE_NUMBERS: usize = 1 << 14;
 
+/// Gets the numbers of a row. An error says what is wrong with them.
+pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> std::result::Result<(), String> + 'a;
+
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
     columns: Columns,
@@ -169,12 +172,7 @@ impl ParquetRows {
     }
 
     /// Calls `each` with up to `count` rows from row `first` on. A missing number is NaN. Returns the number of rows.
-    pub fn read(
-        &self,
-        first: u64,
-        count: usize,
-        each: &mut dyn FnMut(&[f64]) -> std::result::Result<(), String>,
-    ) -> Result<usize> {
+    pub fn read(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.row != first {
             *cursor = Cursor { row: first, open: None };
@@ -189,12 +187,7 @@ impl ParquetRows {
     }
 
     /// Reads rows up to `end`, or up to the end of a row group.
-    fn read_piece(
-        &self,
-        cursor: &mut Cursor,
-        end: u64,
-        each: &mut dyn FnMut(&[f64]) -> std::result::Result<(), String>,
-    ) -> Result<()> {
+    fn read_piece(&self, cursor: &mut Cursor, end: u64, each: &mut EachRow<'_>) -> Result<()> {
         let from = cursor.row;
         let (group, skip, mut readers) = match cursor.open.take() {
             Some((group, readers)) => (group, 0, readers),

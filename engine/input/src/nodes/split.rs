@@ -102,14 +102,7 @@ impl SplitSource {
             let what = "expected a header whose first column is named id, or the like, and other columns";
             return Err(Error::input(path, Position::Line(1), what));
         };
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            ids,
-            limit,
-            content: Content::Table(lines, column),
-            positions: Vec::new(),
-        })
+        Ok(Self::new(path, file, ids, limit, Content::Table(lines, column)))
     }
 
     /// The ids in the files of a folder, in their order.
@@ -136,14 +129,7 @@ impl SplitSource {
             rest,
             rows,
         }));
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            ids,
-            limit,
-            content,
-            positions: Vec::new(),
-        })
+        Ok(Self::new(path, file, ids, limit, content))
     }
 
     /// Opens `path`, which must have `expected` if it is an array.
@@ -204,14 +190,18 @@ impl SplitSource {
         } else {
             Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
         };
-        Ok(Self {
+        Ok(Self::new(path, file, ids, limit, content))
+    }
+
+    fn new(path: &Path, file: Arc<InputFile>, ids: IdKind, limit: IdLimit, content: Content) -> Self {
+        Self {
             path: path.to_owned(),
             file,
             ids,
             limit,
             content,
             positions: Vec::new(),
-        })
+        }
     }
 
     /// The file, or the folder of its parts.

@@ -4,7 +4,7 @@ use grappa_formats::{dictionary::KEY_BYTES_MAX, random::GOLDEN};
 use grappa_io::{Error, Result, arena::Arena, heap, prefetch::prefetch, sort::sort_keys};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Runs, prefix, shared};
+use super::{Runs, common_prefix, prefix};
 
 /// Strings that are looked up together.
 const BATCH: usize = 32;
@@ -189,7 +189,7 @@ impl<'a> StringCollector<'a> {
                 [_, 0] => break,
                 [other, entry] if other == tag && self.get(self.entries[entry as usize - 1]) == id => return Ok(()),
                 // Another string, or one with the same half hash.
-                _ => slot = if slot + 1 == slots.len() { 0 } else { slot + 1 },
+                _ => slot = after(slots, slot),
             }
         }
         // An empty buffer has no room for a longer one, and a run has no room for its length.
@@ -231,7 +231,7 @@ impl<'a> StringCollector<'a> {
             let hash = xxh3_64(&self.bytes[start as usize..][..length as usize]);
             let mut slot = place(slots, hash);
             while slots[slot][1] != 0 {
-                slot = if slot + 1 == slots.len() { 0 } else { slot + 1 };
+                slot = after(slots, slot);
             }
             slots[slot] = [hash as u32, index];
         }
@@ -253,7 +253,7 @@ impl<'a> StringCollector<'a> {
         let mut entries = std::mem::take(&mut self.entries);
         if let Some(&first) = entries.first() {
             let first = self.get(first);
-            let of_all = |common, &entry: &Entry| shared(&first[..common], self.get(entry));
+            let of_all = |common, &entry: &Entry| common_prefix(&first[..common], self.get(entry));
             let common = entries.iter().fold(first.len(), of_all);
             for entry in &mut entries {
                 entry.prefix = prefix(&self.get(*entry)[common..]);
@@ -286,4 +286,9 @@ fn slots_for(entries: usize) -> Result<Arena> {
 #[inline]
 fn place(slots: &[Slot], hash: u64) -> usize {
     ((u128::from(hash) * slots.len() as u128) >> 64) as usize
+}
+
+#[inline]
+fn after(slots: &[Slot], slot: usize) -> usize {
+    if slot + 1 == slots.len() { 0 } else { slot + 1 }
 }

@@ -12,18 +12,19 @@
 use std::{fs::File, ops::Range, os::unix::fs::FileExt, path::PathBuf};
 
 use grappa_io::{
-    Error, Result, durable, heap, regular,
+    Error, Result, heap, regular,
     sort::{bits_for, sort_keys},
 };
 
-use super::{Run, Runs};
+use super::{Advance, EachId, Run, Runs};
 use crate::in_order::{PlannedPiece, in_order};
 
 /// Bytes of an id in a run.
 const ID_BYTES: u64 = size_of::<u64>() as u64;
 /// Bytes of memory per id of a piece: the id, and its copy while pieces are sorted.
 const PIECE_COST: u64 = 2 * ID_BYTES;
-/// The most ids of a piece. A larger one would be sorted no faster.
+/// The most ids of a piece. With four times as many, a merge takes half as long again: their buffers are so large that each is memory from
+/// the system.
 const PIECE_IDS_MAX: u64 = 1 << 16;
 
 /// A run that is read.
@@ -67,8 +68,13 @@ impl OpenRun {
     }
 }
 
-/// Ids of all runs, as ranges of each.
-struct Piece(Vec<Range<u64>>);
+/// Ids of all runs.
+struct Piece {
+    /// Their indices in each run.
+    ranges: Vec<Range<u64>>,
+    /// How many they are.
+    ids: u64,
+}
 
 /// Cuts the next piece of at most `ids_max` ids, or of one per run. `next` has the first id of each run that is in no piece yet. None if
 /// nothing is left.
@@ -84,24 +90,28 @@ fn cut(runs: &[OpenRun], next: &mut [u64], ids_max: u64) -> Result<Option<Piece>
             end = end.min(run.id(next + step)?);
         }
     }
-    let mut ranges = Vec::with_capacity(runs.len());
+    let mut piece = Piece {
+        ranges: Vec::with_capacity(runs.len()),
+        ids: 0,
+    };
     for (run, next) in runs.iter().zip(next) {
         let stop = run.index_of(end, *next..run.ids.min(*next + step))?;
-        ranges.push(*next..stop);
+        piece.ranges.push(*next..stop);
+        piece.ids += stop - *next;
         *next = stop;
     }
-    Ok(Some(Piece(ranges)))
+    Ok(Some(piece))
 }
 
 impl Runs {
-    /// Merges runs of integers, passes each id to `each` once, and removes their files. Uses about `memory` bytes.
+    /// Merges runs of integers, and passes each id to `each` once. Uses about `memory` bytes.
     pub(super) fn merge_integers(
         &self,
         runs: &[Run],
         memory: u64,
         threads: usize,
-        advance: &mut (dyn FnMut(u64) + Send),
-        each: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
+        advance: &mut Advance<'_>,
+        each: &mut EachId<'_>,
     ) -> Result<()> {
         let open = |run: &Run| {
             let path = self.path(run.number);
@@ -122,17 +132,13 @@ impl Runs {
                 return None;
             }
             let piece = piece.transpose()?;
-            let ids = piece.as_ref().map_or(0, |Piece(ranges)| {
-                ranges.iter().map(|range| range.end - range.start).sum()
-            });
             Some(PlannedPiece {
+                cost: piece.as_ref().map_or(0, |piece| piece.ids * PIECE_COST),
                 piece,
-                cost: ids * PIECE_COST,
             })
         };
         let make = |piece: Result<Piece>| {
-            let Piece(ranges) = piece?;
-            let count: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            let Piece { ranges, ids: count } = piece?;
             let mut ids = heap::zeroed(count as usize, "merging node ids")?;
             let mut rest = &mut ids[..];
             for (run, range) in files.iter().zip(ranges) {
@@ -152,8 +158,6 @@ impl Runs {
         in_order(threads, memory, plan, make, |(count, ids): (u64, Vec<u64>)| {
             advance(count * ID_BYTES);
             ids.iter().try_for_each(|id| each(&id.to_be_bytes()))
-        })?;
-        runs.iter()
-            .try_for_each(|run| durable::remove_file(&self.path(run.number)))
+        })
     }
 }

@@ -3,64 +3,65 @@
 use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
 use grappa_io::{Result, durable};
 
-use super::{Run, Runs, file::RunReader};
+use super::{Advance, EachId, Run, Runs, file::RunReader};
 
 /// The most runs that are merged at once. More would make the heap slow, and each takes a file descriptor.
 const MERGE_WIDTH_MAX: u64 = 512;
+
+/// The least memory for each run. Smaller reads would be slow, so fewer runs are merged at once instead.
+const RUN_BYTES_MIN: usize = 64 << 10;
+/// The largest buffer of a run of strings.
+const BUFFER_BYTES_MAX: usize = 4 << 20;
+/// The least one: the longest string must fit.
+const BUFFER_BYTES_MIN: usize = 2 * (2 + KEY_BYTES_MAX);
 
 impl Runs {
     /// Passes each id to `each`, once and ascending, and removes the runs.
     ///
     /// Uses about `memory` bytes, which must hold two buffers for the longest id. `advance` gets the number of bytes
     /// that the last merge reads. Integers are merged on `threads` threads.
-    pub fn merge(
-        self,
-        memory: u64,
-        threads: usize,
-        advance: &mut (dyn FnMut(u64) + Send),
-        each: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
-    ) -> Result<()> {
-        // The longest id must fit in a buffer.
-        let least = match self.kind {
-            KeyKind::Integers => 4 << 10,
-            KeyKind::Strings => 2 * (2 + KEY_BYTES_MAX),
+    pub fn merge(self, memory: u64, threads: usize, advance: &mut Advance<'_>, each: &mut EachId<'_>) -> Result<()> {
+        let run_bytes = match self.kind {
+            KeyKind::Integers => RUN_BYTES_MIN,
+            KeyKind::Strings => BUFFER_BYTES_MIN.max(RUN_BYTES_MIN),
         };
-        // Smaller reads than this would be slow, so there are fewer buffers instead.
-        let wanted = least.max(64 << 10) as u64;
-        let width = (memory / wanted).clamp(2, MERGE_WIDTH_MAX) as usize;
+        let width = (memory / run_bytes as u64).clamp(2, MERGE_WIDTH_MAX) as usize;
         loop {
             let runs: Vec<Run> = {
                 let mut finished = self.finished();
                 let count = finished.runs.len().min(width);
                 finished.runs.drain(..count).collect()
             };
-            let last = self.finished().runs.is_empty();
-            let buffer_bytes = (memory as usize / runs.len().max(1)).clamp(least, 4 << 20);
-            let merge_some = |advance: &mut (dyn FnMut(u64) + Send),
-                              each: &mut (dyn FnMut(&[u8]) -> Result<()> + Send)| {
-                match self.kind {
-                    KeyKind::Integers => self.merge_integers(&runs, memory, threads, advance, each),
-                    KeyKind::Strings => self.merge_strings(&runs, buffer_bytes, advance, each),
-                }
-            };
-            if last {
-                return merge_some(advance, each);
+            if self.finished().runs.is_empty() {
+                return self.merge_some(&runs, memory, threads, advance, each);
             }
             // The merged run goes to the end of the list, so that runs of similar size are merged with each other.
             let mut merged = self.writer()?;
-            merge_some(&mut |_| {}, &mut |id| merged.push(id))?;
+            self.merge_some(&runs, memory, threads, &mut |_| {}, &mut |id| merged.push(id))?;
             merged.finish()?;
         }
     }
 
-    /// Merges `runs` of strings, passes each id to `each` once, and removes their files.
-    fn merge_strings(
+    /// Merges `runs`, passes each id to `each` once, and removes their files.
+    fn merge_some(
         &self,
         runs: &[Run],
-        buffer_bytes: usize,
-        advance: &mut dyn FnMut(u64),
-        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+        memory: u64,
+        threads: usize,
+        advance: &mut Advance<'_>,
+        each: &mut EachId<'_>,
     ) -> Result<()> {
+        match self.kind {
+            KeyKind::Integers => self.merge_integers(runs, memory, threads, advance, each)?,
+            KeyKind::Strings => self.merge_strings(runs, memory, advance, each)?,
+        }
+        runs.iter()
+            .try_for_each(|run| durable::remove_file(&self.path(run.number)))
+    }
+
+    /// Merges runs of strings through a heap.
+    fn merge_strings(&self, runs: &[Run], memory: u64, advance: &mut Advance<'_>, each: &mut EachId<'_>) -> Result<()> {
+        let buffer_bytes = (memory as usize / runs.len().max(1)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         let (mut readers, common) = (Vec::with_capacity(runs.len()), Run::common(runs));
         for run in runs {
             let mut reader = RunReader::open(self.path(run.number), run.bytes, common, buffer_bytes)?;
@@ -79,9 +80,6 @@ impl Runs {
                 last.extend_from_slice(id);
             }
             heap.advance(advance)?;
-        }
-        for run in runs {
-            durable::remove_file(&self.path(run.number))?;
         }
         Ok(())
     }
