@@ -341,6 +341,17 @@ fn folders_of_parquet_files_give_the_same_store() {
     .unwrap();
     let mut command = program::ingest(&files.edges, &out);
     run(files.node_arguments(options(&mut command))).failure(&["part.99.parquet at row 0", "is in this folder twice"]);
+    let train = fixture.path("train");
+    fs::copy(train.join("part.1.parquet"), train.join("part.99.parquet")).unwrap();
+    let mut files = fixture.files.clone();
+    files.splits[0] = train;
+    let mut command = program::ingest(&files.edges, &out);
+    let twice = [
+        "part.99.parquet at row 0",
+        "is there already, at row 0 of",
+        "part.1.parquet",
+    ];
+    run(files.node_arguments(options(&mut command))).failure(&twice);
 }
 
 /// The features as `scipy.sparse.save_npz` writes them.
