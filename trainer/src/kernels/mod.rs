@@ -12,6 +12,7 @@ mod layout;
 pub(crate) mod linear;
 pub(crate) mod max;
 mod multiply;
+pub(crate) mod norm;
 pub(crate) mod parallel;
 pub(crate) mod sparse;
 pub(crate) mod transpose;

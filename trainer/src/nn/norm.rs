@@ -4,10 +4,15 @@ use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::{
+    aggregate::Backend,
     linear::float,
     parameters::{Builder, Start},
 };
-const EPSILON: f64 = 1e-5;
+use crate::{
+    kernels::norm::{self, EPSILON, Weights},
+    shim,
+};
+
 const MOMENTUM: f64 = 0.1;
 
 /// A normalization. It computes in f32. Its result has the type of its input.
@@ -40,25 +45,182 @@ impl Norm {
     /// Normalizes rows. In training, a batch norm uses the mean and variance of the rows, unless there is only one row, and updates
     /// the running ones.
     pub(crate) fn apply(&self, rows: &Tensor, training: bool) -> Tensor {
+        self.apply_with(Backend::Fastest, rows, training)
+    }
+
+    pub(super) fn apply_with(&self, backend: Backend, rows: &Tensor, training: bool) -> Tensor {
         let values = float(rows);
-        let (weight, bias) = (Some(&self.weight), Some(&self.bias));
-        let normal = match &self.running {
-            None => values.layer_norm([values.size()[1]], weight, bias, EPSILON, false),
-            Some((mean, variance)) => {
-                // A single row has no variance. PyTorch refuses it, but a minibatch may be that small.
-                let training = training && values.size()[0] > 1;
-                values.batch_norm(
-                    weight,
-                    bias,
-                    Some(mean),
-                    Some(variance),
-                    training,
-                    MOMENTUM,
-                    EPSILON,
-                    false,
-                )
-            }
+        // A single row has no variance. PyTorch refuses it, but a minibatch may be that small.
+        let training = training && values.size()[0] > 1;
+        let normal = match (backend.has_kernels_for(&values), &self.running) {
+            (true, None) => self.layer_with_kernel(&values.contiguous()),
+            (true, Some(running)) if training => self.batch_with_kernel(&values.contiguous(), running),
+            _ => self.with_operators(&values, training),
         };
         normal.to_kind(rows.kind())
+    }
+
+    fn with_operators(&self, values: &Tensor, training: bool) -> Tensor {
+        let (weight, bias) = (Some(&self.weight), Some(&self.bias));
+        let epsilon = f64::from(EPSILON);
+        match &self.running {
+            None => values.layer_norm([values.size()[1]], weight, bias, epsilon, false),
+            Some((mean, variance)) => values.batch_norm(
+                weight,
+                bias,
+                Some(mean),
+                Some(variance),
+                training,
+                MOMENTUM,
+                epsilon,
+                false,
+            ),
+        }
+    }
+
+    fn layer_with_kernel(&self, values: &Tensor) -> Tensor {
+        let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
+        let mut result = inputs[0].empty_like();
+        norm::layer_forward(
+            shim::values(&inputs[0]),
+            weights(&inputs),
+            shim::values_mut(&mut result),
+        );
+        shim::with_gradient(result, &[values, &self.weight, &self.bias], move || {
+            Box::new(move |gradient, _| {
+                let gradient = gradient.contiguous();
+                let mut of_values = gradient.empty_like();
+                let of_weights = norm::layer_backward(
+                    shim::values(&inputs[0]),
+                    shim::values(&inputs[1]),
+                    shim::values(&gradient),
+                    shim::values_mut(&mut of_values),
+                );
+                gradients(of_values, &of_weights)
+            })
+        })
+    }
+
+    /// The batch norm with the statistics of the rows, which the running ones take in.
+    fn batch_with_kernel(&self, values: &Tensor, (mean, variance): &(Tensor, Tensor)) -> Tensor {
+        let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
+        let [rows, columns] = [0, 1].map(|dimension| inputs[0].size()[dimension]);
+        let statistics = norm::columns_of(columns as usize, shim::values(&inputs[0]));
+        // As PyTorch: the running variance is the unbiased one.
+        let unbiased = rows as f64 / (rows - 1) as f64;
+        tch::no_grad(|| {
+            take_in(mean, &statistics.means, 1.0);
+            take_in(variance, &statistics.variances, unbiased);
+        });
+        let mut result = inputs[0].empty_like();
+        norm::batch_forward(
+            shim::values(&inputs[0]),
+            weights(&inputs),
+            &statistics,
+            shim::values_mut(&mut result),
+        );
+        shim::with_gradient(result, &[values, &self.weight, &self.bias], move || {
+            Box::new(move |gradient, _| {
+                let gradient = gradient.contiguous();
+                let mut of_values = gradient.empty_like();
+                let of_weights = norm::batch_backward(
+                    shim::values(&inputs[0]),
+                    shim::values(&inputs[1]),
+                    &statistics,
+                    shim::values(&gradient),
+                    shim::values_mut(&mut of_values),
+                );
+                gradients(of_values, &of_weights)
+            })
+        })
+    }
+}
+
+/// The weights among the inputs of a norm: values, weight, bias.
+fn weights([_, weight, bias]: &[Tensor; 3]) -> Weights<'_> {
+    Weights {
+        weight: shim::values(weight),
+        bias: shim::values(bias),
+    }
+}
+
+/// The gradients of the inputs of a norm.
+fn gradients(of_values: Tensor, of_weights: &norm::WeightGradients) -> Vec<Option<Tensor>> {
+    vec![
+        Some(of_values),
+        Some(Tensor::from_slice(&of_weights.weight)),
+        Some(Tensor::from_slice(&of_weights.bias)),
+    ]
+}
+
+/// Moves running statistics towards those of a batch.
+fn take_in(running: &Tensor, of_batch: &[f32], factor: f64) {
+    let of_batch = Tensor::from_slice(of_batch) * (factor * MOMENTUM);
+    let _ = running.shallow_clone().g_mul_scalar_(1.0 - MOMENTUM).g_add_(&of_batch);
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+    use crate::nn::tests::{assert_close, random};
+
+    /// A norm with weights that are not 1 and 0.
+    fn norm(kind: NormKind, width: i64) -> Norm {
+        let random = |seed| random(seed, &[width]).set_requires_grad(true);
+        Norm {
+            weight: random(1),
+            bias: random(2),
+            running: (kind == NormKind::Batch)
+                .then(|| [0, 1].map(|_| Tensor::ones([width], (Kind::Float, Device::Cpu))).into()),
+        }
+    }
+
+    /// The result, the gradients, and the running statistics.
+    fn run(backend: Backend, kind: NormKind, [rows, width]: [i64; 2], training: bool) -> Vec<Tensor> {
+        let norm = norm(kind, width);
+        let values = (random(3, &[rows, width]) * 3.0 + 1.5).set_requires_grad(true);
+        let result = norm.apply_with(backend, &values, training);
+        (&result * random(4, &[rows, width])).sum(Kind::Float).backward();
+        let running = norm
+            .running
+            .iter()
+            .flat_map(|(mean, variance)| [mean.copy(), variance.copy()]);
+        let leaves = [&values, &norm.weight, &norm.bias].map(Tensor::grad);
+        [result.detach()].into_iter().chain(leaves).chain(running).collect()
+    }
+
+    #[test]
+    fn loops_equal_operators_forward_and_backward() {
+        for kind in [NormKind::Layer, NormKind::Batch] {
+            for shape in [[1, 8], [2, 3], [255, 16], [1000, 128], [513, 70]] {
+                for training in [false, true] {
+                    let expected = run(Backend::Operators, kind, shape, training);
+                    let actual = run(Backend::Fastest, kind, shape, training);
+                    for (at, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                        assert_close(
+                            actual,
+                            expected,
+                            1e-5,
+                            &format!("{at} of {kind:?} {shape:?} {training}"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_number_of_threads() {
+        let threads = tch::get_num_threads();
+        for kind in [NormKind::Layer, NormKind::Batch] {
+            let [one, three] = [1, 3].map(|threads| {
+                tch::set_num_threads(threads);
+                run(Backend::Fastest, kind, [5000, 40], true)
+            });
+            assert_eq!(one, three, "{kind:?}");
+        }
+        tch::set_num_threads(threads);
     }
 }

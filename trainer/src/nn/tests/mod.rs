@@ -24,7 +24,7 @@ fn devices() -> Vec<tch::Device> {
 }
 
 /// Normally distributed numbers. They do not come from libtorch's generator, because all threads share that.
-fn random(seed: i64, shape: &[i64]) -> Tensor {
+pub(super) fn random(seed: i64, shape: &[i64]) -> Tensor {
     let mut draws = SplitMix64::new(seed.cast_unsigned());
     let mut uniform = || (draws.draw() >> 40) as f32 / (1 << 24) as f32;
     let count: i64 = shape.iter().product();
@@ -78,7 +78,7 @@ fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, w
 
 /// Asserts that values are equal up to rounding: within `tolerance` times the largest.
 #[track_caller]
-fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
+pub(super) fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(actual.size(), expected.size(), "shape of {what}");
     let float = |tensor: &Tensor| tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Double);
     let (actual, expected) = (float(actual), float(expected));

@@ -1,0 +1,248 @@
+//! Layer norms and batch norms of rows, forward and backward, in f32.
+//!
+//! libtorch divides sums over rows among its threads. So the gradients of a norm's weights, and the statistics of a batch norm, change
+//! with the number of threads. These loops divide the rows into parts of fixed size, and add the sums of parts in their order.
+//!
+//! ```text
+//! unit(x)     (x - mean) / deviation         the mean and deviation of a row (layer norm), or of a column (batch norm)
+//! result      unit(x) * weight + bias
+//! backward    h = gradient * weight
+//!             of x       (h - mean(h) - unit(x) * mean(h * unit(x))) / deviation
+//!             of weight  the sum of gradient * unit(x) over rows; of bias, that of gradient
+//! ```
+
+use super::for_each;
+
+/// Added to variances.
+pub(crate) const EPSILON: f32 = 1e-5;
+
+/// Rows of a part. A thread takes one at a time.
+const ROWS: usize = 256;
+/// Partial sums of a row, so that the compiler can add in vectors.
+const LANES: usize = 16;
+
+/// The weights of a norm, a value for each column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    pub(crate) weight: &'a [f32],
+    pub(crate) bias: &'a [f32],
+}
+
+/// The gradients of [`Weights`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct WeightGradients {
+    pub(crate) weight: Vec<f32>,
+    pub(crate) bias: Vec<f32>,
+}
+
+/// The mean and variance of each column.
+#[derive(Debug, Clone)]
+pub(crate) struct Columns {
+    pub(crate) means: Vec<f32>,
+    pub(crate) variances: Vec<f32>,
+}
+
+/// The layer norm of each row.
+pub(crate) fn layer_forward(values: &[f32], weights: Weights<'_>, results: &mut [f32]) {
+    let columns = weights.weight.len();
+    for_each(
+        in_parts(columns, values, results),
+        |(values, results): (&[f32], &mut [f32])| {
+            for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
+                let (mean, inverse) = statistics(row);
+                let weights = weights.weight.iter().zip(weights.bias);
+                for ((result, value), (weight, bias)) in result.iter_mut().zip(row).zip(weights) {
+                    *result = (value - mean) * inverse * weight + bias;
+                }
+            }
+        },
+    );
+}
+
+/// The gradients of [`layer_forward`]: of the values into `of_values`, and of the weights.
+pub(crate) fn layer_backward(
+    values: &[f32],
+    weight: &[f32],
+    gradient: &[f32],
+    of_values: &mut [f32],
+) -> WeightGradients {
+    let columns = weight.len();
+    let parts = in_parts(columns, values, of_values);
+    let mut sums = vec![[vec![0.0; columns], vec![0.0; columns]]; parts.len()];
+    let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).zip(&mut sums);
+    for_each(parts.collect(), |(((values, of_values), gradient), sums)| {
+        let mut unit = vec![0.0; columns];
+        let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
+        for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
+            let (mean, inverse) = statistics(row);
+            for (unit, value) in unit.iter_mut().zip(row) {
+                *unit = (value - mean) * inverse;
+            }
+            add_products(sums, gradient, &unit);
+            for ((of_value, gradient), weight) in of_values.iter_mut().zip(gradient).zip(weight) {
+                *of_value = gradient * weight;
+            }
+            let mean = sum(of_values, |_, value| value) / columns as f32;
+            let slope = sum(of_values, |column, value| value * unit[column]) / columns as f32;
+            for (of_value, unit) in of_values.iter_mut().zip(&unit) {
+                *of_value = (*of_value - mean - unit * slope) * inverse;
+            }
+        }
+    });
+    total(columns, &sums)
+}
+
+/// The mean and the (biased) variance of each column of `rows` > 0 rows.
+pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
+    let rows = (values.len() / columns) as f64;
+    let means = column_sums(columns, values, |_, value| value);
+    let means: Vec<f32> = means.iter().map(|sum| (sum / rows) as f32).collect();
+    let variances = column_sums(columns, values, |column, value| {
+        let difference = value - means[column];
+        difference * difference
+    });
+    Columns {
+        variances: variances.iter().map(|sum| (sum / rows) as f32).collect(),
+        means,
+    }
+}
+
+/// The batch norm of each row, with the statistics of the columns.
+pub(crate) fn batch_forward(values: &[f32], weights: Weights<'_>, statistics: &Columns, results: &mut [f32]) {
+    let columns = weights.weight.len();
+    let scales: Vec<f32> = inverses(statistics).zip(weights.weight).map(|(a, b)| a * b).collect();
+    for_each(
+        in_parts(columns, values, results),
+        |(values, results): (&[f32], &mut [f32])| {
+            for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
+                for (column, (result, value)) in result.iter_mut().zip(row).enumerate() {
+                    *result = (value - statistics.means[column]) * scales[column] + weights.bias[column];
+                }
+            }
+        },
+    );
+}
+
+/// The gradients of [`batch_forward`], where the statistics are of the values themselves.
+pub(crate) fn batch_backward(
+    values: &[f32],
+    weight: &[f32],
+    statistics: &Columns,
+    gradient: &[f32],
+    of_values: &mut [f32],
+) -> WeightGradients {
+    let columns = weight.len();
+    let rows = values.len() / columns;
+    let inverses: Vec<f32> = inverses(statistics).collect();
+    let parts = values.chunks(ROWS * columns).zip(gradient.chunks(ROWS * columns));
+    let mut sums = vec![[vec![0.0; columns], vec![0.0; columns]]; rows.div_ceil(ROWS)];
+    for_each(parts.zip(&mut sums).collect(), |((values, gradient), sums)| {
+        let mut unit = vec![0.0; columns];
+        for (row, gradient) in values.chunks_exact(columns).zip(gradient.chunks_exact(columns)) {
+            for (column, (unit, value)) in unit.iter_mut().zip(row).enumerate() {
+                *unit = (value - statistics.means[column]) * inverses[column];
+            }
+            add_products(sums, gradient, &unit);
+        }
+    });
+    let of_weights = total(columns, &sums);
+    let share = (rows as f32).recip();
+    let parts = in_parts(columns, values, of_values);
+    let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).collect();
+    for_each(
+        parts,
+        |((values, of_values), gradient): ((&[f32], &mut [f32]), &[f32])| {
+            let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
+            for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
+                for (column, of_value) in of_values.iter_mut().enumerate() {
+                    let unit = (row[column] - statistics.means[column]) * inverses[column];
+                    let rest = gradient[column] - (of_weights.bias[column] + unit * of_weights.weight[column]) * share;
+                    *of_value = rest * weight[column] * inverses[column];
+                }
+            }
+        },
+    );
+    of_weights
+}
+
+/// One by the deviation of each column.
+fn inverses(statistics: &Columns) -> impl Iterator<Item = f32> + '_ {
+    statistics
+        .variances
+        .iter()
+        .map(|variance| (variance + EPSILON).sqrt().recip())
+}
+
+/// The mean of a row, and one by its deviation.
+fn statistics(row: &[f32]) -> (f32, f32) {
+    let columns = row.len() as f32;
+    let mean = sum(row, |_, value| value) / columns;
+    let variance = sum(row, |_, value| (value - mean) * (value - mean)) / columns;
+    (mean, (variance + EPSILON).sqrt().recip())
+}
+
+/// The sum of `term` over columns and values of a row.
+#[inline(always)]
+fn sum(row: &[f32], term: impl Fn(usize, f32) -> f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    for (chunk, values) in row.chunks(LANES).enumerate() {
+        for (lane, (sum, value)) in lanes.iter_mut().zip(values).enumerate() {
+            *sum += term(chunk * LANES + lane, *value);
+        }
+    }
+    lanes.iter().sum()
+}
+
+/// The sum of `term` over the rows, for each column.
+fn column_sums(columns: usize, values: &[f32], term: impl Fn(usize, f32) -> f32 + Sync) -> Vec<f64> {
+    let parts = values.chunks(ROWS * columns);
+    let mut sums = vec![vec![0f32; columns]; parts.len()];
+    for_each(
+        parts.zip(&mut sums).collect(),
+        |(values, sums): (&[f32], &mut Vec<f32>)| {
+            for row in values.chunks_exact(columns) {
+                for (column, (sum, value)) in sums.iter_mut().zip(row).enumerate() {
+                    *sum += term(column, *value);
+                }
+            }
+        },
+    );
+    let mut total = vec![0.0; columns];
+    for sums in &sums {
+        for (total, sum) in total.iter_mut().zip(sums) {
+            *total += f64::from(*sum);
+        }
+    }
+    total
+}
+
+/// Adds what a row contributes to the gradients of weight and bias.
+fn add_products([weight, bias]: &mut [Vec<f32>; 2], gradient: &[f32], unit: &[f32]) {
+    for ((weight, bias), (gradient, unit)) in weight.iter_mut().zip(bias).zip(gradient.iter().zip(unit)) {
+        *weight += gradient * unit;
+        *bias += gradient;
+    }
+}
+
+/// The sums of all parts, in their order.
+fn total(columns: usize, parts: &[[Vec<f32>; 2]]) -> WeightGradients {
+    let [weight, bias] = [0, 1].map(|which| {
+        let mut total = vec![0f64; columns];
+        for part in parts {
+            for (total, sum) in total.iter_mut().zip(&part[which]) {
+                *total += f64::from(*sum);
+            }
+        }
+        total.into_iter().map(|sum| sum as f32).collect()
+    });
+    WeightGradients { weight, bias }
+}
+
+/// Parts of two matrices with the same rows.
+fn in_parts<'a>(columns: usize, first: &'a [f32], second: &'a mut [f32]) -> Vec<(&'a [f32], &'a mut [f32])> {
+    assert_eq!(first.len(), second.len(), "matrices of the same shape");
+    first
+        .chunks(ROWS * columns)
+        .zip(second.chunks_mut(ROWS * columns))
+        .collect()
+}
