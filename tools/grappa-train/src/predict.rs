@@ -13,7 +13,9 @@ use grappa_run::{
 };
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
-    predict::{FileNodes, FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
+    predict::{
+        FileNodes, FileOptions, NanOutputs, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of,
+    },
     runtime,
     train::trained::Trained,
 };
@@ -126,6 +128,7 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         };
         let predicted = predict_file(&trained, &store, out, file, budget, &bars)?;
         drop(bars);
+        warn_of_nan(&store, predicted.nan, predicted.nodes);
         return console.finish(&Written {
             path: out.display().to_string(),
             nodes: predicted.nodes,
@@ -148,6 +151,7 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     };
     let predictions = predict_nodes(&trained, &store, &nodes, budget, &options.run, &bars)?;
     drop(bars);
+    warn_of_nan(&store, predictions.nan, predictions.nodes.len() as u64);
     let told = |prediction: Prediction| node(&trained, &store, prediction);
     let report = predictions.scores.filter(|_| is_set);
     console.answer(&Told {
@@ -155,6 +159,18 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         predictions: predictions.nodes.into_iter().map(told).collect::<anyhow::Result<_>>()?,
         model,
     })
+}
+
+/// Warns about nodes that have no prediction.
+fn warn_of_nan(store: &Store, nan: Option<NanOutputs>, nodes: u64) {
+    if let Some(nan) = nan {
+        tracing::warn!(
+            "the outputs of {} of {nodes} node(s) are NaN, the first is {}: they have no class; a NaN feature of theirs, or of a node that \
+             they depend on, is the cause, which grappa-ingest names without --allow-nan",
+            nan.nodes,
+            store.ids().name(nan.first)
+        );
+    }
 }
 
 /// The node of an id as a person writes it.

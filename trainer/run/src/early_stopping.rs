@@ -11,7 +11,8 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Takes the score of an evaluation (higher is better). Returns whether it is better than all before. NaN never is.
+    /// Takes the score of an evaluation (higher is better). Returns whether it is better than all before. NaN never is, and before there is
+    /// a best score it does not count as waiting: a run must not end without a best model.
     pub fn observe(&mut self, score: f64) -> bool {
         let is_better = self.improves(score);
         if is_better {
@@ -19,7 +20,7 @@ impl EarlyStopping {
                 best: Some(score),
                 waited: 0,
             };
-        } else {
+        } else if self.best.is_some() {
             self.waited += 1;
         }
         is_better
@@ -38,7 +39,7 @@ impl EarlyStopping {
         self.best
     }
 
-    /// Evaluations since the best one, or since the start if there is none.
+    /// Evaluations since the best one; 0 if there is none.
     pub fn waited(&self) -> u64 {
         self.waited
     }
@@ -82,6 +83,7 @@ mod tests {
     fn a_score_that_is_no_number_is_never_the_best() {
         let mut stopping = EarlyStopping::default();
         assert!(!stopping.observe(f64::NAN));
+        assert!(!stopping.is_over(1));
         assert!(stopping.observe(0.1));
         assert!(!stopping.observe(f64::NAN));
         assert_eq!((stopping.best(), stopping.waited()), (Some(0.1), 1));

@@ -5,7 +5,7 @@
 //!
 //! | output | for each node, in the order of the sorted external ids (dense ids: id 0, 1, 2, ...) |
 //! |---|---|
-//! | `.npy`, classes | int64 of `[nodes]`: its class, or -1 if a logit is NaN. For multi-label tasks, int8 of `[nodes, classes]`: 1 for the classes in its set. This is the format of `grappa-store export --labels` |
+//! | `.npy`, classes | int64 of `[nodes]`: its class, or -1 if a logit is NaN. For multi-label tasks, int8 of `[nodes, classes]`: 1 for the classes in its set, and -1 everywhere if a logit is NaN. This is the format of `grappa-store export --labels` |
 //! | `.npy`, logits | f32 of `[nodes, classes]` |
 //! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
 //! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class). For multi-label tasks, `classes` and `probabilities`: lists of those with a probability above 0.5 |
@@ -29,7 +29,7 @@ use grappa_formats::{DenseId, NodeId};
 use grappa_io::{durable, progress::Progress};
 use grappa_run::{
     model::Task,
-    scores::{ScoreReport, largest},
+    scores::{ScoreReport, is_undecided, largest},
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::Store;
@@ -77,6 +77,17 @@ pub struct Predicted {
     /// Scores of the labelled nodes of a split or a list. None for all nodes, which the model was trained on, for embeddings, and if the
     /// store has no labels or another number of classes than the model.
     pub scores: Option<ScoreReport>,
+    /// The nodes whose outputs are NaN, if there are any.
+    pub nan: Option<NanOutputs>,
+}
+
+/// Nodes whose outputs have a NaN: they, or nodes that they depend on, have NaN features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NanOutputs {
+    /// Number of these nodes.
+    pub nodes: u64,
+    /// The first one.
+    pub first: NodeId,
 }
 
 /// Predictions for some nodes.
@@ -86,6 +97,8 @@ pub struct Predictions {
     pub nodes: Vec<Prediction>,
     /// Scores of the labelled ones, each counted once. None if the store has no labels or another number of classes than the model.
     pub scores: Option<ScoreReport>,
+    /// As [`Predicted::nan`].
+    pub nan: Option<NanOutputs>,
 }
 
 /// The prediction for a node.
@@ -142,7 +155,7 @@ impl From<Values> for FileOptions<'_> {
 ///
 /// # Errors
 /// If the model does not fit the store, the store has no such split or is a slice and all nodes are asked for, `out` exists, its ending is unknown or does not fit the values,
-/// files cannot be read or written, or memory is too small.
+/// files cannot be read or written, or memory is too small. Also if the outputs of all nodes are NaN.
 pub fn predict_file<'a>(
     trained: &Trained,
     store: &Store,
@@ -204,6 +217,7 @@ pub fn predict_file<'a>(
             .map_err(|error| of_whole_budget(error, budget.memory))?;
     }
     let mut bytes = Vec::new();
+    let mut nan = NanRows::default();
     let mut scored = match (&some, values) {
         (Some(some), Values::Classes | Values::Logits) => Scored::of(trained, store, some)?,
         _ => None,
@@ -218,11 +232,23 @@ pub fn predict_file<'a>(
     };
     trained.infer(store, wanted, inference, folder, progress, &mut |positions, rows| {
         bytes.clear();
-        encoding.encode(&self::values(rows), columns, &mut bytes);
+        let rows_of_values = self::values(rows);
+        nan.add(positions.start, &rows_of_values, columns);
+        encoding.encode(&rows_of_values, columns, &mut bytes);
         made.write(positions.start, &bytes)?;
         scored.as_mut().map_or(Ok(()), |scored| scored.add(rows))
     })?;
     let scores = scored.map(Scored::report);
+    let nan = nan.found(some.as_ref());
+    let rows = some.as_ref().map_or(all, RoaringTreemap::len);
+    if let Some(nan) = nan.filter(|nan| nan.nodes == rows) {
+        return Err(Error::Options(format!(
+            "the outputs of all {rows} nodes are NaN, so there is nothing to predict, beginning with {}: the store has NaN features \
+             (ingest without --allow-nan names them), or {} has parameters that are NaN or overflow, and must be trained again",
+            store.ids().name(nan.first),
+            trained.checkpoint().display()
+        )));
+    }
     if form == Form::Parquet {
         let (rows, ids) = match &some {
             None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
@@ -242,6 +268,7 @@ pub fn predict_file<'a>(
             nodes: ids.len(),
             bytes,
             scores,
+            nan,
         });
     }
     let columns = columns as u64;
@@ -262,7 +289,39 @@ pub fn predict_file<'a>(
         nodes: exported.rows,
         bytes: exported.bytes,
         scores,
+        nan,
     })
+}
+
+/// Counts rows that have a NaN.
+#[derive(Debug, Default)]
+struct NanRows {
+    rows: u64,
+    /// The position of the first one.
+    first: Option<u64>,
+}
+
+impl NanRows {
+    /// Adds rows of `columns` values. Positions ascend.
+    fn add(&mut self, first_position: u64, values: &[f32], columns: usize) {
+        for (position, _) in (first_position..)
+            .zip(values.chunks_exact(columns))
+            .filter(|(_, row)| is_undecided(row))
+        {
+            self.rows += 1;
+            self.first.get_or_insert(position);
+        }
+    }
+
+    /// The nodes of the rows, which are the nodes of a set, or all nodes.
+    fn found(self, set: Option<&RoaringTreemap>) -> Option<NanOutputs> {
+        let first = self.first?;
+        let node = set.map_or(Some(first), |set| set.select(first));
+        Some(NanOutputs {
+            nodes: self.rows,
+            first: NodeId(node.expect("the set has a node for each row")),
+        })
+    }
 }
 
 /// Scores of the labelled nodes of a set, whose logits come in the order of nodes.
@@ -399,11 +458,14 @@ pub fn predict_nodes(
         memory: budget.memory,
         threads: budget.threads,
     };
-    trained.infer(store, wanted, inference, scratch, progress, &mut |_, rows| {
+    let mut nan = NanRows::default();
+    trained.infer(store, wanted, inference, scratch, progress, &mut |positions, rows| {
         if let Some(scored) = &mut scored {
             scored.add(rows)?;
         }
-        for logits in values(rows).chunks_exact(columns) {
+        let rows = values(rows);
+        nan.add(positions.start, &rows, columns);
+        for logits in rows.chunks_exact(columns) {
             let node = sorted[predictions.len()];
             predictions.push(Prediction {
                 node,
@@ -417,6 +479,7 @@ pub fn predict_nodes(
     Ok(Predictions {
         nodes: nodes.iter().map(of_node).collect(),
         scores: scored.map(Scored::report),
+        nan: nan.found(Some(&set)),
     })
 }
 
@@ -469,7 +532,7 @@ enum Encoding {
     Class,
     /// The class, i64; -1 for none. Then its probability, f32.
     ClassAndProbability,
-    /// One byte per class.
+    /// One byte per class; -1 in all of them for no set.
     Set,
     /// The values, f32.
     Floats,
@@ -491,8 +554,11 @@ impl Encoding {
             match self {
                 Self::Floats => bytes.extend(row.iter().flat_map(|value| value.to_le_bytes())),
                 Self::Set => {
-                    let decided = largest(row).is_some();
-                    bytes.extend(row.iter().map(|logit| u8::from(decided && *logit > 0.0)));
+                    match is_undecided(row) {
+                        // As an export writes the labels of a node that has none.
+                        true => bytes.resize(bytes.len() + columns, u8::MAX),
+                        false => bytes.extend(row.iter().map(|logit| u8::from(*logit > 0.0))),
+                    }
                 }
                 Self::Class | Self::ClassAndProbability => {
                     let best = largest(row);

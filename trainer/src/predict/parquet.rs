@@ -9,7 +9,7 @@ use grappa_io::{
     durable::Temporary,
     progress::{Progress, check_stopped},
 };
-use grappa_run::class_names;
+use grappa_run::{class_names, scores::is_undecided};
 use grappa_storage::Store;
 use parquet::{
     basic::Compression,
@@ -233,7 +233,7 @@ fn put_sets(
         let length = set.len().max(1);
         let level = match set.is_empty() {
             // No list, as there is no prediction.
-            true if row.iter().any(|logit| logit.is_nan()) => 0,
+            true if is_undecided(row) => 0,
             true => 1,
             false => 2,
         };

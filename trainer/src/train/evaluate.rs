@@ -90,7 +90,8 @@ fn together(reports: Vec<ScoreReport>, method: Evaluate) -> Evaluation {
 
 fn score(val: &ScoreReport, monitor: Monitor) -> Option<f64> {
     match (monitor, &val.confusion) {
-        // A loss that is not finite is never the best.
+        // Neither a model without predictions nor a loss that is not finite is ever the best.
+        _ if val.is_undecided() => Some(f64::NAN),
         (Monitor::Loss, _) => (val.nodes > 0).then(|| -val.loss.unwrap_or(f64::NAN)),
         (Monitor::Score, Some(_)) => val.accuracy,
         (Monitor::Score, None) => val.micro_f1.or(val.accuracy),

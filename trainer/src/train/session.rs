@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use grappa_formats::aggregates::AggregateKind;
+use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::{
     machine::memory_limit,
     progress::Progress,
@@ -147,7 +147,8 @@ fn train_on(
     }
     // Before features are pre-aggregated, which may take hours.
     let inputs = Inputs::check(&store, &config, &ranks)?;
-    let classes = class_names(folder, &config, inputs.classes())?;
+    let had_names = from.is_some_and(|(_, checkpoint)| checkpoint.state.has_class_names());
+    let classes = class_names(folder, &config, inputs.classes(), had_names)?;
     let initial = match from {
         None => initial(&config, &inputs, watcher)?,
         Some(_) => None,
@@ -206,6 +207,7 @@ fn train_on(
         }
     }
     state.note_edges(trainer.store.manifest().edge_options);
+    state.note_class_names(!classes.is_empty());
     let journal = folder.journal(state.epoch, state.step)?;
     if resumes
         && let Some(last) = journal.records().last()
@@ -232,6 +234,7 @@ fn train_on(
             unwritten: Unwritten::default(),
             save_problems: Vec::new(),
             shown: None,
+            warned_of_nan: false,
         };
         run.train(watcher)
     })
@@ -267,6 +270,8 @@ struct Run<'scope, 'env> {
     save_problems: Vec<String>,
     /// The time of the last report.
     shown: Option<Instant>,
+    /// Whether nodes with NaN logits were warned about.
+    warned_of_nan: bool,
 }
 
 impl Run<'_, '_> {
@@ -274,7 +279,7 @@ impl Run<'_, '_> {
         self.prepare(watcher)?;
         let chosen = self.trainer.facts(&self.process.0, self.process.1).chosen;
         let started = self.journal.start(&self.config, &chosen);
-        survive(watcher, "no options in the event file", started, self.folder);
+        survive(watcher, "no options in the event file", started);
         while !self.is_over() {
             self.epoch(watcher)?;
         }
@@ -312,6 +317,8 @@ impl Run<'_, '_> {
 
     /// Trains an epoch, evaluates it, and starts to write its files.
     fn epoch(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
+        // Partitions of the epoch may be written to the folder.
+        self.folder.check()?;
         watcher.begin(self.state.epoch + 1, self.config.epochs);
         let (learning_rate, epoch) = (self.state.learning_rate, self.state.epoch);
         let config = self.config.clone();
@@ -332,7 +339,7 @@ impl Run<'_, '_> {
             false => None,
         };
         // The files of the epoch before were written while this one trained.
-        self.wait_for_files(watcher);
+        self.wait_for_files(watcher)?;
         self.trainer.end_epoch();
         self.state.epoch += 1;
         self.update_state();
@@ -341,7 +348,7 @@ impl Run<'_, '_> {
         watcher.epoch(&record, self.config.epochs);
         self.trainer.clock.enter(Stage::Report);
         let written = self.journal.append(record);
-        survive(watcher, "no line in metrics.jsonl yet", written, self.folder);
+        survive(watcher, "no line in metrics.jsonl yet", written);
         self.start_files(is_best, watcher)
     }
 
@@ -358,7 +365,7 @@ impl Run<'_, '_> {
         };
         self.collect_residuals(is_long, watcher)?;
         if is_long {
-            self.wait_for_files(watcher);
+            self.wait_for_files(watcher)?;
             self.start_checkpoint();
         }
         self.trainer.clock.enter(Stage::Evaluate);
@@ -379,7 +386,42 @@ impl Run<'_, '_> {
         if let Some(group) = &self.trainer.group {
             ranks::score_of_first(group, || evaluated.as_ref()?.score(self.config.monitor))?;
         }
+        if let Some(evaluation) = &evaluated {
+            self.check_logits(evaluation, watcher)?;
+        }
         Ok(evaluated)
+    }
+
+    /// Warns about scored nodes that have NaN logits, once.
+    ///
+    /// # Errors
+    /// If all scored nodes have them.
+    fn check_logits(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) -> Result<()> {
+        let (kind, report) = match &evaluation.test {
+            Some(test) if evaluation.val.nodes == 0 => ("test", test),
+            _ => ("validation", &evaluation.val),
+        };
+        let Some(first) = report.first_undecided else {
+            return Ok(());
+        };
+        let (epoch, name) = (self.state.epoch + 1, self.trainer.store.ids().name(NodeId(first)));
+        let are_nan = format!(
+            "{} of {} {kind} nodes have NaN logits after epoch {epoch}, the first is {name}",
+            report.undecided, report.nodes
+        );
+        if report.is_undecided() {
+            return Err(Error::Options(format!(
+                "{are_nan}: the model predicts nothing; if the store was ingested with --allow-nan, ingest without it to get a list of \
+                 NaN features, else try a smaller --lr, or --clip 1; checkpoints of earlier epochs, if there are any, are intact"
+            )));
+        }
+        if !std::mem::replace(&mut self.warned_of_nan, true) {
+            watcher.warn(&format!(
+                "{are_nan}: they count as wrong, and the loss leaves them out; a NaN feature of theirs, or of a node that they depend on, is \
+                 the cause, which ingest names without --allow-nan"
+            ));
+        }
+        Ok(())
     }
 
     /// Takes the score of an evaluation of the last finished epoch. Returns whether it is the best one.
@@ -449,9 +491,14 @@ pub(super) fn initial(config: &TrainConfig, inputs: &Inputs, watcher: &mut dyn W
 }
 
 /// The names of the classes: from the user's file, or else from the run's folder.
-fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> grappa_run::Result<Vec<String>> {
+fn class_names(
+    folder: &RunFolder,
+    config: &TrainConfig,
+    classes: u64,
+    are_there: bool,
+) -> grappa_run::Result<Vec<String>> {
     let Some(path) = &config.class_names else {
-        return class_names_of(folder.path(), classes);
+        return class_names_of(folder.path(), classes, are_there);
     };
     let names = class_names::read(path, classes)?;
     folder.write_class_names(&names)?;

@@ -6,7 +6,7 @@ use grappa_formats::{
     ChunkId, NodeId,
     manifest::{LabelKind, LabelSpec},
 };
-use grappa_run::scores::{Judged, Labels, ScoreReport, Scores};
+use grappa_run::scores::{Judged, Labels, ScoreReport, Scores, is_undecided};
 use grappa_sampling::partition::Share;
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
@@ -103,14 +103,26 @@ impl Splits {
 
 /// Scores of the nodes of some splits.
 pub struct SplitScores<'a> {
-    splits: Vec<(&'a RoaringTreemap, Scores)>,
+    splits: Vec<ScoresOfSplit<'a>>,
     spec: LabelSpec,
+}
+
+/// Scores of the nodes of a split.
+struct ScoresOfSplit<'a> {
+    nodes: &'a RoaringTreemap,
+    scores: Scores,
+    /// The first labelled node that has a NaN logit.
+    first_undecided: Option<NodeId>,
 }
 
 impl<'a> SplitScores<'a> {
     /// Empty scores of each of `splits`. `ranked` adds the area under the ROC curve.
     pub fn new(splits: impl IntoIterator<Item = &'a RoaringTreemap>, spec: LabelSpec, ranked: bool) -> Self {
-        let splits = splits.into_iter().map(|split| (split, Scores::new(spec, ranked)));
+        let splits = splits.into_iter().map(|nodes| ScoresOfSplit {
+            nodes,
+            scores: Scores::new(spec, ranked),
+            first_undecided: None,
+        });
         Self {
             splits: splits.collect(),
             spec,
@@ -125,27 +137,32 @@ impl<'a> SplitScores<'a> {
         let classes = self.spec.classes as usize;
         let logits = values(logits);
         let logits: Vec<&[f32]> = logits.chunks_exact(classes).collect();
-        for (split, scores) in &mut self.splits {
-            let mut members = split.iter();
+        for split in &mut self.splits {
+            let mut members = split.nodes.iter();
             members.advance_to(first.0);
             let members = members.take_while(|node| *node <= last.0).map(NodeId);
             let rows = members.filter_map(|node| Some((node, logits[nodes.binary_search(&node).ok()?])));
             match self.spec.kind {
                 LabelKind::Single => {
-                    let rows = rows.map(|(node, row)| Ok((row, labels.class(node)?)));
+                    let rows = rows.map(|(node, row)| Ok((node, row, labels.class(node)?)));
                     let rows = rows.collect::<Result<Vec<_>>>()?;
                     let mut judged = vec![Judged::default(); rows.len()];
                     let parts = rows.chunks(JUDGED).zip(judged.chunks_mut(JUDGED)).collect();
-                    for_each(parts, |(rows, judged): (&[(&[f32], i64)], &mut [Judged])| {
-                        for (&(row, class), judged) in rows.iter().zip(judged) {
+                    for_each(parts, |(rows, judged): (&[(NodeId, &[f32], i64)], &mut [Judged])| {
+                        for (&(_, row, class), judged) in rows.iter().zip(judged) {
                             *judged = Judged::of(row, class);
                         }
                     });
-                    judged.into_iter().for_each(|node| scores.add_judged(node));
+                    for (&(node, ..), judged) in rows.iter().zip(judged) {
+                        split.note(node, judged.is_undecided());
+                        split.scores.add_judged(judged);
+                    }
                 }
                 LabelKind::Multi => {
                     for (node, row) in rows {
-                        scores.add(row, Labels::Sets(&bits(self.spec, labels.set(node)?)));
+                        let set = labels.set(node)?;
+                        split.note(node, set.is_some() && is_undecided(row));
+                        split.scores.add(row, Labels::Sets(&bits(self.spec, set)));
                     }
                 }
             }
@@ -156,8 +173,11 @@ impl<'a> SplitScores<'a> {
     /// The scores as words, for [`SplitScores::merge_words`] on another rank.
     pub fn to_words(&self) -> Vec<u32> {
         let mut words = Vec::new();
-        for (_, scores) in &self.splits {
-            let of_split = scores.to_words();
+        for split in &self.splits {
+            let of_split = split.scores.to_words();
+            // No node has the largest number.
+            let first = split.first_undecided.map_or(u64::MAX, |node| node.0);
+            words.extend([first as u32, (first >> 32) as u32]);
             words.push(u32::try_from(of_split.len()).expect("memory holds fewer"));
             words.extend(of_split);
         }
@@ -169,17 +189,35 @@ impl<'a> SplitScores<'a> {
     /// # Panics
     /// If they are of others.
     pub fn merge_words(&mut self, mut words: &[u32]) {
-        for (_, scores) in &mut self.splits {
-            let (&length, rest) = words.split_first().expect("words of the same splits");
+        for split in &mut self.splits {
+            let (&[low, high, length], rest) = words.split_first_chunk().expect("words of the same splits");
+            let first = u64::from(low) | u64::from(high) << 32;
+            split.note(NodeId(first), first != u64::MAX);
             let (of_split, rest) = rest.split_at(length as usize);
-            scores.merge_words(of_split);
+            split.scores.merge_words(of_split);
             words = rest;
         }
     }
 
     /// The scores of each split, in their order.
     pub fn reports(self) -> Vec<ScoreReport> {
-        self.splits.into_iter().map(|(_, scores)| scores.report()).collect()
+        self.splits.into_iter().map(ScoresOfSplit::report).collect()
+    }
+}
+
+impl ScoresOfSplit<'_> {
+    /// Notes a labelled node, if it has a NaN logit.
+    fn note(&mut self, node: NodeId, is_undecided: bool) {
+        if is_undecided && self.first_undecided.is_none_or(|first| node < first) {
+            self.first_undecided = Some(node);
+        }
+    }
+
+    fn report(self) -> ScoreReport {
+        ScoreReport {
+            first_undecided: self.first_undecided.map(|node| node.0),
+            ..self.scores.report()
+        }
     }
 }
 

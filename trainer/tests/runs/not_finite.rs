@@ -1,23 +1,25 @@
 //! A feature that is NaN is NaN in all that depends on it, and an error where something is to be learned from it.
 
-use std::{collections::BTreeSet, fs, sync::Arc};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{Budget, StoreFeatures};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
-use grappa_io::progress::Silent;
+use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
-    config::{Auto, FirstHop, TrainConfig},
+    config::{Auto, FirstHop, Monitor, TrainConfig},
     folder::RunFolder,
+    journal::EpochRecord,
     model::LayerKind,
 };
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::{ExternalId, MappedChunks, Store};
 use grappa_trainer::{
     nn::Model,
-    train::{inference::Inference, train},
+    predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes},
+    train::{Watcher, inference::Inference, train, trained::Trained},
 };
 use tch::{Device, Tensor};
 
-use crate::stores::{CLASSES, DENSE, NODES, Shape, Unseen, config, store};
+use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Shape, Unseen, config, store, trained_as};
 
 const NAN: u64 = 77;
 
@@ -41,14 +43,46 @@ fn reached(store: &Store, from: NodeId, layers: usize) -> BTreeSet<u64> {
     reached
 }
 
-fn nan_store(folder: &std::path::Path) -> (Arc<Store>, NodeId) {
-    let shape = Shape {
-        nan: Some(NAN),
-        ..DENSE
-    };
+fn nan_store(folder: &Path) -> (Arc<Store>, NodeId) {
+    nan_store_of(folder, NAN)
+}
+
+fn nan_store_of(folder: &Path, id: u64) -> (Arc<Store>, NodeId) {
+    let shape = Shape { nan: Some(id), ..DENSE };
     let store = store(folder, shape);
-    let node = store.node(&grappa_storage::ExternalId::Integer(NAN)).unwrap().unwrap();
+    let node = node(&store, id);
     (store, node)
+}
+
+fn node(store: &Store, id: u64) -> NodeId {
+    store.node(&ExternalId::Integer(id)).unwrap().unwrap()
+}
+
+/// A validation node that no other node depends on.
+fn lone_validation_node(folder: &Path) -> u64 {
+    let store = store(folder, DENSE);
+    let val = store.split("val").unwrap().unwrap();
+    let is_lone = |id: &u64| {
+        let node = node(&store, *id);
+        val.contains(node.0) && reached(&store, node, 1).len() == 1
+    };
+    (0..NODES).find(is_lone).expect("some node has no out-edges")
+}
+
+/// Has the warnings of a run.
+#[derive(Default)]
+struct Warned(Vec<String>);
+
+impl Watcher for Warned {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        self.0.push(what.to_owned());
+    }
 }
 
 #[test]
@@ -143,4 +177,91 @@ fn training_on_a_nan_feature_is_an_error_that_names_epoch_step_and_node() {
         }
         fs::remove_dir_all(path).unwrap();
     }
+}
+
+#[test]
+fn a_model_whose_logits_are_all_nan_is_an_error_and_never_the_best() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    // The only step of an epoch has a finite loss, and makes the parameters so large that attention overflows.
+    let config = TrainConfig {
+        lr: 1e30,
+        model: LayerKind::Gat,
+        batch: NODES.to_string().parse().unwrap(),
+        partitions: Auto::Value(1),
+        checkpoint_every: 1,
+        ..config()
+    };
+    let path = folder.path().join("overflow.run");
+    let run = RunFolder::create(&path, &config).unwrap();
+    let error = train(store, config, &run, false, Device::Cpu, &mut Unseen)
+        .unwrap_err()
+        .to_string();
+    for part in ["have NaN logits after epoch 1", "the first is node", "smaller --lr"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = Trained::open(&path, Device::Cpu).unwrap_err().to_string();
+    assert!(error.contains("no checkpoint yet"), "{error}");
+}
+
+#[test]
+fn a_validation_node_with_nan_logits_is_named_and_does_not_cost_the_best_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = lone_validation_node(&folder.path().join("sound"));
+    let (store, nan) = nan_store_of(folder.path(), id);
+    let config = TrainConfig {
+        monitor: Monitor::Loss,
+        early_stopping: 2,
+        epochs: 4,
+        lr: 0.01,
+        partitions: Auto::Value(1),
+        ..config()
+    };
+    let path = folder.path().join("run");
+    let run = RunFolder::create(&path, &config).unwrap();
+    let mut warned = Warned::default();
+    let summary = train(store.clone(), config, &run, false, Device::Cpu, &mut warned).unwrap();
+    assert!(summary.best_epoch.is_some() && summary.epochs > 2, "{summary:?}");
+    let [warning] = &warned.0[..] else {
+        panic!("{:?}", warned.0)
+    };
+    let name = store.ids().name(nan);
+    for part in ["1 of 78", &format!("the first is {name}:"), "after epoch 1"] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    // Predictions mark the node, and tell how many there are.
+    let trained = Trained::open(&path, Device::Cpu).unwrap();
+    let out = folder.path().join("classes.npy");
+    let predicted = predict_file(&trained, &store, &out, Values::Classes, BUDGET, &Silent).unwrap();
+    let found = predicted.nan.expect("a node has no prediction");
+    assert_eq!((found.nodes, found.first), (1, nan));
+    let both = [nan, NodeId((nan.0 + 1) % NODES)];
+    let told = predict_nodes(&trained, &store, &both, BUDGET, folder.path(), &Silent).unwrap();
+    assert_eq!(told.nan, Some(found));
+    let is_empty: Vec<bool> = told.nodes.iter().map(|node| node.classes.is_empty()).collect();
+    assert_eq!(is_empty, [true, false]);
+}
+
+#[test]
+fn predictions_that_are_all_nan_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = store(&folder.path().join("sound"), DENSE);
+    let (damaged, nan) = nan_store(&folder.path().join("nan"));
+    let config = TrainConfig { epochs: 1, ..config() };
+    let (trained, _) = trained_as(&sound, folder.path(), config);
+    let out = folder.path().join("logits.npy");
+    let listed = FileOptions {
+        values: Values::Logits,
+        nodes: FileNodes::Listed(&[nan]),
+    };
+    let error = predict_file(&trained, &damaged, &out, listed, BUDGET, &Silent).unwrap_err();
+    let name = damaged.ids().name(nan);
+    for part in [
+        "the outputs of all 1 nodes are NaN",
+        &format!("beginning with {name}"),
+        "--allow-nan",
+    ] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert!(!out.exists());
 }

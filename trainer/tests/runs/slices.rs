@@ -383,7 +383,9 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
     let Predictions {
         nodes: predicted,
         scores,
+        nan,
     } = predict(&val).unwrap();
+    assert_eq!(nan, None);
     let is_right = |prediction: &&Prediction| prediction.labels == Some(vec![prediction.classes[0].0]);
     let right = predicted.iter().filter(is_right).count();
     assert_eq!(summary.val_accuracy, Some(right as f64 / val.len() as f64));

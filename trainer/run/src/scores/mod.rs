@@ -63,6 +63,11 @@ pub struct Judged {
 }
 
 impl Judged {
+    /// Whether the node has a label, and no prediction because a logit is NaN.
+    pub fn is_undecided(&self) -> bool {
+        self.label.is_some() && self.predicted.is_none()
+    }
+
     /// Judges the logits of a node of class `label`; -1 if it has no label.
     ///
     /// # Panics
@@ -158,11 +163,11 @@ impl Scores {
         let Some(label) = node.label else { return };
         assert!(label < self.counts.len(), "class {label} of {}", self.counts.len());
         self.nodes += 1;
-        self.losses.add(node.loss);
         self.counts[label].support += 1;
         match node.predicted {
             None => self.undecided += 1,
             Some(predicted) => {
+                self.losses.add(node.loss);
                 self.right += u64::from(predicted == label);
                 self.counts[predicted].predicted += 1;
                 self.counts[label].hits += u64::from(predicted == label);
@@ -178,9 +183,11 @@ impl Scores {
 
     fn add_set(&mut self, logits: &[f32], set: &[u8]) {
         self.nodes += 1;
-        self.losses.add(loss::of_set(logits, |class| bit(set, class)));
-        let is_undecided = logits.iter().any(|logit| logit.is_nan());
-        self.undecided += u64::from(is_undecided);
+        let is_undecided = is_undecided(logits);
+        match is_undecided {
+            true => self.undecided += 1,
+            false => self.losses.add(loss::of_set(logits, |class| bit(set, class))),
+        }
         let mut is_right = !is_undecided;
         for (class, (&logit, counts)) in logits.iter().zip(&mut self.counts).enumerate() {
             let (is_in, is_predicted) = (bit(set, class), logit > 0.0);
@@ -245,8 +252,9 @@ impl Scores {
         ScoreReport {
             nodes: self.nodes,
             undecided: self.undecided,
+            first_undecided: None,
             accuracy: self.accuracy(),
-            loss: self.losses.mean(self.nodes),
+            loss: self.losses.mean(self.nodes - self.undecided),
             macro_f1: mean(&counted),
             micro_f1: (self.nodes > 0).then(|| micro.f1()),
             roc_auc: mean(&areas.into_iter().flatten().collect::<Vec<_>>()),
@@ -266,10 +274,13 @@ pub struct ScoreReport {
     pub nodes: u64,
     /// Labelled nodes without prediction, because a logit is NaN.
     pub undecided: u64,
+    /// The first of these, if the caller of [`Scores`] noted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_undecided: Option<u64>,
     /// Fraction of the labelled nodes whose prediction is right: the class, or the whole set. None without nodes.
     pub accuracy: Option<f64>,
-    /// Mean loss of the nodes, without weights and label smoothing: the cross-entropy of the class; for sets, the mean binary
-    /// cross-entropy of the classes. None without nodes, or if a loss is not finite.
+    /// Mean loss of the nodes that have a prediction, without weights and label smoothing: the cross-entropy of the class; for sets, the
+    /// mean binary cross-entropy of the classes. None without such nodes, or if a loss is infinite.
     pub loss: Option<f64>,
     /// Mean F1 of the classes. In multi-class tasks, a class without nodes and predictions does not count; in multi-label tasks
     /// its F1 is 0. None if no class counts.
@@ -289,6 +300,11 @@ pub struct ScoreReport {
 }
 
 impl ScoreReport {
+    /// Whether no node has a prediction, because all logits are NaN.
+    pub fn is_undecided(&self) -> bool {
+        self.nodes > 0 && self.undecided == self.nodes
+    }
+
     /// Whether there are scores for each of `classes` classes, and the confusion matrix is one of these classes.
     pub(crate) fn has_classes(&self, classes: u64) -> bool {
         let is_all = |length: usize| length as u64 == classes;
@@ -369,6 +385,11 @@ pub fn largest(values: &[f32]) -> Option<usize> {
         }
     }
     Some(best)
+}
+
+/// Whether there is no prediction, because a logit is NaN.
+pub fn is_undecided(logits: &[f32]) -> bool {
+    logits.iter().any(|logit| logit.is_nan())
 }
 
 fn bit(set: &[u8], bit: usize) -> bool {
