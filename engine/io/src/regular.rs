@@ -101,7 +101,7 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String> {
     })
 }
 
-fn require_regular(path: &Path, kind: FileType) -> Result<()> {
+pub(crate) fn require_regular(path: &Path, kind: FileType) -> Result<()> {
     if kind.is_file() {
         return Ok(());
     }

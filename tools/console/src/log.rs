@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use grappa_io::{Error, machine::process_age, regular};
+use grappa_io::{durable, machine::process_age};
 
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
 
@@ -34,14 +34,9 @@ pub fn name_process(name: &str, is_quiet: bool) {
 /// Also appends all that goes to the log, and errors, to a file.
 ///
 /// # Errors
-/// If the file cannot be opened.
+/// If the file cannot be opened, or is a link or a special file.
 pub fn open_file(path: &Path) -> grappa_io::Result<()> {
-    if path.exists() {
-        // Opening a pipe in its place for writing would wait.
-        regular::open(path)?;
-    }
-    let file = File::options().create(true).append(true).open(path);
-    let file = file.map_err(Error::io("open", path))?;
+    let file = durable::open_to_append(path)?;
     if let Some(log) = &mut *lock() {
         log.file = Some(file);
     }

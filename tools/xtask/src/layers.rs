@@ -198,6 +198,7 @@ const LAYERS: [Layer; 10] = [
             "learning_rate",
             "scores",
             "journal",
+            "own_folder",
             "checkpoint",
             "summary",
             "folder",

@@ -20,12 +20,8 @@ use crate::{
 pub const UNSYNCED: &str = "metrics.jsonl may lack lines after a power failure";
 
 /// Says that a file could not be written, and what that means for training.
-pub fn not_written(lack: &str, error: &Error, folder: &RunFolder) -> String {
-    let rest = match folder.is_there() {
-        true => "older files are unchanged",
-        false => "the folder of the run was removed or emptied, with all older files",
-    };
-    format!("{lack}: {error}; training continues, and {rest}")
+pub fn not_written(lack: &str, error: &Error) -> String {
+    format!("{lack}: {error}; training continues, and older files are unchanged")
 }
 
 /// The files that follow an epoch. They are written in this order. Without the best model, the checkpoint is not written either: one to

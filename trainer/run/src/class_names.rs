@@ -3,9 +3,9 @@
 //! A store has numbers of classes only. A text file has their names, one per line, in the order of their numbers. A run keeps a
 //! copy of it.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
-use grappa_io::{Error as EngineError, Position, regular};
+use grappa_io::{Error as EngineError, Position, regular, text::printable};
 
 use crate::{Result, checksum_line};
 
@@ -15,8 +15,8 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Reads the names of `classes` classes, one per line, in the order of their numbers.
 ///
 /// # Errors
-/// If the file cannot be read, is not UTF-8, ends with a wrong checksum (a run's own file has one), or has another number of
-/// lines.
+/// If the file cannot be read, is not UTF-8, ends with a wrong checksum (a run's own file has one), has another number of lines, or has
+/// a name twice.
 pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
     let text = regular::read_text(path, FILE_BYTES_MAX)?;
     let text = checksum_line::checked(path, &text)?;
@@ -27,6 +27,16 @@ pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
             names.len()
         );
         return Err(EngineError::input(path, Position::Whole, what).into());
+    }
+    let mut lines = HashMap::new();
+    for (number, name) in (1..).zip(&names) {
+        if let Some(before) = lines.insert(name, number) {
+            let what = format!(
+                "`{}` is also the name in line {before}: reports and predictions could not tell the two classes apart; give each its own",
+                printable(name)
+            );
+            return Err(EngineError::input(path, Position::Line(number), what).into());
+        }
     }
     Ok(names)
 }
@@ -64,5 +74,17 @@ mod tests {
             "{error}"
         );
         assert!(read(&folder.path().join("none"), 4).is_err());
+    }
+
+    #[test]
+    fn a_name_that_two_classes_have_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("classes.txt");
+        fs::write(&path, "admin\nweb\nadmin \n").unwrap();
+        let error = read(&path, 3).unwrap_err().to_string();
+        assert!(
+            error.contains("classes.txt:3") && error.contains("`admin` is also the name in line 1"),
+            "{error}"
+        );
     }
 }

@@ -21,10 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_io::{
-    Error as EngineError,
-    durable::{self, FolderLock, Patience},
-};
+use grappa_io::{Error as EngineError, durable};
 
 use super::{
     checkpoint::Checkpoints,
@@ -32,6 +29,7 @@ use super::{
     class_names,
     config::TrainConfig,
     journal::{EVENTS, Journal, METRICS},
+    own_folder::OwnFolder,
     summary::Summary,
 };
 use crate::{Error, Result};
@@ -67,10 +65,9 @@ fn is_log(name: &OsStr) -> bool {
 /// The folder of a run, locked for this process.
 #[derive(Debug)]
 pub struct RunFolder {
-    path: PathBuf,
+    own: OwnFolder,
     /// Whether the folder existed before the run.
     existed: bool,
-    _lock: FolderLock,
 }
 
 impl RunFolder {
@@ -78,10 +75,11 @@ impl RunFolder {
     /// what a run leaves that ended before it began: a temporary file, or logs of ranks.
     ///
     /// # Errors
-    /// If the folder has other files, or cannot be created.
+    /// If the folder has other files or links in their place, or cannot be created.
     pub fn create(path: &Path, config: &TrainConfig) -> Result<Self> {
         let existed = path.exists();
         fs::create_dir_all(path).map_err(EngineError::io("create", path))?;
+        refuse_links(path)?;
         let left_over = durable::temporary_name(Path::new(CONFIG));
         for entry in fs::read_dir(path).map_err(EngineError::io("read", path))? {
             let name = entry.map_err(EngineError::io("read", path))?.file_name();
@@ -97,9 +95,8 @@ impl RunFolder {
             return Err(Error::run_file(path, what));
         }
         let run = Self {
-            path: path.to_owned(),
+            own: OwnFolder::lock(path)?,
             existed,
-            _lock: lock(path)?,
         };
         run.write_config(config)?;
         Ok(run)
@@ -108,29 +105,33 @@ impl RunFolder {
     /// Opens the folder of an earlier run, to resume it.
     ///
     /// # Errors
-    /// If it contains no run, or another process is working on it.
+    /// If it contains no run, one of its files is a symbolic link, or another process is working on it.
     pub fn resume(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).exists() {
             let what = format!("it contains no run (no {CONFIG}): start one without --resume");
             return Err(Error::run_file(path, what));
         }
+        refuse_links(path)?;
         Ok(Self {
-            path: path.to_owned(),
+            own: OwnFolder::lock(path)?,
             existed: true,
-            _lock: lock(path)?,
         })
     }
 
     /// Removes what a new run has written, except logs of ranks, if it ended with an error before its first checkpoint and epoch. So the next
     /// try can have the same folder.
     pub fn remove_if_not_begun(self) {
+        if self.check().is_err() {
+            return;
+        }
+        let path = self.path();
         // Only what is certainly empty is removed: a network file system may fail for a moment.
         let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let has_checkpoints = match fs::read_dir(self.path.join(CHECKPOINTS)) {
+        let has_checkpoints = match fs::read_dir(path.join(CHECKPOINTS)) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) => !is_absent(&error),
         };
-        let has_metrics = match fs::metadata(self.path.join(METRICS)) {
+        let has_metrics = match fs::metadata(path.join(METRICS)) {
             Ok(metadata) => metadata.len() > 0,
             Err(error) => !is_absent(&error),
         };
@@ -139,17 +140,17 @@ impl RunFolder {
         }
         // The error of the run matters more than one of these.
         for folder in [CHECKPOINTS, ASSIGNMENTS] {
-            let _ = fs::remove_dir_all(self.path.join(folder));
+            let _ = fs::remove_dir_all(path.join(folder));
         }
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         // The configuration last: it says that this is the folder of a run.
         let events = names.filter(|name| name.starts_with(EVENTS));
         for file in events.chain([METRICS, CLASSES, CONFIG].map(str::to_owned)) {
-            let _ = fs::remove_file(self.path.join(file));
+            let _ = fs::remove_file(path.join(file));
         }
         if !self.existed {
-            let _ = fs::remove_dir(&self.path);
+            let _ = fs::remove_dir(path);
         }
     }
 
@@ -166,12 +167,25 @@ impl RunFolder {
 
     /// The path of the folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.own.path()
     }
 
-    /// Whether the folder still has the run. Somebody may remove it while the run trains.
-    pub fn is_there(&self) -> bool {
-        self.path.join(CONFIG).exists()
+    /// Makes sure that this is still the folder of the run.
+    ///
+    /// # Errors
+    /// If somebody removed, renamed or emptied it while the run trained. Nothing may be written there then: another run may have its name.
+    pub fn check(&self) -> Result<()> {
+        self.own.check()?;
+        match fs::symlink_metadata(self.path().join(CONFIG)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let what = format!(
+                    "the folder of the run was emptied while the run trained (it has no {CONFIG}); train it again"
+                );
+                Err(Error::run_file(self.path(), what))
+            }
+            // A network file system may fail for a moment.
+            _ => Ok(()),
+        }
     }
 
     /// The configuration that the run was started with, or last resumed with.
@@ -179,7 +193,7 @@ impl RunFolder {
     /// # Errors
     /// If the file cannot be read, or is not a configuration.
     pub fn config(&self) -> Result<TrainConfig> {
-        config_of(&self.path)
+        config_of(self.path())
     }
 
     /// Replaces the configuration. A resumed run may have another number of epochs, for example. The file leaves out the run's folder
@@ -209,7 +223,7 @@ impl RunFolder {
     /// # Errors
     /// If their folder cannot be created, read or written to.
     pub fn checkpoints(&self, keep: usize) -> Result<Checkpoints> {
-        Checkpoints::open(&self.path.join(CHECKPOINTS), keep)
+        Checkpoints::of_run(&self.own, CHECKPOINTS, keep)
     }
 
     /// The run's journal, continued after `epoch` epochs and `step` steps.
@@ -217,7 +231,7 @@ impl RunFolder {
     /// # Errors
     /// If files cannot be read or written to, or a line is not a record.
     pub fn journal(&self, epoch: u64, step: u64) -> Result<Journal> {
-        Journal::open(&self.path, epoch, step)
+        Journal::open(self.path(), epoch, step)
     }
 
     /// Syncs the records of epochs, so that a checkpoint that is written after this does not outlive those of its epochs.
@@ -225,7 +239,7 @@ impl RunFolder {
     /// # Errors
     /// If the file cannot be synced.
     pub fn sync_metrics(&self) -> Result<()> {
-        let path = self.path.join(METRICS);
+        let path = self.path().join(METRICS);
         let file = File::open(&path).map_err(EngineError::io("open", &path))?;
         durable::sync_file(&file, &path)?;
         Ok(())
@@ -250,7 +264,8 @@ impl RunFolder {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        durable::write_file(&self.path.join(name), bytes)?;
+        self.own.check()?;
+        durable::write_file(&self.path().join(name), bytes)?;
         Ok(())
     }
 }
@@ -263,14 +278,18 @@ pub fn config_of(folder: &Path) -> Result<TrainConfig> {
     TrainConfig::read_checked(&folder.join(CONFIG))
 }
 
-/// The names of the classes of the run in `folder`; empty if the user gave none.
+/// The names of the `classes` classes of the run in `folder`; empty if the user gave none. `are_there` says whether the run has names.
 ///
 /// # Errors
-/// If the file cannot be read, is damaged, or has another number of names.
-pub fn class_names_of(folder: &Path, classes: u64) -> Result<Vec<String>> {
+/// If the file is missing, cannot be read, is damaged, or has another number of names.
+pub fn class_names_of(folder: &Path, classes: u64, are_there: bool) -> Result<Vec<String>> {
     let path = folder.join(CLASSES);
     match path.exists() {
         true => class_names::read(&path, classes),
+        false if are_there => Err(Error::run_file(
+            &path,
+            "missing, and the run has names of classes: restore it from a copy, or give the names again with --resume --class-names FILE",
+        )),
         false => Ok(Vec::new()),
     }
 }
@@ -313,12 +332,25 @@ fn first_name(store: &Path) -> String {
     format!("{name}.run")
 }
 
-/// Locks a folder for this process.
-fn lock(path: &Path) -> Result<FolderLock> {
-    // The user may have put a link to another disk in its place.
-    let folder = path.canonicalize().map_err(EngineError::io("open", path))?;
-    FolderLock::of(&folder, Patience::None)?
-        .ok_or_else(|| Error::run_file(path, "the folder was removed or renamed at this moment: start again"))
+/// Refuses symbolic links in place of a run's files and folders: what is written there would go to files of somebody else. The folder
+/// itself may be a link.
+fn refuse_links(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(EngineError::io("read", folder))? {
+        let entry = entry.map_err(EngineError::io("read", folder))?;
+        let kind = entry.file_type().map_err(EngineError::io("read", folder))?;
+        if kind.is_symlink() && is_of_run(&entry.file_name()) {
+            let what = "this is a symbolic link, and a run writes to files of its own only: remove the link; to keep a run on another \
+                        disk, make its whole folder a link";
+            return Err(Error::run_file(&entry.path(), what));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run writes a file or folder of this name.
+fn is_of_run(name: &OsStr) -> bool {
+    let names = [CONFIG, METRICS, CHECKPOINTS, ASSIGNMENTS, CLASSES, REPORT, SUMMARY];
+    names.iter().any(|own| name == *own) || is_log(name) || name.as_encoded_bytes().starts_with(EVENTS.as_bytes())
 }
 
 #[cfg(test)]
@@ -327,7 +359,10 @@ mod tests {
     use tempfile::tempdir;
 
     use super::*;
-    use crate::{checkpoint::RunState, stages::StageSeconds};
+    use crate::{
+        checkpoint::{Checkpoint, RunState},
+        stages::StageSeconds,
+    };
 
     fn error(result: Result<RunFolder>) -> String {
         result.expect_err("it fails").to_string()
@@ -416,6 +451,70 @@ mod tests {
     }
 
     #[test]
+    fn links_in_place_of_the_files_of_a_run_are_refused() {
+        use std::os::unix::fs::symlink;
+        let folder = tempdir().unwrap();
+        let [path, victim, new] = ["run", "victim", "new"].map(|name| folder.path().join(name));
+        drop(RunFolder::create(&path, &TrainConfig::default()).unwrap());
+        fs::write(&victim, "precious").unwrap();
+        for name in [METRICS, CHECKPOINTS, ASSIGNMENTS, "events.out.tfevents.1", "rank-0.log"] {
+            symlink(&victim, path.join(name)).unwrap();
+            let text = error(RunFolder::resume(&path));
+            assert!(text.contains(name) && text.contains("remove the link"), "{text}");
+            fs::remove_file(path.join(name)).unwrap();
+        }
+        RunFolder::resume(&path).unwrap();
+        // A run that begins in a folder of somebody else.
+        fs::create_dir(&new).unwrap();
+        symlink(&victim, new.join("rank-0.log")).unwrap();
+        let text = error(RunFolder::create(&new, &TrainConfig::default()));
+        assert!(
+            text.contains("rank-0.log") && text.contains("remove the link"),
+            "{text}"
+        );
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_run_whose_folder_was_replaced_writes_and_removes_nothing_in_the_other_one() {
+        let folder = tempdir().unwrap();
+        let [path, renamed] = ["run", "renamed"].map(|name| folder.path().join(name));
+        let config = TrainConfig::default();
+        let old = RunFolder::create(&path, &config).unwrap();
+        let old_checkpoints = old.checkpoints(1).unwrap();
+        let checkpoint = |step| Checkpoint {
+            state: RunState {
+                step,
+                ..RunState::default()
+            },
+            ..Checkpoint::default()
+        };
+        fs::rename(&path, &renamed).unwrap();
+        assert!(old.check().is_err());
+        let new = RunFolder::create(&path, &config).unwrap();
+        let saved = new.checkpoints(1).unwrap().save(&checkpoint(1)).unwrap();
+        new.write_report("new").unwrap();
+        let errors = [
+            old.write_report("old").unwrap_err(),
+            old.write_config(&config).unwrap_err(),
+            old_checkpoints.save(&checkpoint(2)).unwrap_err(),
+            old_checkpoints.save_best(&checkpoint(2)).unwrap_err(),
+            old_checkpoints.forget_after(0).unwrap_err(),
+        ];
+        for error in errors.map(|error| error.to_string()) {
+            assert!(
+                error.contains("removed or renamed") && error.contains("--resume"),
+                "{error}"
+            );
+        }
+        old.remove_if_not_begun();
+        assert!(saved.exists() && new.check().is_ok());
+        assert_eq!(fs::read(path.join(REPORT)).unwrap(), b"new");
+        fs::remove_file(path.join(CONFIG)).unwrap();
+        assert!(new.check().unwrap_err().to_string().contains("emptied"));
+    }
+
+    #[test]
     fn a_run_goes_on_where_the_file_system_has_no_locks() {
         // The answers of network file systems.
         for answer in [libc::ENOLCK, libc::EINVAL, libc::EBADF, libc::EOPNOTSUPP] {
@@ -491,7 +590,7 @@ mod tests {
                     let mut damaged = sound.clone();
                     damaged[at] ^= flip;
                     fs::write(&path, &damaged).unwrap();
-                    let read = (run.config(), class_names_of(folder.path(), 3));
+                    let read = (run.config(), class_names_of(folder.path(), 3, true));
                     // Of the line itself, what is not the checksum does not matter, as long as it is a comment.
                     let is_same =
                         matches!(&read, (Ok(found), Ok(found_names)) if *found == config && found_names[..] == names);
@@ -505,8 +604,12 @@ mod tests {
             // A file of an older version, or one that a user edited.
             fs::write(&path, &lines).unwrap();
             assert_eq!(run.config().unwrap(), config);
-            assert_eq!(class_names_of(folder.path(), 3).unwrap(), names);
+            assert_eq!(class_names_of(folder.path(), 3, true).unwrap(), names);
         }
+        fs::remove_file(folder.path().join(CLASSES)).unwrap();
+        assert!(class_names_of(folder.path(), 3, false).unwrap().is_empty());
+        let text = class_names_of(folder.path(), 3, true).unwrap_err().to_string();
+        assert!(text.contains("missing") && text.contains("--class-names"), "{text}");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod journal;
 pub mod learning_rate;
 pub mod model;
 mod names;
+mod own_folder;
 mod percent;
 pub mod report;
 pub mod scores;

@@ -70,7 +70,10 @@ pub(super) trait Save {
     fn is_due(&self) -> bool;
 
     /// Saves it. The epoch in progress has the finished steps.
-    fn save(&mut self, trainer: &mut Trainer);
+    ///
+    /// # Errors
+    /// If nothing can be saved any more. A file that cannot be written this time is no error.
+    fn save(&mut self, trainer: &mut Trainer) -> Result<()>;
 }
 
 /// Saves nothing.
@@ -81,7 +84,9 @@ impl Save for Unsaved {
         false
     }
 
-    fn save(&mut self, _trainer: &mut Trainer) {}
+    fn save(&mut self, _trainer: &mut Trainer) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
@@ -278,7 +283,7 @@ impl Trainer {
                 }
                 self.check_parameters(epoch.number)?;
                 self.partial = Some(*epoch.partial);
-                epoch.save.save(self);
+                epoch.save.save(self)?;
             }
             epoch.check_stopped(progress)?;
         }

@@ -87,7 +87,7 @@ impl Trained {
         state::load(&path, model.parameters().named(), &checkpoint.parameters)?;
         state::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
         Ok(Self {
-            class_names: folder::class_names_of(folder, state.outputs)?,
+            class_names: folder::class_names_of(folder, state.outputs, state.has_class_names())?,
             model,
             state,
             checkpoint: path,

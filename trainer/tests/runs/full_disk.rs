@@ -6,6 +6,7 @@ use std::{
     ops::RangeInclusive,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
 use grappa_io::progress::{Progress, Silent};
@@ -15,10 +16,11 @@ use grappa_run::{
     journal::{EpochRecord, read_records},
     model::{LayerKind, Precision},
 };
+use grappa_storage::Store;
 use grappa_trainer::train::{Watcher, train, trained::Trained};
 use tch::Device;
 
-use crate::stores::{DENSE, config, store};
+use crate::stores::{DENSE, Unseen, config, store};
 
 /// Makes writing fail in some epochs.
 struct Filling {
@@ -214,6 +216,43 @@ fn goes_on(by: By, folder: &Path, why: &str) {
 }
 
 #[test]
+fn old_checkpoints_do_not_keep_new_ones_from_a_full_disk() {
+    let stores = tempfile::tempdir().unwrap();
+    let store = store(stores.path(), DENSE);
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    let _disk = match SmallDisk::mount(&disk) {
+        Ok(disk) => disk,
+        Err(why) => grappa_skip::skip!("{why}"),
+    };
+    // The disk holds four of its checkpoints, not eight.
+    let config = TrainConfig {
+        hidden: 8192,
+        layers: 2,
+        epochs: 8,
+        checkpoint_every: 1,
+        keep: 8,
+        eval_every: 99,
+        ..config()
+    };
+    let path = disk.join("run");
+    let run = RunFolder::create(&path, &config).unwrap();
+    let mut watcher = Filling {
+        run: path.clone(),
+        full_in: 99..=99,
+        by: By::Names,
+        planted: Vec::new(),
+        warnings: Vec::new(),
+    };
+    train(store, config, &run, false, Device::Cpu, &mut watcher).unwrap();
+    assert_eq!(watcher.warnings, Vec::<String>::new());
+    let names = steps_of(&path);
+    let records = read_records(&path).unwrap();
+    let last = format!("step-{:012}.safetensors", records.last().unwrap().step);
+    assert!(names.len() < 8 && names.last() == Some(&last), "{names:?}");
+}
+
+#[test]
 fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epoch() {
     let stores = tempfile::tempdir().unwrap();
     let store = store(stores.path(), DENSE);
@@ -294,7 +333,7 @@ fn a_run_whose_result_cannot_be_written_ends_with_an_error_and_can_be_resumed() 
 }
 
 #[test]
-fn a_run_whose_folder_is_removed_says_so_and_ends_with_an_error() {
+fn a_run_whose_folder_is_removed_ends_with_an_error_that_says_so() {
     let stores = tempfile::tempdir().unwrap();
     let store = store(stores.path(), DENSE);
     let config = TrainConfig {
@@ -304,25 +343,99 @@ fn a_run_whose_folder_is_removed_says_so_and_ends_with_an_error() {
     };
     let path = stores.path().join("run");
     let run = RunFolder::create(&path, &config).unwrap();
-    let mut watcher = Removing(path, Vec::new());
+    let mut watcher = Removing {
+        run: path,
+        epochs: 0,
+        warnings: Vec::new(),
+    };
     let error = train(store, config, &run, false, Device::Cpu, &mut watcher)
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("the folder of the run was removed") && error.contains("train it again"),
+        error.contains("the folder of the run was removed") && error.contains("train a removed one again"),
         "{error}"
     );
-    assert!(!watcher.1.is_empty());
-    for warning in watcher.1 {
-        assert!(
-            warning.contains("was removed or emptied") && !warning.contains("unchanged"),
-            "{warning}"
-        );
+    // Training ended at once: there was nothing to go on for.
+    assert_eq!((watcher.epochs, watcher.warnings), (1, Vec::new()));
+}
+
+#[test]
+fn a_run_leaves_the_run_alone_that_has_its_folder_by_now() {
+    let stores = tempfile::tempdir().unwrap();
+    let store = store(stores.path(), DENSE);
+    let config = TrainConfig {
+        epochs: 3,
+        checkpoint_every: 1,
+        keep: 1,
+        ..config()
+    };
+    let path = stores.path().join("run");
+    let first = RunFolder::create(&path, &config).unwrap();
+    let mut replacing = Replacing {
+        run: path.clone(),
+        store: store.clone(),
+        config: config.clone(),
+        written: Vec::new(),
+    };
+    let error = train(store, config, &first, false, Device::Cpu, &mut replacing).unwrap_err();
+    assert!(error.to_string().contains("removed or renamed"), "{error}");
+    drop(first);
+    assert_eq!(
+        files_below(&path),
+        replacing.written,
+        "the second run's files are as it left them"
+    );
+}
+
+/// Paths and contents of all files below a folder.
+fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(files_below(&path)),
+            false => files.push((path.clone(), fs::read(path).unwrap())),
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Removes the folder of the run after the first epoch, and trains another run there.
+struct Replacing {
+    run: PathBuf,
+    store: Arc<Store>,
+    config: TrainConfig,
+    /// The files of the other run.
+    written: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Watcher for Replacing {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
+        if record.epoch == 1 {
+            fs::remove_dir_all(&self.run).unwrap();
+            let run = RunFolder::create(&self.run, &self.config).unwrap();
+            let (store, config) = (self.store.clone(), self.config.clone());
+            train(store, config, &run, false, Device::Cpu, &mut Unseen).unwrap();
+            self.written = files_below(&self.run);
+        }
+    }
+
+    fn warn(&mut self, what: &str) {
+        panic!("{what}");
     }
 }
 
-/// Removes the folder of the run after the first epoch, and has the warnings.
-struct Removing(PathBuf, Vec<String>);
+/// Removes the folder of the run after the first epoch.
+struct Removing {
+    run: PathBuf,
+    epochs: u64,
+    warnings: Vec<String>,
+}
 
 impl Watcher for Removing {
     fn progress(&self) -> &dyn Progress {
@@ -331,11 +444,12 @@ impl Watcher for Removing {
 
     fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
         if record.epoch == 1 {
-            fs::remove_dir_all(&self.0).unwrap();
+            fs::remove_dir_all(&self.run).unwrap();
         }
+        self.epochs = record.epoch;
     }
 
     fn warn(&mut self, what: &str) {
-        self.1.push(what.to_owned());
+        self.warnings.push(what.to_owned());
     }
 }

@@ -5,15 +5,15 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
     config::{Auto, TrainConfig},
-    folder::{REPORT, RunFolder},
+    folder::{CLASSES, REPORT, RunFolder},
     journal::{METRICS, read_records},
     summary::Summary,
 };
 use grappa_storage::{Store, aggregates};
-use grappa_trainer::train::train;
+use grappa_trainer::train::{train, trained::Trained};
 use tch::Device;
 
-use crate::stores::{DENSE, Shape, Unseen, config, store};
+use crate::stores::{DENSE, NAMES, Shape, Unseen, config, store, trained_as};
 
 /// Begins or resumes a run of this many epochs.
 fn run(store: &Arc<Store>, path: &Path, epochs: u64, resume: bool) -> Summary {
@@ -106,4 +106,35 @@ fn another_store_is_refused_before_features_are_aggregated() {
     assert!(error.contains("not the one that the run was trained on"), "{error}");
     let is_aggregated = |store: &Store| aggregates::folder(store, AggregateKind::Mean).exists();
     assert_eq!((is_aggregated(&own), is_aggregated(&other)), (true, false));
+}
+
+#[test]
+fn a_run_without_the_file_of_its_class_names_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let config = TrainConfig { epochs: 1, ..config() };
+    trained_as(&store, folder.path(), config.clone());
+    let path = folder.path().join(format!("{}.run", config.model));
+    fs::remove_file(path.join(CLASSES)).unwrap();
+    let run = RunFolder::resume(&path).unwrap();
+    let more = TrainConfig { epochs: 2, ..config };
+    let resumed = |config| train(store.clone(), config, &run, true, Device::Cpu, &mut Unseen);
+    for error in [
+        Trained::open(&path, Device::Cpu).unwrap_err().to_string(),
+        resumed(more.clone()).unwrap_err().to_string(),
+    ] {
+        assert!(
+            error.contains("classes.txt: missing") && error.contains("--class-names"),
+            "{error}"
+        );
+    }
+    // The names can be given again.
+    let names = folder.path().join("names.txt");
+    fs::write(&names, NAMES.join("\n")).unwrap();
+    resumed(TrainConfig {
+        class_names: Some(names),
+        ..more
+    })
+    .unwrap();
+    assert_eq!(Trained::open(&path, Device::Cpu).unwrap().class_names(), NAMES);
 }

@@ -83,6 +83,19 @@ impl FolderLock {
             }
         }
     }
+
+    /// Whether `path` still leads to the locked folder. It does not after the folder was removed or renamed. Links are followed.
+    ///
+    /// # Errors
+    /// If the file system does not answer.
+    pub fn is_at(&self, path: &Path) -> Result<bool> {
+        let own = self.folder.metadata().map_err(Error::io("look at", path))?;
+        match fs::metadata(path) {
+            Ok(now) => Ok(file_id(&now) == file_id(&own)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("look at", path)(error)),
+        }
+    }
 }
 
 /// Locks an open file or folder.
@@ -131,9 +144,12 @@ fn busy(file: &File, path: &Path) -> Error {
 
 /// Whether this open file is the one called `path`.
 pub(super) fn is_at(file: &File, path: &Path) -> Result<bool> {
-    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let own = file.metadata().map_err(Error::io("look at", path))?;
-    Ok(fs::symlink_metadata(path).is_ok_and(|now| id(now) == id(own)))
+    Ok(fs::symlink_metadata(path).is_ok_and(|now| file_id(&now) == file_id(&own)))
+}
+
+fn file_id(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// The process that holds the lock of a file, if the kernel reports it.
@@ -205,6 +221,19 @@ mod tests {
         locks
             .lines()
             .any(|line| line.contains("-> FLOCK") && line.contains(&inode))
+    }
+
+    #[test]
+    fn a_lock_tells_whether_its_folder_still_has_its_name() {
+        let parent = tempfile::tempdir().unwrap();
+        let [path, renamed, link] = ["folder", "renamed", "link"].map(|name| parent.path().join(name));
+        let held = FolderLock::wait(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(held.is_at(&path).unwrap() && held.is_at(&link).unwrap());
+        fs::rename(&path, &renamed).unwrap();
+        assert!(held.is_at(&renamed).unwrap() && !held.is_at(&path).unwrap());
+        fs::create_dir(&path).unwrap();
+        assert!(!held.is_at(&path).unwrap() && !held.is_at(&link).unwrap());
     }
 
     #[test]

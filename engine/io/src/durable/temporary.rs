@@ -14,7 +14,7 @@ use super::{
     lock::{Patience, is_at, lock},
     remove_file, rename, rename_new, sync_file,
 };
-use crate::{Error, Position, Result};
+use crate::{Error, Position, Result, regular};
 
 /// Suffix of a file's name until the file is complete.
 pub const TEMPORARY: &str = ".tmp";
@@ -35,6 +35,31 @@ pub fn create_file(path: &Path) -> Result<File> {
         remove_file(path)?;
     }
     Err(made_again(path))
+}
+
+/// Opens a file to append to it, and creates it if it is missing. Never blocks.
+///
+/// # Errors
+/// If it cannot be opened, or is a symbolic link, a pipe or another special file.
+pub fn open_to_append(path: &Path) -> Result<File> {
+    kill_point("create", path);
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32)
+        .open(path);
+    match file {
+        Err(_) if path.is_symlink() => {
+            let what = "this is a symbolic link, and a file that is written here is never one: remove the link";
+            Err(Error::input(path, Position::Whole, what))
+        }
+        opened => {
+            let file = opened.map_err(Error::io("open", path))?;
+            let metadata = file.metadata().map_err(Error::io("open", path))?;
+            regular::require_regular(path, metadata.file_type())?;
+            Ok(file)
+        }
+    }
 }
 
 /// Creates a file. None if the path exists.
@@ -195,6 +220,37 @@ mod tests {
             .unwrap()
             .write_all(b"bytes")
             .unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_planted_link_or_pipe_is_not_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let [victim, name, pipe] = ["victim", "name", "pipe"].map(|name| folder.path().join(name));
+        symlink(&victim, &name).unwrap();
+        // Neither created nor written to.
+        for _ in 0..2 {
+            let error = open_to_append(&name).unwrap_err().to_string();
+            assert!(
+                error.contains("symbolic link") && error.contains("remove the link"),
+                "{error}"
+            );
+            fs::write(&victim, "precious").unwrap();
+        }
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        open_to_append(&pipe).unwrap_err();
+        let file = folder.path().join("file");
+        for _ in 0..2 {
+            open_to_append(&file).unwrap().write_all(b"line\n").unwrap();
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"line\nline\n");
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
     }
 

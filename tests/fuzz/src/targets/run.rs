@@ -11,7 +11,7 @@ use grappa_run::{
     journal::read_records,
     scores::{ModelScores, Scores},
 };
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{JSON, outcome, small};
 use crate::{Input, Target, scratch::Scratch};
@@ -59,7 +59,10 @@ pub fn targets() -> Vec<Target> {
             repair: repair_checkpoint,
             ..small("checkpoint", JSON, checkpoint_seeds, run_checkpoint)
         },
-        small("metrics", JSON, metrics_seeds, run_metrics),
+        Target {
+            repair: repair_metrics,
+            ..small("metrics", JSON, metrics_seeds, run_metrics)
+        },
         small(
             "class-names",
             &["\n", "\r", "\t", "\u{feff}"],
@@ -264,7 +267,24 @@ fn metrics_seeds() -> Vec<Vec<u8>> {
         r#"{"epoch":1,"step":28,"loss":1.5,"val_accuracy":null,"seconds":1.25,"seconds_by_stage":{"sample":0.1},"bytes_read":9}"#,
         r#"{"epoch":2,"step":56,"loss":null,"val_accuracy":0.75,"sampled_edges":3000000,"peak_rss_bytes":850000000}"#,
     ];
-    vec![format!("{}\n{}\n", lines[0], lines[1]).into_bytes()]
+    // The checksum comes last: 16 digits.
+    let mut file = lines
+        .map(|line| format!("{},\"checksum\":\"{:016x}\"}}\n", &line[..line.len() - 1], 0))
+        .concat()
+        .into_bytes();
+    repair_metrics(&mut file);
+    vec![file]
+}
+
+/// Gives each line the checksum of its contents.
+fn repair_metrics(file: &mut [u8]) {
+    const END: &[u8] = b",\"checksum\":\"0123456789abcdef\"}\n";
+    for line in file.split_inclusive_mut(|&byte| byte == b'\n') {
+        if let Some(keys) = line.len().checked_sub(END.len()) {
+            let (keys, end) = line.split_at_mut(keys);
+            end.copy_from_slice(format!(",\"checksum\":\"{:016x}\"}}\n", xxh3_64(keys)).as_bytes());
+        }
+    }
 }
 
 fn run_metrics(input: &Input) -> String {
@@ -280,7 +300,7 @@ fn class_name_seeds() -> Vec<Vec<u8>> {
 
 fn run_class_names(input: &Input) -> String {
     input.scratch.file("classes.txt", input.bytes);
-    outcome(class_names_of(input.scratch.path(), 3), |names| {
+    outcome(class_names_of(input.scratch.path(), 3, true), |names| {
         assert_eq!(names.len(), 3);
         "accepted".to_owned()
     })

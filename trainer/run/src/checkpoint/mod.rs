@@ -40,7 +40,7 @@ pub use self::{
     state::{Best, PartialEpoch, RunState},
     tensor::{Dtype, NamedTensor},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, own_folder::OwnFolder};
 
 /// The version of the format that is written, and the newest that can be read.
 const VERSION: u32 = 4;
@@ -50,7 +50,7 @@ const STATE_KEY: &str = "grappa.state";
 const DIGEST_KEY: &str = "grappa.digest";
 
 /// All that a run needs to resume.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkpoint {
     /// The state of the run.
     pub state: RunState,
@@ -197,6 +197,8 @@ fn digest(state: &str, tensors: &[(String, &NamedTensor)]) -> String {
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
+    /// The folder of the run that adds checkpoints. None for readers.
+    run: Option<OwnFolder>,
     /// Number of newest checkpoints to keep.
     keep: usize,
 }
@@ -226,6 +228,16 @@ impl Checkpoints {
     /// # Panics
     /// If `keep` is 0.
     pub fn open(folder: &Path, keep: usize) -> Result<Self> {
+        Self::open_of(None, folder, keep)
+    }
+
+    /// As [`Checkpoints::open`] of the folder `name` of a run. Nothing is changed there once the run's folder was replaced.
+    pub(crate) fn of_run(run: &OwnFolder, name: &str, keep: usize) -> Result<Self> {
+        run.check()?;
+        Self::open_of(Some(run.clone()), &run.path().join(name), keep)
+    }
+
+    fn open_of(run: Option<OwnFolder>, folder: &Path, keep: usize) -> Result<Self> {
         assert!(keep > 0, "at least one checkpoint is kept");
         fs::create_dir_all(folder).map_err(EngineError::io("create", folder))?;
         for entry in fs::read_dir(folder).map_err(EngineError::io("read", folder))? {
@@ -236,6 +248,7 @@ impl Checkpoints {
         }
         Ok(Self {
             folder: folder.to_owned(),
+            run,
             keep,
         })
     }
@@ -244,14 +257,17 @@ impl Checkpoints {
     pub fn look(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
+            run: None,
             keep: usize::MAX,
         }
     }
 
-    /// Adds the checkpoint of a step, then removes old ones. If it fails, none is removed and training can continue.
+    /// Adds the checkpoint of a step, then removes old ones. On a full disk it removes all but the newest one first: an old checkpoint must
+    /// not cost a new one.
     ///
     /// # Errors
-    /// If files cannot be written or removed, for example because the disk is full.
+    /// If files cannot be written or removed, for example because the disk is full. The newest checkpoint is then unchanged, and training
+    /// can continue.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
         self.write(Kind::Step, checkpoint)
     }
@@ -325,35 +341,48 @@ impl Checkpoints {
     /// # Errors
     /// If they cannot be removed.
     pub fn forget_after(&self, step: u64) -> Result<()> {
+        self.check_run()?;
         for kind in [Kind::Step, Kind::Best] {
             for (_, path) in self.list(kind)?.into_iter().filter(|(at, _)| *at > step) {
                 remove(&path)?;
             }
         }
-        self.prune()?;
+        self.prune(self.keep)?;
         durable::sync_folder(&self.folder)?;
         Ok(())
     }
 
     fn write(&self, kind: Kind, checkpoint: &Checkpoint) -> Result<PathBuf> {
+        self.check_run()?;
         let path = self.path(kind, checkpoint.state.step);
-        checkpoint.write(&path)?;
-        self.prune()?;
+        match checkpoint.write(&path) {
+            Err(error) if error.is_disk_full() && self.prune(1)? > 0 => {
+                tracing::warn!(
+                    "the disk is full: checkpoints before the last one were removed to make room for a new one, with --keep {}",
+                    self.keep
+                );
+                checkpoint.write(&path)?;
+            }
+            written => written?,
+        }
+        self.prune(self.keep)?;
         Ok(path)
+    }
+
+    /// Refuses to change files of a folder that another run may have by now.
+    fn check_run(&self) -> Result<()> {
+        self.run.as_ref().map_or(Ok(()), OwnFolder::check)
     }
 
     fn path(&self, kind: Kind, step: u64) -> PathBuf {
         self.folder.join(format!("{}-{step:012}.safetensors", kind.name()))
     }
 
-    /// Removes old checkpoints. It keeps the newest `keep`, the newest of the best, and for each of the newest the one that was
-    /// the best when it was made: a run that resumes from there needs it.
-    fn prune(&self) -> Result<()> {
-        let mut steps = self.list(Kind::Step)?;
-        let kept = steps.split_off(steps.len().saturating_sub(self.keep));
-        for (_, path) in steps {
-            remove(&path)?;
-        }
+    /// Removes old checkpoints, and returns their number. It keeps the newest `keep`, the newest of the best, and for each of the newest the
+    /// one that was the best when it was made: a run that resumes from there needs it.
+    fn prune(&self, keep: usize) -> Result<usize> {
+        let mut old = self.list(Kind::Step)?;
+        let kept = old.split_off(old.len().saturating_sub(keep));
         let best = self.list(Kind::Best)?;
         let last = best.last().map(|(at, _)| *at);
         let at_the_time = |step: u64| best.iter().map(|(at, _)| *at).filter(|&at| at <= step).max();
@@ -362,10 +391,9 @@ impl Checkpoints {
             .filter_map(|(step, _)| at_the_time(*step))
             .chain(last)
             .collect();
-        for (_, path) in best.iter().filter(|(at, _)| !needed.contains(at)) {
-            remove(path)?;
-        }
-        Ok(())
+        old.extend(best.iter().filter(|(at, _)| !needed.contains(at)).cloned());
+        old.iter().try_for_each(|(_, path)| remove(path))?;
+        Ok(old.len())
     }
 
     /// Steps and paths of the checkpoints of a kind, oldest first.

@@ -15,6 +15,8 @@ const PARTITIONS: &str = "partitions";
 const CONCURRENT: &str = "concurrent";
 /// 1 if nodes have sets of labels.
 const MULTI_LABEL: &str = "multi_label";
+/// 1 if the run has names of classes.
+const CLASS_NAMES: &str = "class_names";
 // Changes that ingest made to the edges.
 const UNDIRECTED: &str = "edges_undirected";
 const DEDUP: &str = "edges_dedup";
@@ -182,6 +184,16 @@ impl RunState {
             counter(PARTITIONS).unwrap_or_else(|| config.partitions()),
             counter(CONCURRENT).unwrap_or_else(|| config.concurrent()),
         ]
+    }
+
+    /// Notes whether the run has names of classes.
+    pub fn note_class_names(&mut self, has_names: bool) {
+        self.counters.insert(CLASS_NAMES.to_owned(), has_names.into());
+    }
+
+    /// Whether the run has names of classes.
+    pub fn has_class_names(&self) -> bool {
+        self.counters.get(CLASS_NAMES) == Some(&1)
     }
 
     /// Whether the run has nothing left to train with these options.

@@ -1,11 +1,22 @@
 //! `metrics.jsonl`: a line for each epoch.
+//!
+//! ```text
+//! {"epoch":1,"step":100, .., "checksum":"0123456789abcdef"}     XXH3-64 of the line before `,"checksum"`; 16 hexadecimal digits
+//! ```
 
-use std::{fs::OpenOptions, path::Path};
+use std::path::Path;
 
 use grappa_io::{Error as EngineError, Position, durable, regular};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::{appended::Appended, record::EpochRecord};
 use crate::Result;
+
+/// The last key of a line.
+const CHECKSUM: &str = ",\"checksum\":\"";
+/// The end of a line after its checksum.
+const END: &str = "\"}\n";
 
 /// An open `metrics.jsonl`.
 #[derive(Debug)]
@@ -17,15 +28,9 @@ impl Metrics {
     /// Opens the file, which is made if it is not there, and returns its records up to the one of `epoch`; what comes after
     /// it is cut off, as is a last line that is torn.
     pub(super) fn open(path: &Path, epoch: u64) -> Result<(Self, Vec<EpochRecord>)> {
-        // First, because opening a pipe in its place for writing would wait.
         let text = regular::read_if_there(path)?.unwrap_or_default();
         let (records, length) = parse(path, &text, epoch)?;
-        durable::kill_point("create", path);
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(EngineError::io("open", path))?;
+        let file = durable::open_to_append(path)?;
         durable::kill_point("truncate", path);
         file.set_len(length).map_err(EngineError::io("truncate", path))?;
         let lines = Appended::new(path, file, length);
@@ -34,9 +39,7 @@ impl Metrics {
 
     /// Appends a line, after those that a full disk had no room for.
     pub(super) fn append(&mut self, record: &EpochRecord) -> Result<()> {
-        let mut line = serde_json::to_string(record).expect("a record is representable");
-        line.push('\n');
-        self.lines.append(line.as_bytes())
+        self.lines.append(line_of(record).as_bytes())
     }
 
     /// Writes the lines that a full disk had no room for.
@@ -56,16 +59,17 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
         end += line.len();
         let wrong = |what: String| Err(EngineError::input(path, Position::Line(number), what).into());
-        match serde_json::from_slice::<EpochRecord>(line) {
-            // A torn line: half an append, or the rest after a power failure.
+        match record_of(line) {
+            // A torn line: half an append, or the zeros that a power failure leaves.
             _ if !line.ends_with(b"\n") => break,
+            Err(_) if end == text.len() && line.contains(&0) => break,
             // Lines after the one of `epoch` are cut off, whatever they are.
-            Err(_) if end == text.len() || before > epoch => break,
+            Err(_) if before > epoch => break,
             Ok(record) if record.epoch > epoch => before = record.epoch,
             Ok(record) if record.epoch <= before => {
                 return wrong(format!(
-                    "metrics of epoch {} do not follow those of epoch {before}, so one of the two lines is damaged; remove that line to \
-                     go on without it",
+                    "metrics of epoch {} do not follow those of epoch {before}, so lines were exchanged or repeated; remove that line to go \
+                     on without it",
                     record.epoch
                 ));
             }
@@ -73,12 +77,26 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
                 (before, length) = (record.epoch, end);
                 records.push(record);
             }
-            Err(error) => {
-                return wrong(format!(
-                    "no metrics of an epoch: {error}; remove the line to go on without it"
-                ));
-            }
+            Err(problem) => return wrong(format!("{problem}; remove the line to go on without it")),
         }
     }
     Ok((records, length as u64))
+}
+
+/// The line of a record.
+fn line_of(record: &EpochRecord) -> String {
+    let object = serde_json::to_string(record).expect("a record is representable");
+    let keys = object.strip_suffix('}').expect("a record is an object");
+    format!("{keys}{CHECKSUM}{:016x}{END}", xxh3_64(keys.as_bytes()))
+}
+
+/// The record of a line, or why there is none.
+fn record_of(line: &[u8]) -> std::result::Result<EpochRecord, String> {
+    let text = std::str::from_utf8(line).map_err(|error| format!("not UTF-8: {error}"))?;
+    let parts = text.strip_suffix(END).and_then(|text| text.rsplit_once(CHECKSUM));
+    let (keys, checksum) = parts.ok_or("no metrics of an epoch: the line does not end with a checksum")?;
+    if format!("{:016x}", xxh3_64(keys.as_bytes())) != checksum {
+        return Err("damaged: the checksum of the line does not match its contents".to_owned());
+    }
+    serde_json::from_slice(line).map_err(|error| format!("no metrics of an epoch: {error}"))
 }

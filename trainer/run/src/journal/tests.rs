@@ -44,6 +44,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
     let keys = [
         "bytes_read",
         "bytes_sent",
+        "checksum",
         "concurrent",
         "coverage_mean",
         "epoch",
@@ -122,10 +123,39 @@ fn a_pipe_in_place_of_the_metrics_is_an_error_at_once() {
 }
 
 #[test]
+fn a_flipped_byte_of_the_metrics_is_found() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join(METRICS);
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    (1..=2).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let whole = fs::read(&path).unwrap();
+    // Without its line feed, the last line is taken for half an append.
+    for at in 0..whole.len() - 1 {
+        for flip in [1, 0x20, 0x80] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= flip;
+            fs::write(&path, &damaged).unwrap();
+            let error = Journal::open(folder.path(), 2, 0)
+                .expect_err("it is damaged")
+                .to_string();
+            assert!(
+                error.contains("metrics.jsonl:") && error.contains("remove the line"),
+                "{error}"
+            );
+            read_records(folder.path()).expect_err("it is damaged");
+            assert_eq!(fs::read(&path).unwrap(), damaged, "nothing is cut off");
+        }
+    }
+}
+
+#[test]
 fn a_line_in_the_middle_that_is_no_record_is_named() {
     let folder = tempdir().unwrap();
     let path = folder.path().join(METRICS);
-    fs::write(&path, "{\"epoch\": 1}\nnonsense\n{\"epoch\": 3}\n").unwrap();
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    journal.append(record(1)).unwrap();
+    let line = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{line}nonsense\n{{\"epoch\": 3}}\n")).unwrap();
     let error = Journal::open(folder.path(), 3, 0).unwrap_err().to_string();
     assert!(error.contains("metrics.jsonl:2: no metrics of an epoch"), "{error}");
     // Nothing was cut off before that was noticed.
@@ -139,21 +169,21 @@ fn a_line_whose_epoch_is_out_of_order_is_named() {
     let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
     (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());
     let whole = fs::read_to_string(&path).unwrap();
-    for (key, line) in [
-        ("\"epoch\":7", 4),
-        ("\"epoch\":99", 4),
-        ("\"epoch\":2", 3),
-        ("\"epokh\":3", 3),
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    for (order, line) in [
+        ([0, 1, 3, 2, 4], 4),
+        ([0, 1, 4, 3, 2], 4),
+        ([0, 1, 1, 2, 3], 3),
+        ([1, 0, 2, 3, 4], 2),
     ] {
-        let damaged = whole.replace("\"epoch\":3", key);
-        fs::write(&path, &damaged).unwrap();
+        let exchanged = order.map(|line| lines[line]).concat();
+        fs::write(&path, &exchanged).unwrap();
         let error = Journal::open(folder.path(), 8, 0).unwrap_err().to_string();
         let place = format!("metrics.jsonl:{line}: metrics of epoch");
         assert!(error.contains(&place) && error.contains("remove that line"), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), damaged, "nothing is cut off");
+        assert_eq!(fs::read_to_string(&path).unwrap(), exchanged, "nothing is cut off");
     }
     // A line that was lost is not damage.
-    let line = whole.lines().nth(2).unwrap();
-    fs::write(&path, whole.replace(&format!("{line}\n"), "")).unwrap();
+    fs::write(&path, whole.replace(lines[2], "")).unwrap();
     assert_eq!(Journal::open(folder.path(), 8, 0).unwrap().records().len(), 4);
 }

@@ -15,7 +15,7 @@ use crate::{Error, Result, train::Evaluation};
 impl Run<'_, '_> {
     /// Evaluates the best model exactly if its scores are sampled ones and may be exact, and writes the summary and the report.
     pub(super) fn finish(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
-        self.wait_for_files(watcher);
+        self.wait_for_files(watcher)?;
         let exact = self.final_scores(watcher)?;
         self.trainer.clock.enter(Stage::Report);
         let mut pages = self.pages(true);
@@ -25,15 +25,10 @@ impl Run<'_, '_> {
             pages.scores = Some(scores);
         }
         let mut summary = pages.summary.clone();
-        survive(watcher, "no end of the journal", self.journal.finish(), self.folder);
-        survive(
-            watcher,
-            "no report",
-            self.folder.write_report(&pages.html()),
-            self.folder,
-        );
+        survive(watcher, "no end of the journal", self.journal.finish());
+        survive(watcher, "no report", self.folder.write_report(&pages.html()));
         summary.set_seconds(self.before + self.trainer.clock.seconds());
-        survive(watcher, "no summary", self.folder.write_summary(&summary), self.folder);
+        survive(watcher, "no summary", self.folder.write_summary(&summary));
         self.write_again()?;
         Ok(summary)
     }
@@ -55,19 +50,12 @@ impl Run<'_, '_> {
         };
         let errors: Vec<String> = unwritten.problems.iter().map(|(_, error)| error.to_string()).collect();
         let is_full = unwritten.problems.iter().any(|(_, error)| error.is_disk_full());
-        let (kept, remedy) = match self.folder.is_there() {
-            true if is_full => (
-                "files of earlier epochs are unchanged",
-                "free space on the disk, then rerun with --resume",
-            ),
-            true => (
-                "files of earlier epochs are unchanged",
-                "fix the cause, then rerun with --resume",
-            ),
-            false => ("the folder of the run was removed or emptied", "train it again"),
+        let remedy = match is_full {
+            true => "free space on the disk, then rerun with --resume",
+            false => "fix the cause, then rerun with --resume",
         };
         let what = format!(
-            "training is finished, but {lack} could not be written: {}; {kept}: {remedy}",
+            "training is finished, but {lack} could not be written: {}; files of earlier epochs are unchanged: {remedy}",
             errors.join("; ")
         );
         Err(Error::run_file(self.folder.path(), what))
@@ -127,7 +115,9 @@ impl Run<'_, '_> {
 
     /// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
     pub(super) fn stopped(&mut self, watcher: &mut dyn Watcher) -> Error {
-        self.wait_for_files(watcher);
+        if let Err(error) = self.wait_for_files(watcher) {
+            return error;
+        }
         let place = self.trainer.place(self.state.epoch);
         if let Some(group) = &self.trainer.group {
             group.announce(true, "was asked to stop");
@@ -137,7 +127,7 @@ impl Run<'_, '_> {
             return Error::Stopped { place, kept };
         }
         let checkpoint = self.checkpoint();
-        survive(watcher, UNSYNCED, self.folder.sync_metrics(), self.folder);
+        survive(watcher, UNSYNCED, self.folder.sync_metrics());
         let unwritten = std::mem::take(&mut self.unwritten);
         let best = unwritten
             .best

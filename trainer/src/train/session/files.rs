@@ -67,12 +67,13 @@ impl Save for Saver<'_, '_, '_> {
         !self.needs_others && self.is_time()
     }
 
-    fn save(&mut self, trainer: &mut Trainer) {
+    fn save(&mut self, trainer: &mut Trainer) -> Result<()> {
+        self.folder.check()?;
         let latest = Some(self.checkpoint(trainer));
         if let Some(unwritten) = self.writer.wait() {
             let problems = unwritten.problems.iter();
             self.problems
-                .extend(problems.map(|(lack, error)| not_written(lack, error, self.folder)));
+                .extend(problems.map(|(lack, error)| not_written(lack, error)));
             *self.unwritten = unwritten;
         }
         // Without the best model of its time, there is no checkpoint to resume from.
@@ -82,6 +83,7 @@ impl Save for Saver<'_, '_, '_> {
             latest,
             pages: None,
         });
+        Ok(())
     }
 }
 
@@ -165,17 +167,24 @@ impl<'scope, 'env> Run<'scope, 'env> {
         summary
     }
 
-    pub(super) fn wait_for_files(&mut self, watcher: &mut dyn Watcher) {
+    /// Waits until the files of the epoch before are written, and warns about files that could not be written.
+    ///
+    /// # Errors
+    /// If the folder of the run was removed or replaced: whatever training computes could not be kept.
+    pub(super) fn wait_for_files(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
         self.trainer.clock.enter(Stage::Checkpoint);
-        let Some(unwritten) = self.writer.wait() else { return };
+        let unwritten = self.writer.wait();
+        self.folder.check()?;
+        let Some(unwritten) = unwritten else { return Ok(()) };
         for (lack, error) in &unwritten.problems {
-            watcher.warn(&not_written(lack, error, self.folder));
+            watcher.warn(&not_written(lack, error));
         }
         self.unwritten = unwritten;
         if !self.is_over() {
             // The next checkpoint replaces it. It takes memory.
             self.unwritten.latest = None;
         }
+        Ok(())
     }
 
     /// The record of the last finished epoch.
@@ -215,8 +224,8 @@ impl<'scope, 'env> Run<'scope, 'env> {
 }
 
 /// Turns a failed write into a warning: training continues, and the old file stays.
-pub(super) fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>, folder: &RunFolder) {
+pub(super) fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>) {
     if let Err(error) = written {
-        watcher.warn(&not_written(lack, &error, folder));
+        watcher.warn(&not_written(lack, &error));
     }
 }
