@@ -3,17 +3,38 @@
 use super::{KEY_BYTES_MAX, varint::take_varint};
 use crate::{FormatError, Result};
 
-/// Replaces `key` by key `index` of a block. `bytes` are the block's, and start at byte `offset` of the file.
+/// The keys of a block, one after another. For readers that hold some blocks at a time.
 ///
-/// For readers that hold one block at a time.
-pub fn block_key(bytes: &[u8], offset: u64, index: u64, key: &mut Vec<u8>) -> Result<()> {
-    let mut entries = Entries { rest: bytes, offset };
-    key.clear();
-    key.extend_from_slice(entries.first()?);
-    for _ in 0..index {
-        entries.next(key.len())?.apply_to(key);
+/// This is not an `Iterator`, because each key is only valid until the next call.
+#[derive(Debug)]
+pub struct BlockKeys<'a> {
+    entries: Entries<'a>,
+    /// The last key, in the caller's buffer.
+    key: &'a mut Vec<u8>,
+    is_first: bool,
+}
+
+impl<'a> BlockKeys<'a> {
+    /// The keys of the block `bytes`, which starts at byte `offset` of the file. They are decoded into `key`.
+    pub fn new(bytes: &'a [u8], offset: u64, key: &'a mut Vec<u8>) -> Self {
+        Self {
+            entries: Entries { rest: bytes, offset },
+            key,
+            is_first: true,
+        }
     }
-    Ok(())
+
+    /// The next key. After the last one, the bytes that follow the block are an error.
+    #[inline]
+    pub fn next_key(&mut self) -> Result<&[u8]> {
+        if std::mem::take(&mut self.is_first) {
+            self.key.clear();
+            self.key.extend_from_slice(self.entries.first()?);
+        } else {
+            self.entries.next(self.key.len())?.apply_to(self.key);
+        }
+        Ok(self.key)
+    }
 }
 
 /// The entries of a block that have not been read yet.

@@ -36,7 +36,7 @@ mod strings;
 mod varint;
 
 pub use self::{
-    block::block_key,
+    block::BlockKeys,
     integers::{IntegerDictionary, IntegerDictionaryBuilder, find_integer},
     meta::{DictionaryMeta, KeyKind},
     string_builder::{StringDictionaryBuilder, StringDictionaryTail},

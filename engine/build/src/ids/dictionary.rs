@@ -4,49 +4,37 @@
 //! log2(n) times, which takes 10 us or more even if the file is cached. For many lookups, make a
 //! [`KeyTable`](super::table::KeyTable).
 
-use std::{
-    cmp::Ordering,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-};
+use std::{cmp::Ordering, ops::Range, path::Path};
 
 use grappa_formats::{
     DenseId,
     container::FileKind,
-    dictionary::{BLOCK_KEYS, DictionaryMeta, KEY_BYTES_MAX, KeyKind, block_key},
+    dictionary::{BLOCK_KEYS, BlockKeys, DictionaryMeta, KEY_BYTES_MAX, KeyKind},
 };
-use grappa_io::{Error, Position, Result, container::ContainerFile, regular};
-use grappa_storage::writer::scratch_error;
+use grappa_io::{Error, Position, Result, container::ContainerFile};
 
 use super::keys::{StringHash, integer_key};
 
 /// Bytes per read of a sequential pass.
 const READ_BYTES: u64 = 1 << 20;
+/// Starts of blocks of strings per read of a sequential pass.
+const READ_STARTS: usize = 8 << 10;
 
 /// A dictionary file, and the keys of its ids.
 #[derive(Debug)]
 pub struct Dictionary {
     file: ContainerFile,
     meta: DictionaryMeta,
-    /// The file with the first hash of each string, 8 bytes per dense id. Without it, making keys would need to decode all
-    /// strings.
-    hashes: Option<PathBuf>,
     /// The keys of strings.
     pub hash: StringHash,
 }
 
 impl Dictionary {
-    /// Opens the dictionary at `path`. For a dictionary of strings, `hashes` is the file with their first hashes.
-    pub fn open(path: &Path, hashes: &Path, hash: StringHash) -> Result<Self> {
+    /// Opens the dictionary at `path`.
+    pub fn open(path: &Path, hash: StringHash) -> Result<Self> {
         let file = ContainerFile::open(path, FileKind::DICTIONARY)?;
         let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(path))?;
-        let hashes = (meta.kind == KeyKind::Strings).then(|| hashes.to_owned());
-        Ok(Self {
-            file,
-            meta,
-            hashes,
-            hash,
-        })
+        Ok(Self { file, meta, hash })
     }
 
     /// Number of ids.
@@ -61,31 +49,48 @@ impl Dictionary {
 
     /// Passes the key and dense id of each id to `each`, ascending by dense id.
     pub fn for_each_key(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
+        match self.meta.kind {
+            KeyKind::Integers => self.for_each_integer(|integer, id| each(integer_key(integer), id)),
+            KeyKind::Strings => self.for_each_string(|string, id| each(self.hash.key(string), id)),
+        }
+    }
+
+    fn for_each_integer(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
-        let hashes = match &self.hashes {
-            Some(path) => Some((regular::open(path).map_err(scratch_error)?, path)),
-            None => None,
-        };
         let mut next = 0;
         while next < self.ids() {
             let bytes = READ_BYTES.min(8 * (self.ids() - next)) as usize;
             let piece = &mut buffer[..bytes];
-            match &hashes {
-                Some((file, path)) => file
-                    .read_exact_at(piece, 8 * next)
-                    .map_err(Error::io("read", path))
-                    .map_err(scratch_error)?,
-                None => self.file.read_at(piece, 8 * next)?,
-            }
+            self.file.read_at(piece, 8 * next)?;
             for word in piece.as_chunks().0 {
-                let word = u64::from_le_bytes(*word);
-                let key = match self.meta.kind {
-                    KeyKind::Integers => integer_key(word),
-                    KeyKind::Strings if self.hash.is_shared(word) => self.hash.key(&self.string(DenseId(next))?),
-                    KeyKind::Strings => word,
-                };
-                each(key, DenseId(next))?;
+                each(u64::from_le_bytes(*word), DenseId(next))?;
                 next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn for_each_string(&self, mut each: impl FnMut(&[u8], DenseId) -> Result<()>) -> Result<()> {
+        let (mut bytes, mut key, mut next) = (Vec::new(), Vec::new(), 0);
+        for first in (0..self.blocks()).step_by(READ_STARTS) {
+            let starts = self.starts(first..self.blocks().min(first + READ_STARTS as u64))?;
+            let mut rest = &starts[..];
+            while let [start, ends @ ..] = rest
+                && !ends.is_empty()
+            {
+                // The blocks that fit a read, and at least one.
+                let count = ends.partition_point(|&end| end - start <= READ_BYTES).max(1);
+                bytes.resize((ends[count - 1] - start) as usize, 0);
+                self.file.read_at(&mut bytes, *start)?;
+                for block in rest[..=count].windows(2) {
+                    let block_bytes = &bytes[(block[0] - start) as usize..(block[1] - start) as usize];
+                    let mut keys = BlockKeys::new(block_bytes, self.file_offset(block[0]), &mut key);
+                    for _ in 0..BLOCK_KEYS.min(self.ids() - next) {
+                        each(keys.next_key().map_err(Error::format(self.file.path()))?, DenseId(next))?;
+                        next += 1;
+                    }
+                }
+                rest = &rest[count..];
             }
         }
         Ok(())
@@ -129,7 +134,7 @@ impl Dictionary {
     ///
     /// A binary search over the first strings of blocks finds the block, which is then searched linearly.
     pub fn find_string(&self, id: &[u8]) -> Result<Option<DenseId>> {
-        let (mut low, mut high) = (0, self.ids().div_ceil(BLOCK_KEYS));
+        let (mut low, mut high) = (0, self.blocks());
         while low < high {
             let middle = low + (high - low) / 2;
             // The first key is stored whole: a length in at most three bytes, then the bytes. The rest of the block need
@@ -154,33 +159,56 @@ impl Dictionary {
         Ok(None)
     }
 
+    /// Number of blocks of strings.
+    fn blocks(&self) -> u64 {
+        self.ids().div_ceil(BLOCK_KEYS)
+    }
+
+    /// The starts of some blocks among the keys, and the end of the last one.
+    fn starts(&self, blocks: Range<u64>) -> Result<Vec<u64>> {
+        let is_last = blocks.end == self.blocks();
+        let listed = blocks.end - blocks.start + u64::from(!is_last);
+        let table = self.meta.table_offset() + 8 * blocks.start;
+        let mut entries = vec![[0; 8]; listed as usize];
+        self.file.read_at(entries.as_flattened_mut(), table)?;
+        let mut starts: Vec<u64> = entries.into_iter().map(u64::from_le_bytes).collect();
+        if is_last {
+            starts.push(self.meta.key_bytes);
+        }
+        for (at, pair) in (0..).zip(starts.windows(2)) {
+            if pair[0] > pair[1] || pair[1] > self.meta.key_bytes {
+                let offset = Position::Offset(self.file_offset(table + 8 * at));
+                let what = format!(
+                    "block {} of the dictionary is at {}..{}; the file is damaged",
+                    blocks.start + at,
+                    pair[0],
+                    pair[1]
+                );
+                return Err(Error::input(self.file.path(), offset, what));
+            }
+        }
+        Ok(starts)
+    }
+
     /// The start of a block among the keys, and its bytes, or the first `bytes_max` of them.
     fn block(&self, block: u64, bytes_max: usize) -> Result<(u64, Vec<u8>)> {
-        let last = block + 1 == self.ids().div_ceil(BLOCK_KEYS);
-        let mut entries = [[0; 8]; 2];
-        let wanted = if last { 1 } else { 2 };
-        let table = self.meta.table_offset() + 8 * block;
-        self.file.read_at(entries[..wanted].as_flattened_mut(), table)?;
-        let start = u64::from_le_bytes(entries[0]);
-        let end = if last {
-            self.meta.key_bytes
-        } else {
-            u64::from_le_bytes(entries[1])
-        };
-        if start > end || end > self.meta.key_bytes {
-            let offset = Position::Offset(self.file.header().payload_offset + table);
-            let what = format!("block {block} of the dictionary is at {start}..{end}; the file is damaged");
-            return Err(Error::input(self.file.path(), offset, what));
-        }
-        let mut bytes = vec![0; ((end - start) as usize).min(bytes_max)];
-        self.file.read_at(&mut bytes, start)?;
-        Ok((start, bytes))
+        let starts = self.starts(block..block + 1)?;
+        let mut bytes = vec![0; ((starts[1] - starts[0]) as usize).min(bytes_max)];
+        self.file.read_at(&mut bytes, starts[0])?;
+        Ok((starts[0], bytes))
+    }
+
+    /// The offset in the file of a byte of the payload.
+    fn file_offset(&self, payload: u64) -> u64 {
+        self.file.header().payload_offset + payload
     }
 
     fn key_in(&self, start: u64, block: &[u8], index: u64) -> Result<Vec<u8>> {
         let mut key = Vec::new();
-        let offset = self.file.header().payload_offset + start;
-        block_key(block, offset, index, &mut key).map_err(Error::format(self.file.path()))?;
+        let mut keys = BlockKeys::new(block, self.file_offset(start), &mut key);
+        for _ in 0..=index {
+            keys.next_key().map_err(Error::format(self.file.path()))?;
+        }
         Ok(key)
     }
 }

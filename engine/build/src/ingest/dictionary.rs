@@ -5,9 +5,7 @@
 //! before the dictionary is complete starts it again.
 
 use std::{
-    fs::File,
-    io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -27,13 +25,10 @@ use grappa_io::{
 };
 use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
 
-use crate::{
-    ids::keys::StringHash,
-    ingest::{
-        plan::IngestBudget,
-        runs::{IntegerCollector, Runs, StringCollector},
-        state::Scan,
-    },
+use crate::ingest::{
+    plan::IngestBudget,
+    runs::{IntegerCollector, Runs, StringCollector},
+    state::Scan,
 };
 
 /// Encoded bytes per write.
@@ -42,11 +37,6 @@ const DRAIN_BYTES: usize = 256 << 10;
 /// The least memory for the ids of a run. With less, a run would be hardly worth its file.
 const RUN_MEMORY_MIN: u64 = 1 << 20;
 
-/// The file with the first hash of each string. It exists while the store is built.
-pub fn hashes_path(store: &StoreFolder) -> PathBuf {
-    store.lasting_scratch().join("hashes")
-}
-
 /// Collects the ids of all edges, and those of `lists`, and writes the dictionary, synced. Returns the counts and the
 /// file's entry.
 pub fn build(
@@ -54,7 +44,6 @@ pub fn build(
     lists: Vec<SplitSource>,
     budget: &IngestBudget,
     store: &StoreFolder,
-    hash: &StringHash,
     progress: &dyn Progress,
 ) -> Result<(Scan, FileEntry)> {
     let kind = match source.options().ids {
@@ -77,7 +66,7 @@ pub fn build(
     let folder = store.folder("ids")?;
     let path = store.path().join(DICTIONARY);
     let (nodes, file) = {
-        let mut writer = DictionaryWriter::create(&path, kind, &hashes_path(store), hash)?;
+        let mut writer = DictionaryWriter::create(&path, kind)?;
         let mut advance = |bytes| progress.advance(bytes, 0);
         runs.merge(budget.memory / 2, budget.threads, &mut advance, &mut |id| {
             writer.push(id)
@@ -174,26 +163,20 @@ fn collect_listed(
     }
 }
 
-/// Writes the dictionary and, for strings, the file of their first hashes.
-struct DictionaryWriter<'a> {
+/// Writes the dictionary.
+struct DictionaryWriter {
     file: ContainerWriter,
-    builder: Builder<'a>,
+    builder: Builder,
     keys: u64,
 }
 
-enum Builder<'a> {
+enum Builder {
     Integers(IntegerDictionaryBuilder),
-    Strings {
-        builder: StringDictionaryBuilder,
-        hash: &'a StringHash,
-        hashes: File,
-        path: PathBuf,
-        buffer: Vec<u8>,
-    },
+    Strings(StringDictionaryBuilder),
 }
 
-impl<'a> DictionaryWriter<'a> {
-    fn create(path: &Path, kind: KeyKind, hashes: &Path, hash: &'a StringHash) -> Result<Self> {
+impl DictionaryWriter {
+    fn create(path: &Path, kind: KeyKind) -> Result<Self> {
         let empty = DictionaryMeta {
             kind,
             keys: 0,
@@ -201,13 +184,7 @@ impl<'a> DictionaryWriter<'a> {
         };
         let builder = match kind {
             KeyKind::Integers => Builder::Integers(IntegerDictionaryBuilder::new()),
-            KeyKind::Strings => Builder::Strings {
-                builder: StringDictionaryBuilder::new(),
-                hash,
-                hashes: durable::create_file(hashes)?,
-                path: hashes.to_owned(),
-                buffer: Vec::with_capacity(DRAIN_BYTES),
-            },
+            KeyKind::Strings => Builder::Strings(StringDictionaryBuilder::new()),
         };
         Ok(Self {
             file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len())?,
@@ -231,26 +208,15 @@ impl<'a> DictionaryWriter<'a> {
                 builder.push(u64::from_be_bytes(id));
                 (builder.ready_bytes() >= DRAIN_BYTES).then(|| builder.take_bytes())
             }
-            Builder::Strings {
-                builder,
-                hash,
-                hashes,
-                path,
-                buffer,
-            } => {
+            Builder::Strings(builder) => {
                 builder.push(id);
-                buffer.extend_from_slice(&hash.first(id).to_le_bytes());
-                if buffer.len() == DRAIN_BYTES {
-                    hashes.write_all(buffer).map_err(Error::io("write", path))?;
-                    buffer.clear();
-                }
                 (builder.ready_bytes() >= DRAIN_BYTES).then(|| builder.take_bytes())
             }
         };
         ready.map_or(Ok(()), |bytes| self.file.write(&bytes))
     }
 
-    /// Completes the files. Returns the number of ids and the dictionary file, which is not synced. The file of hashes is.
+    /// Completes the file. Returns the number of ids and the dictionary file, which is not synced.
     fn finish(mut self) -> Result<(u64, WrittenFile)> {
         let meta = match self.builder {
             Builder::Integers(builder) => {
@@ -258,15 +224,7 @@ impl<'a> DictionaryWriter<'a> {
                 self.file.write(&rest)?;
                 meta
             }
-            Builder::Strings {
-                builder,
-                mut hashes,
-                path,
-                buffer,
-                ..
-            } => {
-                hashes.write_all(&buffer).map_err(Error::io("write", &path))?;
-                durable::sync_file(&hashes, &path)?;
+            Builder::Strings(builder) => {
                 let (meta, rest) = builder.finish();
                 for piece in rest {
                     self.file.write(&piece)?;
@@ -280,6 +238,8 @@ impl<'a> DictionaryWriter<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, os::unix::fs::FileExt};
+
     use grappa_formats::{NodeId, random::GOLDEN};
     use grappa_input::EdgeSourceOptions;
     use grappa_io::progress::Silent;
@@ -287,7 +247,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        ids::{IdMap, dictionary::Dictionary},
+        ids::{IdMap, dictionary::Dictionary, keys::StringHash},
         ingest::edges::join::{segment_of, segments},
     };
 
@@ -304,8 +264,8 @@ mod tests {
         let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
         let budget = IngestBudget::new(1 << 20, 1, 2);
         let hash = StringHash::with_bits(bits);
-        build(&source, Vec::new(), &budget, &store, &hash, &Silent).unwrap();
-        let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();
+        build(&source, Vec::new(), &budget, &store, &Silent).unwrap();
+        let dictionary = Dictionary::open(&store.path().join(DICTIONARY), hash).unwrap();
         IdMap::listed(dictionary, NodePermutation::Identity)
     }
 
@@ -363,20 +323,17 @@ mod tests {
     }
 
     #[test]
-    fn hashes_that_are_missing_or_too_few_are_damaged() {
+    fn a_dictionary_with_a_zeroed_block_makes_no_table() {
         let folder = tempfile::tempdir().unwrap();
-        let mut ids = listed(folder.path(), "one\ttwo\ntwo\tthree\n", IdKind::String, 64);
-        let hashes = folder.path().join("store.partial/scratch/hashes");
-        let mut bytes = std::fs::read(&hashes).unwrap();
-        assert_eq!(bytes.len(), 3 * 8);
-        bytes.pop();
-        std::fs::write(&hashes, bytes).unwrap();
-        for _ in 0..2 {
-            let error = ids.load().unwrap_err();
-            assert!(matches!(error, Error::Input { .. }), "{error}");
-            assert!(error.to_string().contains("start again"), "{error}");
-            _ = std::fs::remove_file(&hashes);
-        }
+        let text: String = (0..2000).map(|i| format!("user-{i}\tuser-{}\n", i + 1)).collect();
+        let mut ids = listed(folder.path(), &text, IdKind::String, 64);
+        let file = File::options()
+            .write(true)
+            .open(folder.path().join("store.partial").join(DICTIONARY));
+        file.unwrap().write_all_at(&[0; 64], 5000).unwrap();
+        let error = ids.load().unwrap_err();
+        assert!(matches!(error, Error::Format { .. }), "{error}");
+        assert!(error.to_string().contains("ids/dictionary"), "{error}");
     }
 
     #[test]

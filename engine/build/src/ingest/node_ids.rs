@@ -17,8 +17,7 @@ use grappa_storage::{
 use crate::{
     ids::{IdMap, dictionary::Dictionary, keys::StringHash},
     ingest::{
-        Assign, Run,
-        dictionary::{self, hashes_path},
+        Assign, Run, dictionary,
         nodes::NodeFiles,
         options::{RowIds, open_edges},
         permutation, plan,
@@ -30,13 +29,12 @@ impl Run<'_> {
     /// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
     pub(super) fn scan_dictionary(&self, state: &State, files: &NodeFiles) -> Result<Scan> {
         plan::check_before_ids(self.options.chunks, &self.budget)?;
-        let hash = StringHash::default();
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes)?;
         let lists = files
             .lists_of_nodes(self.options)
             .map(|list| list.open(self.options.ids));
         let lists = lists.collect::<Result<_>>()?;
-        let (scan, file) = dictionary::build(&source, lists, &self.budget, &self.folder, &hash, self.progress)?;
+        let (scan, file) = dictionary::build(&source, lists, &self.budget, &self.folder, self.progress)?;
         source.check()?;
         if let Some(nodes) = self.options.nodes
             && nodes != scan.nodes
@@ -119,7 +117,7 @@ impl Run<'_> {
             ExternalIds::Dense => IdMap::dense(nodes, permutation),
             ExternalIds::Sparse | ExternalIds::String => {
                 let path = self.folder.path().join(DICTIONARY);
-                let dictionary = Dictionary::open(&path, &hashes_path(&self.folder), StringHash::default())?;
+                let dictionary = Dictionary::open(&path, StringHash::default())?;
                 IdMap::listed(dictionary, permutation)
             }
         };
