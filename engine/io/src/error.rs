@@ -193,6 +193,25 @@ pub enum Error {
         /// How to proceed.
         remedy: &'static str,
     },
+    /// A file of an unfinished store is damaged, and what it had cannot be made again from the others.
+    #[error("{source}; {remedy}")]
+    Unfinished {
+        /// The damage. Its message is part of this one's.
+        #[source]
+        source: Box<Error>,
+        /// How to start again.
+        remedy: String,
+    },
+    /// A folder was removed or replaced while this process worked in it.
+    #[error(
+        "{}: this folder was removed or replaced while this process worked in it, so the process stopped; start again, and \
+         remove the folder only when its process has ended",
+        .path.display()
+    )]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The name of an output is taken.
     #[error("{} exists; remove it or choose another name", .path.display())]
     Exists {
@@ -277,7 +296,7 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Format { .. } | Self::Read { .. } | Self::Changed { .. } => true,
-            Self::Interrupted { source, .. } => source.is_damage(),
+            Self::Interrupted { source, .. } | Self::Unfinished { source, .. } => source.is_damage(),
             _ => false,
         }
     }

@@ -28,7 +28,7 @@ pub struct Journal {
 impl Journal {
     /// Starts a new, empty journal.
     pub fn create(path: &Path) -> Result<Self> {
-        durable::kill_point("create", path);
+        durable::begin_change("create", path)?;
         let file = File::create_new(path).map_err(Error::io("create", path))?;
         Ok(Self {
             path: path.to_owned(),
@@ -80,7 +80,7 @@ impl Journal {
             .map_err(Error::io("write", &self.path))?;
         let line = format!("{:016x} {json}\n", xxh3_64(json.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        durable::kill_point("append to", &self.path);
+        durable::begin_change("append to", &self.path)?;
         file.write_all(line.as_bytes()).map_err(Error::io("write", &self.path))
     }
 }

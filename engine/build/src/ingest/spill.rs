@@ -9,7 +9,7 @@
 //! The sum depends neither on the order of records nor on the size of buffers, and costs one multiplication per word.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -19,6 +19,9 @@ use grappa_formats::random::GOLDEN;
 use grappa_io::{Error, Result, durable, heap, regular};
 use grappa_storage::writer::{damaged_scratch, scratch_error};
 use serde::{Deserialize, Serialize};
+
+/// Records per read while a file is checked.
+const CHECK_RECORDS: u64 = 1 << 15;
 
 /// The valid part of a spill file. A killed run may have written more behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +86,19 @@ impl SpillFolder {
                 .map_err(Error::io("read the spill file", &path))
         };
         regular::open(&path).and_then(read).map_err(scratch_error)
+    }
+
+    /// Reads a file of a run that an earlier process began, and compares it with its sum.
+    pub fn check_whole(&self, worker: u32, shard: u32, extent: Extent) -> Result<()> {
+        let (mut words, mut first, mut read) = (Vec::new(), 0, 0u64);
+        while first < extent.records {
+            let count = CHECK_RECORDS.min(extent.records - first);
+            words.resize(count as usize * self.record_words, 0);
+            self.read(worker, shard, first, &mut words)?;
+            read = read.wrapping_add(sum(&words));
+            first += count;
+        }
+        self.check(worker, shard, extent, read)
     }
 
     /// Fails unless `sum` is the sum of the extent. `sum` must cover all its words.
@@ -198,10 +214,7 @@ impl SpillWriter {
         let path = self.folder.path(self.worker, shard);
         let file = match offset {
             0 => durable::create_file(&path)?,
-            _ => OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .map_err(Error::io("open the spill file", &path))?,
+            _ => durable::reopen_file(&path)?,
         };
         file.write_all_at(bytemuck::cast_slice(words), offset)
             .map_err(Error::io("write the spill file", &path))

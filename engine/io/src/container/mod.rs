@@ -359,6 +359,13 @@ impl ContainerFile {
         Error::io("read", &self.path)(error)
     }
 
+    /// Verifies the table and every payload byte. The error is the first problem.
+    pub fn verify_all(&self, on_bytes: impl FnMut(u64)) -> Result<()> {
+        let mut first = None;
+        self.verify(on_bytes, |problem| _ = first.get_or_insert(problem))?;
+        first.map_or(Ok(()), Err)
+    }
+
     /// Verifies the table and every payload byte. Passes each error to `on_problem`, because a file may have several.
     /// Reads the file once, about 1 MiB at a time.
     pub fn verify(&self, mut on_bytes: impl FnMut(u64), mut on_problem: impl FnMut(Error)) -> Result<()> {

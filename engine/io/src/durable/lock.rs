@@ -4,14 +4,18 @@
 //! in any way. The holder may rename or remove the folder. So a process that gets the lock then checks that the folder
 //! still has its name.
 //!
+//! The lock does not keep a user from removing the folder. If another process then makes a folder of the same name, the
+//! first process must not write there. So changes of files in a folder that is watched ([`FolderLock::watch`]) first check that
+//! the folder is still in its place. This takes about a microsecond.
+//!
 //! A file system without such locks (some network file systems) is used without them. The log warns once.
 
 use std::{
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
-    sync::Once,
+    path::{Path, PathBuf},
+    sync::{Once, PoisonError, RwLock},
     thread,
     time::{Duration, Instant},
 };
@@ -44,10 +48,45 @@ pub enum Patience {
 #[derive(Debug)]
 pub struct FolderLock {
     folder: File,
+    watched: Option<Watched>,
+}
+
+/// Path, device and inode of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Watched {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+/// The folders of this process that are watched.
+static WATCHED: RwLock<Vec<Watched>> = RwLock::new(Vec::new());
+
+/// Fails if `path` is a watched folder, or in one, and the folder was removed or replaced.
+pub(super) fn check_watched(path: &Path) -> Result<()> {
+    let watched = WATCHED.read().unwrap_or_else(PoisonError::into_inner);
+    for folder in watched.iter().filter(|folder| path.starts_with(&folder.path)) {
+        let now = fs::symlink_metadata(&folder.path).ok().map(|now| file_id(&now));
+        // A process may watch a folder that replaced another one of its own.
+        let is_watched = watched
+            .iter()
+            .any(|other| other.path == folder.path && Some(other.id) == now);
+        if !is_watched {
+            return Err(Error::Taken {
+                path: folder.path.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
+        if let Some(own) = &self.watched {
+            let mut watched = WATCHED.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = watched.iter().position(|other| other == own) {
+                watched.swap_remove(at);
+            }
+        }
         // Closing the folder is not enough: a child that another thread has just forked holds it open until it executes a
         // program. If this fails, the lock is released when the child does.
         let _ = flock(&self.folder, FlockOperation::Unlock);
@@ -67,7 +106,7 @@ impl FolderLock {
             opened => opened.map_err(Error::io("open the folder", path))?,
         };
         lock(&folder, path, patience)?;
-        Ok(is_at(&folder, path)?.then_some(Self { folder }))
+        Ok(is_at(&folder, path)?.then_some(Self { folder, watched: None }))
     }
 
     /// Creates a folder if it does not exist, and locks it. Waits while another process works in it.
@@ -82,6 +121,25 @@ impl FolderLock {
                 return Ok(lock);
             }
         }
+    }
+
+    /// From now on until this is dropped, this module changes no file in the folder, called `path`, if the folder is not in its
+    /// place any more.
+    ///
+    /// # Errors
+    /// If the file system does not answer.
+    pub fn watch(mut self, path: &Path) -> Result<Self> {
+        let own = self.folder.metadata().map_err(Error::io("look at", path))?;
+        let own = Watched {
+            path: path.to_owned(),
+            id: file_id(&own),
+        };
+        WATCHED
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(own.clone());
+        self.watched = Some(own);
+        Ok(self)
     }
 
     /// Whether `path` still leads to the locked folder. It does not after the folder was removed or renamed. Links are followed.
@@ -174,7 +232,10 @@ fn holder_in(locks: &str, id: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{create_file, remove_file, remove_folder, rename_new, reopen_file, write_file},
+        *,
+    };
 
     #[test]
     fn a_folder_has_one_holder_at_a_time() {
@@ -212,6 +273,31 @@ mod tests {
             drop(held);
             assert!(waiting.join().unwrap().is_none());
         });
+    }
+
+    #[test]
+    fn nothing_is_changed_in_a_folder_that_replaced_a_watched_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("folder");
+        let held = FolderLock::wait(&path).unwrap().watch(&path).unwrap();
+        let file = path.join("file");
+        drop(create_file(&file).unwrap());
+        fs::remove_dir_all(&path).unwrap();
+        // Without the check, the folder would be made again, and nobody would hold its lock.
+        let taken = |result: Result<()>| assert!(matches!(result, Err(Error::Taken { .. })), "{result:?}");
+        taken(create_folder(&path.join("inner")));
+        assert!(!path.exists());
+        fs::create_dir(&path).unwrap();
+        fs::write(&file, "of another process").unwrap();
+        taken(create_file(&file).map(drop));
+        taken(reopen_file(&file).map(drop));
+        taken(write_file(&file, b"ours"));
+        taken(remove_file(&file));
+        taken(remove_folder(&path));
+        taken(rename_new(&path, &parent.path().join("finished")));
+        assert_eq!(fs::read(&file).unwrap(), b"of another process");
+        drop(held);
+        remove_folder(&path).unwrap();
     }
 
     /// Whether a process waits for the lock: the kernel lists it as `3: -> FLOCK  ADVISORY  WRITE ...`.

@@ -5,8 +5,8 @@
 //!
 //! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons.
 //! Creating a file never follows a symbolic link ([`create_file`], [`Temporary`]). A folder or file that is being
-//! written belongs to one process ([`FolderLock`], [`Temporary`]). Tests can kill the process before each of these
-//! calls (`faults`).
+//! written belongs to one process ([`FolderLock`], [`Temporary`]), and a process whose store was removed while it grew
+//! changes nothing there any more ([`FolderLock::watch`]). Tests can kill the process before each of these calls (`faults`).
 
 #[cfg(debug_assertions)]
 mod faults;
@@ -27,9 +27,19 @@ use rustix::{
 
 pub use self::{
     lock::{FolderLock, Patience},
-    temporary::{TEMPORARY, Temporary, create_file, open_to_append, temporary_name},
+    temporary::{TEMPORARY, Temporary, create_file, open_to_append, reopen_file, temporary_name},
 };
 use crate::{Error, Result};
+
+/// Comes before `action` is done to `path`: a point at which tests can kill the process, and a check that another process has
+/// not taken the folder ([`FolderLock::watch`]).
+///
+/// # Errors
+/// If `path` is in a folder that is watched, and that folder was removed or replaced.
+pub(crate) fn begin_change(action: &str, path: &Path) -> Result<()> {
+    kill_point(action, path);
+    lock::check_watched(path)
+}
 
 /// A point at which tests can kill the process: just before `action` is done to `path`. Does nothing in release builds.
 /// Code that changes files without this module calls it too.
@@ -71,7 +81,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Gives a file another name, `to`, which must not exist. Returns false if these file systems have no such links.
 pub fn link(from: &Path, to: &Path) -> Result<bool> {
-    kill_point("link", to);
+    begin_change("link", to)?;
     match fs::hard_link(from, to) {
         Ok(()) => Ok(true),
         Err(e) => match e.kind() {
@@ -86,7 +96,8 @@ pub fn link(from: &Path, to: &Path) -> Result<bool> {
 
 /// Renames a file, and syncs the folder of the new name. Both names must be on the same file system.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
-    kill_point("rename", to);
+    begin_change("rename", to)?;
+    lock::check_watched(from)?;
     fs::rename(from, to).map_err(Error::io("rename a finished file to", to))?;
     sync_folder(parent(to))
 }
@@ -104,7 +115,8 @@ fn rename_new_as(
     to: &Path,
     rename_exclusively: impl FnOnce(&Path, &Path) -> rustix::io::Result<()>,
 ) -> Result<()> {
-    kill_point("rename", to);
+    begin_change("rename", to)?;
+    lock::check_watched(from)?;
     match rename_exclusively(from, to) {
         // Network file systems have no such flag. Look first, then: the caller holds the lock of `from`, so only another program could
         // take the name between the two.
@@ -124,7 +136,7 @@ pub fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    kill_point("create", path);
+    begin_change("create", path)?;
     fs::create_dir_all(path).map_err(Error::io("create the folder", path))
 }
 
@@ -139,7 +151,7 @@ pub fn create_private_folder(path: &Path) -> Result<bool> {
 }
 
 fn create_with(builder: &DirBuilder, path: &Path) -> Result<bool> {
-    kill_point("create", path);
+    begin_change("create", path)?;
     match builder.create(path) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -149,7 +161,7 @@ fn create_with(builder: &DirBuilder, path: &Path) -> Result<bool> {
 
 /// Removes a file if it exists.
 pub fn remove_file(path: &Path) -> Result<()> {
-    kill_point("remove", path);
+    begin_change("remove", path)?;
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
         _ => Ok(()),
@@ -158,7 +170,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
 
 /// Removes a folder with its content, if it exists. If `path` is a symbolic link, only the link is removed.
 pub fn remove_folder(path: &Path) -> Result<()> {
-    kill_point("remove", path);
+    begin_change("remove", path)?;
     #[cfg(debug_assertions)]
     faults::remove_slowly(path);
     match fs::remove_dir_all(path) {

@@ -10,8 +10,8 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    kill_point,
-    lock::{Patience, is_at, lock},
+    begin_change,
+    lock::{Patience, check_watched, is_at, lock},
     remove_file, rename, rename_new, sync_file,
 };
 use crate::{Error, Position, Result, regular};
@@ -42,7 +42,7 @@ pub fn create_file(path: &Path) -> Result<File> {
 /// # Errors
 /// If it cannot be opened, or is a symbolic link, a pipe or another special file.
 pub fn open_to_append(path: &Path) -> Result<File> {
-    kill_point("create", path);
+    begin_change("create", path)?;
     let file = OpenOptions::new()
         .create(true)
         .append(true)
@@ -62,9 +62,21 @@ pub fn open_to_append(path: &Path) -> Result<File> {
     }
 }
 
+/// Opens a file for writing that this process has created with [`create_file`] and closed.
+///
+/// # Errors
+/// If it cannot be opened, or it is in a watched folder that was removed or replaced.
+pub fn reopen_file(path: &Path) -> Result<File> {
+    check_watched(path)?;
+    OpenOptions::new()
+        .write(true)
+        .open(path)
+        .map_err(Error::io("open", path))
+}
+
 /// Creates a file. None if the path exists.
 fn create_new(path: &Path) -> Result<Option<File>> {
-    kill_point("create", path);
+    begin_change("create", path)?;
     // `create_new` does not follow a symbolic link: a link counts as existing.
     match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
