@@ -16,6 +16,7 @@
 //! more than a byte for each node of a chunk, for stores of any size. Splits are decoded as a whole.
 
 mod aggregates;
+mod assignments;
 mod rows;
 
 use std::{
@@ -43,15 +44,11 @@ use grappa_io::{
     progress::Progress,
     regular, workers,
 };
-use grappa_storage::{
-    aggregates as stored_aggregates,
-    assignments::{self, read_current},
-    files, read_manifest,
-};
+use grappa_storage::{aggregates as stored_aggregates, files, read_manifest};
 use grappa_synthetic::Recipe;
 use roaring::RoaringTreemap;
 
-use self::rows::RowsCheck;
+use self::{assignments::is_assignment, rows::RowsCheck};
 
 /// The most problems that are reported for one file. A failing disk would give a million.
 const PROBLEMS_MAX: usize = 100;
@@ -158,7 +155,7 @@ impl Check<'_> {
         self.looked_at(manifest_bytes);
         let is_listed = |path: &str| entry_of(manifest, path).is_some();
         let stray = self.list(is_listed)?;
-        let assignments: Vec<&str> = stray.iter().filter_map(|found| self.is_assignment(found)).collect();
+        let assignments: Vec<&str> = stray.iter().filter_map(|found| is_assignment(found)).collect();
         self.current(&assignments);
         for found in &stray {
             let is_known = found == files::MANIFEST
@@ -166,7 +163,7 @@ impl Check<'_> {
                 || files::is_left_over(found)
                 || files::is_unlisted_feature_file(manifest, found)
                 || files::aggregates_of(found).is_some();
-            if !is_known && self.is_assignment(found).is_none() {
+            if !is_known && is_assignment(found).is_none() {
                 let what = "this is no part of the store; remove it".to_owned();
                 self.problem(found, 0, what);
             }
@@ -213,7 +210,7 @@ impl Check<'_> {
                 Part::Dictionary => self.dictionary(manifest),
                 Part::Permutation => self.permutation(manifest),
                 Part::Splits => self.splits(manifest),
-                Part::Assignment(path) => self.assignment(path, chunks.chunks()),
+                Part::Assignment(path) => self.assignment(manifest, path),
                 Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
                 Part::AggregatesOf(kind, chunk, file) => self.aggregates_of(&chunks, kind, chunk, &file),
                 Part::Other(entry) => drop(self.file(entry)),
@@ -268,25 +265,6 @@ impl Check<'_> {
         found.retain(|path| !is_known(path));
         found.sort();
         Ok(found)
-    }
-
-    fn is_assignment<'p>(&self, path: &'p str) -> Option<&'p str> {
-        let name = path.strip_prefix(files::ASSIGNMENTS)?.strip_prefix('/')?;
-        files::generation_of(name).map(|_| path)
-    }
-
-    /// Checks `CURRENT`, which must name an existing assignment.
-    fn current(&self, assignments: &[&str]) {
-        self.looked_at(fs::metadata(self.root.join(files::CURRENT)).map_or(0, |m| m.len()));
-        match read_current(self.root) {
-            Err(error) => self.failed(files::CURRENT, error),
-            Ok(generation) => {
-                let path = files::assignment(generation);
-                if !assignments.contains(&path.as_str()) && !self.root.join(&path).exists() {
-                    self.problem(&path, 0, "CURRENT names this assignment, and it is missing".into());
-                }
-            }
-        }
     }
 
     /// Checks header, length and checksums of a file that the manifest lists. Returns the file if they are right.
@@ -515,18 +493,6 @@ impl Check<'_> {
             }
             before.push((&entry.name, set));
         }
-    }
-
-    fn assignment(&self, path: &str, chunks: u32) {
-        let generation = path.rsplit('/').next().and_then(files::generation_of);
-        let generation = generation.expect("the name is that of an assignment");
-        let read = assignments::read(self.root, generation, chunks);
-        if read.as_ref().is_err_and(assignments::is_gone) {
-            // A repartitioning may have removed it meanwhile. If the current one is missing, another check reports it.
-            return;
-        }
-        self.looked_at(fs::metadata(self.root.join(path)).map_or(0, |m| m.len()));
-        self.result(path, read.map(drop));
     }
 
     /// A file that the manifest may list, if its checksums are right.

@@ -27,6 +27,7 @@
 //! Repartitioning moves no edges. It writes a table of C x C entries for C chunks, in milliseconds for any graph.
 
 mod coverage;
+mod dealt;
 mod hosts;
 mod owned;
 mod repartition;
@@ -38,6 +39,7 @@ mod share;
 mod tests;
 
 pub use coverage::{Coverage, CoverageOptions, Histogram, coverage};
+pub use dealt::foreign;
 pub use hosts::{HeldChunk, HeldChunks, Hosts, held_chunks};
 pub use owned::{LocalId, Owned};
 pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};

@@ -16,7 +16,7 @@ use grappa_formats::{
     manifest::EdgeOptions,
 };
 use grappa_io::{Error, progress::Silent};
-use grappa_storage::Store;
+use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
@@ -327,4 +327,54 @@ fn the_last_generation_has_no_next_one() {
     let error = repartition_of(&store, &OPTIONS).unwrap_err().to_string();
     assert!(error.contains("no generation after"), "{error}");
     assert_eq!(store.newest_assignment().unwrap(), last);
+}
+
+#[test]
+fn verify_tells_the_assignments_of_a_store_from_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, slice] = ["whole", "slice"].map(|name| folder.path().join(name));
+    [&whole, &slice]
+        .into_iter()
+        .for_each(|path| fs::create_dir(path).unwrap());
+    let problems = |store: &Store| verify(store.path(), 1, &Silent).unwrap().problems;
+    for store in [store_of(&whole, 16), slice_of(&slice, 16, 2..=9)] {
+        for (seed, schedule) in (0..4).flat_map(|seed| Schedule::ALL.map(|schedule| (seed, schedule))) {
+            for partitions in [1, 2, 3, 8] {
+                let options = RepartitionOptions {
+                    partitions,
+                    schedule,
+                    seed,
+                    ..OPTIONS
+                };
+                repartition_of(&store, &options).unwrap();
+                assert_eq!(problems(&store), [], "{options:?}");
+            }
+        }
+        // That of a store whose large chunks are small here.
+        let mut sizes = chunk_sizes(store.manifest());
+        sizes.reverse();
+        for schedule in Schedule::ALL {
+            let current = repartition_of(&store, &OPTIONS).unwrap().assignment;
+            let generation = current.generation();
+            let path = store.path().join(files::assignment(generation));
+            let sound = fs::read(&path).unwrap();
+            // A shuffle does not depend on sizes, but on the chunks that a slice has.
+            let expected = usize::from(schedule != Schedule::Shuffle || !store.manifest().is_whole());
+            let other = assignment(schedule, &sizes, 3, 5, 1, generation).unwrap();
+            fs::write(&path, other.encode().0).unwrap();
+            let found = problems(&store);
+            assert_eq!(found.len(), expected, "{schedule}: {found:?}");
+            assert!(
+                found.iter().all(|problem| problem.what.contains("another store")),
+                "{found:?}"
+            );
+            fs::write(&path, sound).unwrap();
+        }
+        let before = files::assignment(repartition_of(&store, &OPTIONS).unwrap().assignment.generation() - 1);
+        fs::remove_file(store.path().join(&before)).unwrap();
+        let found = problems(&store);
+        assert!(found.len() == 1 && found[0].file == before, "{found:?}");
+        repartition_of(&store, &OPTIONS).unwrap();
+        assert_eq!(problems(&store), []);
+    }
 }

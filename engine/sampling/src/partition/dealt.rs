@@ -1,0 +1,93 @@
+//! Whether an assignment is one that a repartitioning of a store makes.
+//!
+//! An assignment does not name its store, and one with as many chunks is valid for any store. But chunks are dealt by their
+//! sizes, which differ between stores. So an assignment that was copied from another store is noticed unless the sizes of
+//! its chunks have the same order, and then it serves as well as one of this store.
+
+use std::cmp::Reverse;
+
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
+
+use super::schedule::{Schedule, chunk_sizes};
+
+/// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not, or if
+/// its schedule is unknown. Both have the same number of chunks.
+pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
+    let partitions = assignment.partitions();
+    if assignment.generation() == 0 {
+        let is_whole = *assignment == Assignment::whole(assignment.chunks());
+        return (!is_whole).then(|| "generation 0 is no partition of all chunks".to_owned());
+    }
+    let (mut present, mut absent) = (Vec::new(), Vec::new());
+    for (chunk, size) in (0..).map(ChunkId).zip(chunk_sizes(manifest)) {
+        match size {
+            Some(size) => present.push((chunk, size)),
+            None => absent.push(chunk),
+        }
+    }
+    let is_owned = |&&chunk: &&ChunkId| {
+        let owners = assignment.owners(chunk);
+        owners.base != Some(PartitionId(0)) || owners.variable.is_some()
+    };
+    if let Some(chunk) = absent.iter().find(is_owned) {
+        return Some(format!("a partition owns chunk {chunk}, which this store lacks"));
+    }
+    if partitions as usize > present.len() {
+        return Some(format!("{partitions} partitions share {} chunks", present.len()));
+    }
+    let schedule: Schedule = assignment.schedule().parse().ok()?;
+    if schedule != Schedule::Shuffle {
+        present.sort_by_key(|&(_, size)| Reverse(size));
+    }
+    uneven(assignment, &present, schedule).or_else(|| unmatched(assignment, &present, schedule))
+}
+
+/// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all chunks
+/// are.
+fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
+    let partitions = assignment.partitions() as usize;
+    let mut dealt = vec![0; partitions];
+    for (number, &(chunk, size)) in (1..).zip(present) {
+        let base = assignment.owners(chunk).base?;
+        dealt[base.0 as usize] += 1;
+        // Chunks of the same size are dealt in any order.
+        let next = present.get(number).map(|&(_, size)| size);
+        if next == Some(size) || (schedule == Schedule::Shuffle && next.is_some()) {
+            continue;
+        }
+        let least = number / partitions;
+        if dealt.iter().any(|&chunks| chunks < least || chunks > least + 1) {
+            return Some(format!(
+                "partitions do not have equal shares of the {number} largest chunks of this store"
+            ));
+        }
+    }
+    None
+}
+
+/// Why the variable parts are not those of the schedule: the base of another partition, at the same distance for all.
+fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
+    let partitions = assignment.partitions();
+    let distance = |&(chunk, _): &(ChunkId, u64)| {
+        let owners = assignment.owners(chunk);
+        let (base, variable) = (owners.base?.0, owners.variable?.0);
+        Some((u64::from(base) + u64::from(partitions) - u64::from(variable)) % u64::from(partitions))
+    };
+    let first = distance(present.first()?);
+    let fits = match schedule {
+        _ if partitions == 1 => first.is_none(),
+        Schedule::Shuffle => first.is_none(),
+        Schedule::Fixed => first == Some(1),
+        Schedule::Sweep => first.is_some(),
+    };
+    let is_other = |chunk: &&(ChunkId, u64)| distance(chunk) != first;
+    match present.iter().find(is_other) {
+        None if fits => None,
+        other => {
+            let (chunk, _) = other.unwrap_or(&present[0]);
+            Some(format!(
+                "chunk {chunk} has a variable part that is not that of the schedule {schedule}"
+            ))
+        }
+    }
+}
