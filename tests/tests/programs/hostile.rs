@@ -235,6 +235,39 @@ fn names_and_input_cannot_act_on_the_terminal() {
     assert!(ran.stdout.contains("x\t\x1b[2J\n"), "{:?}", ran.stdout);
 }
 
+#[test]
+fn exported_ids_cannot_act_on_the_terminal_and_keep_their_bytes_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = write(&folder, "edges.tsv", "x\t\x1b[2J\nx\ty\u{9b}m\n");
+    let store = folder.path().join("graph.grappa");
+    run(program::ingest(&edges, &store).args(["--ids", "string", "--quiet"])).success();
+    let mut export = program::command("grappa-store");
+    export.arg("export").arg(&store).args(["--quiet", "--edges", "-"]);
+    let piped = run(&mut export).success().stdout;
+    let mut lines: Vec<&str> = piped.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["source\ttarget", "x\t\x1b[2J", "x\ty\u{9b}m"]);
+
+    let mut on_terminal = Command::new("python3");
+    let spawn = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    on_terminal
+        .args(["-c", spawn])
+        .arg(export.get_program())
+        .args(export.get_args());
+    let shown = match on_terminal.stdin(Stdio::null()).output() {
+        Ok(output) => Ran::from(output).success().stdout,
+        Err(error) => grappa_skip::skip!("cannot run python3: {error}"),
+    };
+    let mut lines: Vec<&str> = shown.lines().collect();
+    lines.sort_unstable();
+    // Terminals turn line ends into CR LF, and may expand tabs.
+    let lines: Vec<_> = lines
+        .iter()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .collect();
+    assert_eq!(lines, [["source", "target"], ["x", "\\u{1b}[2J"], ["x", "y\\u{9b}m"]]);
+}
+
 /// Runs a command with an address space of `kibibytes`, like a shell's `ulimit -v`.
 fn limited(kibibytes: u64, command: &Command) -> Command {
     let mut shell = Command::new("sh");

@@ -1,6 +1,7 @@
-//! Printing results and errors. The reader of stdout may close it early. An error names each of its causes once.
+//! Printing results and errors. The reader of stdout may close it early. A terminal on stdout gets no control characters. An
+//! error names each of its causes once.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use grappa_io::text::printable;
@@ -14,8 +15,17 @@ pub struct StdoutClosed;
 
 /// Buffered stdout for long outputs. [`run`](crate::run) takes its broken pipe for success. What is written to a terminal
 /// that was closed is lost. Flush it: an error on drop is lost.
+///
+/// On a terminal, characters that act on it are escaped: ids and names may have any bytes. Tabs and line ends stay. A file or
+/// a program gets the bytes.
 pub fn stdout() -> io::BufWriter<impl Write> {
-    io::BufWriter::with_capacity(64 << 10, MarkClosed(io::stdout()))
+    let stdout = io::stdout();
+    let out = Out {
+        is_terminal: stdout.is_terminal(),
+        out: MarkClosed(stdout),
+        rest: Vec::new(),
+    };
+    io::BufWriter::with_capacity(64 << 10, out)
 }
 
 /// Prints a line on stdout, above the progress bar.
@@ -28,6 +38,45 @@ pub fn print_line(line: &str) -> anyhow::Result<()> {
         writeln!(stdout, "{line}").and_then(|()| stdout.flush())
     })
     .context("cannot write to stdout")
+}
+
+struct Out<W> {
+    out: W,
+    is_terminal: bool,
+    /// The beginning of a line that is not complete, on a terminal.
+    rest: Vec<u8>,
+}
+
+impl<W: Write> Out<W> {
+    /// Writes the first `end` bytes of `rest`, escaped.
+    fn write_escaped(&mut self, end: usize) -> io::Result<()> {
+        let bytes: Vec<u8> = self.rest.drain(..end).collect();
+        for piece in String::from_utf8_lossy(&bytes).split_inclusive(['\n', '\t']) {
+            let text = piece.trim_end_matches(['\n', '\t']);
+            self.out.write_all(printable(text).as_bytes())?;
+            self.out.write_all(&piece.as_bytes()[text.len()..])?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Out<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_terminal {
+            return self.out.write(bytes);
+        }
+        self.rest.extend_from_slice(bytes);
+        // A character may be cut at the end of `bytes`, but none contains a line feed.
+        if let Some(last) = self.rest.iter().rposition(|&byte| byte == b'\n') {
+            self.write_escaped(last + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_escaped(self.rest.len())?;
+        self.out.flush()
+    }
 }
 
 struct MarkClosed<W>(W);
@@ -112,6 +161,19 @@ mod tests {
     fn names_and_input_in_an_error_cannot_act_on_the_terminal() {
         let error = Error::input("a\x1b]0;b\x07\n.tsv", Position::Line(3), "found \x1b[2J");
         assert_eq!(one_line(&error.into()), "a\\u{1b}]0;b\\u{7}\\n.tsv:3: found \\u{1b}[2J");
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_characters_and_others_get_the_bytes() {
+        let text = "a\x1b[2J\tb\n\u{9b}31m\u{e9}\r\n\x07";
+        for (is_terminal, shown) in [(true, "a\\u{1b}[2J\tb\n\\u{9b}31m\u{e9}\\r\n\\u{7}"), (false, text)] {
+            let (out, rest) = (Vec::new(), Vec::new());
+            let mut out = Out { out, is_terminal, rest };
+            // One byte at a time, so characters are cut.
+            text.as_bytes().iter().for_each(|&byte| out.write_all(&[byte]).unwrap());
+            out.flush().unwrap();
+            assert_eq!(String::from_utf8(out.out).unwrap(), shown);
+        }
     }
 
     #[test]
