@@ -4,6 +4,7 @@
 //! injection with `GRAPPA_KILL_AT`, in debug builds only). Then it is restarted as a user would restart it, and the result
 //! is compared, byte for byte, with that of an undisturbed run.
 
+mod damage;
 mod training;
 
 use std::{
@@ -16,7 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::training::{training_jobs, training_jobs_out_of_core};
+pub use self::{
+    damage::{Damage, DamageOutcome, damage_jobs},
+    training::{training_jobs, training_jobs_out_of_core},
+};
 
 use crate::{
     files::{copy_folder, files_of},
@@ -161,6 +165,11 @@ impl Job {
                 return Outcome::Stuck(again.stderr);
             }
         }
+        self.compare(folder, killed)
+    }
+
+    /// Compares the contents of a folder with the allowed results.
+    fn compare(&self, folder: &Path, killed: bool) -> Outcome {
         let result = self.result(folder);
         if self.expected.contains(&result) {
             return match killed {

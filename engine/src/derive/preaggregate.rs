@@ -100,7 +100,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     let layout = layout(store, options.dtype, options.with_features)?;
     let features = StoreFeatures::open(store)?;
     let partial = partial_folder(store, options.kind);
-    let _lock = FolderLock::wait(&partial)?;
+    let lock = FolderLock::wait(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
         // Another process made them meanwhile.
         remove_empty(&partial);
@@ -127,7 +127,9 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
             if let Error::Unstorable { .. } = error {
                 durable::remove_folder(&partial)?;
             }
-            remove_empty(&partial);
+            if lock.check().is_ok() {
+                remove_empty(&partial);
+            }
             return Err(error);
         }
         Ok(made) => made,
@@ -154,7 +156,7 @@ fn make(
     writer: &mut FeatureRowsWriter,
     progress: &dyn Progress,
 ) -> Result<(Vec<AggregateFile>, u32)> {
-    let first = writer.keep_finished()?;
+    let first = writer.keep_finished(options.budget.threads, progress)?;
     let kept = writer.finished().len() as u32;
     let (width, beside) = (features.width(), writer.memory());
     let budget = Budget {

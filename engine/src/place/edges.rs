@@ -103,11 +103,6 @@ impl ChunkEdges {
             digest: *digest,
         })
     }
-
-    /// Whether the files are there.
-    pub fn is_there(&self, folder: &StoreFolder) -> bool {
-        self.files().all(|file| files::open(folder.path(), &file).is_ok())
-    }
 }
 
 /// Writes adjacency lists without the edges from chunks that the slice lacks.

@@ -50,7 +50,7 @@ use grappa_storage::{
     Store,
     aggregates::manifest_digest,
     files,
-    writer::{JOURNAL, StoreFolder, not_begun, same_options},
+    writer::{JOURNAL, StoreFolder, finished, not_begun, same_options},
 };
 use serde::{Deserialize, Serialize};
 
@@ -291,7 +291,12 @@ impl<'a> Job<'a> {
             true => Some(self.resume(folder, &path)?),
             false => None,
         };
-        if let Some(manifest) = folder.committing()? {
+        let (threads, progress) = (self.options.threads, self.progress);
+        if let Some(manifest) = folder.committing(threads, progress)? {
+            let of_aggregates = self.aggregates.iter().flat_map(aggregates::files_of);
+            let of_aggregates: Vec<_> = of_aggregates.map(|file| (file, FileKind::FEATURES)).collect();
+            finished::expect_sound(folder.path(), &of_aggregates, threads, progress)?;
+            self.write_indexes(folder, &manifest)?;
             let bytes = folder.commit(&manifest)?;
             return Ok(self.placed(&manifest, &Done::default(), bytes));
         }
@@ -319,11 +324,14 @@ impl<'a> Job<'a> {
         }
         self.write_splits(folder, &mut manifest)?;
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
-        self.aggregates
-            .iter()
-            .try_for_each(|index| aggregates::write_index(folder, index, &manifest))?;
+        self.write_indexes(folder, &manifest)?;
         let bytes = folder.commit(&manifest)?;
         Ok(self.placed(&manifest, &done, bytes))
+    }
+
+    fn write_indexes(&self, folder: &StoreFolder, manifest: &Manifest) -> Result<()> {
+        let mut indexes = self.aggregates.iter();
+        indexes.try_for_each(|index| aggregates::write_index(folder, index, manifest))
     }
 
     fn placed(&self, manifest: &Manifest, done: &Done, bytes: u64) -> Placed {
@@ -372,24 +380,41 @@ impl<'a> Job<'a> {
             match record {
                 Record::Started(_) => {}
                 Record::File(path) => _ = finished.files.insert(path),
-                // The power may have failed after the record was written.
-                Record::Edges(chunk, edges) if edges.is_there(folder) => _ = finished.edges.insert(chunk, edges),
-                Record::Degrees(chunk, file) if files::open(folder.path(), &file.entry()).is_ok() => {
-                    finished.degrees.insert(chunk, file);
-                }
-                Record::Edges(..) | Record::Degrees(..) => {}
+                Record::Edges(chunk, edges) => _ = finished.edges.insert(chunk, edges),
+                Record::Degrees(chunk, file) => _ = finished.degrees.insert(chunk, file),
             }
         }
+        self.keep_sound(folder, &mut finished)?;
         Ok((journal, finished))
+    }
+
+    /// Forgets the files that are damaged, or were lost in a power failure. They are made again.
+    fn keep_sound(&self, folder: &StoreFolder, finished: &mut Finished) -> Result<()> {
+        let written = finished.edges.values().flat_map(ChunkEdges::files);
+        let written = written.chain(finished.degrees.values().map(DegreesFile::entry));
+        let mut recorded = finished::with_kinds(folder.path(), written.collect())?;
+        let shared = self
+            .shared
+            .iter()
+            .filter(|(file, _)| finished.files.contains(&file.path));
+        recorded.extend(shared.cloned());
+        let (threads, progress) = (self.options.threads, self.progress);
+        let damaged = finished::to_rewrite(folder.path(), &recorded, threads, progress)?;
+        finished.files.retain(|path| !damaged.contains(path));
+        finished
+            .edges
+            .retain(|_, edges| !edges.files().any(|file| damaged.contains(&file.path)));
+        finished.degrees.retain(|_, file| !damaged.contains(&file.entry().path));
+        Ok(())
     }
 
     /// Links or copies the files that are not finished, and checks them.
     fn share_files(&self, folder: &StoreFolder, journal: &Journal, finished: &BTreeSet<String>) -> Result<Done> {
-        // A recorded link may be lost in a power failure.
-        let is_done = |(file, kind): &&(FileEntry, FileKind)| {
-            finished.contains(&file.path) && files::open_as(folder.path(), file, *kind).is_ok()
-        };
-        let missing: Vec<_> = self.shared.iter().filter(|file| !is_done(file)).collect();
+        let missing: Vec<_> = self
+            .shared
+            .iter()
+            .filter(|(file, _)| !finished.contains(&file.path))
+            .collect();
         self.progress
             .stage("placing chunks", Some(missing.iter().map(|(file, _)| file.bytes).sum()));
         let done = Mutex::new(Done::default());
@@ -419,15 +444,8 @@ impl<'a> Job<'a> {
         if !is_linked {
             copy(&from, &to)?;
         }
-        let mut problem = None;
-        let on_problem = |error| {
-            problem.get_or_insert(error);
-        };
-        files::open_as(folder.path(), file, kind)?.verify(|bytes| self.progress.advance(bytes, 0), on_problem)?;
-        match problem {
-            Some(problem) => Err(problem),
-            None => Ok(!is_linked),
-        }
+        files::open_as(folder.path(), file, kind)?.verify_all(|bytes| self.progress.advance(bytes, 0))?;
+        Ok(!is_linked)
     }
 
     /// Writes the splits with the nodes of the slice's chunks.

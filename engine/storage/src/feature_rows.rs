@@ -3,24 +3,26 @@
 //! A file appears under its name when it is complete and synced. So a killed run continues after the last complete file
 //! ([`FeatureRowsWriter::keep_finished`]).
 
-use std::{ops::Range, path::Path};
+use std::{collections::BTreeSet, ops::Range, path::Path};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
     chunks::ChunkMap,
     container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
-    manifest::FeatureDtype,
+    manifest::{FeatureDtype, FileEntry},
 };
 use grappa_io::{
     Error, Result,
     container::{ContainerFile, ContainerWriter},
     durable,
+    progress::Progress,
 };
 
 use crate::{
     Store,
     files::{self, chunk_folder},
+    writer::finished,
 };
 
 /// Number of feature rows that are encoded at once.
@@ -96,21 +98,39 @@ impl<'a> FeatureRowsWriter<'a> {
         &self.done
     }
 
-    /// Keeps the files that an earlier run finished, from chunk 0 on. Returns the first node after them.
-    pub fn keep_finished(&mut self) -> Result<u64> {
+    /// Keeps the files that an earlier run finished, from chunk 0 on, if their checksums are right. Returns the first node
+    /// after them.
+    pub fn keep_finished(&mut self, threads: usize, progress: &dyn Progress) -> Result<u64> {
         let chunks = self.store.chunks();
+        let mut found = Vec::new();
         for chunk in (0..chunks.chunks()).map(ChunkId) {
             match open(self.folder, chunks, chunk) {
-                Ok((file, meta)) if meta == self.meta(meta.span) => self.done.push(Finished {
-                    bytes: file.bytes(),
-                    digest: file.digest(),
-                }),
+                Ok((file, meta)) if meta == self.meta(meta.span) => found.push((
+                    FileEntry {
+                        path: chunk_folder(chunk),
+                        bytes: file.bytes(),
+                        digest: file.digest(),
+                    },
+                    FileKind::FEATURES,
+                )),
                 // The file has another type, is damaged, or does not exist. It is made again.
-                Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => return Ok(chunks.range(chunk).start),
+                Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(chunks.nodes())
+        let damaged: BTreeSet<String> = finished::to_rewrite(self.folder, &found, threads, progress)?
+            .into_iter()
+            .collect();
+        let sound = found.iter().take_while(|(file, _)| !damaged.contains(&file.path));
+        self.done.extend(sound.map(|(file, _)| Finished {
+            bytes: file.bytes,
+            digest: file.digest,
+        }));
+        let next = ChunkId(self.done.len() as u32);
+        Ok(match next.0 < chunks.chunks() {
+            true => chunks.range(next).start,
+            false => chunks.nodes(),
+        })
     }
 
     /// Appends the feature rows of `nodes`, which must follow the last ones.

@@ -194,13 +194,15 @@ pub fn entry<'a>(manifest: &'a Manifest, path: &str) -> &'a FileEntry {
 /// Opens a file below the store `root`, and compares its header and length with its entry in the manifest. The payload is
 /// not read.
 pub fn open(root: &Path, entry: &FileEntry) -> Result<ContainerFile> {
-    match kind_of(&entry.path) {
-        Some(kind) => open_as(root, entry, kind),
-        None => {
-            let what = "no file of a store has this name; was the store written by a newer Grappa?";
-            Err(Error::input(root.join(&entry.path), Position::Whole, what))
-        }
-    }
+    open_as(root, entry, expect_kind(root, entry)?)
+}
+
+/// The kind of a file below the store `root`. The error is about a name that no file of a store has.
+pub fn expect_kind(root: &Path, entry: &FileEntry) -> Result<FileKind> {
+    kind_of(&entry.path).ok_or_else(|| {
+        let what = "no file of a store has this name; was the store written by a newer Grappa?";
+        Error::input(root.join(&entry.path), Position::Whole, what)
+    })
 }
 
 /// As [`open`], for a file of a known kind that need not be in the manifest.

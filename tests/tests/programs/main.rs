@@ -20,3 +20,4 @@ mod sample;
 mod signals;
 mod split;
 mod store;
+mod unfinished;

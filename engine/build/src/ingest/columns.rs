@@ -275,9 +275,7 @@ impl Column<'_> {
                 .map(|s| s.extents[shard as usize].records)
                 .sum();
             if placed > rows || (placed < rows && other.is_none()) {
-                let what = format!(
-                    "expected {rows} spilled rows, one per node, found {placed}; remove the unfinished store and start again"
-                );
+                let what = format!("expected {rows} spilled rows, one per node, found {placed}");
                 return Err(Error::input(&path, Position::Whole, what));
             }
             let step = self.rows_at_once(rows, buffers.total());

@@ -67,7 +67,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::writer::StoreFolder;
+use grappa_storage::writer::{StoreFolder, finished};
 
 use self::{
     features::FeatureInput,
@@ -154,12 +154,17 @@ impl Run<'_> {
             true => Some(State::resume(folder, fingerprint.clone())?),
             false => None,
         };
-        if let Some(manifest) = self.folder.committing()? {
+        if let Some(manifest) = self.folder.committing(self.options.threads, self.progress)? {
             let bytes_on_disk = self.folder.commit(&manifest)?;
             return Ok(Summary::of(&manifest, bytes_on_disk, self.options));
         }
         let state = match journal {
-            Some(state) => state,
+            Some(state) => {
+                // The spill files from which they were made are removed, so damaged ones cannot be written again.
+                let files = finished::with_kinds(folder, state.files())?;
+                finished::expect_sound(folder, &files, self.options.threads, self.progress)?;
+                state
+            }
             None => State::create(folder, fingerprint, self.budget.block_bytes)?,
         };
         // The memory budget may have changed since the run began. The journal lists blocks by number, and these numbers mean the

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -13,8 +13,9 @@ use grappa_io::{
     regular,
 };
 use grappa_storage::writer::{damaged_scratch, scratch_error};
+use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::ingest::state::StageState;
+use crate::ingest::state::{Rejects, StageState};
 
 /// The files of skipped lines, one per worker, among the scratch files of the unfinished store.
 pub struct RejectsFolder {
@@ -29,6 +30,8 @@ pub struct RejectsWriter {
     buffer: Vec<u8>,
     /// Length of the file.
     bytes: u64,
+    /// The checksum of its bytes so far.
+    hasher: Xxh3Default,
 }
 
 /// Buffered bytes above which lines are written out.
@@ -53,6 +56,7 @@ impl RejectsFolder {
             file: None,
             buffer: Vec::new(),
             bytes: 0,
+            hasher: Xxh3Default::new(),
         }
     }
 
@@ -64,13 +68,23 @@ impl RejectsFolder {
         for (&worker, spilled) in spilled
             .workers
             .iter()
-            .filter(|(_, worker)| worker.counts.reject_bytes > 0)
+            .filter(|(_, worker)| worker.counts.rejects.bytes > 0)
         {
             let path = self.path(worker);
             let file = regular::open(&path).map_err(scratch_error)?;
-            let bytes = spilled.counts.reject_bytes;
-            let copied = io::copy(&mut file.take(bytes), &mut &out.file).map_err(Error::io("write", &out.path))?;
-            if copied < bytes {
+            let Rejects { bytes, checksum } = spilled.counts.rejects;
+            let (mut part, mut buffer, mut hasher) = (file.take(bytes), Vec::new(), Xxh3Default::new());
+            while (&mut part)
+                .take(BUFFER_BYTES as u64)
+                .read_to_end(&mut buffer)
+                .map_err(Error::io("read", &path))?
+                > 0
+            {
+                hasher.update(&buffer);
+                out.write_all(&buffer)?;
+                buffer.clear();
+            }
+            if part.limit() > 0 || hasher.digest() != checksum {
                 return Err(damaged_scratch(&path));
             }
         }
@@ -91,15 +105,23 @@ impl RejectsWriter {
         )
         .map_err(Error::io("write", &self.path))?;
         if self.buffer.len() >= BUFFER_BYTES {
-            self.flush()?;
+            self.write_out()?;
         }
         Ok(())
     }
 
-    /// Writes out all lines. Returns the length of the worker's file in bytes.
-    pub fn flush(&mut self) -> Result<u64> {
+    /// Writes out all lines. Returns the valid part of the worker's file.
+    pub fn flush(&mut self) -> Result<Rejects> {
+        self.write_out()?;
+        Ok(Rejects {
+            bytes: self.bytes,
+            checksum: self.hasher.digest(),
+        })
+    }
+
+    fn write_out(&mut self) -> Result<()> {
         if self.buffer.is_empty() {
-            return Ok(self.bytes);
+            return Ok(());
         }
         let file = match &mut self.file {
             Some(file) => file,
@@ -107,23 +129,29 @@ impl RejectsWriter {
         };
         file.write_all(&self.buffer).map_err(Error::io("write", &self.path))?;
         self.bytes += self.buffer.len() as u64;
+        self.hasher.update(&self.buffer);
         self.buffer.clear();
-        Ok(self.bytes)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
     use super::*;
     use crate::ingest::state::{Counts, Spilled};
 
     #[test]
-    fn a_file_that_is_missing_or_too_short_is_damaged() {
+    fn a_file_that_is_missing_too_short_or_changed_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let (rejects, target) = (RejectsFolder::new(folder.path()), folder.path().join("store.rejects"));
         let mut spilled = StageState::default();
         let counts = Counts {
-            reject_bytes: 7,
+            rejects: Rejects {
+                bytes: 7,
+                checksum: xxh3_64(b"a line\n"),
+            },
             ..Counts::default()
         };
         let extents = Vec::new();
@@ -132,15 +160,17 @@ mod tests {
         std::fs::write(&path, "a line\nof a killed run\n").unwrap();
         rejects.collect(&spilled, &target).unwrap();
         assert!(std::fs::read_to_string(&target).unwrap().ends_with("text\na line\n"));
-        std::fs::write(&path, "a line").unwrap();
-        for _ in 0..2 {
+        for damage in [Some("a line"), Some("a\0line\nof a killed run\n"), None] {
+            match damage {
+                Some(text) => std::fs::write(&path, text).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
             let error = rejects.collect(&spilled, &target).unwrap_err();
             assert!(matches!(error, Error::Input { .. }), "{error}");
             assert!(
                 error.to_string().contains("rejects-0: scratch data is missing"),
                 "{error}"
             );
-            _ = std::fs::remove_file(&path);
         }
     }
 }

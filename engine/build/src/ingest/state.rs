@@ -85,8 +85,17 @@ pub struct Counts {
     /// Those of them that are edges of nodes that the graph does not have.
     #[serde(default)]
     pub unknown_nodes: u64,
-    /// Length of the valid part of the worker's file of skipped records, in bytes.
-    pub reject_bytes: u64,
+    /// The valid part of the worker's file of skipped records.
+    pub rejects: Rejects,
+}
+
+/// The valid part of a file of skipped records. A killed run may have written more behind it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejects {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// XXH3 of these bytes, 64 bits.
+    pub checksum: u64,
 }
 
 /// A finished chunk of a stage.
@@ -157,13 +166,13 @@ impl StageState {
             .sum()
     }
 
-    /// The sum of all workers' counts.
+    /// The sum of all workers' counts. Their files of skipped records have no sum.
     pub fn counts(&self) -> Counts {
         self.workers.values().fold(Counts::default(), |sum, worker| Counts {
             read: sum.read + worker.counts.read,
             rejected: sum.rejected + worker.counts.rejected,
             unknown_nodes: sum.unknown_nodes + worker.counts.unknown_nodes,
-            reject_bytes: sum.reject_bytes + worker.counts.reject_bytes,
+            rejects: Rejects::default(),
         })
     }
 }

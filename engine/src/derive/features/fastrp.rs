@@ -116,7 +116,7 @@ pub fn make(
         let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
         let folder = folder(hop)?;
         let mut made = FeatureRowsWriter::new(store, &folder, layout);
-        let first = made.keep_finished()?;
+        let first = made.keep_finished(budget.threads, progress)?;
         let hop_budget = less(budget, made.memory());
         let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| made.write(nodes, rows);
         let graph = WholeGraph {

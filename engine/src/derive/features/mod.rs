@@ -43,6 +43,7 @@ use grappa_storage::{
     aggregates::manifest_digest,
     feature_rows::{FeatureRowsWriter, Finished},
     files, read_manifest,
+    writer::finished,
 };
 use serde::Serialize;
 
@@ -162,7 +163,9 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
 
     let kept = partial.finished_manifest()?;
     let (next, chunks_kept) = match kept {
-        Some(next) if partial.place(&next).is_ok() => (next, store.chunks().chunks()),
+        Some(next) if partial.place(&next).is_ok() && partial.is_sound(&manifest, &next, options, progress)? => {
+            (next, store.chunks().chunks())
+        }
         _ => {
             let (files, chunks_kept) = match partial.make(store, options, progress) {
                 Err(error) if error.is_disk_full() => {
@@ -310,7 +313,7 @@ impl Partial<'_> {
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
         let mut rows = FeatureRowsWriter::new(store, &folder, layout);
-        let first = rows.keep_finished()?;
+        let first = rows.keep_finished(options.budget.threads, progress)?;
         let kept = rows.finished().len() as u32;
         if kept < store.chunks().chunks() {
             match &options.kind {
@@ -336,6 +339,21 @@ impl Partial<'_> {
             files::open(self.root, files::entry(next, &path))?;
         }
         Ok(())
+    }
+
+    /// Whether the features that `next` adds to a store with the manifest `before` have the right checksums. All are in their
+    /// places.
+    fn is_sound(
+        &self,
+        before: &Manifest,
+        next: &Manifest,
+        options: &AddFeatures,
+        progress: &dyn Progress,
+    ) -> Result<bool> {
+        let added = next.files.iter().filter(|file| is_added(before, file)).cloned();
+        let added = finished::with_kinds(self.root, added.collect())?;
+        let damaged = finished::to_rewrite(self.root, &added, options.budget.threads, progress)?;
+        Ok(damaged.is_empty())
     }
 
     /// Removes what is left, as far as possible. It is no part of the store.

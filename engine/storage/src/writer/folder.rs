@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -18,10 +19,11 @@ use grappa_io::{
     container::WrittenFile,
     durable::{self, FolderLock, Patience, TEMPORARY},
     journal::Journal,
+    progress::Progress,
     regular,
 };
 
-use super::{JOURNAL, kept_in, partial_folder, scratch};
+use super::{JOURNAL, finished, kept_in, partial_folder, scratch, start_again};
 use crate::files::{self, chunk_folder};
 
 /// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
@@ -35,7 +37,7 @@ pub struct StoreFolder {
     store: PathBuf,
     partial: PathBuf,
     scratch: PathBuf,
-    _lock: Arc<FolderLock>,
+    lock: Arc<FolderLock>,
     /// Held if the scratch folder is elsewhere.
     _scratch_lock: Option<Arc<FolderLock>>,
 }
@@ -98,7 +100,7 @@ impl StoreFolder {
             break (lock, begun);
         };
         if begun == Begun::Resumed && !resume {
-            let with = match scratch::elsewhere(&partial)? {
+            let with = match scratch::elsewhere(&partial).unwrap_or_default() {
                 Some(scratch) => format!(" and its scratch files, {}", scratch.display()),
                 None => String::new(),
             };
@@ -111,22 +113,19 @@ impl StoreFolder {
             // The files may come from a run with other options. Nothing of them may get into the store.
             clear(&partial)?;
         }
-        if begun == Begun::Fresh {
-            scratch::remove_orphans(&partial, tmp)?;
-        }
         let scratch = match scratch::create(&partial, tmp) {
             Err(error) if begun == Begun::Fresh => {
                 // The folder is still empty. It need not stay because of a wrong --tmp.
                 durable::remove_folder(&partial)?;
                 return Err(error);
             }
-            scratch => scratch?,
+            scratch => scratch.map_err(|error| damage_of(&partial, &partial, error, || start_again(&partial)))?,
         };
         let folder = Self {
             store: store.to_owned(),
             partial,
             scratch: scratch.folder,
-            _lock: Arc::new(lock),
+            lock: Arc::new(lock),
             _scratch_lock: scratch.lock.map(Arc::new),
         };
         Ok((folder, begun))
@@ -135,19 +134,33 @@ impl StoreFolder {
     /// The manifest of a run that died during the commit. The only step left is to repeat [`StoreFolder::commit`].
     ///
     /// # Errors
-    /// If the manifest can't be read or is damaged.
-    pub fn committing(&self) -> Result<Option<Manifest>> {
+    /// If the manifest can't be read, or the manifest or a file that it lists is damaged.
+    pub fn committing(&self, threads: usize, progress: &dyn Progress) -> Result<Option<Manifest>> {
         let path = self.partial.join(files::MANIFEST);
-        regular::read_if_there(&path)?
-            .map(|bytes| Manifest::decode(&bytes).map_err(Error::format(path)))
-            .transpose()
+        let Some(bytes) = regular::read_if_there(&path)? else {
+            return Ok(None);
+        };
+        let manifest = Manifest::decode(&bytes).map_err(Error::format(path))?;
+        let listed = finished::with_kinds(&self.partial, manifest.files.clone())?;
+        finished::expect_sound(&self.partial, &listed, threads, progress)?;
+        Ok(Some(manifest))
     }
 
     /// Cleans up after a run that failed with `error`, and returns the error for the user.
     ///
     /// After an I/O error or lack of memory the folder stays, and the error says how to resume. Other errors would occur
-    /// again, so the folder is removed if this run made it.
+    /// again, so the folder is removed if this run made it. If a run that was resumed finds damage, the error says how to
+    /// start again. If another process has made the folder anew, nothing is touched.
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
+        if let Err(taken) = self.lock.check()
+            && !self.lock.is_at(&self.store)
+        {
+            return taken;
+        }
+        let error = match begun {
+            Begun::Fresh => damage_of(&self.partial, &self.scratch, error, || "start again".to_owned()),
+            Begun::Resumed => damage_of(&self.partial, &self.scratch, error, || start_again(&self.partial)),
+        };
         match error {
             Error::Io { .. } | Error::Memory { .. } | Error::Thread { .. } => Error::Interrupted {
                 kept: self.kept(),
@@ -273,6 +286,25 @@ impl StoreFolder {
     }
 }
 
+/// Adds how to start again to an error about a file of the unfinished store `partial` or of its scratch folder: the file is
+/// damaged, or missing, or ends too early. Other errors stay as they are.
+fn damage_of(partial: &Path, scratch: &Path, error: Error, remedy: impl FnOnce() -> String) -> Error {
+    let path = match &error {
+        Error::Format { path, .. } | Error::Input { path, .. } => path,
+        Error::Io { path, source, .. } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
+            path
+        }
+        _ => return error,
+    };
+    match path.starts_with(partial) || path.starts_with(scratch) {
+        true => Error::Unfinished {
+            source: Box::new(error),
+            remedy: remedy(),
+        },
+        false => error,
+    }
+}
+
 /// Whether the run that made the folder has recorded nothing yet.
 fn nothing_begun(partial: &Path) -> Result<bool> {
     Ok(!partial.join(files::MANIFEST).exists() && Journal::is_empty(&partial.join(JOURNAL))?)
@@ -288,6 +320,7 @@ fn clear(partial: &Path) -> Result<()> {
             "splits",
             files::ASSIGNMENTS,
             files::AGGREGATES,
+            files::MANIFEST,
             scratch::FOLDER,
             scratch::PATH_FILE,
             JOURNAL,

@@ -20,10 +20,13 @@
 //! - [`StoreFolder`] begins, resumes and commits a store;
 //! - [`AdjacencyWriter`] encodes the adjacency lists of a chunk;
 //! - [`same_options`] and [`not_begun`] check the first record of a journal;
-//! - [`scratch_error`] and [`damaged_scratch`] are errors that a resumed run would meet again.
+//! - [`finished`] compares files that an earlier process finished with their checksums;
+//! - [`scratch_error`] and [`damaged_scratch`] are errors that a resumed run would meet again. [`StoreFolder::failed`] adds how
+//!   to start again.
 
 mod adjacency;
 mod chunks;
+pub mod finished;
 mod folder;
 mod scratch;
 
@@ -68,7 +71,7 @@ pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTre
 
 /// The error about a journal that does not begin with the options of its run.
 pub fn not_begun(journal: &Path) -> Error {
-    let what = "the journal does not begin with the options of a run; remove this unfinished store and start again";
+    let what = "the journal does not begin with the options of a run";
     Error::input(journal, Position::Whole, what)
 }
 
@@ -83,6 +86,17 @@ pub fn kept_in(partial: &Path) -> String {
         Ok(Some(scratch)) => format!("{} and {}", partial.display(), scratch.display()),
         _ => partial.display().to_string(),
     }
+}
+
+/// How to start the unfinished store `partial` again, with the command that removes it and its scratch files.
+fn start_again(partial: &Path) -> String {
+    let mut words = vec!["rm".to_owned(), "-r".to_owned(), partial.display().to_string()];
+    if let Ok(Some(scratch)) = scratch::elsewhere(partial) {
+        words.push(scratch.display().to_string());
+    }
+    // No path has a zero byte, because the system takes C strings.
+    let remove = shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
+    format!("start again: run `{remove}`, then the same command without --resume")
 }
 
 /// `path` with `suffix` appended to its file name.

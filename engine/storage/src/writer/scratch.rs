@@ -25,6 +25,7 @@ use grappa_io::{
     regular,
 };
 use rustix::process::geteuid;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Name of the scratch folder in the folder of an unfinished store.
 pub(super) const FOLDER: &str = "scratch";
@@ -52,10 +53,11 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
         (Some(scratch), _) => scratch,
         // An earlier run without --tmp has its scratch files here. Another --tmp is an error later, which may change nothing.
         (None, Some(tmp)) if !partial.join(FOLDER).is_dir() => {
+            remove_orphans(partial, tmp)?;
             durable::create_folder(tmp)?;
             let tmp = std::path::absolute(tmp).map_err(Error::io("resolve", tmp))?;
             let scratch = tmp.join(format!("{PREFIX}{:016x}", random()?));
-            durable::write_file(&partial.join(PATH_FILE), scratch.as_os_str().as_bytes())?;
+            durable::write_file(&partial.join(PATH_FILE), &record(&scratch))?;
             scratch
         }
         (None, _) => {
@@ -66,8 +68,7 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
     };
     if !durable::create_private_folder(&scratch)? && !is_private(&scratch) {
         let what = format!(
-            "expected the scratch folder of {}, found something that other users can access; remove that unfinished store \
-             and start again",
+            "expected the scratch folder of {}, found something that other users can access",
             partial.display()
         );
         return Err(Error::input(scratch, Position::Whole, what));
@@ -88,10 +89,10 @@ fn owner(partial: &Path) -> Result<Vec<u8>> {
     Ok(owner)
 }
 
-/// Removes the scratch folders below `tmp` of earlier runs whose unfinished store had the path `partial` and was removed.
-/// `partial` must be a new folder.
-pub(super) fn remove_orphans(partial: &Path, tmp: Option<&Path>) -> Result<()> {
-    let Some(entries) = tmp.and_then(|tmp| fs::read_dir(tmp).ok()) else {
+/// Removes the scratch folders below `tmp` of earlier runs whose unfinished store had the path `partial` and was removed, or
+/// lost the path of its scratch folder. `partial` must have no scratch folder.
+fn remove_orphans(partial: &Path, tmp: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(tmp) else {
         return Ok(());
     };
     let owner = owner(partial)?;
@@ -120,10 +121,26 @@ pub(super) fn elsewhere(partial: &Path) -> Result<Option<PathBuf>> {
     Ok(recorded(partial)?.filter(|scratch| is_private(scratch)))
 }
 
+/// The content of the file with the path of the scratch folder: the path, and the checksum of these bytes, because the folder
+/// is removed later.
+fn record(scratch: &Path) -> Vec<u8> {
+    let mut bytes = scratch.as_os_str().as_bytes().to_owned();
+    bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+    bytes
+}
+
 /// The path of the scratch folder, if it is not in the folder of the unfinished store.
 fn recorded(partial: &Path) -> Result<Option<PathBuf>> {
     let path = partial.join(PATH_FILE);
-    Ok(regular::read_if_there(&path)?.map(|bytes| OsString::from_vec(bytes).into()))
+    let Some(bytes) = regular::read_if_there(&path)? else {
+        return Ok(None);
+    };
+    match bytes.split_last_chunk() {
+        Some((scratch, checksum)) if u64::from_le_bytes(*checksum) == xxh3_64(scratch) => {
+            Ok(Some(OsString::from_vec(scratch.to_owned()).into()))
+        }
+        _ => Err(damaged_scratch(&path)),
+    }
 }
 
 /// Whether this is a folder, not a link to one, that only this user can access.
@@ -134,7 +151,7 @@ fn is_private(path: &Path) -> bool {
 
 /// The error about the scratch file `path`, which has lost what an earlier step wrote. A resumed run would need it again.
 pub fn damaged_scratch(path: &Path) -> Error {
-    let what = "scratch data is missing or is not what was written; remove the unfinished store and start again";
+    let what = "scratch data is missing or is not what was written";
     Error::input(path, Position::Whole, what)
 }
 

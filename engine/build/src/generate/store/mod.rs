@@ -45,7 +45,7 @@ use grappa_formats::{
     splits,
 };
 use grappa_io::{Error, Result, journal::Journal, memory::MemoryGate, progress::Progress, workers};
-use grappa_storage::writer::{AdjacencyWriter, JOURNAL, StoreFolder};
+use grappa_storage::writer::{AdjacencyWriter, JOURNAL, StoreFolder, finished};
 use grappa_synthetic::{Generator, Split};
 use roaring::RoaringTreemap;
 
@@ -214,12 +214,12 @@ impl<'a> Run<'a> {
             true => Some(self.resume(folder, &path)?),
             false => None,
         };
-        if let Some(manifest) = folder.committing()? {
+        if let Some(manifest) = folder.committing(self.options.threads, self.progress)? {
             let bytes_on_disk = folder.commit(&manifest)?;
             return Ok(StoreSummary::of(&manifest, bytes_on_disk));
         }
         let (journal, done) = match earlier {
-            Some(earlier) => earlier,
+            Some((journal, done)) => (journal, self.sound(folder, done)?),
             None => {
                 let journal = Journal::create(&path)?;
                 journal.append(&Record::Started(self.fingerprint()))?;
@@ -233,6 +233,15 @@ impl<'a> Run<'a> {
         let manifest = self.manifest(done, splits, files);
         let bytes_on_disk = folder.commit(&manifest)?;
         Ok(StoreSummary::of(&manifest, bytes_on_disk))
+    }
+
+    /// The chunks in `done` whose files have the right checksums. The others are generated again.
+    fn sound(&self, folder: &StoreFolder, mut done: BTreeMap<u32, ChunkDone>) -> Result<BTreeMap<u32, ChunkDone>> {
+        let files = done.values().flat_map(|chunk| &chunk.files).map(file_entry).collect();
+        let files = finished::with_kinds(folder.path(), files)?;
+        let damaged = finished::to_rewrite(folder.path(), &files, self.options.threads, self.progress)?;
+        done.retain(|_, chunk| !chunk.files.iter().any(|(path, ..)| damaged.contains(path)));
+        Ok(done)
     }
 
     fn manifest(&self, mut done: BTreeMap<u32, ChunkDone>, splits: Vec<SplitEntry>, files: Vec<FileEntry>) -> Manifest {

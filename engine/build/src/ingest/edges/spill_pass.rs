@@ -139,7 +139,7 @@ impl<'a> Worker<'a> {
     /// Writes out the buffers and records the blocks. The order matters: a block in the journal is never spilled again,
     /// so its records and rejects must be in the files first.
     fn commit(&mut self, state: &State) -> Result<()> {
-        self.counts.reject_bytes = self.rejects.flush()?;
+        self.counts.rejects = self.rejects.flush()?;
         let extents: &[Extent] = self.writer.flush_all()?;
         let blocks = std::mem::take(&mut self.blocks);
         self.uncommitted_bytes = 0;
