@@ -32,6 +32,7 @@ const PROGRAMS: [(&str, &str); 23] = [
     ("flips", "--flips 4 --work WORK"),
     ("faults", "pairs --pairs 2 --apart 0.5"),
     ("faults", "kills --random 1 --every 25"),
+    ("faults", "damage --mutations 14"),
     ("faults", "workers --kills 2"),
     (
         "time_to_accuracy",

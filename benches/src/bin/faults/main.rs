@@ -4,6 +4,7 @@
 //! Run it without `--release`. Only programs with debug assertions can be killed before any change of the file system.
 //! Training is included if `grappa-train` is beside this program.
 
+mod damage;
 mod kills;
 mod pairs;
 mod workers;
@@ -29,6 +30,8 @@ enum Campaign {
     Pairs(pairs::Args),
     /// Kill programs at random moments and before every change of the file system
     Kills(kills::Args),
+    /// Kill programs, damage their unfinished files, and restart them
+    Damage(damage::Args),
     /// Kill one of several processes that train together, and start them again
     Workers(workers::Args),
 }
@@ -42,6 +45,7 @@ fn run(args: &Args) -> Result<()> {
     match &args.campaign {
         Campaign::Pairs(pairs) => pairs::run(pairs, args.record.as_deref()),
         Campaign::Kills(kills) => kills::run(kills, args.record.as_deref()),
+        Campaign::Damage(damage) => damage::run(damage, args.record.as_deref()),
         Campaign::Workers(workers) => workers::run(workers, args.record.as_deref()),
     }
 }
