@@ -100,7 +100,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     let layout = layout(store, options.dtype, options.with_features)?;
     let features = StoreFeatures::open(store)?;
     let partial = partial_folder(store, options.kind);
-    let lock = FolderLock::wait(&partial)?;
+    let lock = FolderLock::wait(&partial)?.watch(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
         // Another process made them meanwhile.
         remove_empty(&partial);
@@ -127,7 +127,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
             if let Error::Unstorable { .. } = error {
                 durable::remove_folder(&partial)?;
             }
-            if lock.check().is_ok() {
+            if lock.is_at(&partial)? {
                 remove_empty(&partial);
             }
             return Err(error);

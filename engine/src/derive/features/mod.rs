@@ -152,7 +152,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
         }
         return Err(error);
     }
-    let _lock = FolderLock::wait(&partial.path)?;
+    let _lock = FolderLock::wait(&partial.path)?.watch(&partial.path)?;
     // Another process may have added features since the store was opened.
     let manifest = read_manifest(root)?;
     if let Err(error) = check_store(root, &manifest) {

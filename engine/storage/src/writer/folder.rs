@@ -97,7 +97,7 @@ impl StoreFolder {
                 thread::sleep(EMPTY_LOOK);
                 continue;
             }
-            break (lock, begun);
+            break (lock.watch(&partial)?, begun);
         };
         if begun == Begun::Resumed && !resume {
             let with = match scratch::elsewhere(&partial).unwrap_or_default() {
@@ -152,10 +152,11 @@ impl StoreFolder {
     /// again, so the folder is removed if this run made it. If a run that was resumed finds damage, the error says how to
     /// start again. If another process has made the folder anew, nothing is touched.
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
-        if let Err(taken) = self.lock.check()
-            && !self.lock.is_at(&self.store)
-        {
-            return taken;
+        let is_at = |path| self.lock.is_at(path).unwrap_or(true);
+        if !is_at(&self.partial) && !is_at(&self.store) {
+            return Error::Taken {
+                path: self.partial.clone(),
+            };
         }
         let error = match begun {
             Begun::Fresh => damage_of(&self.partial, &self.scratch, error, || "start again".to_owned()),
