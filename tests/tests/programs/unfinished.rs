@@ -70,7 +70,8 @@ fn ingest(inputs: &Path) -> impl Fn(&Path) -> Command {
     move |store| {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
-        command.args(["--chunks", "3", "--quiet"]);
+        // One worker, so that its files have known names.
+        command.args(["--chunks", "3", "--threads", "1", "--quiet"]);
         command
     }
 }
