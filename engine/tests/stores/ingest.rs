@@ -536,7 +536,7 @@ fn a_run_that_lost_its_spill_files_has_to_start_again() {
         for _ in 0..2 {
             let error = ingest(&options, &Silent).unwrap_err().to_string();
             assert!(
-                error.contains("start again") && !error.contains("--resume"),
+                error.contains("start again: run `rm -r ") && !error.contains("rerun with --resume"),
                 "{name}: {error}"
             );
         }
