@@ -23,12 +23,9 @@ use grappa_run::{
 };
 use grappa_trainer::{
     Error,
-    distributed::{Place, ProcessGroup, StoreServer, Waits},
+    distributed::{LAUNCHER, Place, ProcessGroup, StoreServer, Waits},
 };
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
-
-/// The variable by which a process knows that this program started it: the process of the launcher.
-const LAUNCHER: &str = "GRAPPA_LAUNCHER";
 
 /// Workers may take so much longer than `--timeout` to end after one of them did not succeed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -116,19 +113,9 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
             .stdin(Stdio::null())
             // The terminal's Ctrl-C is for the launcher, which passes it on.
             .process_group(0)
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", store.port().to_string())
-            .env("TORCHELASTIC_USE_AGENT_STORE", "True")
-            .env(LAUNCHER, std::process::id().to_string())
+            .envs(store.variables(rank, workers))
+            .env_remove("TORCHELASTIC_USE_AGENT_STORE")
             .env_remove("TORCHELASTIC_RESTART_COUNT");
-        for (name, value) in [
-            ("RANK", rank),
-            ("LOCAL_RANK", rank),
-            ("WORLD_SIZE", workers),
-            ("LOCAL_WORLD_SIZE", workers),
-        ] {
-            command.env(name, value.to_string());
-        }
         if env::var_os("GLOO_SOCKET_IFNAME").is_none() {
             command.env("GLOO_SOCKET_IFNAME", "lo");
         }

@@ -17,34 +17,30 @@ use std::{
 
 use super::{
     PREFIX, Place,
-    join::{duplicate, never_came, no_store},
+    join::{duplicate, lost, never_came},
+    store::Store,
     watch,
 };
-use crate::{Result, shim::c10d};
+use crate::Result;
 
 /// Time between two looks at the store.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The attempts that a store knows.
 pub(super) struct Attempts<'a> {
-    store: c10d::Store,
+    store: Store,
     place: &'a Place,
     timeout: Duration,
 }
 
 impl<'a> Attempts<'a> {
-    /// Those of the store of `place`, which must be that of a launcher.
-    ///
-    /// # Errors
-    /// If the store cannot be reached.
-    pub fn of(place: &'a Place, timeout: Duration) -> Result<Self> {
-        let (host, port) = &place.store;
-        let store = c10d::Store::open(host, *port, false, timeout, PREFIX);
-        Ok(Self {
-            store: store.map_err(|text| no_store(place, &text, timeout))?,
+    /// The attempts that the store of a launcher knows.
+    pub fn of(store: &Store, place: &'a Place, timeout: Duration) -> Self {
+        Self {
+            store: store.within(PREFIX),
             place,
             timeout,
-        })
+        }
     }
 
     /// The attempt of this process, from `first` on: rank 0 begins it, and the others wait for it.
@@ -64,7 +60,7 @@ impl<'a> Attempts<'a> {
         let mut attempt = first;
         loop {
             let found = self.store.set_once(&begun(attempt), &own);
-            if found.map_err(|text| no_store(self.place, &text, self.timeout))? == own {
+            if found.map_err(|text| lost(self.place, &text))? == own {
                 return Ok(attempt);
             }
             attempt += 1;
@@ -88,7 +84,7 @@ impl<'a> Attempts<'a> {
             if Instant::now() > until {
                 return Err(match of_same_rank.filter(|_| !is_left) {
                     Some(found) => duplicate(self.place, &found),
-                    None => never_came(&[0], self.place, self.timeout),
+                    None => never_came(&[0], self.place, self.timeout, None),
                 });
             }
             thread::sleep(POLL);
@@ -105,7 +101,7 @@ impl<'a> Attempts<'a> {
 
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let found = self.store.get(key);
-        found.map_err(|text| no_store(self.place, &text, self.timeout))
+        found.map_err(|text| lost(self.place, &text))
     }
 }
 
@@ -121,18 +117,17 @@ mod tests {
     use super::*;
     use crate::distributed::{Hello, ProcessGroup, StoreServer, Waits, join};
 
-    /// Joins as torchrun starts a rank.
-    fn start(port: u16, rank: u32, timeout: Duration) -> Result<ProcessGroup> {
-        let place = Place {
-            rank,
-            ranks: 2,
-            local_rank: 0,
-            local_ranks: 1,
-            store: ("127.0.0.1".into(), port),
-            is_store_of_launcher: true,
+    /// A rank as torchrun starts it.
+    fn place(server: &StoreServer, rank: u32) -> Place {
+        Place {
             is_restarted: true,
-        };
-        join(place, Hello { same: Vec::new() }, Waits::of(timeout), || false)
+            ..server.place(rank, 2)
+        }
+    }
+
+    fn start(server: &StoreServer, rank: u32, timeout: Duration) -> Result<ProcessGroup> {
+        let hello = Hello { same: Vec::new() };
+        join(place(server, rank), hello, Waits::of(timeout), || false)
     }
 
     /// A value that rank 0 gives both.
@@ -143,14 +138,13 @@ mod tests {
     #[test]
     fn processes_that_are_started_again_meet_whoever_is_first() {
         const TIMEOUT: Duration = Duration::from_secs(60);
-        let server = StoreServer::start().unwrap();
-        let port = server.port();
+        let server = &StoreServer::start().unwrap();
         for attempt in 0..3 {
             let groups = thread::scope(|scope| {
                 let mut ranks = [1, 0];
                 ranks.rotate_left(attempt % 2);
                 let threads = ranks.map(|rank| {
-                    let started = scope.spawn(move || Arc::new(start(port, rank, TIMEOUT).unwrap()));
+                    let started = scope.spawn(move || Arc::new(start(server, rank, TIMEOUT).unwrap()));
                     // The first one looks at the keys of the attempt before.
                     thread::sleep(4 * POLL);
                     started
@@ -171,23 +165,15 @@ mod tests {
     #[test]
     fn a_rank_that_joined_an_attempt_of_dead_processes_joins_the_next_one() {
         const TIMEOUT: Duration = Duration::from_secs(60);
-        let server = StoreServer::start().unwrap();
-        let port = server.port();
-        let place = Place {
-            rank: 0,
-            ranks: 2,
-            local_rank: 0,
-            local_ranks: 1,
-            store: ("127.0.0.1".into(), port),
-            is_store_of_launcher: true,
-            is_restarted: true,
-        };
+        let server = &StoreServer::start().unwrap();
+        let place = place(server, 0);
+        let store = Store::open(&place, None, TIMEOUT, TIMEOUT).unwrap();
         // Rank 0 has begun, and was killed before rank 1 came.
-        assert_eq!(Attempts::of(&place, TIMEOUT).unwrap().find(0).unwrap(), 0);
+        assert_eq!(Attempts::of(&store, &place, TIMEOUT).find(0).unwrap(), 0);
         let [zero, one] = thread::scope(|scope| {
-            let one = scope.spawn(|| start(port, 1, TIMEOUT).unwrap());
+            let one = scope.spawn(|| start(server, 1, TIMEOUT).unwrap());
             thread::sleep(Duration::from_millis(300));
-            let zero = scope.spawn(|| start(port, 0, TIMEOUT).unwrap());
+            let zero = scope.spawn(|| start(server, 0, TIMEOUT).unwrap());
             [zero, one].map(|thread| thread.join().unwrap())
         });
         thread::scope(|scope| {
@@ -198,11 +184,10 @@ mod tests {
 
     #[test]
     fn two_processes_of_one_rank_are_an_error_that_names_the_other() {
-        let server = StoreServer::start().unwrap();
-        let port = server.port();
+        let server = &StoreServer::start().unwrap();
         let errors = thread::scope(|scope| {
             let threads = [0, 1, 1].map(|rank| {
-                let started = scope.spawn(move || start(port, rank, Duration::from_secs(3)));
+                let started = scope.spawn(move || start(server, rank, Duration::from_secs(3)));
                 thread::sleep(Duration::from_millis(300));
                 started
             });

@@ -2,11 +2,7 @@
 
 use std::{
     fs,
-    sync::{
-        Mutex,
-        atomic::AtomicU64,
-        mpsc::{RecvTimeoutError, channel},
-    },
+    sync::{Mutex, atomic::AtomicU64, mpsc::RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
@@ -14,9 +10,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Place, ProcessGroup,
+    Place, ProcessGroup, StoreOf, StoreServer,
     attempts::Attempts,
     json, prefix,
+    store::{Store, aside},
     watch::{self, Watch},
 };
 use crate::{Error, Result, shim::c10d};
@@ -70,76 +67,95 @@ impl Waits {
 /// cannot be served or reached. Each message names the rank.
 pub fn join(place: Place, hello: Hello, waits: Waits, is_stopped: fn() -> bool) -> Result<ProcessGroup> {
     c10d::log_fatal_only();
-    if !place.is_store_of_launcher || !place.is_restarted {
-        return join_attempt(0, place, hello, waits, is_stopped, &|| false);
-    }
-    let attempts = Attempts::of(&place, waits.join)?;
-    let mut attempt = attempts.find(0)?;
-    loop {
-        // A store that is gone is noticed elsewhere.
-        let is_superseded = || attempts.is_begun(attempt + 1).unwrap_or(false);
-        let joined = join_attempt(attempt, place.clone(), hello.clone(), waits, is_stopped, &is_superseded);
-        match joined {
-            Err(_) if place.rank > 0 && is_superseded() => attempt = attempts.find(attempt + 1)?,
-            joined => return joined,
-        }
+    let server = place.serves_store().then(|| StoreServer::of(&place)).transpose()?;
+    let until = Instant::now() + waits.join;
+    let store = Store::open(&place, server.as_ref(), waits.join, waits.silence)?;
+    let joining = Joining {
+        store,
+        place,
+        hello,
+        waits,
+        is_stopped,
+    };
+    match joining.place.is_restarted && joining.place.store_of != StoreOf::FirstRank {
+        true => joining.latest_attempt(until),
+        false => joining.attempt(0, until, server, &|| false),
     }
 }
 
-/// Joins the other processes of an attempt. Gives up when it is superseded by the next one.
-fn join_attempt(
-    attempt: u64,
+/// A process that joins others.
+struct Joining {
+    store: Store,
     place: Place,
     hello: Hello,
     waits: Waits,
     is_stopped: fn() -> bool,
-    is_superseded: &dyn Fn() -> bool,
-) -> Result<ProcessGroup> {
-    let timeout = waits.join;
-    let (host, port) = &place.store;
-    let prefix = prefix(attempt);
-    let open = |is_server| c10d::Store::open(host, *port, is_server, timeout, &prefix);
-    let store = open(place.serves_store()).map_err(|text| no_store(&place, &text, timeout))?;
-    let arrival = Arrival {
-        ranks: place.ranks,
-        host: host_name(),
-        process: std::process::id(),
-        hello,
-    };
-    let found = store.set_once(&watch::hello(place.rank), &json(&arrival));
-    let found = found.map_err(|text| no_store(&place, &text, timeout))?;
-    if found != json(&arrival) {
-        return Err(duplicate(&place, &found));
-    }
-    // Gloo has a connection of its own, because its rendezvous blocks.
-    let for_gloo = open(false).map_err(|text| no_store(&place, &text, timeout))?;
-    let group = ProcessGroup {
-        watch: Watch::start(store, place.clone(), waits.silence),
-        place,
-        gloo: Mutex::new(None),
-        messages: AtomicU64::new(0),
-        is_stopped,
-    };
-    let joined = group
-        .meet(&arrival, timeout, is_superseded)
-        .and_then(|()| group.connect(for_gloo, timeout, is_superseded));
-    match joined {
-        Ok(gloo) => {
-            *group.gloo.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(gloo);
-            Ok(group)
+}
+
+impl Joining {
+    /// Joins the other processes of the latest attempt.
+    fn latest_attempt(&self, mut until: Instant) -> Result<ProcessGroup> {
+        let attempts = Attempts::of(&self.store, &self.place, self.waits.join);
+        let mut attempt = attempts.find(0)?;
+        loop {
+            // A store that is gone is noticed elsewhere.
+            let is_superseded = || attempts.is_begun(attempt + 1).unwrap_or(false);
+            match self.attempt(attempt, until, None, &is_superseded) {
+                Err(_) if self.place.rank > 0 && is_superseded() => attempt = attempts.find(attempt + 1)?,
+                joined => return joined,
+            }
+            until = Instant::now() + self.waits.join;
         }
-        Err(error) => {
-            group.announce(false, &format!("could not join: {error}"));
-            group.leave();
-            Err(error)
+    }
+
+    /// Joins the other processes of an attempt. Gives up when it is superseded by the next one.
+    fn attempt(
+        &self,
+        attempt: u64,
+        until: Instant,
+        server: Option<StoreServer>,
+        is_superseded: &dyn Fn() -> bool,
+    ) -> Result<ProcessGroup> {
+        let store = self.store.within(&prefix(attempt));
+        let arrival = Arrival {
+            ranks: self.place.ranks,
+            host: host_name(),
+            process: std::process::id(),
+            hello: self.hello.clone(),
+        };
+        let found = store.set_once(&watch::hello(self.place.rank), &json(&arrival));
+        let found = found.map_err(|text| lost(&self.place, &text))?;
+        if found != json(&arrival) {
+            return Err(duplicate(&self.place, &found));
+        }
+        let group = ProcessGroup {
+            watch: Watch::start(store.clone(), self.place.clone(), self.waits.silence),
+            server,
+            place: self.place.clone(),
+            gloo: Mutex::new(None),
+            messages: AtomicU64::new(0),
+            is_stopped: self.is_stopped,
+        };
+        let joined = group
+            .meet(&arrival, until, self.waits.join, is_superseded)
+            .and_then(|()| group.connect(store, self.waits.silence, is_superseded));
+        match joined {
+            Ok(gloo) => {
+                *group.gloo() = Some(gloo);
+                Ok(group)
+            }
+            Err(error) => {
+                group.announce(false, &format!("could not join: {error}"));
+                group.leave();
+                Err(error)
+            }
         }
     }
 }
 
 impl ProcessGroup {
-    /// Waits for all ranks, and compares what they say with what this rank says.
-    fn meet(&self, own: &Arrival, timeout: Duration, is_superseded: &dyn Fn() -> bool) -> Result<()> {
-        let until = Instant::now() + timeout;
+    /// Waits for all ranks until a moment, which is `join` after the start. Compares what they say with what this rank says.
+    fn meet(&self, own: &Arrival, until: Instant, join: Duration, is_superseded: &dyn Fn() -> bool) -> Result<()> {
         let mut missing: Vec<u32> = (0..self.place.ranks).filter(|&rank| rank != self.place.rank).collect();
         while !missing.is_empty() {
             let mut still = Vec::new();
@@ -161,42 +177,49 @@ impl ProcessGroup {
                 return Err(superseded());
             }
             if !missing.is_empty() && Instant::now() > until {
-                return Err(never_came(&missing, &self.place, timeout));
+                let refused = self.server.as_ref().and_then(StoreServer::refused);
+                return Err(never_came(&missing, &self.place, join, refused));
             }
             thread::sleep(POLL);
         }
         Ok(())
     }
 
-    /// Connects to all ranks, on another thread: a rank that is stopped right now would block this one.
-    fn connect(&self, store: c10d::Store, timeout: Duration, is_superseded: &dyn Fn() -> bool) -> Result<c10d::Group> {
+    /// Connects to all ranks within `timeout`, on another thread: a rank that is stopped right now would block this one.
+    fn connect(&self, store: Store, timeout: Duration, is_superseded: &dyn Fn() -> bool) -> Result<c10d::Group> {
         let (rank, ranks) = (self.place.rank, self.place.ranks);
-        let (send, connected) = channel();
-        let connect = move || {
-            let _ = send.send(c10d::Group::connect(&store, rank, ranks, timeout, NEVER));
-        };
-        let started = thread::Builder::new().name("connect".into()).spawn(connect);
-        started.map_err(|error| Error::Distributed(format!("no thread to connect to the other ranks: {error}")))?;
-        let until = Instant::now() + timeout * 2;
-        let mut found = connected.recv_timeout(POLL);
-        while matches!(found, Err(RecvTimeoutError::Timeout)) && Instant::now() < until {
+        let connect = move || c10d::Group::connect(Box::new(store), rank, ranks, timeout, NEVER);
+        let connected = aside("connect", connect)
+            .map_err(|error| Error::Distributed(format!("no thread to connect to the other ranks: {error}")))?;
+        let until = Instant::now() + timeout;
+        loop {
+            match connected.recv_timeout(POLL) {
+                Ok(Ok(group)) => return Ok(group),
+                Ok(Err(text)) => return Err(self.not_connected(&text)),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.not_connected("the thread panicked")),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
             if is_superseded() {
                 return Err(superseded());
             }
-            found = connected.recv_timeout(10 * POLL);
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            if Instant::now() > until {
+                return Err(self.not_connected(&format!("no answer within {} s (--timeout)", timeout.as_secs_f64())));
+            }
         }
-        match found {
-            Ok(group) => group.map_err(|text| {
-                let cause = self.explain(&text);
-                match self.failure() {
-                    Some(_) => cause,
-                    None => Error::Distributed(format!(
-                        "rank {rank} cannot connect to the other ranks: {text}; GLOO_SOCKET_IFNAME names the network interface to \
-                         use, such as eth0"
-                    )),
-                }
-            }),
-            Err(_) => Err(self.explain("no answer")),
+    }
+
+    /// The error of a rank that is not connected to all others.
+    fn not_connected(&self, text: &str) -> Error {
+        let cause = self.explain(text);
+        match self.failure() {
+            Some(_) => cause,
+            None => Error::Distributed(format!(
+                "rank {} cannot connect to the other ranks: {text}; GLOO_SOCKET_IFNAME names the network interface to use, such as eth0",
+                self.place.rank
+            )),
         }
     }
 }
@@ -211,11 +234,13 @@ fn host_name() -> String {
     name.trim().to_owned()
 }
 
-pub(super) fn never_came(missing: &[u32], place: &Place, timeout: Duration) -> Error {
+/// The error about ranks that did not come. `refused` is the last connection to the store that was refused.
+pub(super) fn never_came(missing: &[u32], place: &Place, timeout: Duration, refused: Option<String>) -> Error {
+    let refused = refused.map_or_else(String::new, |refused| format!("; a connection from {refused}"));
     let ranks: Vec<String> = missing.iter().map(u32::to_string).collect();
     Error::Distributed(format!(
         "rank {} did not come within {} s (--join-timeout); WORLD_SIZE is {}: start as many processes, with the same MASTER_ADDR and \
-         MASTER_PORT",
+         MASTER_PORT{refused}",
         ranks.join(", "),
         timeout.as_secs_f64(),
         place.ranks
@@ -233,27 +258,12 @@ pub(super) fn duplicate(place: &Place, found: &[u8]) -> Error {
     ))
 }
 
-pub(super) fn no_store(place: &Place, text: &str, timeout: Duration) -> Error {
-    let (host, port) = &place.store;
-    let is_in_use = text.contains("EADDRINUSE") || text.contains("already in use");
-    Error::Distributed(match (place.serves_store(), is_in_use) {
-        (true, true) => format!(
-            "port {port} is in use on this host, by another job or another process with RANK 0: choose another MASTER_PORT (torchrun: \
-             --master-port)"
-        ),
-        (true, false) => format!("rank 0 cannot serve the store at {host}:{port}: {text}"),
-        (false, _) => format!(
-            "rank {} found no store at {host}:{port} within {} s: {} must run there, and MASTER_ADDR and MASTER_PORT must be the same \
-             for all ranks ({text})",
-            place.rank,
-            timeout.as_secs_f64(),
-            if place.is_store_of_launcher {
-                "the launcher"
-            } else {
-                "rank 0"
-            },
-        ),
-    })
+/// The error of a rank that lost the store while it joined.
+pub(super) fn lost(place: &Place, text: &str) -> Error {
+    Error::Distributed(format!(
+        "rank {} lost the store of {} while it joined: {text}",
+        place.rank, place.store_of
+    ))
 }
 
 /// Refuses a rank that does not belong to this one.

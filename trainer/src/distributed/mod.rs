@@ -1,7 +1,7 @@
 //! Several processes that train one model.
 //!
 //! A launcher starts W processes, the *ranks* 0 to W-1, and tells each its place by environment variables ([`Place`]). They meet in a
-//! key-value store of PyTorch's distributed engine (TCPStore), which rank 0 or the launcher serves, and form a [`ProcessGroup`].
+//! key-value store, which rank 0 or the launcher serves (`store`), and form a [`ProcessGroup`] on Gloo, of PyTorch's distributed engine.
 //!
 //! ```text
 //! each step            parts of the gradient, and their sums (`sum`)                      Gloo
@@ -15,15 +15,15 @@
 //! A rank may take its time: while it shows signs of life, the others wait. A rank that ends, or shows no sign of life for the
 //! timeout, ends the job: every other rank returns an error that names it.
 //!
-//! No call of c10d blocks the trainer for longer than a moment, because a peer that is stopped would block it for ever. A thread of
-//! its own talks to the store (`watch`), and an operation of Gloo is awaited in slices.
+//! No call blocks the trainer for ever, because a peer that is stopped would block it. Requests to the store have a timeout, and an
+//! operation of Gloo is awaited in slices.
 
 mod attempts;
 mod collect;
 mod join;
 mod local;
 mod place;
-mod server;
+mod store;
 mod sum;
 mod watch;
 
@@ -46,8 +46,8 @@ use self::watch::{Departure, Watch};
 pub use self::{
     join::{Hello, Waits, join},
     local::LocalRanks,
-    place::Place,
-    server::StoreServer,
+    place::{LAUNCHER, Place, StoreOf},
+    store::{Secret, StoreServer},
 };
 use crate::{
     Error, Result,
@@ -63,7 +63,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// Bytes that ranks send each other for the length of a message.
 pub const LENGTH_BYTES: usize = size_of::<i64>();
-/// Bytes that a rank leaves behind under one key. TCPStore takes 8 MiB at most.
+/// Bytes that a rank leaves behind under one key. A store takes 8 MiB at most.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// Why there is a group of Gloo.
@@ -74,6 +74,8 @@ const CONNECTED: &str = "the group is connected until it is left";
 pub struct ProcessGroup {
     place: Place,
     watch: Watch,
+    /// If this process serves the store.
+    server: Option<StoreServer>,
     gloo: Mutex<Option<c10d::Group>>,
     /// Number of messages so far. All ranks exchange messages in the same order, so it names them.
     messages: AtomicU64,
@@ -309,7 +311,6 @@ impl ProcessGroup {
         self.share("finished", || Ok(()))?;
         self.put(&watch::bye(self.place.rank), &())?;
         self.linger();
-        self.watch.end();
         drop(self.gloo().take());
         Ok(())
     }

@@ -1,8 +1,12 @@
 //! The place of a process in a job, from the environment variables that torchrun and other launchers set.
 
-use std::{env, num::NonZero, str::FromStr};
+use std::{env, fmt, num::NonZero, str::FromStr};
 
+use super::store::{SECRET, Secret};
 use crate::{Error, Result};
+
+/// The variable by which a process knows that `grappa-train --workers` started it. It has the id of that process.
+pub const LAUNCHER: &str = "GRAPPA_LAUNCHER";
 
 /// The place of this process among those that train together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +21,33 @@ pub struct Place {
     pub local_ranks: u32,
     /// MASTER_ADDR and MASTER_PORT: where the store is served.
     pub store: (String, u16),
-    /// TORCHELASTIC_USE_AGENT_STORE: the launcher serves the store, not rank 0.
-    pub is_store_of_launcher: bool,
+    /// Who serves the store.
+    pub store_of: StoreOf,
     /// TORCHELASTIC_RESTART_COUNT is set: the launcher starts all processes again when one ends.
     pub is_restarted: bool,
+    /// GRAPPA_SECRET: what the ranks know and others do not.
+    pub secret: Secret,
+}
+
+/// Who serves the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreOf {
+    /// Rank 0.
+    FirstRank,
+    /// The launcher of `--workers`.
+    Workers,
+    /// TORCHELASTIC_USE_AGENT_STORE: torchrun, a TCPStore of PyTorch.
+    Torchrun,
+}
+
+impl fmt::Display for StoreOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FirstRank => "rank 0",
+            Self::Workers => "the launcher",
+            Self::Torchrun => "torchrun",
+        })
+    }
 }
 
 impl Place {
@@ -59,6 +86,19 @@ impl Place {
                 local_ranks - 1
             )));
         }
+        let is_torchrun = variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+        let store_of = match variable(LAUNCHER) {
+            Some(_) => StoreOf::Workers,
+            None if is_torchrun => StoreOf::Torchrun,
+            None => StoreOf::FirstRank,
+        };
+        let secret = variable(SECRET);
+        if is_torchrun && secret.is_some() {
+            return Err(Error::Distributed(format!(
+                "{SECRET} is set, and the store of torchrun takes no secret: start the ranks in another way (see docs/distributed.md), or \
+                 unset {SECRET}"
+            )));
+        }
         Ok(Some(Self {
             rank,
             ranks,
@@ -68,23 +108,15 @@ impl Place {
                 required(variable, "MASTER_ADDR")?,
                 required::<NonZero<u16>>(variable, "MASTER_PORT")?.get(),
             ),
-            is_store_of_launcher: variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True"),
+            store_of,
             is_restarted: variable("TORCHELASTIC_RESTART_COUNT").is_some(),
+            secret: Secret::from_variable(secret.as_deref())?,
         }))
     }
 
     /// Whether this process serves the store.
     pub(super) fn serves_store(&self) -> bool {
-        self.rank == 0 && !self.is_store_of_launcher
-    }
-
-    /// Who serves the store, and where.
-    pub(super) fn store_name(&self) -> String {
-        let (host, port) = &self.store;
-        match self.is_store_of_launcher {
-            true => format!("the launcher's store at {host}:{port}"),
-            false => format!("rank 0's store at {host}:{port}"),
-        }
+        self.rank == 0 && self.store_of == StoreOf::FirstRank
     }
 }
 
@@ -131,8 +163,9 @@ mod tests {
             local_rank: 1,
             local_ranks: 2,
             store: ("node0".to_owned(), 29500),
-            is_store_of_launcher: false,
+            store_of: StoreOf::FirstRank,
             is_restarted: false,
+            secret: Secret::from_variable(None).unwrap(),
         };
         assert_eq!(place(&variables).unwrap(), Some(expected.clone()));
         variables.extend([
@@ -140,11 +173,33 @@ mod tests {
             ("TORCHELASTIC_RESTART_COUNT", "2"),
         ]);
         let restarted = Place {
-            is_store_of_launcher: true,
+            store_of: StoreOf::Torchrun,
             is_restarted: true,
             ..expected
         };
         assert_eq!(place(&variables).unwrap(), Some(restarted));
+        variables.push((SECRET, "0123456789abcdef"));
+        let error = place(&variables).unwrap_err().to_string();
+        assert!(error.contains("the store of torchrun takes no secret"), "{error}");
+    }
+
+    #[test]
+    fn a_secret_is_read_from_its_variable_and_may_not_be_short() {
+        let group = [
+            ("RANK", "0"),
+            ("WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "a"),
+            ("MASTER_PORT", "1"),
+        ];
+        let with = |secret| place(&[&group[..], &[(SECRET, secret)]].concat());
+        let found = with("0123456789abcdef").unwrap().unwrap().secret;
+        assert_eq!(found, Secret::from_variable(Some("0123456789abcdef")).unwrap());
+        assert_ne!(found, place(&group).unwrap().unwrap().secret);
+        let error = with("short").unwrap_err().to_string();
+        assert!(
+            error.starts_with("GRAPPA_SECRET has 5 characters, and needs 16 or more: "),
+            "{error}"
+        );
     }
 
     #[test]

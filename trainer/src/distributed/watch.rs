@@ -1,5 +1,4 @@
-//! The thread that talks to the store: it keeps the sign of life of this rank fresh, watches those of the others, and serves the
-//! requests of the trainer.
+//! The thread that keeps the sign of life of this rank fresh, and watches the signs of the others.
 //!
 //! ```text
 //! hello/RANK     RANK has come: who it is, and what must be the same on all ranks
@@ -19,8 +18,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Place, json};
-use crate::shim::c10d::{self, Store};
+use super::{Place, json, place::StoreOf, store::Store};
+use crate::shim::c10d;
 
 /// Time between two signs of life, unless the timeout is short.
 const BEAT: Duration = Duration::from_millis(500);
@@ -58,7 +57,9 @@ pub(super) fn bye(rank: u32) -> String {
 /// The watch of a rank.
 #[derive(Debug)]
 pub(super) struct Watch {
-    requests: Mutex<Sender<Request>>,
+    store: Store,
+    /// The thread ends when this is gone.
+    _ends: Sender<()>,
     seen: Arc<Seen>,
     place: Place,
     timeout: Duration,
@@ -80,18 +81,10 @@ struct State {
     alive: Vec<(Vec<u8>, Instant)>,
 }
 
-enum Request {
-    Get(String, Sender<c10d::Result<Option<Vec<u8>>>>),
-    Set(String, Vec<u8>, Sender<c10d::Result<Option<Vec<u8>>>>),
-    SetOnce(String, Vec<u8>, Sender<c10d::Result<Option<Vec<u8>>>>),
-    Delete(String, Sender<c10d::Result<Option<Vec<u8>>>>),
-    End,
-}
-
 impl Watch {
     /// Starts the thread. The other ranks need not be there yet.
     pub(super) fn start(store: Store, place: Place, timeout: Duration) -> Self {
-        let (requests, received) = channel();
+        let (ends, ended) = channel();
         let now = Instant::now();
         let seen = Arc::new(Seen(Mutex::new(State {
             left: None,
@@ -101,19 +94,22 @@ impl Watch {
         })));
         let beat = BEAT.min(timeout / BEATS_OF_TIMEOUT);
         let keeper = Keeper {
-            store,
+            store: store.clone(),
             rank: place.rank,
             ranks: place.ranks,
             seen: seen.clone(),
             beat,
             beats: 0,
         };
-        // Without the thread every request fails, as with a store that is gone.
-        let _ = thread::Builder::new()
-            .name("store".into())
-            .spawn(move || keeper.run(&received));
+        let started = thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || keeper.run(&ended));
+        if let Err(error) = started {
+            seen.note(Err(&format!("no thread to watch the other ranks: {error}")));
+        }
         Self {
-            requests: Mutex::new(requests),
+            store,
+            _ends: ends,
             seen,
             place,
             timeout,
@@ -153,9 +149,9 @@ impl Watch {
     }
 
     fn without_store(&self, reason: &str) -> Departure {
-        let server = match self.place.is_store_of_launcher {
-            true => " (the launcher, which serves the store)",
-            false => " (which serves the store)",
+        let server = match self.place.store_of {
+            StoreOf::FirstRank => " (which serves the store)",
+            StoreOf::Workers | StoreOf::Torchrun => " (the launcher, which serves the store)",
         };
         Departure {
             rank: 0,
@@ -201,49 +197,40 @@ impl Watch {
             is_first
         };
         if is_first {
-            let _ = self.ask(|reply| Request::SetOnce(LEFT.to_owned(), json(departure), reply));
+            let _ = self.noted(self.store.set_once(LEFT, &json(departure)));
         }
     }
 
     pub(super) fn get(&self, key: &str) -> c10d::Result<Option<Vec<u8>>> {
-        self.ask(|reply| Request::Get(key.to_owned(), reply))
+        self.noted(self.store.get(key))
     }
 
     pub(super) fn set(&self, key: &str, value: &[u8]) -> c10d::Result<()> {
-        self.ask(|reply| Request::Set(key.to_owned(), value.to_owned(), reply))
-            .map(|_| ())
+        self.noted(self.store.set(key, value))
     }
 
     pub(super) fn delete(&self, key: &str) -> c10d::Result<()> {
-        self.ask(|reply| Request::Delete(key.to_owned(), reply)).map(|_| ())
+        self.noted(self.store.delete(key))
     }
 
-    /// Ends the thread, and with it the connection to the store, and the server if it is here.
-    pub(super) fn end(&self) {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = requests.send(Request::End);
-    }
-
-    fn ask(
-        &self,
-        request: impl FnOnce(Sender<c10d::Result<Option<Vec<u8>>>>) -> Request,
-    ) -> c10d::Result<Option<Vec<u8>>> {
-        let (reply, replied) = channel();
-        {
-            let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            let _ = requests.send(request(reply));
-        }
-        match replied.recv_timeout(self.timeout) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(format!("{} does not answer", self.place.store_name())),
-            Err(RecvTimeoutError::Disconnected) => Err(format!("{} is closed", self.place.store_name())),
-        }
+    fn noted<T>(&self, result: c10d::Result<T>) -> c10d::Result<T> {
+        self.seen.note(result.as_ref().map(|_| ()).map_err(String::as_str));
+        result
     }
 }
 
 impl Seen {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers whether the store answered.
+    fn note(&self, result: Result<(), &str>) {
+        let mut state = self.lock();
+        match result {
+            Ok(()) => state.answered = Instant::now(),
+            Err(text) => state.broken = state.broken.take().or_else(|| Some(text.to_owned())),
+        }
     }
 }
 
@@ -258,33 +245,14 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn run(mut self, requests: &Receiver<Request>) {
-        let mut next = Instant::now();
+    fn run(mut self, ended: &Receiver<()>) {
         loop {
-            match requests.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(Request::End) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(request) => self.serve(request),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if Instant::now() >= next {
-                let watched = self.look();
-                self.note(watched);
-                next = Instant::now() + self.beat;
+            let looked = self.look();
+            self.seen.note(looked.as_ref().map(|_| ()).map_err(String::as_str));
+            if ended.recv_timeout(self.beat) != Err(RecvTimeoutError::Timeout) {
+                return;
             }
         }
-    }
-
-    fn serve(&self, request: Request) {
-        let (reply, result) = match request {
-            Request::Get(key, reply) => (reply, self.store.get(&key)),
-            Request::Set(key, value, reply) => (reply, self.store.set(&key, &value).map(|()| None)),
-            Request::SetOnce(key, value, reply) => (reply, self.store.set_once(&key, &value).map(Some)),
-            Request::Delete(key, reply) => (reply, self.store.delete(&key).map(|()| None)),
-            Request::End => return,
-        };
-        self.note(result.as_ref().map(|_| ()).map_err(Clone::clone));
-        // Nobody waits for the reply any more if it took too long.
-        let _ = reply.send(result);
     }
 
     /// Shows a sign of life, and looks at the other ranks.
@@ -311,14 +279,6 @@ impl Keeper {
             self.seen.lock().left = serde_json::from_slice(&left).ok();
         }
         Ok(())
-    }
-
-    fn note(&self, result: c10d::Result<()>) {
-        let mut state = self.seen.lock();
-        match result {
-            Ok(()) => state.answered = Instant::now(),
-            Err(text) => state.broken = state.broken.take().or(Some(text)),
-        }
     }
 }
 

@@ -1,21 +1,22 @@
-// The C++ half of `shim/c10d.rs`: PyTorch's TCPStore and ProcessGroupGloo. No exception leaves a function: it becomes a text, which
+// The C++ half of `shim/c10d.rs`: PyTorch's ProcessGroupGloo, and the client of its TCPStore. No exception leaves a function: it becomes a text, which
 // the caller frees with `grappa_free_text`.
 
 #define USE_C10D_GLOO 1
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <c10/util/Exception.h>
 #include <c10/util/Flags.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -27,8 +28,6 @@ using std::chrono::milliseconds;
 
 struct StoreHandle {
   c10::intrusive_ptr<c10d::TCPStore> tcp;
-  // All keys have the same prefix here.
-  c10::intrusive_ptr<c10d::Store> keys;
 };
 
 struct GroupHandle {
@@ -86,6 +85,83 @@ Work started(Start start) {
   return start();
 }
 
+using Take = void (*)(void*, const uint8_t*, size_t);
+using SetKey = int (*)(void*, const char*, const uint8_t*, size_t, void*, Take);
+using GetKey = int (*)(void*, const char*, void*, Take);
+using FreeKeys = void (*)(void*);
+
+void take_bytes(void* context, const uint8_t* bytes, size_t length) {
+  auto* out = static_cast<std::vector<uint8_t>*>(context);
+  out->insert(out->end(), bytes, bytes + length);
+}
+
+// A key-value store of Rust, where Gloo finds the other processes. It has what Gloo uses: keys that are set, and waited for.
+class Keys final : public c10d::Store {
+ public:
+  Keys(void* keys, SetKey set, GetKey get, FreeKeys free_keys, milliseconds timeout)
+      : c10d::Store(timeout), keys_(keys), set_(set), get_(get), free_(free_keys) {}
+  Keys(const Keys&) = delete;
+  ~Keys() override { free_(keys_); }
+
+  // It may be used by any thread, so it is its own copy.
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::intrusive_ptr<c10d::Store>::reclaim_copy(this);
+  }
+
+  using c10d::Store::set;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    std::vector<uint8_t> text;
+    if (set_(keys_, key.c_str(), value.data(), value.size(), &text, take_bytes) == FAILED) fail(text);
+  }
+
+  std::vector<uint8_t> get(const std::string& key) override {
+    std::vector<uint8_t> value;
+    const auto until = std::chrono::steady_clock::now() + timeout_;
+    while (!find(key, value)) pause(key, until);
+    return value;
+  }
+
+  bool check(const std::vector<std::string>& keys) override {
+    std::vector<uint8_t> value;
+    return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return find(key, value); });
+  }
+
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    while (!check(keys)) pause(keys.front(), until);
+  }
+
+  int64_t add(const std::string&, int64_t) override { return unused("add"); }
+  bool deleteKey(const std::string&) override { return unused("deleteKey") != 0; }
+  int64_t getNumKeys() override { return unused("getNumKeys"); }
+
+ private:
+  bool find(const std::string& key, std::vector<uint8_t>& value) {
+    value.clear();
+    const int code = get_(keys_, key.c_str(), &value, take_bytes);
+    if (code == FAILED) fail(value);
+    return code == DONE;
+  }
+
+  void pause(const std::string& key, std::chrono::steady_clock::time_point until) {
+    if (std::chrono::steady_clock::now() > until) throw std::runtime_error("another rank did not set " + key + " in time");
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+
+  [[noreturn]] void fail(const std::vector<uint8_t>& text) {
+    throw std::runtime_error(std::string(text.begin(), text.end()));
+  }
+
+  [[noreturn]] int64_t unused(const char* name) { throw std::runtime_error(std::string(name) + " is not for Gloo"); }
+
+  void* keys_;
+  SetKey set_;
+  GetKey get_;
+  FreeKeys free_;
+};
+
 // A part of a tensor that another rank sends or gets.
 struct Part {
   int rank;
@@ -115,36 +191,29 @@ void grappa_free_text(char* text) { std::free(text); }
 // Keeps c10d's own messages for errors that the caller reports anyway off stderr.
 void grappa_log_fatal_only() { FLAGS_caffe2_log_level = 3; }
 
-// A connection to a TCPStore, or its server as well. Port 0 is any free port. Connecting may take `connect_ms`, operations on the store
-// `timeout_ms`.
+// A connection to a TCPStore. Connecting may take `connect_ms`, operations on the store `timeout_ms`.
 StoreHandle* grappa_store_open(
     const char* host,
     uint16_t port,
-    bool is_server,
     int64_t connect_ms,
     int64_t timeout_ms,
-    const char* prefix,
     char** error) {
   return guarded(error, static_cast<StoreHandle*>(nullptr), [&] {
     c10d::TCPStoreOptions options;
     options.port = port;
-    options.isServer = is_server;
     options.waitWorkers = false;
     options.timeout = milliseconds(connect_ms);
     auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
     tcp->setTimeout(milliseconds(timeout_ms));
-    auto keys = c10::make_intrusive<c10d::PrefixStore>(prefix, tcp);
-    return new StoreHandle{std::move(tcp), std::move(keys)};
+    return new StoreHandle{std::move(tcp)};
   });
 }
 
 void grappa_store_free(StoreHandle* store) { delete store; }
 
-uint16_t grappa_store_port(const StoreHandle* store) { return store->tcp->getPort(); }
-
 int grappa_store_set(StoreHandle* store, const char* key, const uint8_t* value, size_t length, char** error) {
   return guarded(error, FAILED, [&] {
-    store->keys->set(key, std::vector<uint8_t>(value, value + length));
+    store->tcp->set(key, std::vector<uint8_t>(value, value + length));
     return DONE;
   });
 }
@@ -159,7 +228,7 @@ int grappa_store_set_once(
     void (*take)(void*, const uint8_t*, size_t),
     char** error) {
   return guarded(error, FAILED, [&] {
-    std::vector<uint8_t> found = store->keys->compareSet(key, {}, std::vector<uint8_t>(value, value + length));
+    std::vector<uint8_t> found = store->tcp->compareSet(key, {}, std::vector<uint8_t>(value, value + length));
     take(context, found.data(), found.size());
     return DONE;
   });
@@ -169,8 +238,8 @@ int grappa_store_set_once(
 int grappa_store_get(
     StoreHandle* store, const char* key, void* context, void (*take)(void*, const uint8_t*, size_t), char** error) {
   return guarded(error, FAILED, [&] {
-    if (!store->keys->check({key})) return NOT_YET;
-    std::vector<uint8_t> value = store->keys->get(key);
+    if (!store->tcp->check({key})) return NOT_YET;
+    std::vector<uint8_t> value = store->tcp->get(key);
     take(context, value.data(), value.size());
     return DONE;
   });
@@ -178,18 +247,27 @@ int grappa_store_get(
 
 int grappa_store_delete(StoreHandle* store, const char* key, char** error) {
   return guarded(error, FAILED, [&] {
-    store->keys->deleteKey(key);
+    store->tcp->deleteKey(key);
     return DONE;
   });
 }
 
-// Connects all ranks; `patience_ms` is for that, and `timeout_ms` for each operation of the group.
+// Connects all ranks through the keys, which it takes; `patience_ms` is for that, and `timeout_ms` for each operation of the group.
 GroupHandle* grappa_group_new(
-    StoreHandle* store, int rank, int size, int64_t patience_ms, int64_t timeout_ms, char** error) {
+    void* keys,
+    SetKey set,
+    GetKey get,
+    FreeKeys free_keys,
+    int rank,
+    int size,
+    int64_t patience_ms,
+    int64_t timeout_ms,
+    char** error) {
+  auto store = c10::make_intrusive<Keys>(keys, set, get, free_keys, milliseconds(patience_ms));
   return guarded(error, static_cast<GroupHandle*>(nullptr), [&] {
     // Takes the interfaces of GLOO_SOCKET_IFNAME, as PyTorch does.
     auto options = c10d::ProcessGroupGloo::Options::create_default(milliseconds(patience_ms));
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(store->keys, rank, size, options);
+    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
     static_cast<c10d::Backend&>(*group).setTimeout(milliseconds(timeout_ms));
     return new GroupHandle{std::move(group)};
   });

@@ -1,4 +1,4 @@
-//! PyTorch's distributed engine, c10d: its key-value store (TCPStore) and its group of processes on Gloo.
+//! PyTorch's distributed engine, c10d: its group of processes on Gloo, and the client of its key-value store (TCPStore).
 //!
 //! The wheel of PyTorch has the headers of c10d, but not those of gloo. The headers in `shim/gloo` declare what c10d's headers name, so
 //! that they compile; nothing of gloo is used directly.
@@ -15,11 +15,17 @@ use tch::Tensor;
 /// `Err` has the message of c10d.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
+const FAILED: c_int = -1;
 const DONE: c_int = 0;
 const NOT_YET: c_int = 1;
 
 /// Takes a value that C++ lends for the call.
 type Take = unsafe extern "C" fn(*mut c_void, *const u8, usize);
+/// Sets a key of a [`Keys`]: the keys, the key, the value, and what takes the text of an error.
+type SetKey = unsafe extern "C" fn(*mut c_void, *const c_char, *const u8, usize, *mut c_void, Take) -> c_int;
+/// Passes the value of a key, or the text of an error, to a `Take`.
+type GetKey = unsafe extern "C" fn(*mut c_void, *const c_char, *mut c_void, Take) -> c_int;
+type FreeKeys = unsafe extern "C" fn(*mut c_void);
 
 // SAFETY: these are in c10d.cpp, with these types. The first has no conditions.
 unsafe extern "C" {
@@ -28,14 +34,11 @@ unsafe extern "C" {
     fn grappa_store_open(
         host: *const c_char,
         port: u16,
-        is_server: bool,
         connect_ms: i64,
         timeout_ms: i64,
-        prefix: *const c_char,
         error: *mut *mut c_char,
     ) -> *mut c_void;
     fn grappa_store_free(store: *mut c_void);
-    fn grappa_store_port(store: *const c_void) -> u16;
     fn grappa_store_set(
         store: *mut c_void,
         key: *const c_char,
@@ -61,7 +64,10 @@ unsafe extern "C" {
     ) -> c_int;
     fn grappa_store_delete(store: *mut c_void, key: *const c_char, error: *mut *mut c_char) -> c_int;
     fn grappa_group_new(
-        store: *mut c_void,
+        keys: *mut c_void,
+        set: SetKey,
+        get: GetKey,
+        free: FreeKeys,
         rank: c_int,
         size: c_int,
         patience_ms: i64,
@@ -107,7 +113,15 @@ const TRY: Duration = Duration::from_secs(10);
 /// The pause before the next one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection to a TCPStore, or its server with a connection.
+/// Where the processes of a [`Group`] find each other: a key-value store that they share. No call waits for a key.
+pub(crate) trait Keys {
+    /// Sets a key.
+    fn set(&self, key: &str, value: &[u8]) -> Result<()>;
+    /// The value of a key; none if it has no value yet.
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>>;
+}
+
+/// A connection to a TCPStore.
 #[derive(Debug)]
 pub(crate) struct Store(NonNull<c_void>);
 
@@ -115,51 +129,37 @@ pub(crate) struct Store(NonNull<c_void>);
 unsafe impl Send for Store {}
 
 impl Store {
-    /// Connects to the store at `host:port` within `timeout`, or serves it there. Port 0 is any free port. Every key gets the prefix.
+    /// Connects to the store at `host:port` within `join`. Later, each answer may take `timeout`. Both hold only if the other end is
+    /// alive: c10d waits for its first words without a limit.
     ///
     /// Asks for the address of the host again every few seconds: a process that was started again elsewhere has another one, and
     /// connecting to an address that nobody has takes the system minutes.
-    pub(crate) fn open(host: &str, port: u16, is_server: bool, timeout: Duration, prefix: &str) -> Result<Self> {
-        let until = Instant::now() + timeout;
+    pub(crate) fn open(host: &str, port: u16, join: Duration, timeout: Duration) -> Result<Self> {
+        let until = Instant::now() + join;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let connect = if is_server { left } else { left.min(TRY) };
-            match Self::open_within(host, port, is_server, connect, timeout, prefix) {
-                Err(_) if !is_server && left > connect => thread::sleep(PAUSE),
+            let connect = left.min(TRY);
+            match Self::open_within(host, port, connect, timeout) {
+                Err(_) if left > connect => thread::sleep(PAUSE),
                 opened => return opened,
             }
         }
     }
 
-    fn open_within(
-        host: &str,
-        port: u16,
-        is_server: bool,
-        connect: Duration,
-        timeout: Duration,
-        prefix: &str,
-    ) -> Result<Self> {
-        let (host, prefix) = (c_string(host)?, c_string(prefix)?);
+    fn open_within(host: &str, port: u16, connect: Duration, timeout: Duration) -> Result<Self> {
+        let host = c_string(host)?;
         let mut error = ptr::null_mut();
-        // SAFETY: both texts live during the call.
+        // SAFETY: the text lives during the call.
         let store = unsafe {
             grappa_store_open(
                 host.as_ptr(),
                 port,
-                is_server,
                 milliseconds(connect),
                 milliseconds(timeout),
-                prefix.as_ptr(),
                 &mut error,
             )
         };
         NonNull::new(store).map(Self).ok_or_else(|| taken(error))
-    }
-
-    /// The port of the server.
-    pub(crate) fn port(&self) -> u16 {
-        // SAFETY: the store lives.
-        unsafe { grappa_store_port(self.0.as_ptr()) }
     }
 
     /// Sets a key.
@@ -235,16 +235,28 @@ pub(crate) struct Group {
 unsafe impl Send for Group {}
 
 impl Group {
-    /// Connects all ranks through the store. All must call it within `patience`. `timeout` is for each operation.
-    pub(crate) fn connect(store: &Store, rank: u32, size: u32, patience: Duration, timeout: Duration) -> Result<Self> {
+    /// Connects all ranks through `keys`. All must call it within `patience`. `timeout` is for each operation.
+    pub(crate) fn connect(
+        keys: Box<dyn Keys + Send + Sync>,
+        rank: u32,
+        size: u32,
+        patience: Duration,
+        timeout: Duration,
+    ) -> Result<Self> {
         let mut error = ptr::null_mut();
         let number = |number: u32| c_int::try_from(number).map_err(|_| format!("{number} ranks are too many"));
-        // SAFETY: the store lives during the call; the group keeps its own handle to it.
+        let (rank, ranks) = (number(rank)?, number(size)?);
+        // A pointer to a trait object has two words, and C++ gets one.
+        let keys = Box::new(keys);
+        // SAFETY: C++ calls these functions with the keys, and frees them once, even if it fails.
         let group = unsafe {
             grappa_group_new(
-                store.0.as_ptr(),
-                number(rank)?,
-                number(size)?,
+                Box::into_raw(keys).cast(),
+                set_key,
+                get_key,
+                free_keys,
+                rank,
+                ranks,
                 milliseconds(patience),
                 milliseconds(timeout),
                 &mut error,
@@ -390,6 +402,59 @@ unsafe extern "C" fn take(out: *mut c_void, bytes: *const u8, length: usize) {
         // SAFETY: as promised.
         unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(slice::from_raw_parts(bytes, length)) }
     }
+}
+
+/// The keys of a group, which any thread of c10d may use.
+type SharedKeys = Box<dyn Keys + Send + Sync>;
+
+/// # Safety
+/// `keys` is the address of [`SharedKeys`], `key` a text that ends with a zero; `length` bytes can be read at `value`; `take` may be called
+/// with `context`.
+unsafe extern "C" fn set_key(
+    keys: *mut c_void,
+    key: *const c_char,
+    value: *const u8,
+    length: usize,
+    context: *mut c_void,
+    take: Take,
+) -> c_int {
+    // SAFETY: as promised.
+    let (keys, key) = unsafe { (&*keys.cast::<SharedKeys>(), CStr::from_ptr(key)) };
+    let value = match length {
+        0 => &[],
+        // SAFETY: as promised.
+        _ => unsafe { slice::from_raw_parts(value, length) },
+    };
+    match keys.set(&key.to_string_lossy(), value) {
+        Ok(()) => DONE,
+        Err(text) => {
+            // SAFETY: as promised; the bytes live during the call.
+            unsafe { take(context, text.as_ptr(), text.len()) };
+            FAILED
+        }
+    }
+}
+
+/// # Safety
+/// As [`set_key`].
+unsafe extern "C" fn get_key(keys: *mut c_void, key: *const c_char, context: *mut c_void, take: Take) -> c_int {
+    // SAFETY: as promised.
+    let (keys, key) = unsafe { (&*keys.cast::<SharedKeys>(), CStr::from_ptr(key)) };
+    let (code, bytes) = match keys.get(&key.to_string_lossy()) {
+        Ok(Some(value)) => (DONE, value),
+        Ok(None) => return NOT_YET,
+        Err(text) => (FAILED, text.into_bytes()),
+    };
+    // SAFETY: as promised; the bytes live during the call.
+    unsafe { take(context, bytes.as_ptr(), bytes.len()) };
+    code
+}
+
+/// # Safety
+/// `keys` is the address of a boxed [`SharedKeys`] that nothing uses any more.
+unsafe extern "C" fn free_keys(keys: *mut c_void) {
+    // SAFETY: as promised.
+    drop(unsafe { Box::from_raw(keys.cast::<SharedKeys>()) });
 }
 
 fn c_string(text: &str) -> Result<CString> {

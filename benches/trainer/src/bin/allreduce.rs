@@ -120,11 +120,7 @@ impl Args {
                     "--calls",
                     &self.calls.to_string(),
                 ])
-                .env("RANK", rank.to_string())
-                .env("WORLD_SIZE", contender.ranks.to_string())
-                .env("MASTER_ADDR", "127.0.0.1")
-                .env("MASTER_PORT", store.port().to_string())
-                .env("TORCHELASTIC_USE_AGENT_STORE", "True")
+                .envs(store.variables(rank, contender.ranks))
                 .env("GLOO_SOCKET_IFNAME", "lo")
                 .stdout(Stdio::piped());
             Ok(command.spawn()?)

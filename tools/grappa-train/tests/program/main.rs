@@ -8,6 +8,7 @@ mod hosts;
 mod kills;
 mod launcher;
 mod network;
+mod peers;
 mod predict;
 mod refused;
 mod resume;

@@ -55,7 +55,7 @@ pub fn rank(folder: &Path, place: [u16; 3], options: &[&str]) -> Child {
     start_as(place, &mut train(folder, options))
 }
 
-fn start_as([rank, ranks, port]: [u16; 3], command: &mut Command) -> Child {
+pub fn start_as([rank, ranks, port]: [u16; 3], command: &mut Command) -> Child {
     command
         .env("RANK", rank.to_string())
         .env("WORLD_SIZE", ranks.to_string())

@@ -258,22 +258,14 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
-    use crate::distributed::{Hello, Place, StoreServer, Waits, join};
+    use crate::distributed::{Hello, StoreServer, Waits, join};
 
     /// Calls `work` as each of several ranks, which are threads here. They talk to each other as processes do.
     fn as_ranks<T: Send>(ranks: u32, work: impl Fn(u32, Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
         let store = StoreServer::start().unwrap();
-        let (work, port) = (&work, store.port());
+        let (work, store) = (&work, &store);
         let run = |rank| {
-            let place = Place {
-                rank,
-                ranks,
-                local_rank: rank,
-                local_ranks: ranks,
-                store: ("127.0.0.1".to_owned(), port),
-                is_store_of_launcher: true,
-                is_restarted: false,
-            };
+            let place = store.place(rank, ranks);
             let hello = Hello { same: Vec::new() };
             let group = Arc::new(join(place, hello, Waits::of(Duration::from_secs(60)), || false).unwrap());
             let done = work(rank, group.clone());

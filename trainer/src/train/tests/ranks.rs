@@ -25,9 +25,8 @@ use crate::{
 /// Calls `work` as each of `ranks` ranks that train together.
 pub(super) fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
     let server = StoreServer::start().unwrap();
-    let port = server.port();
     let of_rank = |rank| {
-        let group = Arc::new(joined(port, rank, ranks, || false));
+        let group = Arc::new(joined(server.place(rank, ranks), || false));
         let done = work(group.clone());
         group.finish().unwrap();
         done
@@ -39,17 +38,8 @@ pub(super) fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> 
     })
 }
 
-/// Joins the other ranks, which meet at `port`.
-fn joined(port: u16, rank: u32, ranks: u32, is_stopped: fn() -> bool) -> ProcessGroup {
-    let place = Place {
-        rank,
-        ranks,
-        local_rank: rank,
-        local_ranks: ranks,
-        store: ("127.0.0.1".into(), port),
-        is_store_of_launcher: true,
-        is_restarted: false,
-    };
+/// Joins the other ranks.
+fn joined(place: Place, is_stopped: fn() -> bool) -> ProcessGroup {
     let same = Vec::new();
     join(place, Hello { same }, Waits::of(Duration::from_secs(60)), is_stopped).unwrap()
 }
@@ -117,10 +107,9 @@ fn what_ranks_sum_unite_and_gather_is_that_of_all() {
 #[test]
 fn a_rank_that_is_asked_to_stop_while_it_waits_for_a_value_leaves_and_stops_the_others() {
     let server = StoreServer::start().unwrap();
-    let port = server.port();
     thread::scope(|scope| {
         let first = scope.spawn(|| {
-            let group = joined(port, 0, 2, || false);
+            let group = joined(server.place(0, 2), || false);
             let computed = group.share("value", || {
                 // As in a search for the nodes of an evaluation, which asks whether it should stop.
                 let begin = Instant::now();
@@ -138,7 +127,7 @@ fn a_rank_that_is_asked_to_stop_while_it_waits_for_a_value_leaves_and_stops_the_
             group.leave();
             stopped_by
         });
-        let group = joined(port, 1, 2, || true);
+        let group = joined(server.place(1, 2), || true);
         let error = group
             .share::<u64>("value", || unreachable!("rank 0 has the value"))
             .unwrap_err();
