@@ -150,14 +150,13 @@ pub fn with_short_files(command: &Command, kib: u32) -> Command {
     /// The unit of a shell's `ulimit -f`, in bytes.
     const FILE_BLOCK: u32 = 512;
     let mut shell = Command::new("sh");
-    // Ignore the signal, so that writes fail instead.
-    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 1024 / FILE_BLOCK);
+    let script = format!("ulimit -f {}; exec \"$@\"", kib * 1024 / FILE_BLOCK);
     shell.args(["-c", &script, "sh"]);
     started_by(shell, command)
 }
 
 /// `starter`, with a command as its last arguments.
-fn started_by(mut starter: Command, command: &Command) -> Command {
+pub fn started_by(mut starter: Command, command: &Command) -> Command {
     starter.arg(command.get_program()).args(command.get_args());
     starter.stdin(Stdio::null());
     for (name, value) in command.get_envs() {

@@ -136,12 +136,15 @@ pub fn cuda() -> &'static Cuda {
 ///
 /// # Panics
 /// If `work` panics for another reason.
-pub fn catch_out_of_memory<T>(remedy: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn catch_out_of_memory<T, E: From<Error>>(
+    remedy: &'static str,
+    work: impl FnOnce() -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
     // Values that `work` borrowed may be inconsistent after a panic. The caller ends with the error and does not use them.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(panic) => match out_of_memory(&*panic) {
-            Some(what) => Err(Error::OutOfMemory { what, remedy }),
+            Some(what) => Err(Error::OutOfMemory { what, remedy }.into()),
             None => resume_unwind(panic),
         },
     }
@@ -155,8 +158,13 @@ pub fn is_out_of_memory(payload: &(dyn Any + Send)) -> bool {
 /// libtorch's message about the lack of memory, if the panic is one.
 fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     let text = payload.downcast_ref::<String>()?;
-    // Messages of c10's allocators for CUDA and for the processor.
-    let patterns = ["CUDA out of memory", "can't allocate memory", "not enough memory"];
+    // Messages of c10's allocators for CUDA and for the processor, and of C++'s own allocator.
+    let patterns = [
+        "CUDA out of memory",
+        "can't allocate memory",
+        "not enough memory",
+        "std::bad_alloc",
+    ];
     let start = patterns.iter().filter_map(|pattern| text.find(pattern)).min()?;
     // The message is quoted, and a trace of C++ follows.
     let end = text[start..].find("\\n").map_or(text.len(), |length| start + length);
@@ -336,7 +344,7 @@ mod tests {
             let _ = Tensor::zeros([1 << 60], (Kind::Uint8, Device::Cpu));
             Ok(())
         };
-        let error = catch_out_of_memory("ask for less", large)
+        let error = catch_out_of_memory::<_, Error>("ask for less", large)
             .expect_err("no machine has that")
             .to_string();
         assert!(
@@ -358,7 +366,11 @@ mod tests {
         );
         assert!(what.ends_with("PYTORCH_ALLOC_CONF"), "{what}");
 
-        let other = catch_unwind(|| catch_out_of_memory::<()>("-", || panic!("another reason")));
+        let cpp: &(dyn Any + Send) =
+            &"called `Result::unwrap()` on an `Err` value: Torch(\"std::bad_alloc\")".to_owned();
+        assert_eq!(out_of_memory(cpp).as_deref(), Some("std::bad_alloc"));
+
+        let other = catch_unwind(|| catch_out_of_memory::<(), Error>("-", || panic!("another reason")));
         assert_eq!(
             other.expect_err("it panics").downcast_ref::<&str>(),
             Some(&"another reason")

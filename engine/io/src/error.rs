@@ -244,6 +244,9 @@ fn remedy(source: &io::Error) -> &'static str {
             "; the process has reached its limit of memory or of mappings: raise the limit (`ulimit -v`, `sysctl \
              vm.max_map_count`), or use stores with fewer --chunks"
         }
+        Some(Errno::FBIG) => {
+            "; the process has reached its limit of the length of a file, or that of the file system: raise the limit (`ulimit -f`)"
+        }
         _ => "",
     }
 }

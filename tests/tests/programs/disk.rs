@@ -67,9 +67,41 @@ fn an_ingest_that_does_not_fit_goes_on_when_there_is_room() {
             .args(more);
         run(&mut with_short_files(&ingest, kib))
     };
-    ingest(64, None).failure(&["graph.grappa.partial", "--resume"]);
+    ingest(64, None).failure(&["graph.grappa.partial", "`ulimit -f`", "--resume"]);
     ingest(64, Some("--resume")).failure(&["--resume"]);
     ingest(10_000, Some("--resume")).success();
     run(command("grappa-store").arg("verify").arg(&out)).success();
     assert!(!fs::exists(folder.path().join("graph.grappa.partial")).unwrap());
+}
+
+/// The signal of that limit ended programs without a message.
+#[test]
+fn a_limit_of_the_length_of_files_is_an_error_that_names_the_file_and_the_limit() {
+    let folder = memory_folder();
+    let store = store(folder.path(), &["--feature-dim", "16"]);
+    let at = |name: &str| folder.path().join(name);
+    let mut generate = command("grappa-gen");
+    generate.args([
+        "rmat",
+        "--scale",
+        "12",
+        "--feature-dim",
+        "16",
+        "--chunks",
+        "2",
+        "--quiet",
+        "--out",
+    ]);
+    let mut export = command("grappa-store");
+    export.arg("export").arg(&store).arg("--edges");
+    let mut preaggregate = command("grappa-store");
+    preaggregate.arg("preaggregate").arg(&store).args(["--kind", "mean"]);
+    for (name, command) in [
+        ("generated.grappa", generate.arg(at("generated.grappa"))),
+        ("edges.tsv", export.arg(at("edges.tsv"))),
+        ("mean.partial", &mut preaggregate),
+    ] {
+        let failed = run(&mut with_short_files(command, 64));
+        failed.failure(&[name, "File too large", "raise the limit (`ulimit -f`)"]);
+    }
 }

@@ -11,6 +11,8 @@
 //! A second signal always ends the program at once, after what [`at_second`] was given. The exit code is 128 plus the signal's number, as a shell reports it:
 //! 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
 //!
+//! SIGXFSZ ends no program: a write beyond `ulimit -f` is an error. Programs that this one starts get the signal as usual.
+//!
 //! A thread waits for the signals, so no code runs inside a signal handler. A signal that is ignored when the program starts
 //! (`nohup`, background jobs of a shell) stays ignored.
 
@@ -18,15 +20,16 @@ use std::{
     fs,
     path::PathBuf,
     sync::{
-        Condvar, Mutex, PoisonError,
-        atomic::{AtomicI32, Ordering::SeqCst},
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicI32, Ordering::SeqCst},
     },
     thread,
     time::Duration,
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
+    flag,
     iterator::Signals,
     low_level,
 };
@@ -124,6 +127,8 @@ fn code_of(signal: i32) -> i32 {
 
 /// Starts the thread that waits for signals.
 pub(crate) fn catch() {
+    // Nobody asks whether it came: the write that caused it fails. A handler, unlike an ignored signal, does not pass to other programs.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let caught: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()

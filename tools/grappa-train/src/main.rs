@@ -39,6 +39,10 @@ Examples:
   Predict the classes of all nodes:
     grappa-train predict run web.grappa --out classes.parquet";
 
+/// The remedy if libtorch gets no memory for predictions.
+const LESS_MEMORY: &str =
+    "give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, the container's)";
+
 /// Train graph neural networks on a graph store
 ///
 /// The folder of a run contains report.html, summary.json, checkpoints and TensorBoard events.
@@ -133,7 +137,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             Some(store) => train::run(store, &cli.train, &console),
             None => unreachable!("without a command, a store is required"),
         },
-        Some(Command::Predict(options)) => predict::run(&options, &console),
+        Some(Command::Predict(options)) => {
+            runtime::catch_out_of_memory(LESS_MEMORY, || predict::run(&options, &console))
+        }
         Some(Command::Export(options)) => export::run(&options, &console),
         Some(Command::Env) => console.answer(&env::Environment::probe()),
         Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
