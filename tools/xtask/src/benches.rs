@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 23] = [
+const PROGRAMS: [(&str, &str); 25] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -34,6 +34,7 @@ const PROGRAMS: [(&str, &str); 23] = [
     ("faults", "kills --random 1 --every 25"),
     ("faults", "damage --mutations 14"),
     ("faults", "workers --kills 2"),
+    ("faults", "peers --cases 2"),
     (
         "time_to_accuracy",
         "--datasets cora,rmat,sbm --scale 12 --limit 1GiB --epochs 2 --turns 1 --work WORK",

@@ -7,6 +7,7 @@
 mod damage;
 mod kills;
 mod pairs;
+mod peers;
 mod workers;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -34,6 +35,8 @@ enum Campaign {
     Damage(damage::Args),
     /// Kill one of several processes that train together, and start them again
     Workers(workers::Args),
+    /// Let ranks join beside programs that are silent, slow, strange or stopped
+    Peers(peers::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +50,6 @@ fn run(args: &Args) -> Result<()> {
         Campaign::Kills(kills) => kills::run(kills, args.record.as_deref()),
         Campaign::Damage(damage) => damage::run(damage, args.record.as_deref()),
         Campaign::Workers(workers) => workers::run(workers, args.record.as_deref()),
+        Campaign::Peers(peers) => peers::run(peers, args.record.as_deref()),
     }
 }
