@@ -5,8 +5,8 @@
     logits = model(x, edge_index)  # x: [nodes, inputs]; edge_index: [2, edges], sources above destinations
 
 Needs torch, torch_geometric and safetensors. To copy this file is fine; it is all there is to know about the format, beside
-the names of tensors, which are those of the modules below. Two layers differ from Grappa's on graphs with self-loops: GCNConv
-takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by theirs; Grappa counts both.
+the names of tensors, which are those of the modules below. On their own, GCNConv takes a self-loop of the graph for the one that it
+adds, and GATConv and GATv2Conv replace it by theirs. Grappa counts both, so the model adds the self-loops and the layers do not.
 """
 
 import json
@@ -47,7 +47,7 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
         case "sage-max":
             return pyg.SAGEConv(inputs, outputs, aggr="max")
         case "gcn":
-            return pyg.GCNConv(inputs, outputs)
+            return pyg.GCNConv(inputs, outputs, add_self_loops=False)
         case "gin":
             norms = [] if norm == "none" else [nn.LayerNorm(hidden)]
             mlp = nn.Sequential(nn.Linear(inputs, hidden), *norms, nn.ReLU(), nn.Linear(hidden, outputs))
@@ -55,7 +55,8 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
         case "gat" | "gatv2":
             conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
             # Heads share the hidden values; those of the last layer are averaged.
-            return conv(inputs, outputs if last else outputs // heads, heads=heads, concat=not last, dropout=dropout)
+            outputs = outputs if last else outputs // heads
+            return conv(inputs, outputs, heads=heads, concat=not last, dropout=dropout, add_self_loops=False)
         case "pinsage":
             return PinSAGEConv(inputs, outputs)
     raise ValueError(f"no layer is called {layer}")
@@ -69,6 +70,7 @@ class Model(nn.Module):
         super().__init__()
         self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
         self.features = options["features"]
+        self.adds_self_loops = options["layer"] in ("gcn", "gat", "gatv2")
         if self.features == "standard":
             self.register_buffer("feature_mean", torch.zeros(options["inputs"]))
             self.register_buffer("feature_deviation", torch.ones(options["inputs"]))
@@ -104,6 +106,9 @@ class Model(nn.Module):
         return x
 
     def forward(self, x, edge_index):
+        if self.adds_self_loops:
+            loops = torch.arange(len(x), device=edge_index.device).repeat(2, 1)
+            edge_index = torch.cat([edge_index, loops], 1)
         x = nn.functional.dropout(self.normalized(x), self.input_dropout, self.training)
         states = []
         for conv, norm, residual, activation in zip(self.layers, self.norms, self.residuals, self.activations):

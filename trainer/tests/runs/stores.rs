@@ -68,6 +68,8 @@ pub struct Shape {
     pub validated: bool,
     /// Whether each edge is there in both directions.
     pub undirected: bool,
+    /// What becomes of self-loops, and whether each node gets one.
+    pub self_loops: SelfLoops,
 }
 
 pub const DENSE: Shape = Shape {
@@ -80,6 +82,7 @@ pub const DENSE: Shape = Shape {
     unlabelled: None,
     validated: true,
     undirected: false,
+    self_loops: SelfLoops::Drop,
 };
 
 /// Pseudorandom numbers.
@@ -176,10 +179,9 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
             .filter(|(name, _)| shape.validated || *name != "val")
             .map(|(name, part)| split(name, part))
             .collect(),
-        // Layers of PyTorch Geometric have their own ideas of them.
         edge_options: EdgeOptions {
             undirected: shape.undirected,
-            self_loops: SelfLoops::Drop,
+            self_loops: shape.self_loops,
             ..EdgeOptions::default()
         },
         chunks: Some(4),
