@@ -401,12 +401,16 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
         line += " (sampled)";
     }
     line += &format!(
-        "  {:.2} s  {} edges/s  read {}  gradients {}",
+        "  {:.2} s  {} edges/s",
         record.seconds,
-        count(record.sampled_edges_per_second as u64),
-        ByteSize(record.bytes_read),
-        ByteSize(record.gradient_bytes)
+        count(record.sampled_edges_per_second as u64)
     );
+    // What a run in memory, in one partition and one process does not have is no news.
+    for (what, bytes) in [("read", record.bytes_read), ("sent", record.bytes_sent)] {
+        if bytes > 0 {
+            line += &format!("  {what} {}", ByteSize(bytes));
+        }
+    }
     if let Some(coverage) = record.coverage_mean.filter(|&coverage| coverage < 1.0) {
         line += &format!("  coverage {}", percent(coverage));
     }

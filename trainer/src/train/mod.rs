@@ -17,6 +17,7 @@
 //! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`numbers`). On a processor, runs with the same number of libtorch threads are equal to the
 //! bit.
 
+mod advice;
 pub mod correction;
 mod epoch;
 mod estimate;

@@ -15,7 +15,7 @@ use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::{
     machine::memory_limit,
     progress::Progress,
-    size::{ByteSize, duration},
+    size::{ByteSize, count, duration},
 };
 use grappa_run::{
     background::{BackgroundWriter, Unwritten},
@@ -34,7 +34,7 @@ use tch::Device;
 
 use self::files::survive;
 use super::{
-    Evaluation, OUT_OF_MEMORY, Trainer, first_hop,
+    Evaluation, OUT_OF_MEMORY, Trainer, advice, first_hop,
     hosts::Ranks,
     initial::Initial,
     numbers::{self, Numbers},
@@ -168,6 +168,11 @@ fn train_on(
         let advice = numbers::memory_advice(&store, aggregates, &config)?;
         advice.iter().for_each(|advice| watcher.tell(advice));
     }
+    if from.is_none() {
+        advice::of_data(&store, &config)?
+            .iter()
+            .for_each(|warning| watcher.warn(warning));
+    }
     let (wanted, at) = (numbers.applied(&config), folder.path().to_owned());
     let mut trainer = Trainer::of_ranks(store, wanted, aggregates, device, at, ranks, inputs)?;
     trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
@@ -235,6 +240,7 @@ fn train_on(
             save_problems: Vec::new(),
             shown: None,
             warned_of_nan: false,
+            told_baseline: false,
         };
         run.train(watcher)
     })
@@ -272,6 +278,8 @@ struct Run<'scope, 'env> {
     shown: Option<Instant>,
     /// Whether nodes with NaN logits were warned about.
     warned_of_nan: bool,
+    /// Whether the baseline was told.
+    told_baseline: bool,
 }
 
 impl Run<'_, '_> {
@@ -388,8 +396,24 @@ impl Run<'_, '_> {
         }
         if let Some(evaluation) = &evaluated {
             self.check_logits(evaluation, watcher)?;
+            self.tell_baseline(evaluation, watcher);
         }
         Ok(evaluated)
+    }
+
+    /// Tells the accuracy of the largest class, once, beside the first accuracy of the model.
+    fn tell_baseline(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) {
+        if self.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
+            return;
+        }
+        let baseline = advice::majority_baseline(self.trainer.labels.task(), &evaluation.val);
+        if let Some(baseline) = baseline {
+            watcher.tell(&format!(
+                "baseline: predicting the largest class for all {} validation nodes is right for {:.2} %",
+                count(evaluation.val.nodes),
+                100.0 * baseline
+            ));
+        }
     }
 
     /// Warns about scored nodes that have NaN logits, once.
