@@ -23,6 +23,8 @@ use super::{
 const EDGE_BYTES: u64 = 4;
 /// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
+/// The own rows of some destinations take at most 1/OWN_SHARE of the budget at a time, or one row.
+const OWN_SHARE: u64 = 64;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
 /// Bytes in a cache line.
@@ -38,6 +40,8 @@ pub struct Tiler<'a, R> {
     tile_bytes: u64,
     /// Bytes of the row of a destination that the tile keeps, and of its place; 0 if it keeps none.
     kept_bytes: u64,
+    /// Destinations whose own rows are in memory at a time.
+    own_nodes: u64,
     /// The position of the next tile's first destination.
     next: u64,
     spare: Spare,
@@ -62,6 +66,8 @@ pub struct Tile<'a, R> {
     strips: Vec<Strip>,
     /// The rows of the destinations, if they are kept.
     kept: Option<KeptRows>,
+    /// Destinations whose own rows are in memory at a time.
+    own_nodes: u64,
     progress: &'a dyn Progress,
 }
 
@@ -135,8 +141,15 @@ fn zeros(mut spare: Vec<f32>, values: usize) -> Vec<f32> {
 
 /// Bytes of a tile of some destinations with some edges.
 pub fn bytes_of<R: Reduce>(destinations: u64, edges: u64, reduce: &R) -> u64 {
-    let values = 4 * (reduce.state_width() + reduce.own_width()) as u64;
+    let values = 4 * reduce.state_width() as u64;
     destinations * (values + size_of::<ListSize>() as u64) + EDGE_BYTES * edges
+}
+
+/// The number of destinations whose own rows are in memory at a time, and the bytes of these rows.
+fn own_rows<R: Reduce>(reduce: &R, memory: u64) -> (u64, u64) {
+    let row_bytes = 4 * reduce.own_width() as u64;
+    let nodes = (memory / OWN_SHARE).checked_div(row_bytes).unwrap_or(u64::MAX).max(1);
+    (nodes, nodes.saturating_mul(row_bytes))
 }
 
 impl<'a, R: Reduce> Tiler<'a, R> {
@@ -148,12 +161,15 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         destination_rows: DestinationRows,
         progress: &'a dyn Progress,
     ) -> Self {
+        let memory = aggregation.budget.memory;
+        let (own_nodes, own_bytes) = own_rows(reduce, memory);
         Self {
             aggregation,
             reduce,
             blocks,
             threads: aggregation.budget.threads,
-            tile_bytes: aggregation.budget.memory.saturating_sub(blocks.bytes()),
+            tile_bytes: memory.saturating_sub(blocks.bytes() + own_bytes),
+            own_nodes,
             kept_bytes: match destination_rows {
                 DestinationRows::Unread => 0,
                 DestinationRows::Kept => u64::from(blocks.stride) + size_of::<u64>() as u64,
@@ -206,6 +222,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             states: zeros(states, values),
             strips,
             kept: (self.kept_bytes > 0).then(|| self.kept_rows(positions.clone(), kept)),
+            own_nodes: self.own_nodes,
             positions,
             progress: self.progress,
         }))
@@ -300,7 +317,10 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let states_max = positions.end - positions.start + edges / PART;
         let far = EdgeLists::far_edges(code, blocks, states_max);
         let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges), spare)?;
-        let mut listed = ListedEdges::default();
+        let mut listed = ListedEdges {
+            sizes: Vec::with_capacity((positions.end - positions.start) as usize),
+            ..ListedEdges::default()
+        };
         let (mut nodes, mut decoded, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
         let pieces = Pieces::new(
             self.aggregation.destinations,
@@ -364,7 +384,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             let blocks = Blocks::new(sources, stride, *memory);
             let blocks_bytes = blocks.bytes_max(*memory);
             let lists_bytes = EdgeLists::bytes_of_lists_max(blocks.count(), self.threads as u64, *memory);
-            blocks_bytes + lists_bytes + row_bytes <= *memory
+            let (_, own_bytes) = own_rows(self.reduce, *memory);
+            blocks_bytes + lists_bytes + own_bytes + row_bytes <= *memory
         };
         let larger = |memory: &u64| Some(memory + memory / 64);
         let sufficient = iter::successors(Some(1 << 10), larger).find(is_enough);
@@ -430,17 +451,24 @@ impl<R: Reduce> Tile<'_, R> {
     /// Initializes the states.
     pub fn begin(&mut self, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
         let (reduce, width) = (self.reduce, self.reduce.own_width());
-        let mut rows = vec![0.0; (self.positions.end - self.positions.start) as usize * width];
-        if let Some(own) = own {
-            own(self.positions.clone(), &mut rows)?;
-        }
+        let mut rows = Vec::new();
         let mut states = self.states.chunks_exact_mut(reduce.state_width());
-        let sizes = self.strips.iter().flat_map(|strip| &strip.sizes);
-        for (i, size) in sizes.enumerate() {
-            let own = &rows[i * width..][..width];
-            let mut states = states.by_ref().take(parts(size.added) as usize);
-            reduce.begin(own, states.next().expect("a destination has a state"));
-            states.for_each(|state| reduce.begin_part(own, state));
+        let mut sizes = self.strips.iter().flat_map(|strip| &strip.sizes);
+        let mut next = self.positions.start;
+        while next < self.positions.end {
+            let nodes = next..self.positions.end.min(next.saturating_add(self.own_nodes));
+            next = nodes.end;
+            let count = (nodes.end - nodes.start) as usize;
+            rows.resize(count * width, 0.0);
+            if let Some(own) = own {
+                own(nodes, &mut rows)?;
+            }
+            for (i, size) in sizes.by_ref().take(count).enumerate() {
+                let own = &rows[i * width..][..width];
+                let mut states = states.by_ref().take(parts(size.added) as usize);
+                reduce.begin(own, states.next().expect("a destination has a state"));
+                states.for_each(|state| reduce.begin_part(own, state));
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Aggregation over the whole graph.
 
-use std::{ops::Range, path::Path};
+use std::{ops::Range, path::Path, slice::ChunksExact};
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Position, Result, progress::Progress};
@@ -9,8 +9,9 @@ use grappa_storage::{MappedChunks, Store};
 
 use super::{Aggregation, Budget, ListSize, NodeRows, Reduce, Sink, StateRows};
 
-/// Results that are passed on together.
+/// Results of nodes with and without in-neighbors that are put together, and passed on together. No budget counts them.
 const RESULT_NODES: u64 = 1 << 15;
+const RESULT_BYTES: usize = 1 << 20;
 /// Sets of nodes take at most this share of the memory.
 const SETS_SHARE: u64 = 8;
 
@@ -74,9 +75,11 @@ impl WholeGraph<'_> {
         if let Some((sources, rows)) = &copy {
             (aggregation.sources, aggregation.rows) = (sources, rows);
         }
+        let empty = empty_state(reduce);
         let mut filled = Filled {
             destinations: &destinations,
-            empty: empty_state(reduce),
+            nodes: ((RESULT_BYTES / size_of_val(&empty[..])) as u64).clamp(1, RESULT_NODES),
+            empty,
             next: first,
             sink,
         };
@@ -106,7 +109,7 @@ impl WholeGraph<'_> {
         if StateRows::copy_bytes(scratch, self.rows, sources.len(), passes) == 0 {
             return Ok(None);
         }
-        let rows = StateRows::copied(scratch, self.rows, &sources, threads, progress)?;
+        let rows = StateRows::copied(scratch, self.rows, &sources, self.budget, progress)?;
         Ok(Some((sources, rows)))
     }
 }
@@ -123,6 +126,8 @@ fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
 struct Filled<'a, 's> {
     destinations: &'a NodeSet,
     empty: Vec<f32>,
+    /// Nodes whose results are passed on together.
+    nodes: u64,
     /// The next node.
     next: u64,
     sink: &'a mut Sink<'s>,
@@ -135,24 +140,29 @@ impl Filled<'_, '_> {
             return (self.sink)(positions, states);
         }
         let mut nodes = Vec::new();
-        self.destinations.nodes_at(positions, &mut nodes);
         let mut states = states.chunks_exact(self.empty.len());
-        let mut at = 0;
-        while at < nodes.len() {
+        for first in positions.clone().step_by(RESULT_NODES as usize) {
+            nodes.clear();
+            let part = first..positions.end.min(first + RESULT_NODES);
+            self.destinations.nodes_at(part, &mut nodes);
+            self.take_nodes(&nodes, &mut states)?;
+        }
+        Ok(())
+    }
+
+    /// Passes on the results of some destinations, and of the nodes without in-neighbors before them.
+    fn take_nodes(&mut self, mut nodes: &[NodeId], states: &mut ChunksExact<'_, f32>) -> Result<()> {
+        while !nodes.is_empty() {
             let first = self.next;
-            let count = nodes[at..].partition_point(|node| node.0 < first + RESULT_NODES);
-            let end = if count == 0 {
-                first + RESULT_NODES
-            } else {
-                nodes[at + count - 1].0 + 1
-            };
+            let (now, later) = nodes.split_at(nodes.partition_point(|node| node.0 < first + self.nodes));
+            let end = now.last().map_or(first + self.nodes, |last| last.0 + 1);
             let mut results = self.empty.repeat((end - first) as usize);
-            for node in &nodes[at..at + count] {
+            for node in now {
                 let state = states.next().expect("one state for each destination");
                 results[(node.0 - first) as usize * state.len()..][..state.len()].copy_from_slice(state);
             }
             (self.sink)(first..end, &mut results)?;
-            (self.next, at) = (end, at + count);
+            (self.next, nodes) = (end, later);
         }
         Ok(())
     }
@@ -160,7 +170,7 @@ impl Filled<'_, '_> {
     /// Passes on the results of nodes without in-neighbors before `end`.
     fn fill_to(&mut self, end: u64) -> Result<()> {
         while self.next < end {
-            let nodes = self.next..end.min(self.next + RESULT_NODES);
+            let nodes = self.next..end.min(self.next + self.nodes);
             self.next = nodes.end;
             let mut results = self.empty.repeat((nodes.end - nodes.start) as usize);
             (self.sink)(nodes, &mut results)?;

@@ -25,6 +25,8 @@ const READ_BYTES: usize = 1 << 20;
 const READS_AHEAD: usize = 16;
 /// Rows that are at most this far apart are read together. Reading the bytes in between costs about as much as another read.
 const GAP_BYTES: usize = 16 << 10;
+/// Places of rows that are in memory at a time.
+const PLACES: usize = 1 << 16;
 /// Reading fewer rows takes less time than starting a thread.
 const ROWS_PER_THREAD: usize = 1 << 10;
 
@@ -263,11 +265,24 @@ pub struct SelectedRows<'a> {
 }
 
 impl SelectedRows<'_> {
-    /// Where the rows at some positions are among those of all nodes.
-    fn places(&self, positions: Range<u64>) -> Vec<u64> {
+    /// Passes the places of the rows at some positions among those of all nodes to `read`, [`PLACES`] at a time with their part of `out`.
+    fn each_places<T>(
+        &self,
+        positions: Range<u64>,
+        out: &mut [T],
+        mut read: impl FnMut(&[u64], &mut [T]) -> Result<()>,
+    ) -> Result<()> {
+        let row = out.len() / (positions.end - positions.start).max(1) as usize;
         let mut nodes = Vec::new();
-        self.set.nodes_at(positions, &mut nodes);
-        nodes.into_iter().map(|node| node.0).collect()
+        for first in positions.clone().step_by(PLACES) {
+            nodes.clear();
+            self.set
+                .nodes_at(first..positions.end.min(first + PLACES as u64), &mut nodes);
+            let places: Vec<u64> = nodes.iter().map(|node| node.0).collect();
+            let at = (first - positions.start) as usize * row;
+            read(&places, &mut out[at..at + places.len() * row])?;
+        }
+        Ok(())
     }
 }
 
@@ -280,7 +295,7 @@ impl NodeRows for SelectedRows<'_> {
         if self.set.is_all() {
             return self.rows.read(positions, out);
         }
-        read_each(self.rows, &self.places(positions), out, 1)
+        self.each_places(positions, out, |places, out| read_each(self.rows, places, out, 1))
     }
 
     fn layout(&self) -> FeatureLayout {
@@ -291,7 +306,9 @@ impl NodeRows for SelectedRows<'_> {
         if self.set.is_all() {
             return self.rows.read_encoded(positions, out);
         }
-        read_each_encoded(self.rows, &self.places(positions), out, 1)
+        self.each_places(positions, out, |places, out| {
+            read_each_encoded(self.rows, places, out, 1)
+        })
     }
 
     fn file_bytes(&self) -> u64 {

@@ -13,10 +13,14 @@ use grappa_io::{Error, Result, arena::Arena, machine::free_disk_bytes, progress:
 use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
-use super::{NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of};
+use super::{
+    super::Budget, NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
+};
 
-/// Bytes that are copied at a time.
+/// Bytes that are copied at a time, at most.
 const COPY_BYTES: u64 = 16 << 20;
+/// With little memory, they take 1/COPY_SHARE of it. Three such pieces are in memory: one is written and two are read.
+const COPY_SHARE: u64 = 8;
 
 /// Rows in memory, or in an unnamed scratch file that disappears when it is dropped. Rows that nobody writes are zeros.
 #[derive(Debug)]
@@ -180,12 +184,12 @@ impl StateRows {
         folder: &Path,
         rows: &dyn NodeRows,
         of: &NodeSet,
-        threads: usize,
+        Budget { memory, threads }: Budget,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let layout = rows.layout();
         let mut copy = Self::in_new_file(folder, of.len(), layout)?;
-        let piece = (COPY_BYTES / u64::from(layout.stride)).max(1);
+        let piece = (COPY_BYTES.min(memory / COPY_SHARE) / u64::from(layout.stride)).max(1);
         let all = NodeSet::all(of.universe());
         let column = ScannedColumn { rows, of: &all };
         let scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();

@@ -7,6 +7,7 @@ mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
 mod launcher;
+mod memory;
 mod network;
 mod peers;
 mod predict;

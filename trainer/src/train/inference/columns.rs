@@ -5,6 +5,9 @@ use std::ops::Range;
 use grappa_engine::aggregate::{NodeRows, RowValues};
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 
+/// Bytes of whole rows that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+
 /// The first `width` values of each row. With jumping knowledge they are the states, which neighbors aggregate; the others are
 /// carried along.
 pub(super) struct FirstColumns<'a> {
@@ -31,12 +34,17 @@ impl NodeRows for FirstColumns<'_> {
         if self.is_all() {
             return self.rows.read(positions, out);
         }
-        let mut rows = vec![0.0; out.len() / self.width * self.rows.width()];
-        self.rows.read(positions, &mut rows)?;
-        let columns = rows.chunks_exact(self.rows.width()).map(|row| &row[..self.width]);
-        out.chunks_exact_mut(self.width)
-            .zip(columns)
-            .for_each(|(out, columns)| out.copy_from_slice(columns));
+        let piece = (READ_BYTES / (4 * self.rows.width())).max(1);
+        let mut rows = Vec::new();
+        for (out, first) in out.chunks_mut(piece * self.width).zip(positions.step_by(piece)) {
+            let count = out.len() / self.width;
+            rows.resize(count * self.rows.width(), 0.0);
+            self.rows.read(first..first + count as u64, &mut rows)?;
+            let columns = rows.chunks_exact(self.rows.width()).map(|row| &row[..self.width]);
+            out.chunks_exact_mut(self.width)
+                .zip(columns)
+                .for_each(|(out, columns)| out.copy_from_slice(columns));
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
 
-use super::{update_nodes, values};
+use super::{STEP_NODES, values};
 use crate::{Result, nn::Model, shim};
 
 /// The inputs of the update of a range of nodes at a layer.
@@ -173,11 +173,11 @@ impl FirstInputs {
             let Ok(mut kept) = StateRows::new(count, width) else {
                 return Ok(None);
             };
-            let (step, mut places) = (update_nodes(width), Vec::new());
-            let values = kept.values_mut().chunks_mut(step as usize * width);
-            for (first, values) in (0..).step_by(step as usize).zip(values) {
+            let mut places = Vec::new();
+            let values = kept.values_mut().chunks_mut(STEP_NODES as usize * width);
+            for (first, values) in (0..).step_by(STEP_NODES as usize).zip(values) {
                 check_stopped(progress)?;
-                nodes.nodes_at(first..(first + step).min(count), &mut places);
+                nodes.nodes_at(first..(first + STEP_NODES).min(count), &mut places);
                 let positions: Vec<u64> = places.drain(..).map(|node| node.0).collect();
                 read_each(features, &positions, values, threads)?;
             }
@@ -261,14 +261,14 @@ impl Kept {
         Ok(())
     }
 
-    /// Passes all inputs of `count` updates to `each`. Of a file, `step` rows of a width are read at once. `degrees` has the in-degrees of a range.
+    /// Passes all inputs of `count` updates to `each`. Of a file, `step` rows are read at once. `degrees` has the in-degrees of a range.
     ///
     /// # Errors
     /// If the file cannot be read. Also the errors of `degrees` and `each`.
     pub(super) fn each(
         &self,
         count: u64,
-        step: impl FnOnce(usize) -> u64,
+        step: u64,
         device: Device,
         degrees: impl Fn(Range<u64>) -> Result<Option<Tensor>>,
         mut each: impl FnMut(&UpdateInputs) -> Result<()>,
@@ -277,7 +277,6 @@ impl Kept {
             Self::Memory(parts) => return parts.iter().try_for_each(each),
             Self::File { rows, own_width } => (rows, *own_width as i64),
         };
-        let step = step(rows.width());
         let range = |first: u64| first.min(count)..(first + step).min(count);
         for first in (0..count).step_by(step as usize) {
             let positions = range(first);

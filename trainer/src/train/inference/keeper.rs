@@ -8,7 +8,7 @@ use grappa_io::progress::check_stopped;
 use grappa_sampling::NodeSet;
 use tch::no_grad;
 
-use super::{Inference, pass::LayerPass, update_nodes, values};
+use super::{Inference, pass::LayerPass, values};
 use crate::{
     Result,
     train::{
@@ -73,7 +73,7 @@ impl<'a> Keeper<'a> {
         let wanted: Vec<(NodeId, &[f32])> = outputs.filter(|(node, _)| current.nodes.contains(*node)).collect();
         let widths = self.kept.inputs.iter().map(|rows| rows.rows.width());
         let widest = widths.max().unwrap_or(0).max(width);
-        for piece in wanted.chunks(update_nodes(widest) as usize) {
+        for piece in wanted.chunks(self.inference.step_nodes(widest) as usize) {
             check_stopped(pass.progress)?;
             let nodes: Vec<NodeId> = piece.iter().map(|(node, _)| *node).collect();
             let mut aggregates: Vec<f32> = piece.iter().flat_map(|(_, row)| &row[..width]).copied().collect();

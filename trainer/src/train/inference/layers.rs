@@ -92,9 +92,9 @@ impl Layers<'_> {
             let space = self.space(layer, hidden.as_ref().map(StatesPlace::from).unwrap_or_default());
             let copy = match layer == 0 && !space.is_known && self.copy_bytes() > 0 {
                 true => {
-                    let (inputs, threads) = (needed.inputs(0), self.inference.budget.threads);
+                    let (inputs, budget) = (needed.inputs(0), self.inference.budget);
                     let scratch = self.inference.scratch;
-                    Some(StateRows::copied(scratch, self.features, inputs, threads, progress)?)
+                    Some(StateRows::copied(scratch, self.features, inputs, budget, progress)?)
                 }
                 false => None,
             };

@@ -50,10 +50,13 @@ use self::{
 use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{Result, nn::Model, shim};
 
-/// Nodes whose states are updated at once, at most.
-const UPDATE_NODES: u64 = 1 << 13;
-/// Bytes of their rows, at most. The allocator returns memory of more than 32 MiB to the system each time, which clears it again.
-const UPDATE_BYTES: u64 = 16 << 20;
+/// Nodes whose messages, queries or states are computed at once, at most.
+const STEP_NODES: u64 = 1 << 13;
+/// Bytes of their widest rows, at most. The allocator returns memory of more than 32 MiB to the system each time, which clears it again.
+const STEP_BYTES: u64 = 16 << 20;
+/// With little memory, these rows take at most 1/STEP_SHARE of it. A computation has several tensors of that size at a time: what it reads,
+/// what it makes and what it passes on.
+const STEP_SHARE: u64 = 128;
 
 /// The inputs of exact inference.
 pub struct Inference<'a> {
@@ -67,7 +70,7 @@ pub struct Inference<'a> {
     pub first_hop: Option<&'a dyn NodeRows>,
     /// Space for the inputs of the first layer, if more inferences of the same nodes follow.
     pub first_inputs: Option<&'a FirstInputs>,
-    /// Memory and threads.
+    /// Memory and threads. The tensors that are computed at once take up to an eighth more.
     pub budget: Budget,
     /// Memory in bytes for historical embeddings, besides the budget. Those that do not fit are in scratch files.
     pub kept_memory: u64,
@@ -156,6 +159,13 @@ impl Inference<'_> {
         layers.scratch_bytes()
     }
 
+    /// The number of nodes that are computed at once, with rows of at most `width` values.
+    fn step_nodes(&self, width: usize) -> u64 {
+        let row_bytes = (width * size_of::<f32>()) as u64;
+        let bytes = STEP_BYTES.min(self.budget.memory / STEP_SHARE);
+        (bytes / row_bytes).clamp(1, STEP_NODES)
+    }
+
     fn run_layers(
         &self,
         model: &Model,
@@ -174,12 +184,6 @@ impl Inference<'_> {
         };
         layers.run(degrees, progress, results)
     }
-}
-
-/// The number of nodes whose states are updated at once from rows of `width` values.
-fn update_nodes(width: usize) -> u64 {
-    let row_bytes = (width.max(1) * size_of::<f32>()) as u64;
-    (UPDATE_BYTES / row_bytes).clamp(1, UPDATE_NODES)
 }
 
 /// The values of a tensor as f32, row by row. If they are f32 in the processor's memory already, they are not copied.

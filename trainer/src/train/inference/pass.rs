@@ -16,7 +16,7 @@ use super::{
     columns::FirstColumns,
     first_inputs::{Kept, UpdateInputs, UpdateRows},
     states::EncodedStates,
-    update_nodes, values,
+    values,
 };
 use crate::{
     Error, Result,
@@ -61,7 +61,7 @@ impl LayerPass<'_> {
             },
         ];
         let Budget { memory, threads } = self.inference.budget;
-        let part_nodes = self.update_nodes(first_hop.width());
+        let part_nodes = self.step_nodes();
         let scan = RowScan::new(&columns, self.outputs, part_nodes, memory, threads)?;
         let layout = StateRows::layout_of(self.rows.width(), FeatureDtype::F32);
         scan.each(self.progress, |ScannedPart { positions, columns }| {
@@ -93,12 +93,7 @@ impl LayerPass<'_> {
             return self.take_tiles(take, |sink| aggregation.run_with_rows(&reduction, self.progress, sink));
         }
         let failure = Failure::default();
-        let mut queries = |positions: Range<u64>, out: &mut [f32]| {
-            failure.caught(self.own(positions).map(|own| {
-                let queries = self.model.queries(self.layer, &own).expect("it has a width");
-                out.copy_from_slice(&values(&queries));
-            }))
-        };
+        let mut queries = |positions: Range<u64>, out: &mut [f32]| failure.caught(self.queries(positions, out));
         let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
         let done = self.take_tiles(take, |sink| {
             let mut sink = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
@@ -148,9 +143,21 @@ impl LayerPass<'_> {
         failure.or(done.map_err(Into::into))
     }
 
-    /// Computes the messages of all inputs, [`update_nodes`] at a time.
+    /// Computes the queries of a range of outputs, a step at a time, and writes them to `out`.
+    fn queries(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
+        let (step, width) = (self.step_nodes(), self.model.reduction(self.layer).own_width());
+        let parts = out.chunks_mut(step as usize * width);
+        for (first, out) in positions.clone().step_by(step as usize).zip(parts) {
+            let own = self.own(first..(first + step).min(positions.end))?;
+            let queries = self.model.queries(self.layer, &own).expect("it has a width");
+            out.copy_from_slice(&values(&queries));
+        }
+        Ok(())
+    }
+
+    /// Computes the messages of all inputs, a step at a time.
     fn messages(&self, states: &dyn NodeRows, mut messages: StateRows) -> Result<StateRows> {
-        let (count, step) = (self.inputs.len(), update_nodes(states.width()));
+        let (count, step) = (self.inputs.len(), self.step_nodes());
         for first in (0..count).step_by(step as usize) {
             check_stopped(self.progress)?;
             let positions = first..(first + step).min(count);
@@ -171,7 +178,7 @@ impl LayerPass<'_> {
         Ok(messages)
     }
 
-    /// Updates a range of outputs from their aggregates, [`update_nodes`] at a time. The inputs are added to `inputs`. Their states before
+    /// Updates a range of outputs from their aggregates, a step at a time. The inputs are added to `inputs`. Their states before
     /// the layer are read unless they are given as `own`. Returns the memory of the aggregates, as [`Take`] does.
     pub(super) fn update(
         &self,
@@ -185,7 +192,7 @@ impl LayerPass<'_> {
         let width = aggregates.len() / count.max(1) as usize;
         let memory = Arc::new(Rows(aggregates));
         let aggregates = shim::view_memory(memory.clone(), count as usize, width, Kind::Float);
-        let step = self.update_nodes(width);
+        let step = self.step_nodes();
         for first in positions.clone().step_by(step as usize) {
             check_stopped(self.progress)?;
             let range = first..(first + step).min(positions.end);
@@ -217,18 +224,18 @@ impl LayerPass<'_> {
 
     /// Updates outputs from the inputs that an earlier inference left.
     pub(super) fn update_again(&self, inputs: &Kept, on_new: &mut OnRows<'_>) -> Result<()> {
-        let degrees = |positions| self.degrees_of(positions);
-        let step = |width| self.update_nodes(width);
+        let (step, degrees) = (self.step_nodes(), |positions| self.degrees_of(positions));
         inputs.each(self.outputs.len(), step, self.inference.device, degrees, |part| {
             check_stopped(self.progress)?;
             on_new(part.positions.clone(), &part.rows.updated(self.model, self.layer))
         })
     }
 
-    /// The number of outputs that are updated at once, from rows of `width` values and their own.
-    fn update_nodes(&self, width: usize) -> u64 {
-        let widths = [width, self.rows.width(), self.model.made_width(self.layer)];
-        update_nodes(widths.into_iter().max().expect("there are three"))
+    /// The number of nodes whose messages, queries or states are computed at once: by the widest rows of the layer.
+    fn step_nodes(&self) -> u64 {
+        let (reduction, made) = (self.model.reduction(self.layer), self.model.made_width(self.layer));
+        let widths = [self.rows.width(), reduction.state_width(), reduction.own_width(), made];
+        self.inference.step_nodes(widths.into_iter().fold(1, usize::max))
     }
 
     /// The in-degrees of some outputs, if updates take them. In a slice, halo nodes without lists have none, as in training, unless their
