@@ -1,15 +1,15 @@
 //! Exports edges as text or arrays.
 //!
 //! Edges are exported chunk by chunk, in blocks of equal numbers of edges. An adjacency list of 10^9 edges is thus written
-//! by all threads. Memory: some MB for each thread, and the pages of the external ids. Integer ids in random order cost
-//! arithmetic; a dictionary costs a lookup for every source.
+//! by all threads. Memory: eight blocks for each thread, which are smaller if the budget is, and the pages of the external ids. Integer
+//! ids in random order cost arithmetic; a dictionary costs a lookup for every source.
 
 use std::{io::Write, path::Path, sync::Arc};
 
-use grappa_formats::{ChunkId, NodeId, manifest::ExternalIds};
+use grappa_formats::{ChunkId, DenseId, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
-    blocks::{NewFile, Planned, write_in_order},
+    blocks::{NewFile, Planned, blocks_at_once, write_in_order},
     npy,
     progress::{Progress, check_stopped},
 };
@@ -17,8 +17,16 @@ use grappa_storage::{Chunk, Store};
 
 use crate::export::{ExportBudget, Exported, id_descr, pool};
 
-/// Edges in a block; 1 MiB in binary.
-const BLOCK_EDGES: u64 = 1 << 16;
+/// The most edges in a block; 1 MiB in binary.
+const BLOCK_EDGES_MAX: u64 = 1 << 16;
+/// The fewest. Smaller blocks would take more time for the threads' turns than for edges.
+const BLOCK_EDGES_MIN: u64 = 1 << 10;
+/// Bytes of memory for an edge beside its bytes in the file: its source, its position in the list, and its weight.
+const EDGE_BYTES: u64 = 20;
+/// Bytes of a weight as text, and of separators.
+const TEXT_BYTES: u64 = 18;
+/// Strings whose lengths stand for those of all.
+const MEASURED_IDS: u64 = 1000;
 
 /// The format of exported edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +61,9 @@ pub fn export_edges(
         header_bytes: header(0).len(),
         progress,
     };
-    writer.start(progress);
-    let plan = Spans::new(store);
     let payload = pool(budget.threads)?.install(|| {
+        let plan = Spans::new(store, writer.block_edges(budget)?);
+        writer.start(progress);
         file.write(
             plan.planner(),
             |span, buffers, out| writer.append(span, buffers, out),
@@ -76,12 +84,12 @@ pub fn print_edges(
     progress: &dyn Progress,
 ) -> Result<Exported> {
     let writer = EdgeWriter::new(store, EdgeFormat::Tsv)?;
-    writer.start(progress);
     let mut bytes = writer.header.len() as u64;
     let failed = |e| Error::io("write to", "standard output")(e);
-    out.write_all(&writer.header).map_err(failed)?;
-    let plan = Spans::new(store);
     pool(budget.threads)?.install(|| {
+        let plan = Spans::new(store, writer.block_edges(budget)?);
+        writer.start(progress);
+        out.write_all(&writer.header).map_err(failed)?;
         write_in_order(
             plan.planner(),
             |span, buffers, out| writer.append(span, buffers, out),
@@ -116,6 +124,8 @@ struct Span {
 struct Spans<'a> {
     store: &'a Store,
     chunks: Vec<ChunkId>,
+    /// Edges of a span.
+    span_edges: u64,
     /// The chunk that is being divided, and the start of its next span.
     current: Option<(Arc<Chunk>, u64, u64)>,
     /// Edges of all spans so far.
@@ -123,12 +133,13 @@ struct Spans<'a> {
 }
 
 impl<'a> Spans<'a> {
-    fn new(store: &'a Store) -> Self {
+    fn new(store: &'a Store, span_edges: u64) -> Self {
         let mut chunks: Vec<_> = store.present_chunks().collect();
         chunks.reverse();
         Self {
             store,
             chunks,
+            span_edges,
             current: None,
             edges: 0,
         }
@@ -176,7 +187,7 @@ impl<'a> Spans<'a> {
         // The adjacency list's own degree: a damaged list counts as empty, whatever the directory says.
         for sources in rows.range(row..rows.rows()) {
             let degree = sources?.degree();
-            let taken = (degree - before).min(BLOCK_EDGES - edges);
+            let taken = (degree - before).min(self.span_edges - edges);
             edges += taken;
             before += taken;
             if before < degree {
@@ -184,7 +195,7 @@ impl<'a> Spans<'a> {
             }
             at += 1;
             before = 0;
-            if edges == BLOCK_EDGES {
+            if edges == self.span_edges {
                 break;
             }
         }
@@ -253,6 +264,44 @@ impl<'a> EdgeWriter<'a> {
             header: header.to_vec(),
             descr,
         })
+    }
+
+    /// Edges of a block, so that all blocks that the pool of threads has at once fit the budget.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] if not even small blocks fit.
+    fn block_edges(&self, budget: &ExportBudget) -> Result<u64> {
+        let in_file = match self.format {
+            EdgeFormat::Npy => 16,
+            EdgeFormat::NpyWeights => 4,
+            EdgeFormat::Tsv | EdgeFormat::Csv => 2 * self.id_bytes()? + TEXT_BYTES,
+        };
+        let bytes_of_edge = blocks_at_once() as u64 * (in_file + EDGE_BYTES);
+        match budget.memory / bytes_of_edge {
+            edges if edges < BLOCK_EDGES_MIN => Err(Error::Budget {
+                what: format!("blocks of edges for {} threads", budget.threads),
+                given: budget.memory,
+                least: BLOCK_EDGES_MIN * bytes_of_edge,
+                remedy: "raise --memory, or give fewer --threads",
+            }),
+            edges => Ok(edges.min(BLOCK_EDGES_MAX)),
+        }
+    }
+
+    /// The length of an external id as text: of the longest one among many.
+    fn id_bytes(&self) -> Result<u64> {
+        let nodes = self.store.manifest().nodes;
+        let (mut longest, mut text) = (0, Vec::new());
+        let step = nodes.div_ceil(MEASURED_IDS).max(1);
+        // From the last one on, which is the longest if ids are integers.
+        for before in (0..nodes).step_by(step as usize) {
+            text.clear();
+            self.store
+                .ids()
+                .append_text_at(DenseId(nodes - 1 - before), &mut text)?;
+            longest = longest.max(text.len() as u64);
+        }
+        Ok(longest)
     }
 
     fn start(&self, progress: &dyn Progress) {

@@ -28,7 +28,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 pub struct ExportBudget {
     /// Worker threads.
     pub threads: usize,
-    /// Bytes of memory for rows that are sorted.
+    /// Bytes of memory for rows that are sorted, or for blocks of edges.
     pub memory: u64,
 }
 

@@ -29,6 +29,12 @@ const BUDGET: ExportBudget = ExportBudget {
     memory: 4 << 10,
 };
 
+/// Edges are exported in blocks of at least 1024.
+const OF_EDGES: ExportBudget = ExportBudget {
+    threads: 2,
+    memory: 4 << 20,
+};
+
 /// The external id of a node, as text.
 fn id_of(store: &Store, node: u64) -> String {
     store.external_id(NodeId(node)).unwrap().to_string()
@@ -52,7 +58,7 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let path = folder.path().join("edges.tsv");
-    let exported = export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap();
+    let exported = export_edges(&store, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let expected: String = edges_of(&store)
         .iter()
         .map(|(source, target, weight)| format!("{source}\t{target}\t{weight}\n"))
@@ -65,11 +71,11 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
     );
 
     let mut printed = Vec::new();
-    print_edges(&store, &mut printed, &BUDGET, &Silent).unwrap();
+    print_edges(&store, &mut printed, &OF_EDGES, &Silent).unwrap();
     assert_eq!(printed, text.as_bytes());
 
     let path = folder.path().join("edges.csv");
-    export_edges(&store, &path, EdgeFormat::Csv, &BUDGET, &Silent).unwrap();
+    export_edges(&store, &path, EdgeFormat::Csv, &OF_EDGES, &Silent).unwrap();
     let expected = format!("source,target,weight\n{}", expected.replace('\t', ","));
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
@@ -79,8 +85,8 @@ fn arrays_have_a_row_for_each_edge() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
-    export_edges(&store, &edges, EdgeFormat::Npy, &BUDGET, &Silent).unwrap();
-    export_edges(&store, &weights, EdgeFormat::NpyWeights, &BUDGET, &Silent).unwrap();
+    export_edges(&store, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
     let expected = edges_of(&store);
     let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
     let mut values = npy::header("<f4", &[expected.len() as u64]).to_vec();
@@ -98,12 +104,12 @@ fn string_ids_are_written_as_text_and_not_as_arrays() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::STRINGS.write(folder.path())).unwrap();
     let path = folder.path().join("edges.tsv");
-    export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap();
+    export_edges(&store, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let lines: String = edges_of(&store).iter().map(|(s, t, _)| format!("{s}\t{t}\n")).collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("source\ttarget\n{lines}"));
 
     let path = folder.path().join("edges.npy");
-    let error = export_edges(&store, &path, EdgeFormat::Npy, &BUDGET, &Silent).unwrap_err();
+    let error = export_edges(&store, &path, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("ids are strings"), "{error}");
     assert!(!path.exists());
 
@@ -223,13 +229,13 @@ fn missing_data_is_not_exported_and_existing_files_stay() {
     let path = folder.path().join("out");
     let error = export_features(&store, &path, &BUDGET, &Silent).unwrap_err();
     assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
-    let error = export_edges(&store, &path, EdgeFormat::NpyWeights, &BUDGET, &Silent).unwrap_err();
+    let error = export_edges(&store, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
     let error = export_split(&store, "valid", &path, &Silent).unwrap_err();
     assert!(error.to_string().contains("the store has train, val, test"), "{error}");
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
-    let error = export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap_err();
+    let error = export_edges(&store, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("exists"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
 }
@@ -248,13 +254,13 @@ fn damaged_rows_are_never_followed_out_of_range() {
             for (at, &byte) in sound.iter().enumerate().take(sound.len() - 8).skip(128) {
                 for bit in [1, 0x80, 0xff] {
                     file.write_all_at(&[byte ^ bit], at as u64).unwrap();
-                    errors += u64::from(print_edges(&store, &mut Vec::new(), &BUDGET, &Silent).is_err());
+                    errors += u64::from(print_edges(&store, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
                 }
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
         }
         assert!(errors > 0);
-        print_edges(&store, &mut Vec::new(), &BUDGET, &Silent).unwrap();
+        print_edges(&store, &mut Vec::new(), &OF_EDGES, &Silent).unwrap();
     }
 }
 
@@ -327,9 +333,9 @@ fn exported_and_reingested_stores_are_equal() {
     export_features(&first, &at("x2.npy"), &BUDGET, &Silent).unwrap();
     export_labels(&first, &at("y2.npy"), &BUDGET, &Silent).unwrap();
     export_split(&first, "train", &at("train2.npy"), &Silent).unwrap();
-    export_edges(&first, &at("weights.npy"), EdgeFormat::NpyWeights, &BUDGET, &Silent).unwrap();
+    export_edges(&first, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
     let (before, after) = (files_of(&options.out), |edges: &str, format, weights: Option<&str>| {
-        export_edges(&first, &at(edges), format, &BUDGET, &Silent).unwrap();
+        export_edges(&first, &at(edges), format, &OF_EDGES, &Silent).unwrap();
         let again = IngestOptions {
             edges: vec![at(edges)],
             weights: weights.map(at),

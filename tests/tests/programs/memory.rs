@@ -1,4 +1,4 @@
-//! Ingest and generation stay within `--memory`, or name the memory that they need.
+//! Programs stay within `--memory`, or name the memory that they need.
 
 use std::{
     fs,
@@ -135,5 +135,69 @@ fn many_chunks_stay_within_the_budget_or_are_refused_with_one_that_suffices() {
     for ran in [ingest("96MiB").success(), generate("96MiB").success()] {
         let peak = peak(&ran);
         assert!(peak < (96 << 20) + PROGRAM_BYTES, "{peak}");
+    }
+}
+
+/// A store of an R-MAT graph, in which many nodes have no in-neighbors, with `more` options. It is on a disk, because a file system in memory
+/// has no page cache to bypass or to count.
+fn rmat_on_disk(more: &[&str]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("graph.grappa");
+    let mut generate = command("grappa-gen");
+    generate.args(["rmat", "--chunks", "8", "--quiet", "--out"]).arg(&store);
+    run(generate.args(more)).success();
+    (folder, store)
+}
+
+/// Results of nodes without in-neighbors are put between those of the others.
+#[test]
+fn wide_rows_are_aggregated_within_the_budget() {
+    const MIB: u64 = 24;
+    let memory = format!("{MIB}MiB");
+    let check = |subcommand: &str, store: &Path, more: &[&str]| {
+        let mut aggregate = command("grappa-store");
+        aggregate
+            .arg(subcommand)
+            .arg(store)
+            .args(["--memory", &memory, "--threads", "2", "--json"]);
+        let peak = peak(&run(aggregate.args(more)).success());
+        assert!(peak < (MIB << 20) + PROGRAM_BYTES, "{subcommand}: {peak}");
+    };
+    let size = ["--scale", "13", "--edge-factor", "4"];
+    let (_folder, store) = rmat_on_disk(&[&size[..], &["--feature-dim", "4096"]].concat());
+    check("preaggregate", &store, &["--kind", "mean"]);
+    let (_folder, store) = rmat_on_disk(&size);
+    check(
+        "add-features",
+        &store,
+        &["--kind", "fastrp", "--dim", "4096", "--hops", "2"],
+    );
+}
+
+#[test]
+fn edges_are_exported_within_the_budget_on_many_threads_or_refused_with_one_that_suffices() {
+    let (folder, store) = rmat_on_disk(&["--scale", "17"]);
+    let export = |name: &str, memory: &str, threads: &str| {
+        let mut export = command("grappa-store");
+        export
+            .arg("export")
+            .arg(&store)
+            .arg("--edges")
+            .arg(folder.path().join(name));
+        run(export.args(["--json", "--threads", threads, "--memory", memory]))
+    };
+    for kind in ["tsv", "npy"] {
+        let name = |number: u32| format!("{number}.{kind}");
+        export(&name(1), "1GiB", "1").success();
+        let refused = export(&name(2), "1MiB", "24").failure(&["blocks of edges for 24 threads", "--threads"]);
+        let least = refused.stderr.split("at least ").nth(1).expect("what is needed");
+        let least = least.split(" is needed").next().expect("a size");
+        assert!(least.trim_end_matches(" MiB").parse::<u64>().unwrap() < 16, "{least}");
+        for (number, memory) in [(3, least), (4, "16MiB")] {
+            let peak = peak(&export(&name(number), memory, "24").success());
+            assert!(peak < (16 << 20) + PROGRAM_BYTES, "{memory}: {peak}");
+        }
+        let files = [1, 3, 4].map(|number| fs::read(folder.path().join(name(number))).unwrap());
+        assert!(files[1] == files[0] && files[2] == files[0]);
     }
 }

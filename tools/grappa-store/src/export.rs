@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, printable, signals};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::export::{
     ExportBudget, Exported,
     columns::{export_features, export_labels},
@@ -26,6 +26,7 @@ const OTHER_FORMATS: [&str; 8] = ["npz", "parquet", "gz", "zst", "zip", "pt", "j
 struct Written {
     files: Vec<File>,
     seconds: f64,
+    peak_rss_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -50,6 +51,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     let mut written = Written {
         files: Vec::new(),
         seconds: 0.0,
+        peak_rss_bytes: None,
     };
     let mut add = |what: &str, path: &Path, exported: Exported| {
         written.files.push(File {
@@ -90,6 +92,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         add(name, path, export_split(&store, name, path, &bars)?);
     }
     written.seconds = begin.elapsed().as_secs_f64();
+    written.peak_rss_bytes = peak_rss_bytes();
     drop(bars);
     console.finish(&written)
 }
