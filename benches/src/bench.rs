@@ -63,11 +63,17 @@ impl Budget {
 /// The `main` of a bench.
 pub fn main<B: Bench>() -> ExitCode {
     let bench = B::parse();
-    grappa_console::run(|| {
-        let command = programs::command_line(B::PACKAGE)?;
-        let files = bench.files();
-        let mut record = Record::new(B::TITLE, B::QUESTION, &command, &files.work)?;
-        bench.measure(&mut record)?;
-        record.finish(files.record.as_deref())
-    })
+    grappa_console::run(|| run(&bench))
+}
+
+/// Runs a bench, and prints and appends its record.
+///
+/// # Errors
+/// If a contender fails, or the record cannot be written.
+pub fn run<B: Bench>(bench: &B) -> Result<()> {
+    let command = programs::command_line(B::PACKAGE)?;
+    let files = bench.files();
+    let mut record = Record::new(B::TITLE, B::QUESTION, &command, &files.work)?;
+    bench.measure(&mut record)?;
+    record.finish(files.record.as_deref())
 }

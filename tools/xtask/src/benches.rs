@@ -15,10 +15,14 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 25] = [
+const PROGRAMS: [(&str, &str); 26] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
-    ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
+    ("memory", "ingest --scales 10 --dim 4 --memory 64MiB --work WORK"),
+    (
+        "memory",
+        "programs --dims 4 --budgets 64MiB --model-budgets 64MiB --model-dim 4 --features 64KiB --work WORK",
+    ),
     ("generate", "--scales 10 --runs 1 --memory 256MiB --work WORK"),
     ("plan", "--scales 10 --dim 4 --runs 1 --work WORK"),
     ("open", "--scale 12 --runs 1 --work WORK"),

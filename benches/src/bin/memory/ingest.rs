@@ -1,15 +1,11 @@
 //! Peak memory of grappa-ingest relative to its budget, at several scales, with features. Then the store is verified.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, ExitCode},
-};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use grappa_benches::{
-    bench::{self, Bench, Budget, Files},
+    bench::{Bench, Budget, Files},
     cache,
     child::{self, Measured},
     disk::Disk,
@@ -21,12 +17,11 @@ use grappa_benches::{
 };
 use grappa_console::ByteSize;
 
-/// Peak memory may exceed the budget by this much: the program itself, stacks, and memory that no budget counts.
-const SLACK_BYTES: u64 = 64 << 20;
+use crate::SLACK_BYTES;
 
 /// Measure the peak memory of grappa-ingest relative to its budget
 #[derive(Debug, Parser)]
-struct Args {
+pub struct Args {
     #[command(flatten)]
     files: Files,
     #[command(flatten)]
@@ -40,10 +35,6 @@ struct Args {
     /// Remove the inputs of a scale when it is done
     #[arg(long)]
     remove_inputs: bool,
-}
-
-fn main() -> ExitCode {
-    bench::main::<Args>()
 }
 
 impl Bench for Args {
