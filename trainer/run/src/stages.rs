@@ -79,6 +79,11 @@ impl Stage {
         }
     }
 
+    /// Whether the stage comes before the epochs, of a new run or of a resumed one.
+    pub fn is_start_up(self) -> bool {
+        matches!(self, Self::Open | Self::Preaggregate)
+    }
+
     /// Whether the stage is part of training an epoch.
     pub fn is_training(self) -> bool {
         match self {
@@ -104,6 +109,12 @@ impl StageSeconds {
     pub fn training(&self) -> f64 {
         let training = Stage::ALL.into_iter().filter(|stage| stage.is_training());
         training.map(|stage| self[stage]).sum()
+    }
+
+    /// The sum of the stages before the epochs.
+    pub fn start_up(&self) -> f64 {
+        let start_up = Stage::ALL.into_iter().filter(|stage| stage.is_start_up());
+        start_up.map(|stage| self[stage]).sum()
     }
 
     /// Stages and their seconds, in the order of a run.

@@ -1,15 +1,15 @@
 //! Plots: an SVG of lines or bars that stretches with the page, and labels in HTML of constant size.
 
 use super::{
-    html::escape,
+    html::{data, escape},
     scale::{Axis, Unit},
-    series::{self, Point, Series},
+    series::{self, Point, Sample, Series},
 };
 
 /// Width and height of the drawing, before the page stretches it.
 const SIZE: f64 = 1000.0;
 
-/// Largest number of points that are marked with dots.
+/// Largest number of points that are marked with dots. Beyond it, only points without neighbors have one.
 const MARKED_MAX: usize = 30;
 
 /// How a plot is drawn.
@@ -23,60 +23,117 @@ pub(super) enum Kind {
     Bars,
 }
 
-/// A plot over epochs.
+/// What a horizontal axis counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Across {
+    /// Epochs, from 1.
+    Epochs,
+    /// Seconds of wall time since the run began.
+    Seconds,
+}
+
+impl Across {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Epochs => "epoch",
+            Self::Seconds => "wall time from the start of the program",
+        }
+    }
+
+    fn axis(self, last: f64) -> Axis {
+        match self {
+            Self::Epochs => Axis::epochs(last as u64),
+            Self::Seconds => Axis::seconds(last),
+        }
+    }
+
+    fn name(self, x: f64) -> String {
+        match self {
+            Self::Epochs => format!("epoch {x}"),
+            Self::Seconds => format!("after {}", Unit::Seconds.format(x)),
+        }
+    }
+
+    /// The value that a series has at a place. Runs are not measured at the same times, so a value counts until the next one.
+    fn value(self, series: &Series, x: f64) -> f64 {
+        match self {
+            Self::Epochs => series.at(x),
+            Self::Seconds => series.until(x),
+        }
+    }
+}
+
+/// A plot of values over epochs or time.
 #[derive(Debug)]
-pub(super) struct Plot<'a> {
+pub(super) struct Plot {
     /// Its id in the page.
-    pub id: &'static str,
-    pub title: &'static str,
+    pub id: String,
+    pub title: String,
+    pub across: Across,
+    /// The title of the vertical axis.
+    pub axis: &'static str,
     pub unit: Unit,
     pub kind: Kind,
-    /// The epochs, ascending.
-    pub epochs: &'a [f64],
     pub series: Vec<Series>,
+    /// Says where legends rest.
+    pub resting: String,
     /// An epoch to mark.
     pub best: Option<f64>,
-    /// Why there may be no value.
+    /// Said below the legend, in HTML.
+    pub note: String,
+    /// Said instead of values if there are none.
     pub empty: &'static str,
 }
 
-impl Plot<'_> {
-    /// Whether there is anything to draw: a value, and for bars one that is not 0.
+impl Plot {
+    /// Whether there is anything to draw.
     pub(super) fn has_values(&self) -> bool {
-        let is_bar = self.kind == Kind::Bars;
-        let mut values = self.series.iter().flat_map(|series| &series.values);
-        values.any(|value| value.is_finite() && !(is_bar && *value == 0.0)) && self.axis().is_some()
+        self.vertical().is_some()
+    }
+
+    /// What there is to say if a chart would show no more than that: that there are no values, or the one that all epochs have.
+    pub(super) fn text(&self) -> Option<String> {
+        if !self.has_values() {
+            return Some(self.empty.to_owned());
+        }
+        let [series] = &self.series[..] else { return None };
+        let mut texts = series.finite().map(|sample| self.unit.format(sample.value));
+        let first = texts.next()?;
+        texts.all(|text| text == first).then_some(first)
     }
 
     /// A `<figure>`.
     ///
     /// # Panics
-    /// If there is nothing to draw.
+    /// If there is no value.
     pub(super) fn html(&self) -> String {
-        let axis = self.axis().expect("there are values");
+        let axis = self.vertical().expect("there are values");
         format!("<figure id=\"{}\">\n{}</figure>\n", self.id, self.body(&axis))
     }
 
-    fn axis(&self) -> Option<Axis> {
-        let all = || self.series.iter().flat_map(|series| series.values.iter().copied());
+    fn vertical(&self) -> Option<Axis> {
+        let values = self.series.iter().flat_map(Series::finite).map(|sample| sample.value);
         match self.kind {
-            Kind::Lines => Axis::of(all(), self.unit, false, self.unit == Unit::Number),
-            Kind::LinesFromZero => Axis::of(all(), self.unit, true, false),
+            Kind::Lines => Axis::of(values, self.unit, false, self.unit == Unit::Number),
+            Kind::LinesFromZero => Axis::of(values, self.unit, true, false),
             Kind::Bars => {
-                Axis::of(all(), self.unit, true, false)?;
-                let bars = series::bars(self.epochs, &self.series);
+                Axis::of(values, self.unit, true, false)?;
+                let bars = series::bars(&self.series);
                 Axis::of(bars.iter().map(|bar| bar.means.iter().sum()), self.unit, true, false)
             }
         }
     }
 
     fn body(&self, y: &Axis) -> String {
-        let x = Axis::epochs(self.epochs.last().map_or(1, |epoch| *epoch as u64));
+        let ends = self.series.iter().filter_map(|series| series.samples.last());
+        let x = self.across.axis(ends.fold(0.0, |last, sample| sample.x.max(last)));
+        let logarithmic = if y.is_log() { ", logarithmic" } else { "" };
         let mut html = format!(
-            "{}<div class=\"plot\"><div class=\"area\">\n<svg viewBox=\"0 0 {SIZE} {SIZE}\" preserveAspectRatio=\"none\" \
-             role=\"img\" aria-label=\"{}\">\n",
+            "{}<div class=\"plot\"><span class=\"title\">{}{logarithmic}</span><div class=\"area\">\n\
+             <svg viewBox=\"0 0 {SIZE} {SIZE}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\n",
             self.caption(),
-            escape(self.title)
+            self.axis,
+            escape(&self.title)
         );
         for (value, _) in &y.ticks {
             html += &format!("<path class=\"grid\" d=\"M0 {:.1}H{SIZE}\"/>\n", down(y, *value));
@@ -93,10 +150,10 @@ impl Plot<'_> {
                 escape(label)
             );
         }
-        for (epoch, label) in &x.ticks {
+        for (place, label) in &x.ticks {
             html += &format!(
                 "<span class=\"x\" style=\"left:{:.2}%\">{label}</span>",
-                across(&x, *epoch) / 10.0
+                across(&x, *place) / 10.0
             );
         }
         if let Some(epoch) = self.best {
@@ -107,36 +164,40 @@ impl Plot<'_> {
                 "<span class=\"best {side}\" style=\"left:{left:.2}%\"><span>best: epoch {epoch}</span></span>"
             );
         }
-        html += "<span class=\"at\" hidden></span></div></div>\n";
-        html += &self.readings(&x);
+        html += &format!(
+            "<span class=\"at\" hidden></span></div><span class=\"title\">{}</span></div>\n{}",
+            self.across.title(),
+            self.readings(&x)
+        );
         html
     }
 
-    /// The title, and a legend with the last values.
+    /// The title, and a legend with the values at rest.
     fn caption(&self) -> String {
-        let last = series::readings(&self.series).last().copied();
         let mut html = format!(
-            "<figcaption><h3>{}</h3><span class=\"when\">epoch {}</span><ul>",
-            escape(self.title),
-            last.map_or(0.0, |last| self.epochs[last]),
+            "<figcaption><h3>{}</h3><span class=\"when\">{}</span><ul>",
+            escape(&self.title),
+            self.resting,
         );
         for series in &self.series {
-            let value = last.map_or(f64::NAN, |last| series.values[last]);
             let name = if self.series.len() > 1 {
-                escape(series.name)
+                escape(&series.name)
             } else {
                 String::new()
             };
             html += &format!(
                 "<li><i class=\"{}\"></i>{name} <b>{}</b></li>",
                 series.color,
-                self.unit.format(value)
+                self.unit.format(series.resting())
             );
         }
         html += "</ul>";
-        let epochs = series::epochs_of_a_bar(self.epochs.len());
+        let epochs = series::epochs_of_a_bar(self.series.first().map_or(0, |series| series.samples.len()));
         if self.kind == Kind::Bars && epochs > 1 {
             html += &format!("<p class=\"note\">A bar is the mean of {epochs} epochs.</p>");
+        }
+        if !self.note.is_empty() {
+            html += &format!("<p class=\"note\">{}</p>", self.note);
         }
         html + "</figcaption>\n"
     }
@@ -144,32 +205,33 @@ impl Plot<'_> {
     fn lines(&self, x: &Axis, y: &Axis) -> String {
         let mut html = String::new();
         for series in &self.series {
-            let points = series::line(self.epochs, &series.values);
-            let path = |value: fn(&Point) -> f64| -> Vec<String> {
-                let place = |point: &Point| format!("{:.1} {:.1}", across(x, point.epoch), down(y, value(point)));
-                points.iter().map(place).collect()
-            };
-            let means = path(|point| point.mean);
-            if means.is_empty() {
-                continue;
+            let (mut bands, mut line, mut dots) = (String::new(), String::new(), String::new());
+            let parts = series::line(&series.samples);
+            let marks_all = parts.iter().map(Vec::len).sum::<usize>() <= MARKED_MAX;
+            for part in &parts {
+                if part.iter().any(|point| point.least < point.greatest) {
+                    let mut around = path(part, x, y, |point| point.greatest);
+                    around.extend(path(part, x, y, |point| point.least).into_iter().rev());
+                    bands += &format!("M{}Z", around.join("L"));
+                }
+                let means = path(part, x, y, |point| point.mean);
+                line += &format!("M{}", means.join("L"));
+                if marks_all || means.len() == 1 {
+                    // A line of length 0 with round ends is a dot.
+                    dots.extend(means.iter().map(|place| format!("M{place}h0")));
+                }
             }
-            if points.iter().any(|point| point.least < point.greatest) {
-                let mut around = path(|point| point.greatest);
-                around.extend(path(|point| point.least).into_iter().rev());
-                html += &format!("<path class=\"band {}\" d=\"M{}Z\"/>\n", series.color, around.join("L"));
-            }
-            html += &format!("<path class=\"line {}\" d=\"M{}\"/>\n", series.color, means.join("L"));
-            if means.len() <= MARKED_MAX {
-                // A line of length 0 with round ends is a dot.
-                let dots: String = means.iter().map(|place| format!("M{place}h0")).collect();
-                html += &format!("<path class=\"dots {}\" d=\"{dots}\"/>\n", series.color);
+            for (class, d) in [("band", bands), ("line", line), ("dots", dots)] {
+                if !d.is_empty() {
+                    html += &format!("<path class=\"{class} {}\" d=\"{d}\"/>\n", series.color);
+                }
             }
         }
         html
     }
 
     fn bars(&self, x: &Axis, y: &Axis) -> String {
-        let bars = series::bars(self.epochs, &self.series);
+        let bars = series::bars(&self.series);
         let mut paths = vec![String::new(); self.series.len()];
         for bar in &bars {
             let (left, right) = (across(x, bar.first - 0.5), across(x, bar.last + 0.5));
@@ -193,27 +255,46 @@ impl Plot<'_> {
             .collect()
     }
 
-    /// The data of the script: positions of epochs, and their values as text.
+    /// The data of the script: names and positions of places, their values as text, and the place at which it begins.
     fn readings(&self, x: &Axis) -> String {
-        let readings = series::readings(&self.series);
-        let epochs: Vec<f64> = readings.iter().map(|&index| self.epochs[index]).collect();
-        let places: Vec<f64> = epochs.iter().map(|epoch| (across(x, *epoch)).round() / 10.0).collect();
-        let texts = self.series.iter().map(|series| {
-            let texts = readings.iter().map(|&index| self.unit.format(series.values[index]));
-            texts.collect::<Vec<String>>()
-        });
-        let json = serde_json::json!({
-            "epochs": epochs,
+        let stops = series::stops(&self.series);
+        let rest = self.series.iter().find_map(|series| series.rest);
+        let start = stops.iter().position(|&place| Some(place) == rest);
+        let names: Vec<String> = stops.iter().map(|&place| self.across.name(place)).collect();
+        let places: Vec<f64> = stops.iter().map(|&place| across(x, place).round() / 10.0).collect();
+        let values: Vec<Vec<String>> = self.series.iter().map(|series| self.texts(series, &stops)).collect();
+        data(&serde_json::json!({
+            "names": names,
             "places": places,
-            "values": texts.collect::<Vec<_>>(),
-        });
-        format!("<script type=\"application/json\">{json}</script>\n")
+            "values": values,
+            "start": start.unwrap_or(stops.len().saturating_sub(1)),
+        }))
+    }
+
+    /// The values of a series at some places, as text.
+    fn texts(&self, series: &Series, places: &[f64]) -> Vec<String> {
+        let values = places.iter().map(|&place| self.across.value(series, place));
+        values.map(|value| self.unit.format(value)).collect()
     }
 }
 
-/// Position of an epoch in the drawing, from the left.
-fn across(axis: &Axis, epoch: f64) -> f64 {
-    axis.place(epoch) * SIZE
+/// The last place at which one of the series has a value.
+pub(super) fn last(series: &[Series]) -> Option<f64> {
+    let ends = series.iter().filter_map(|series| series.finite().last());
+    ends.map(|Sample { x, .. }| x).max_by(f64::total_cmp)
+}
+
+/// The places of points in the drawing. `value` is what is drawn of a point.
+fn path(points: &[Point], x: &Axis, y: &Axis, value: fn(&Point) -> f64) -> Vec<String> {
+    points
+        .iter()
+        .map(|point| format!("{:.1} {:.1}", across(x, point.x), down(y, value(point))))
+        .collect()
+}
+
+/// Position of a place in the drawing, from the left.
+fn across(axis: &Axis, x: f64) -> f64 {
+    axis.place(x) * SIZE
 }
 
 /// Position of a value in the drawing, from the top.

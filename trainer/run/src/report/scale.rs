@@ -70,6 +70,16 @@ impl Axis {
         }
     }
 
+    /// The axis of times up to `last`, which is a number of seconds.
+    pub(super) fn seconds(last: f64) -> Self {
+        Self::linear(0.0, last.clamp(0.0, VALUE_MAX), Unit::Seconds)
+    }
+
+    /// Whether equal distances are equal factors.
+    pub(super) fn is_log(&self) -> bool {
+        self.is_log
+    }
+
     fn linear(low: f64, high: f64, unit: Unit) -> Self {
         let (low, high) = if low < high {
             (low, high)

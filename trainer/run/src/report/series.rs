@@ -6,50 +6,99 @@ const POINTS_MAX: usize = 300;
 /// Largest number of bars of a plot.
 const BARS_MAX: usize = 100;
 
-/// Largest number of epochs whose values the pointer can show.
-const READINGS_MAX: usize = 400;
+/// Largest number of places whose values can be read, besides those at which legends rest.
+const STOPS_MAX: usize = 400;
 
-/// A series of a plot: one value per epoch, NaN if there is none.
+/// A series of a plot.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
-    pub name: &'static str,
+    pub name: String,
     /// CSS class of its color.
-    pub color: &'static str,
-    pub values: Vec<f64>,
+    pub color: String,
+    /// Ascending.
+    pub samples: Vec<Sample>,
+    /// The place whose value the legend has while no other place is chosen.
+    pub rest: Option<f64>,
 }
 
-/// A point of a line: an epoch, or the middle of several, with the minimum, mean and maximum of their values.
+/// A value at a place of the horizontal axis, where the series was to be measured. NaN if it was not, which leaves a gap.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sample {
+    pub x: f64,
+    pub value: f64,
+}
+
+impl Series {
+    /// The values that are numbers.
+    pub(super) fn finite(&self) -> impl Iterator<Item = Sample> {
+        self.samples.iter().copied().filter(Sample::is_finite)
+    }
+
+    /// The value at a place; NaN if there is none.
+    pub(super) fn at(&self, x: f64) -> f64 {
+        let found = self.samples.binary_search_by(|sample| sample.x.total_cmp(&x));
+        found.map_or(f64::NAN, |index| self.samples[index].value)
+    }
+
+    /// The last value at a place or before it; NaN if there is none.
+    pub(super) fn until(&self, x: f64) -> f64 {
+        let end = self.samples.partition_point(|sample| sample.x <= x);
+        let last = self.samples[..end].iter().rev().find(|sample| sample.is_finite());
+        last.map_or(f64::NAN, |sample| sample.value)
+    }
+
+    /// The value at the place at which the legend rests.
+    pub(super) fn resting(&self) -> f64 {
+        self.rest.map_or(f64::NAN, |x| self.at(x))
+    }
+}
+
+impl Sample {
+    fn is_finite(&self) -> bool {
+        self.value.is_finite()
+    }
+}
+
+/// A point of a line: a place, or the middle of several, with the minimum, mean and maximum of their values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
-    pub epoch: f64,
+    pub x: f64,
     pub least: f64,
     pub mean: f64,
     pub greatest: f64,
 }
 
-/// The line through the finite values. If there are too many, a point stands for several.
-pub(super) fn line(epochs: &[f64], values: &[f64]) -> Vec<Point> {
-    let finite: Vec<(f64, f64)> = epochs
-        .iter()
-        .copied()
-        .zip(values.iter().copied())
-        .filter(|(_, value)| value.is_finite())
-        .collect();
-    let count = finite.len().min(POINTS_MAX);
-    let point = |group: &[(f64, f64)]| {
-        let size = group.len() as f64;
-        Point {
-            epoch: (group[0].0 + group[group.len() - 1].0) / 2.0,
-            least: group.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min),
+impl Point {
+    /// None if no sample has a value.
+    fn of(samples: &[Sample]) -> Option<Self> {
+        let finite: Vec<Sample> = samples.iter().copied().filter(Sample::is_finite).collect();
+        let (first, last) = (finite.first()?, finite.last()?);
+        let size = finite.len() as f64;
+        Some(Self {
+            x: (first.x + last.x) / 2.0,
+            least: finite
+                .iter()
+                .fold(f64::INFINITY, |least, sample| least.min(sample.value)),
             // Divides first, because the sum of finite values can overflow.
-            mean: group.iter().map(|(_, value)| value / size).sum(),
-            greatest: group.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max),
-        }
-    };
+            mean: finite.iter().map(|sample| sample.value / size).sum(),
+            greatest: finite
+                .iter()
+                .fold(f64::NEG_INFINITY, |greatest, sample| greatest.max(sample.value)),
+        })
+    }
+}
+
+/// The parts of a line. It ends at each gap and begins anew after it. If there are too many samples, a point stands for several.
+pub(super) fn line(samples: &[Sample]) -> Vec<Vec<Point>> {
+    let count = samples.len().min(POINTS_MAX);
     // Groups have about the same size. A small one at the end would look like an outlier.
-    let start = |group: usize| group * finite.len() / count;
-    (0..count)
-        .map(|group| point(&finite[start(group)..start(group + 1)]))
+    let points: Vec<Option<Point>> = (0..count)
+        .map(|group| Point::of(&samples[group * samples.len() / count..(group + 1) * samples.len() / count]))
+        .collect();
+    points
+        .split(Option::is_none)
+        .filter(|part| !part.is_empty())
+        .map(|part| part.iter().flatten().copied().collect())
         .collect()
 }
 
@@ -61,23 +110,20 @@ pub(super) struct Bar {
     pub means: Vec<f64>,
 }
 
-/// The bars of a plot. Each stands for several epochs if there are too many.
-pub(super) fn bars(epochs: &[f64], series: &[Series]) -> Vec<Bar> {
+/// The bars of series with samples at the same places. Each bar stands for several epochs if there are too many.
+pub(super) fn bars(series: &[Series]) -> Vec<Bar> {
+    let epochs = series.first().map_or(&[][..], |series| &series.samples);
     let size = epochs_of_a_bar(epochs.len());
-    let mean = |values: &[f64]| {
-        let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        finite.iter().sum::<f64>() / finite.len().max(1) as f64
-    };
-    let starts = (0..epochs.len()).step_by(size);
-    starts
+    (0..epochs.len())
+        .step_by(size)
         .map(|start| {
             let range = start..(start + size).min(epochs.len());
             Bar {
-                first: epochs[range.start],
-                last: epochs[range.end - 1],
+                first: epochs[range.start].x,
+                last: epochs[range.end - 1].x,
                 means: series
                     .iter()
-                    .map(|series| mean(&series.values[range.clone()]))
+                    .map(|series| Point::of(&series.samples[range.clone()]).map_or(0.0, |point| point.mean))
                     .collect(),
             }
         })
@@ -89,46 +135,69 @@ pub(super) fn epochs_of_a_bar(epochs: usize) -> usize {
     epochs.div_ceil(BARS_MAX).max(1)
 }
 
-/// Indices of the epochs whose values the pointer can show: the last epoch with a value, and others at equal distances.
-pub(super) fn readings(series: &[Series]) -> Vec<usize> {
-    let epochs = series.iter().map(|series| series.values.len()).max().unwrap_or(0);
-    let measured = |&index: &usize| series.iter().any(|series| series.values[index].is_finite());
-    let measured: Vec<usize> = (0..epochs).filter(measured).collect();
-    let step = measured.len().div_ceil(READINGS_MAX).max(1);
-    let mut readings: Vec<usize> = measured.into_iter().rev().step_by(step).collect();
-    readings.reverse();
-    readings
+/// The places whose values can be read: the last one with a value, others at equal distances, and those at which legends rest.
+pub(super) fn stops(series: &[Series]) -> Vec<f64> {
+    let mut places: Vec<f64> = series.iter().flat_map(Series::finite).map(|sample| sample.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let (last, step) = (places.len(), places.len().div_ceil(STOPS_MAX).max(1));
+    let rests: Vec<f64> = series.iter().filter_map(|series| series.rest).collect();
+    let kept = places.into_iter().zip(1..);
+    kept.filter(|(place, number)| (last - number).is_multiple_of(step) || rests.contains(place))
+        .map(|(place, _)| place)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn epochs(count: usize) -> Vec<f64> {
-        (1..=count).map(|epoch| epoch as f64).collect()
+    /// A series with values at 1, 2, 3 and so on.
+    fn series(values: impl IntoIterator<Item = f64>) -> Series {
+        let samples = (1..).zip(values);
+        Series {
+            name: "a".to_owned(),
+            color: "c1".to_owned(),
+            samples: samples.map(|(x, value)| Sample { x: x.into(), value }).collect(),
+            rest: None,
+        }
+    }
+
+    fn numbers(count: u32) -> impl Iterator<Item = f64> {
+        (1..=count).map(f64::from)
     }
 
     #[test]
-    fn few_points_are_all_there_but_for_those_that_are_no_numbers() {
-        let values = [1.0, f64::NAN, 3.0, f64::INFINITY];
-        let point = |epoch, value| Point {
-            epoch,
+    fn a_line_ends_where_a_value_is_missing_and_begins_anew_after_it() {
+        let point = |x, value| Point {
+            x,
             least: value,
             mean: value,
             greatest: value,
         };
-        assert_eq!(line(&epochs(4), &values), [point(1.0, 1.0), point(3.0, 3.0)]);
-        assert_eq!(line(&[], &[]), []);
+        let values = [1.0, 2.0, f64::NAN, 4.0, f64::INFINITY, f64::NAN, 7.0];
+        assert_eq!(
+            line(&series(values).samples),
+            [
+                vec![point(1.0, 1.0), point(2.0, 2.0)],
+                vec![point(4.0, 4.0)],
+                vec![point(7.0, 7.0)]
+            ]
+        );
+        assert!(line(&[]).is_empty());
     }
 
     #[test]
     fn many_points_become_few_and_lose_no_peak() {
-        let mut values: Vec<f64> = (0..10_000).map(|i| f64::from(i % 2)).collect();
-        values[5432] = f64::MAX;
-        values[1234] = -50.0;
-        let points = line(&epochs(10_000), &values);
+        let mut many = series((0..10_000).map(|i| f64::from(i % 2)));
+        many.samples[5432].value = f64::MAX;
+        many.samples[1234].value = -50.0;
+        let parts = line(&many.samples);
+        let [points] = &parts[..] else {
+            panic!("{} parts", parts.len())
+        };
         assert_eq!(points.len(), POINTS_MAX);
-        assert!(points.is_sorted_by(|a, b| a.epoch < b.epoch));
+        assert!(points.is_sorted_by(|a, b| a.x < b.x));
         assert!(
             points
                 .iter()
@@ -136,40 +205,40 @@ mod tests {
         );
         assert!(points.iter().any(|point| point.least == -50.0));
         let first = points[0];
-        assert_eq!((first.epoch, first.least, first.greatest), (17.0, 0.0, 1.0));
+        assert_eq!((first.x, first.least, first.greatest), (17.0, 0.0, 1.0));
         assert!((first.mean - 16.0 / 33.0).abs() < 1e-12, "{}", first.mean);
     }
 
     #[test]
     fn bars_are_means_of_a_few_epochs_each() {
-        let series = |values: Vec<f64>| Series {
-            name: "a",
-            color: "c1",
-            values,
-        };
-        let few = bars(&epochs(2), &[series(vec![1.0, f64::NAN]), series(vec![2.0, 4.0])]);
+        let few = bars(&[series([1.0, f64::NAN]), series([2.0, 4.0])]);
         assert_eq!(
             few.iter().map(|bar| bar.means.clone()).collect::<Vec<_>>(),
             [[1.0, 2.0], [0.0, 4.0]]
         );
-        let many = bars(&epochs(950), &[series(epochs(950))]);
+        let many = bars(&[series(numbers(950))]);
         assert_eq!(many.len(), 95);
         assert_eq!((many[1].first, many[1].last, many[1].means[0]), (11.0, 20.0, 15.5));
-        assert_eq!(bars(&[], &[series(Vec::new())]), []);
+        assert_eq!(bars(&[series([])]), []);
     }
 
     #[test]
-    fn the_last_measured_epoch_can_always_be_read() {
-        let of = |values: Vec<f64>| {
-            readings(&[Series {
-                name: "a",
-                color: "c1",
-                values,
-            }])
-        };
-        assert_eq!(of(vec![1.0, f64::NAN, 3.0, f64::NAN]), [0, 2]);
-        let many = of(epochs(10_000));
-        assert!(many.len() <= READINGS_MAX && many.last() == Some(&9999));
-        assert!(of(Vec::new()).is_empty() && readings(&[]).is_empty());
+    fn the_last_measured_place_and_the_resting_one_can_always_be_read() {
+        assert_eq!(stops(&[series([1.0, f64::NAN, 3.0, f64::NAN])]), [1.0, 3.0]);
+        let mut many = series(numbers(10_000));
+        for rest in [None, Some(1234.0), Some(1235.0)] {
+            many.rest = rest;
+            let stops = stops(std::slice::from_ref(&many));
+            assert!(stops.len() <= STOPS_MAX + 1 && stops.last() == Some(&10_000.0));
+            assert!(rest.is_none_or(|rest| stops.contains(&rest)));
+        }
+        assert!(stops(&[series([])]).is_empty() && stops(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_value_is_that_of_a_place_or_the_last_one_before() {
+        let series = series([1.0, f64::NAN, 3.0]);
+        assert!(series.at(2.0).is_nan() && series.at(2.5).is_nan() && series.until(0.5).is_nan());
+        assert_eq!([series.at(3.0), series.until(2.5), series.until(9.0)], [3.0, 1.0, 3.0]);
     }
 }
