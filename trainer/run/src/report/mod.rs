@@ -1,4 +1,4 @@
-//! The report of a run: one self-contained HTML page.
+//! The report of a run, and the comparison of several: self-contained HTML pages.
 //!
 //! Plots are SVG that stretches with the page. Their labels are HTML, so text has the same size on a phone and on a wide screen. Small
 //! scripts show the values of an epoch that the reader points at, and sort tables; a page is complete without them. The report has a few
@@ -6,6 +6,7 @@
 
 mod charts;
 mod classes;
+mod compare;
 mod html;
 mod plot;
 mod scale;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use grappa_io::size::{count, duration};
 
+pub use self::compare::Comparison;
 use self::{
     charts::Charts,
     classes::Classes,
