@@ -484,6 +484,20 @@ pub struct Export {
     pub out: PathBuf,
 }
 
+/// Runs, and the page that compares them.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Folders of the runs, two to eight
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// File to write; it must not exist, unless --force is given
+    #[arg(long, value_name = "FILE", default_value = "compare.html")]
+    pub out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// A configuration as the result of the program.
 #[derive(Serialize)]
 #[serde(transparent)]

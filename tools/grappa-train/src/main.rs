@@ -7,6 +7,7 @@ mod env;
 mod export;
 mod finished;
 mod predict;
+mod report;
 mod train;
 mod values;
 mod workers;
@@ -77,6 +78,11 @@ Examples:
     /// Export the model of a run to a file for PyTorch Geometric
     #[command(after_long_help = "Example: grappa-train export run --out model.safetensors")]
     Export(args::Export),
+    /// Compare runs on one HTML page: scores, curves by epoch and by time, and the options that differ
+    ///
+    /// Runs count as of their last checkpoints, and none is changed. The report of a single run is report.html in its folder.
+    #[command(after_long_help = "Example: grappa-train report run-a run-b --out compare.html")]
+    Report(args::Report),
     /// Show the version of libtorch, its devices and the number of threads
     Env,
     /// Print the configuration that training has with these options, as a file for --config
@@ -141,6 +147,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
             runtime::catch_out_of_memory(LESS_MEMORY, || predict::run(&options, &console))
         }
         Some(Command::Export(options)) => export::run(&options, &console),
+        Some(Command::Report(options)) => report::run(&options, &console),
         Some(Command::Env) => console.answer(&env::Environment::probe()),
         Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
     }

@@ -12,6 +12,7 @@ mod network;
 mod peers;
 mod predict;
 mod refused;
+mod report;
 mod resume;
 mod scores;
 mod sharing;

@@ -107,7 +107,12 @@ fn a_command_that_does_not_exist_is_told_from_a_store() {
         let ran = run(program.args(arguments));
         assert_eq!(ran.code, Some(2));
         let unexpected = format!("unexpected argument '{}'", arguments[1]);
-        for part in [&unexpected, "one store", "predict, export, env, config", "--split test"] {
+        for part in [
+            &unexpected,
+            "one store",
+            "predict, export, report, env, config",
+            "--split test",
+        ] {
             assert!(ran.stderr.contains(part), "{part:?} is not in: {}", ran.stderr);
         }
     }

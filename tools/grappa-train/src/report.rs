@@ -1,0 +1,36 @@
+//! `grappa-train report RUN RUN ...`: several runs on one page.
+
+use grappa_console::{Console, Summary, printable, signals};
+use grappa_run::report::Comparison;
+use serde::Serialize;
+
+use crate::args;
+
+#[derive(Serialize)]
+struct Written {
+    path: String,
+    /// The folders of the runs.
+    runs: Vec<String>,
+}
+
+pub fn run(options: &args::Report, console: &Console) -> anyhow::Result<()> {
+    signals::stops_by_itself("finishing the page, which takes a moment");
+    let comparison = Comparison::read(&options.runs)?;
+    let warnings = comparison.warnings().iter();
+    warnings.for_each(|warning| tracing::warn!("{warning}"));
+    comparison.write(&options.out, options.force)?;
+    console.finish(&Written {
+        path: options.out.display().to_string(),
+        runs: options.runs.iter().map(|run| run.display().to_string()).collect(),
+    })
+}
+
+impl Summary for Written {
+    fn text(&self) -> String {
+        format!(
+            "{}: {} runs on one page; open it in a browser",
+            printable(&self.path),
+            self.runs.len()
+        )
+    }
+}
