@@ -11,7 +11,7 @@
 //! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
 //! - [`summary`]: the result of a run, as JSON;
 //! - [`facts`]: the dataset, the machine and the command of a run, for its report;
-//! - [`report`]: the result of a run, as a page of HTML;
+//! - [`report`]: the result of a run, or of several next to each other, as a page of HTML;
 //! - [`stages`]: wall time by stage;
 //! - [`finished`]: runs that have nothing left to do;
 //! - [`background`]: files that are written while training continues.

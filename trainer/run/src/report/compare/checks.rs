@@ -12,12 +12,19 @@ const RUNS_MAX: usize = 8;
 
 /// Checks that there are several folders, and not too many.
 pub(super) fn folders(folders: &[impl AsRef<Path>]) -> Result<()> {
-    if let [run] = folders {
-        let report = run.as_ref().join(REPORT);
-        return Err(Error::Options(format!(
-            "a comparison needs two runs or more: name another one, or open {}, the report of this one",
-            report.display()
-        )));
+    match folders {
+        [] => {
+            return Err(Error::Options(
+                "a comparison needs two runs or more: name their folders".to_owned(),
+            ));
+        }
+        [run] => {
+            return Err(Error::Options(format!(
+                "a comparison needs two runs or more: name another one, or open {}, the report of this one",
+                run.as_ref().join(REPORT).display()
+            )));
+        }
+        _ => {}
     }
     if folders.len() > RUNS_MAX {
         return Err(Error::Options(format!(
