@@ -123,11 +123,12 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         }
         Err(error) => {
             drop(writer);
-            // Another type makes other files, so nothing that was made is of use.
-            if let Error::Unstorable { .. } = error {
-                durable::remove_folder(&partial)?;
-            }
-            if lock.is_at(&partial)? {
+            // Another process may have made a folder of that name.
+            if lock.is_at(&partial).unwrap_or(false) {
+                // Another type makes other files, so nothing that was made is of use.
+                if let Error::Unstorable { .. } = error {
+                    durable::remove_folder(&partial)?;
+                }
                 remove_empty(&partial);
             }
             return Err(error);
