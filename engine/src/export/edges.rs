@@ -439,7 +439,7 @@ enum Quotes {
 
 fn needs_quotes(id: &[u8]) -> Option<Quotes> {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' '));
-    if id.contains(&b'\t') || is_blank(id.first()) || is_blank(id.last()) || matches!(id.first(), Some(b'#' | b'%')) {
+    if id.contains(&b'\t') || is_blank(id.first()) || is_blank(id.last()) {
         return Some(Quotes::Always);
     }
     (id.contains(&b',') || id.contains(&b'"')).then_some(Quotes::WithCommas)
@@ -459,7 +459,8 @@ mod tests {
             ("a\tb", Some(Quotes::Always)),
             (" a", Some(Quotes::Always)),
             ("a ", Some(Quotes::Always)),
-            ("#a", Some(Quotes::Always)),
+            // Comments end at the header.
+            ("#a", None),
         ] {
             assert_eq!(needs_quotes(id.as_bytes()), quotes, "{id:?}");
         }

@@ -329,7 +329,7 @@ fn scattered_and_named_nodes_survive_a_round_trip() {
         }
     }
     let store = at("named.csv.grappa");
-    run(of_store("export", &store).arg("--edges").arg(at("named.tsv"))).failure(&["#5", ".csv"]);
+    run(of_store("export", &store).arg("--edges").arg(at("named.tsv"))).success();
     run(of_store("export", &store).arg("--edges").arg(at("named.npy"))).failure(&["ids are strings"]);
 }
 
