@@ -1,7 +1,9 @@
 //! Folders of files that are one input, as Spark, Dask, Polars and DuckDB write them.
 
 use std::{
+    collections::{HashMap, HashSet},
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -39,12 +41,141 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         return Err(Error::input(path, Position::Whole, what));
     }
     alphanumeric_sort::sort_path_slice(&mut files);
+    refuse_twins(&files)?;
     Ok(files)
+}
+
+/// The files of several inputs, whose rows are one table.
+///
+/// # Errors
+/// As [`files_of`], or if a file is there twice: under its name, packed, or as a copy that a program left beside it.
+pub fn files_of_all(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let files: Vec<_> = paths.iter().map(|path| files_of(path)).collect::<Result<_>>()?;
+    let files = files.concat();
+    refuse_twins(&files)?;
+    Ok(files)
+}
+
+/// Fails if two of the files are one, or one of them is a copy of another, as their names say.
+fn refuse_twins(files: &[PathBuf]) -> Result<()> {
+    let mut seen = HashMap::new();
+    let mut originals: HashMap<PathBuf, &Path> = HashMap::new();
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        if let Ok(metadata) = fs::metadata(file)
+            && seen.insert((metadata.dev(), metadata.ino()), file).is_some()
+        {
+            let what =
+                "this file is named twice, by itself or in a folder, so its rows would count twice; name it once";
+            return Err(Error::input(file, Position::Whole, what));
+        }
+        if let Some(other) = originals.insert(file.with_file_name(original_of(&name)), file) {
+            return Err(twins(file, other));
+        }
+    }
+    let names: HashSet<&Path> = files.iter().map(PathBuf::as_path).collect();
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let Some(original) = numbered_copy_of(original_of(&name)).map(|name| file.with_file_name(name)) else {
+            continue;
+        };
+        if let Some(other) = originals.get(&original).filter(|other| names.contains(**other)) {
+            return Err(twins(file, other));
+        }
+    }
+    Ok(())
+}
+
+fn twins(file: &Path, other: &Path) -> Error {
+    let what = format!(
+        "this looks like the data of {} once more, so its rows would count twice; move one of them elsewhere, or give it another name if its \
+         data is other",
+        other.display()
+    );
+    Error::input(file, Position::Whole, what)
+}
+
+/// The name of the file of which one with this name is a packed or backup copy, or the name itself.
+fn original_of(name: &str) -> &str {
+    const COPIES: [&str; 11] = [
+        ".gz", ".zst", ".zstd", ".bgz", "~", ".bak", ".orig", ".old", ".backup", ".copy", ".save",
+    ];
+    let mut name = name;
+    while let Some(original) = COPIES
+        .iter()
+        .find_map(|copy| name.strip_suffix(copy))
+        .filter(|name| !name.is_empty())
+    {
+        name = original;
+    }
+    match name.strip_prefix('#').and_then(|name| name.strip_suffix('#')) {
+        Some(autosaved) if !autosaved.is_empty() => autosaved,
+        _ => name,
+    }
+}
+
+/// The name of the file of which one with this name is a second download, or a copy made by a desktop: `p (1).csv`, `p copy.csv`.
+fn numbered_copy_of(name: &str) -> Option<String> {
+    if let Some(name) = name.strip_prefix("Copy of ") {
+        return Some(name.to_owned());
+    }
+    let (stem, extension) = match name.split_once('.') {
+        Some((stem, extension)) => (stem, format!(".{extension}")),
+        None => (name, String::new()),
+    };
+    let numbered = stem.strip_suffix(')').and_then(|stem| {
+        let (stem, number) = stem.rsplit_once('(')?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then_some(stem)
+    });
+    let copied = [" - Copy", " copy", "_copy", "-copy"]
+        .iter()
+        .find_map(|copy| stem.strip_suffix(copy));
+    let original = numbered.or(copied)?.trim_end();
+    (!original.is_empty()).then(|| format!("{original}{extension}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_there_twice_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (files, twice) in [
+            (&["p.csv", "p.csv.gz"][..], true),
+            (&["p.csv.gz", "p.csv.zst"], true),
+            (&["p.csv", "p.csv~"], true),
+            (&["p.csv", "p.csv.bak"], true),
+            (&["p.csv", "#p.csv#"], true),
+            (&["p.csv", "p (1).csv"], true),
+            (&["p.csv.gz", "p (1).csv.gz"], true),
+            (&["p.csv", "p copy.csv"], true),
+            (&["p.csv", "Copy of p.csv"], true),
+            (&["p (1).csv", "p (2).csv"], false),
+            (&["p.csv", "p.1.csv", "p-2.csv", "q.csv.gz"], false),
+            (&["a.old.csv", "a.csv"], false),
+        ] {
+            for name in files {
+                fs::write(at(name), name).unwrap();
+            }
+            let paths: Vec<_> = files.iter().map(|name| at(name)).collect();
+            for found in [files_of_all(&paths), files_of(folder.path())] {
+                assert_eq!(found.is_err(), twice, "{files:?}: {found:?}");
+            }
+            files.iter().for_each(|name| fs::remove_file(at(name)).unwrap());
+        }
+        fs::write(at("p.csv"), "").unwrap();
+        std::os::unix::fs::symlink(at("p.csv"), at("q.csv")).unwrap();
+        for paths in [
+            vec![at("p.csv"), at("p.csv")],
+            vec![folder.path().to_owned(), at("p.csv")],
+            vec![at("p.csv"), at("q.csv")],
+        ] {
+            let error = files_of_all(&paths).unwrap_err().to_string();
+            assert!(error.contains("named twice"), "{error}");
+        }
+    }
 
     #[test]
     fn files_are_in_the_order_of_their_numbers_and_marks_are_no_files() {

@@ -1,9 +1,10 @@
 //! Readers of users' files: edge lists, and data with one row per node.
 //!
 //! - [`EdgeSource`] cuts edge files into numbered blocks, which many threads read and parse concurrently. Formats: text
-//!   (blanks, tabs, commas; plain, gzip or Zstandard), `.npy` and `.npz`, raw pairs of integers, Parquet.
+//!   (plain, gzip or Zstandard), matrices of Matrix Market, `.npy` and `.npz`, raw pairs of integers, Parquet.
 //! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read per-node data.
-//! - [`files_of`] lists the files of a folder that is one input.
+//! - [`Reading`] tells how a file is read: its separator, and the roles of its columns.
+//! - [`files_of`] and [`files_of_all`] list the files of a folder that is one input.
 //! - [`ogb::discover`] finds all of these files in a folder of the Open Graph Benchmark.
 //!
 //! Readers verify the checksums of each format: the CRC-32 of `.npz` members and of `.gz`, and the checksums of `.zst` and of
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod columns;
 mod crc;
 mod edges;
 mod extent;
@@ -28,14 +30,21 @@ mod nodes;
 mod npy;
 pub mod ogb;
 mod parquet;
+mod reading;
+mod separator;
 mod zip;
 
 #[cfg(test)]
 mod tests;
 
+pub use columns::{EdgeColumnOptions, TableOptions};
 pub use edges::{
-    BadEdge, BlockId, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, Keys,
-    LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
+    BadEdge, BlockId, Comments, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit,
+    Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
-pub use folder::files_of;
-pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SplitSource, read_split_ids};
+pub use folder::{files_of, files_of_all};
+pub use nodes::{
+    LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SplitSource, TableForm, read_split_ids,
+};
+pub use reading::Reading;
+pub use separator::Separator;

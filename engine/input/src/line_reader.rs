@@ -48,11 +48,6 @@ impl Lines {
         }
     }
 
-    /// Offset of the next line.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
     /// The next line. Returns none at the end.
     pub fn next_line(&mut self) -> Result<Option<Line>> {
         let mut bytes = Vec::new();

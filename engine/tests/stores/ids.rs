@@ -47,7 +47,8 @@ fn write_edges<T: Ord + Clone + ToString>(folder: &Path, edges: &[(T, T)], weigh
     let dense = |id: &T| ids.binary_search(id).unwrap().to_string();
     let text = |name: &dyn Fn(&T) -> String| {
         let line = |(k, (a, b)): (usize, &(T, T))| match weighted {
-            true => format!("{}\t{}\t{}\n", name(a), name(b), k % 17),
+            // Integers could be ids, as in triples.
+            true => format!("{}\t{}\t{}.5\n", name(a), name(b), k % 17),
             false => format!("{}\t{}\n", name(a), name(b)),
         };
         edges.iter().enumerate().map(line).collect::<String>()

@@ -494,7 +494,12 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
         assert!(error.contains("cannot resume") && error.contains(role), "{error}");
     };
     refused(|options| options.edges.reverse(), "edges[0] ");
-    refused(|options| options.edges.push(options.edges[0].clone()), "no edges[2]");
+    let third = folder.path().join("third.tsv");
+    write_text(&third, &crowded(100, 5000), false);
+    refused(
+        |options| options.edges.push(options.edges[0].with_file_name("third.tsv")),
+        "no edges[2]",
+    );
     refused(|options| options.edges.truncate(1), "this one has no edges[1]");
     refused(|options| options.features = None, "no --features");
     refused(|options| options.splits.truncate(2), "no --test");

@@ -7,25 +7,49 @@ use crate::ingest::Bench;
 #[test]
 fn a_third_column_that_is_no_weight_can_be_cut_off() {
     let bench = Bench::new();
-    for (name, text, cut) in [
-        ("edges.csv", "src,dst,kind\n0,1,cites\n1,2,cites\n", "cut -d, -f1,2"),
-        ("edges.tsv", "0\t1\tcites\n1\t2\tcites\n", "cut -f1,2"),
-        ("edges.txt", "0 1 cites\n1 2 cites\n", "cut -d' ' -f1,2"),
+    for (name, text, remedy) in [
+        (
+            "edges.csv",
+            "src,dst,kind\n0,1,cites\n1,2,cites\n",
+            ["--src", "src", "--dst", "dst"],
+        ),
+        ("edges.tsv", "0\t1\tcites\n1\t2\tcites\n", ["--src", "1", "--dst", "2"]),
+        ("edges.txt", "0 1 cites\n1 2 cites\n", ["--src", "1", "--dst", "2"]),
     ] {
         let edges = bench.write(name, text);
         for skip in ["fail", "skip"] {
-            let ran = bench.refused(&edges, &["--on-bad-line", skip], &["not a weight", cut]);
+            let ran = bench.refused(&edges, &["--on-bad-line", skip], &[&remedy.join(" ")]);
             assert!(!ran.stderr.contains("--on-bad-line"), "{}", ran.stderr);
         }
+        run(&mut bench.ingest(&edges, &remedy)).success();
+        std::fs::remove_dir_all(bench.out()).unwrap();
     }
 }
 
 #[test]
-fn commas_in_a_file_that_is_not_called_csv_are_recognized() {
+fn the_summary_says_how_files_were_read() {
     let bench = Bench::new();
-    let edges = bench.write("edges.txt", "a,b\nb,c\n");
-    bench.refused(&edges, &["--ids", "string"], &["edges.txt:1", "--format csv"]);
-    run(&mut bench.ingest(&edges, &["--ids", "string", "--format", "csv"])).success();
+    let edges = bench.write("edges.txt", "# names\nann, bob\nbob, ann\n");
+    let table = bench.write("x.csv", "f0,user_id,label\n0.5,bob,1\n1.5,ann,0\n");
+    let arguments = ["--ids", "string", "--features", table.to_str().unwrap()];
+    let ran = run(&mut bench.ingest(&edges, &arguments)).success();
+    for part in [
+        "separated by commas, 1 comment line not read",
+        "ids user_id; features f0; left out: label",
+    ] {
+        assert!(ran.stdout.contains(part), "{part:?} in {}", ran.stdout);
+    }
+    std::fs::remove_dir_all(bench.out()).unwrap();
+    let json = run(&mut bench.ingest(&edges, &[&arguments[..], &["--json"]].concat()))
+        .success()
+        .json();
+    let inputs = json["inputs"].as_array().unwrap();
+    assert_eq!(inputs[0]["separator"], "comma");
+    assert_eq!(inputs[0]["comments"], 1);
+    assert_eq!(inputs[1]["columns"][0]["role"], "ids");
+    assert_eq!(inputs[1]["columns"][0]["column"], "user_id");
+    assert_eq!(inputs[1]["left_out"][0], "label");
+    assert_eq!(inputs[1]["by_position"], false);
 }
 
 #[test]
@@ -86,14 +110,9 @@ fn one_of_several_masks_is_a_column() {
 fn labels_beside_ids_are_told_apart() {
     let bench = Bench::new();
     let names = bench.write("names.csv", "n0,3\nn1,0\nn2,1\nn3,0\n");
-    bench.refused_beside_edges("--labels", &names, &[], &["names.csv:1", "first column", "name it id"]);
+    bench.refused_beside_edges("--labels", &names, &[], &["names.csv:1", "column 1", "--id 1"]);
     let numbers = bench.write("numbers.csv", "0,3\n1,0\n2,1\n3,0\n");
-    bench.refused_beside_edges(
-        "--labels",
-        &numbers,
-        &[],
-        &["numbers.csv:1", "first column", "name it id"],
-    );
+    bench.refused_beside_edges("--labels", &numbers, &[], &["numbers.csv:1", "first column", "--id 1"]);
 }
 
 #[test]

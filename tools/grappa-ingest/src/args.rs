@@ -10,7 +10,7 @@ use grappa_console::{
 };
 use grappa_formats::manifest::{EdgeOptions, ExternalIds};
 use grappa_input::{
-    EdgeFormat, HeaderLine, OnBadLine,
+    Comments, EdgeColumnOptions, EdgeFormat, HeaderLine, OnBadLine, Separator, TableForm, TableOptions,
     ogb::{self, OgbLayout},
 };
 
@@ -31,6 +31,10 @@ Examples:
     grappa-ingest --edges edges.parquet --ids string --features nodes.parquet --labels nodes.parquet \\
         --split 60/20/20 --out web.grappa
 
+  The same with other names of columns:
+    grappa-ingest --edges edges.parquet --src customer --dst friend --ids string --features nodes.parquet \\
+        --id customer --features-from age,income --labels nodes.parquet --label fraud --out web.grappa
+
   A dataset of the Open Graph Benchmark:
     grappa-ingest --ogb dataset/ogbn_arxiv --undirected --out arxiv.grappa";
 
@@ -49,8 +53,8 @@ const RESOURCES: &str = "Resources";
 pub struct Args {
     /// Files with edges, or folders of them, source before destination
     ///
-    /// Text (separated by tabs, spaces or commas; .gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), raw integers, or
-    /// Parquet. Shape (2, 2) is read as (E, 2). In a folder, names that begin with _ or . do not count.
+    /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), raw integers, Parquet, or Matrix Market. Shape (2, 2) is
+    /// read as (E, 2). In a folder, names that begin with _ or . do not count. A file that is there twice is an error.
     #[arg(long, help_heading = INPUT, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
@@ -68,11 +72,36 @@ pub struct Args {
     format: Format,
     /// Whether the first line of text files with edges is a header
     ///
-    /// auto: it is one if its columns are called source and target, src and dst, or the like, and, in CSV, if it has no
-    /// number. With --ids string, such a line may be an edge: then only these names in CSV are a header, and a warning says
-    /// how a line that may have names is read. A header with dst before src means that targets come first.
+    /// auto: it is one if its columns are called source and target, src and dst, or the like, or as --src, --dst or --weight say,
+    /// and, in CSV, if it has no number. With --ids string, such a line may be an edge: then only these names are a header, unless
+    /// spaces separate them, and a warning says how a line that may have names is read.
     #[arg(long, help_heading = INPUT, value_enum, default_value_t = FirstLine::Auto)]
     header: FirstLine,
+    /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: that of the first lines]
+    ///
+    /// The summary says which one was found. Integers may also have spaces or tabs between them.
+    #[arg(long, help_heading = INPUT, value_name = "SEPARATOR")]
+    separator: Option<Separator>,
+    /// Whether first lines of text that begin with # or % are comments
+    ///
+    /// auto: they are, but with --ids string, one that may be an edge is an error. After the first line of data, no line is a
+    /// comment. The summary has their number.
+    #[arg(long, help_heading = INPUT, value_enum, default_value_t = CommentLines::Auto)]
+    comments: CommentLines,
+    /// Column of sources in text or Parquet: its name, or its number, from 1
+    ///
+    /// Without it, it is the column named src, source or the like; in text without a header, the first one. With --src and --dst,
+    /// columns of unknown names are left out.
+    #[arg(long, help_heading = INPUT, value_name = "COLUMN")]
+    src: Option<String>,
+    /// Column of destinations, as for --src
+    #[arg(long, help_heading = INPUT, value_name = "COLUMN")]
+    dst: Option<String>,
+    /// Column of edge weights in text or Parquet: its name or number, or none
+    ///
+    /// Without it, it is the column named weight or the like; in text without a header, the third of three columns.
+    #[arg(long, help_heading = INPUT, value_name = "COLUMN", conflicts_with = "weights")]
+    weight: Option<String>,
     /// Kind of node ids in all input files
     #[arg(long, help_heading = INPUT, value_enum, default_value_t = Ids::Dense)]
     ids: Ids,
@@ -84,8 +113,7 @@ pub struct Args {
     nodes: Option<u64>,
     /// Edge weights: a .npy with one number per edge, for edges that are not text
     ///
-    /// Numbers are in the order of the edges. Text edges have the weight in a third column; Parquet may have it in a column
-    /// named weight.
+    /// Numbers are in the order of the edges. Text and Parquet have the weight in a column; see --weight.
     #[arg(long, help_heading = INPUT, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Action for lines and rows that are not an edge
@@ -97,10 +125,11 @@ pub struct Args {
     /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, there is one row for
     /// each different id in the edges and in --node-ids. Strings are in the order of their bytes: n10 before n2.
     ///
-    /// A table has the ids of its rows, and these may have any order: Parquet with a column named id (or node, node_id, index,
-    /// key), or text with a header whose first column is named so. It has each node once. With --ids sparse or string, ids
-    /// that no edge has are nodes without edges. All other columns are features, except those named label, y or class.
-    /// Parquet may have one column of lists instead.
+    /// A table, in Parquet or in text with a header, has the ids of its rows in a column named id, user_id or the like, or in the
+    /// only column of names; or --id names it. Rows may have any order, and each node has one. With --ids sparse or string, ids
+    /// that no edge has are nodes without edges. All other columns of numbers are features, except labels and splits. A column
+    /// that may have something else is an error with the options that say what it has. Parquet may have one column of lists
+    /// instead.
     ///
     /// Wherever Parquet is accepted, a folder of Parquet files is accepted too: their rows one after another, part.10 after part.9.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
@@ -117,9 +146,26 @@ pub struct Args {
     /// classes. A negative number or NaN means that the node has no label.
     ///
     /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
-    /// y or class counts.
+    /// y or class counts, or those that --label names.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
+    /// Column with the ids of the rows in tables of --features, --labels and lists: its name or number, or none
+    ///
+    /// Several names, separated by commas, are for several tables: each has the first name that it has. none: the rows are in the
+    /// order of the ids.
+    #[arg(long, help_heading = NODES, value_name = "COLUMN", value_delimiter = ',')]
+    id: Vec<String>,
+    /// Column with the label of each node, in the table of --labels; in that of --features, it is left out
+    ///
+    /// Several columns, separated by commas, have a zero or one for each class.
+    #[arg(long, help_heading = NODES, value_name = "COLUMN", value_delimiter = ',')]
+    label: Vec<String>,
+    /// Columns with features, in the table of --features
+    #[arg(long, help_heading = NODES, value_name = "COLUMN,..", value_delimiter = ',')]
+    features_from: Vec<String>,
+    /// Separator of tables in text, as for --separator
+    #[arg(long, help_heading = NODES, value_name = "SEPARATOR")]
+    table_separator: Option<Separator>,
     /// Id of each row of --features and --labels: .npy, Parquet, or text with one id per line
     ///
     /// For rows that are not in ascending order of ids, unless they are in a table with ids. Every node must be there once. With --ids sparse or string, ids that
@@ -212,9 +258,9 @@ pub struct Args {
 enum Format {
     /// Recognize each file by its name and first bytes
     Auto,
-    /// Text: columns separated by tabs, spaces or commas
+    /// Text, or a matrix of Matrix Market
     Tsv,
-    /// Text: columns separated by commas, strings may be quoted
+    /// Text: columns separated by commas
     Csv,
     /// NumPy array of integers
     Npy,
@@ -222,7 +268,7 @@ enum Format {
     U32,
     /// Pairs of 64-bit little-endian integers
     U64,
-    /// Parquet: columns named like src and dst, else the first two
+    /// Parquet: columns named like src and dst, or as --src and --dst say
     Parquet,
 }
 
@@ -233,6 +279,16 @@ enum FirstLine {
     /// In all files
     Yes,
     /// In no file
+    No,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CommentLines {
+    /// Recognize them
+    Auto,
+    /// They are
+    Yes,
+    /// They are not
     No,
 }
 
@@ -283,6 +339,25 @@ impl Args {
                 FirstLine::Auto => HeaderLine::Auto,
                 FirstLine::Yes => HeaderLine::Yes,
                 FirstLine::No => HeaderLine::No,
+            },
+            comments: match self.comments {
+                CommentLines::Auto => Comments::Auto,
+                CommentLines::Yes => Comments::Yes,
+                CommentLines::No => Comments::No,
+            },
+            separator: self.separator,
+            edge_columns: EdgeColumnOptions {
+                source: self.src.clone(),
+                target: self.dst.clone(),
+                weight: self.weight.clone(),
+            },
+            tables: TableForm {
+                columns: TableOptions {
+                    id: self.id.clone(),
+                    label: self.label.clone(),
+                    features: self.features_from.clone(),
+                },
+                separator: self.table_separator,
             },
             ids: match self.ids {
                 Ids::Dense => ExternalIds::Dense,

@@ -6,8 +6,10 @@ use std::{process::ExitCode, time::Instant};
 
 use clap::Parser;
 use grappa_build::ingest::ingest;
-use grappa_console::{Built, signals};
+use grappa_console::{Built, Summary, signals};
+use grappa_input::{Reading, Separator};
 use grappa_storage::writer::{kept_in, partial_folder};
+use serde::Serialize;
 
 use self::args::Args;
 
@@ -32,6 +34,71 @@ fn main() -> ExitCode {
         built.bytes_on_disk = summary.bytes_on_disk;
         built.chunks = u64::from(summary.chunks);
         built.chunks_present = built.chunks;
-        console.finish(&built)
+        console.finish(&WithReadings {
+            built,
+            inputs: summary.readings.iter().map(Input::of).collect(),
+            readings: &summary.readings,
+        })
     })
+}
+
+/// The summary of a store, and how its input was read.
+#[derive(Serialize)]
+struct WithReadings<'a> {
+    #[serde(flatten)]
+    built: Built,
+    inputs: Vec<Input<'a>>,
+    #[serde(skip)]
+    readings: &'a [Reading],
+}
+
+impl Summary for WithReadings<'_> {
+    fn text(&self) -> String {
+        let readings = self.readings.iter().map(Reading::to_string);
+        readings.chain([self.built.text()]).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// How a file was read. Field names are the keys of the JSON object.
+#[derive(Serialize)]
+struct Input<'a> {
+    file: String,
+    more_files: usize,
+    what: &'a str,
+    format: &'a str,
+    separator: Option<&'a str>,
+    header: bool,
+    comments: u64,
+    columns: Vec<Role<'a>>,
+    left_out: &'a [String],
+    /// Whether row k is that of the node with the k-th smallest id; null for edges.
+    by_position: Option<bool>,
+}
+
+/// What a column has.
+#[derive(Serialize)]
+struct Role<'a> {
+    role: &'a str,
+    column: &'a str,
+}
+
+impl<'a> Input<'a> {
+    fn of(reading: &'a Reading) -> Self {
+        Self {
+            file: reading.file.display().to_string(),
+            more_files: reading.more_files,
+            what: reading.what,
+            format: reading.format,
+            separator: reading.separator.map(Separator::word),
+            header: reading.header,
+            comments: reading.comments,
+            columns: reading
+                .columns
+                .iter()
+                .map(|(role, column)| Role { role, column })
+                .collect(),
+            left_out: &reading.left_out,
+            by_position: reading.by_position,
+        }
+    }
 }

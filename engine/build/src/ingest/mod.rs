@@ -119,7 +119,14 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
             "give a smaller --nodes",
         ));
     }
-    let source = open_edges(options, nodes, budget.block_bytes)?;
+    let (source, nodes) = match (open_edges(options, nodes, budget.block_bytes)?, nodes) {
+        (source, None) if options.ids == ExternalIds::Dense && source.stated_nodes().is_some() => {
+            let nodes = source.stated_nodes();
+            (open_edges(options, nodes, budget.block_bytes)?, nodes)
+        }
+        opened => opened,
+    };
+    let readings = source.readings().into_iter().chain(node_files.readings()).collect();
     for warning in source.warnings() {
         tracing::warn!("{warning}");
     }
@@ -133,7 +140,9 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         folder: folder.clone(),
         progress,
     };
-    run.finish(fingerprint, node_files)
+    let summary = run.finish(fingerprint, node_files);
+    summary
+        .map(|summary| Summary { readings, ..summary })
         .map_err(|error| folder.failed(begun, error))
 }
 

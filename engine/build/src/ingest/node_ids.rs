@@ -30,9 +30,7 @@ impl Run<'_> {
     pub(super) fn scan_dictionary(&self, state: &State, files: &NodeFiles) -> Result<Scan> {
         plan::check_before_ids(self.options.chunks, &self.budget)?;
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes)?;
-        let lists = files
-            .lists_of_nodes(self.options)
-            .map(|list| list.open(self.options.ids));
+        let lists = files.lists_of_nodes(self.options).map(|list| list.open(self.options));
         let lists = lists.collect::<Result<_>>()?;
         let (scan, file) = dictionary::build(&source, lists, &self.budget, &self.folder, self.progress)?;
         source.check()?;

@@ -10,7 +10,7 @@ use grappa_formats::{
     labels::LabelsMeta,
     manifest::{ExternalIds, FeatureSpec, LabelKind, LabelSpec, SplitEntry},
 };
-use grappa_input::{LabelSource, MatrixSource};
+use grappa_input::{LabelSource, MatrixSource, Reading};
 use grappa_io::{
     Error, Position, Result,
     memory::{MemoryGate, SpareBuffers},
@@ -42,7 +42,10 @@ pub(super) struct NodeFiles {
 impl NodeFiles {
     /// Opens the files. `budget` must have room for what they hold in memory.
     pub fn open(options: &IngestOptions, budget: &IngestBudget) -> Result<Self> {
-        let features = options.features.as_deref().map(MatrixSource::open).transpose()?;
+        let features = options.features.as_deref();
+        let features = features
+            .map(|path| MatrixSource::open_with(path, &options.tables))
+            .transpose()?;
         if let Some(matrix) = &features
             && matrix.may_be_labels()
         {
@@ -51,17 +54,58 @@ impl NodeFiles {
                 matrix.path().display()
             );
         }
-        if let Some(warning) = features.as_ref().and_then(MatrixSource::warning) {
-            tracing::warn!("{warning}");
-        }
-        let labels = options.labels.as_deref().map(LabelSource::open).transpose()?;
+        let labels = options.labels.as_deref();
+        let labels = labels
+            .map(|path| LabelSource::open_with(path, &options.tables))
+            .transpose()?;
         if let Some(matrix) = &features {
             check_held(matrix.path(), matrix.held_bytes(), budget)?;
         }
         if let Some(labels) = &labels {
             check_held(labels.path(), labels.held_bytes(), budget)?;
         }
-        Ok(Self { features, labels })
+        let files = Self { features, labels };
+        files.check_columns(options)?;
+        Ok(files)
+    }
+
+    /// How the files are read.
+    pub fn readings(&self) -> impl Iterator<Item = Reading> {
+        let features = self.features.as_ref().map(MatrixSource::reading);
+        features
+            .into_iter()
+            .chain(self.labels.as_ref().map(LabelSource::reading))
+    }
+
+    /// Fails if an option names columns of a table, and there is none.
+    fn check_columns(&self, options: &IngestOptions) -> Result<()> {
+        let is_table = |reading: &Reading| reading.format == "text" || reading.format == "Parquet";
+        let features = self.features.as_ref().map(MatrixSource::reading).filter(is_table);
+        let labels = self.labels.as_ref().map(LabelSource::reading).filter(is_table);
+        let lists = options
+            .node_ids
+            .iter()
+            .chain(options.splits.iter().map(|split| &split.path));
+        let (features, any) = (features.is_some(), features.is_some() || labels.is_some());
+        let columns = &options.tables.columns;
+        for (option, is_given, is_used, of) in [
+            ("--features-from", !columns.features.is_empty(), features, "--features"),
+            ("--label", !columns.label.is_empty(), any, "--labels"),
+            (
+                "--id",
+                !columns.id.is_empty(),
+                any || lists.count() > 0,
+                "--features or --labels",
+            ),
+        ] {
+            if is_given && !is_used {
+                return Err(Error::conflict(
+                    format!("{option} names a column of a table, and {of} has no table"),
+                    format!("give {of} a table in text or Parquet, or omit {option}"),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Fails if the options of a random split contradict the files.
@@ -135,13 +179,13 @@ impl NodeFiles {
             if !names.is_empty() {
                 tracing::warn!(
                     "the rows of {} must be in ascending order of the node ids{example}; if they have another order, give \
-                     the id of each row with --node-ids, or in a column named id of CSV or Parquet",
+                     the id of each row with --node-ids, or in a column of CSV or Parquet that is named id, or with --id",
                     names.join(" and ")
                 );
             }
             return Ok(());
         };
-        let source = RowIds::List(list).open(options.ids)?;
+        let source = RowIds::List(list).open(options)?;
         if let Some(warning) = source.warning()? {
             tracing::warn!("{warning}");
         }
@@ -331,7 +375,7 @@ impl Run<'_> {
         };
         let mut bytes = 0;
         for split in &options.splits {
-            let source = splits::open(&split.path, options.ids, nodes)?;
+            let source = splits::open(&split.path, options, nodes)?;
             if let Some(warning) = source.warning()? {
                 tracing::warn!("{warning}");
             }
@@ -340,7 +384,7 @@ impl Run<'_> {
         check_sets("the sets of the nodes of all splits".to_owned(), bytes, &self.budget)?;
         let rows_are_ids = options.ids == ExternalIds::Dense && options.node_ids.is_none();
         for split in &options.splits {
-            let set = splits::read(&split.path, options.ids, nodes, rows_are_ids, &lookup)?;
+            let set = splits::read(&split.path, options, nodes, rows_are_ids, &lookup)?;
             sets.push((split.clone(), set));
         }
         splits::check_disjoint(&sets, options.ids, |node| ids.external(node))?;

@@ -10,8 +10,8 @@ use std::{
 
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
 use grappa_input::{
-    EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine, SplitSource,
-    files_of,
+    Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource,
+    OnBadLine, Reading, Separator, SplitSource, TableForm, files_of, files_of_all,
 };
 use grappa_io::{Error, Result};
 use grappa_storage::writer::with_suffix;
@@ -29,6 +29,14 @@ pub struct IngestOptions {
     pub format: EdgeFormat,
     /// Whether edge lists in text have a header.
     pub header: HeaderLine,
+    /// Whether edge lists in text begin with comments.
+    pub comments: Comments,
+    /// The separator of edge lists in text. None finds it from the first lines.
+    pub separator: Option<Separator>,
+    /// The columns of edges that the user names.
+    pub edge_columns: EdgeColumnOptions,
+    /// The form of tables of features and labels.
+    pub tables: TableForm,
     /// Kind of external ids.
     pub ids: ExternalIds,
     /// The number of nodes, if known. Dense ids need no scan of the input then.
@@ -84,6 +92,10 @@ impl IngestOptions {
             out,
             format: EdgeFormat::Auto,
             header: HeaderLine::Auto,
+            comments: Comments::Auto,
+            separator: None,
+            edge_columns: EdgeColumnOptions::default(),
+            tables: TableForm::default(),
             ids: ExternalIds::Dense,
             nodes: None,
             nodes_file: None,
@@ -110,9 +122,8 @@ impl IngestOptions {
 
     /// The same options with the files of folders of edges in place of the folders.
     pub(super) fn with_files_of_edges(&self) -> Result<Self> {
-        let files: Vec<_> = self.edges.iter().map(|path| files_of(path)).collect::<Result<_>>()?;
         Ok(Self {
-            edges: files.concat(),
+            edges: files_of_all(&self.edges)?,
             ..self.clone()
         })
     }
@@ -147,6 +158,8 @@ pub struct Summary {
     pub chunks: u32,
     /// Total length of the store's files in bytes.
     pub bytes_on_disk: u64,
+    /// How the input files were read.
+    pub readings: Vec<Reading>,
 }
 
 impl Summary {
@@ -159,6 +172,7 @@ impl Summary {
             rejects: (manifest.rejected > 0).then(|| rejects_path(options)),
             chunks: manifest.chunks.len() as u32,
             bytes_on_disk,
+            readings: Vec::new(),
         }
     }
 }
@@ -190,6 +204,9 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
     let source_options = EdgeSourceOptions {
         format: options.format,
         header: options.header,
+        comments: options.comments,
+        separator: options.separator,
+        columns: options.edge_columns.clone(),
         ids: id_kind(options.ids),
         id_limit: id_limit(options.ids, nodes),
         limited_by: match options.nodes {
@@ -235,12 +252,12 @@ impl RowIds<'_> {
         }
     }
 
-    /// Opens the file for ids of a kind.
-    pub fn open(&self, ids: ExternalIds) -> Result<SplitSource> {
-        let (kind, limit) = (id_kind(ids), id_limit(ids, None));
+    /// Opens the file.
+    pub fn open(&self, options: &IngestOptions) -> Result<SplitSource> {
+        let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, None));
         match self {
-            Self::List(path) => SplitSource::open_ordered(path, kind, limit),
-            Self::Table(path) => SplitSource::open_table(path, kind, limit),
+            Self::List(path) => SplitSource::open_ordered(path, kind, limit, &options.tables),
+            Self::Table(path) => SplitSource::open_table(path, kind, limit, &options.tables),
         }
     }
 }
@@ -316,7 +333,24 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     for (flag, _) in flags.into_iter().filter(|&(_, is_given)| is_given) {
         add(flag, String::new());
     }
+    let tables = &options.tables;
+    for (name, columns) in [
+        ("--id", &tables.columns.id),
+        ("--label", &tables.columns.label),
+        ("--features-from", &tables.columns.features),
+    ] {
+        if !columns.is_empty() {
+            add(name, columns.join(","));
+        }
+    }
+    let EdgeColumnOptions { source, target, weight } = &options.edge_columns;
+    let word_of = |separator: Option<Separator>| separator.map(|separator| separator.word().to_owned());
     let values = [
+        ("--src", source.clone()),
+        ("--dst", target.clone()),
+        ("--weight", weight.clone()),
+        ("--separator", word_of(options.separator)),
+        ("--table-separator", word_of(tables.separator)),
         ("--nodes", options.nodes.map(|nodes| nodes.to_string())),
         (
             "--feature-dtype",
@@ -336,6 +370,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     let word = |variant: &dyn fmt::Debug| format!("{variant:?}").to_lowercase();
     add("--format", word(&options.format));
     add("--header", word(&options.header));
+    add("--comments", word(&options.comments));
     add("--ids", word(&options.ids));
     add("--on-bad-line", word(&options.on_bad_line));
     add("--self-loops", word(&self_loops));

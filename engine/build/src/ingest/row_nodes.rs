@@ -189,7 +189,7 @@ impl Run<'_> {
         demand: Demand<'_>,
         files: &NodeFiles,
     ) -> Result<RowNodes> {
-        let (source, path) = (list.open(self.options.ids)?, list.path());
+        let (source, path) = (list.open(self.options)?, list.path());
         let what = format!(
             "a bit for each of {nodes} nodes, to find ids that {} has twice",
             path.display()
@@ -221,7 +221,7 @@ impl Run<'_> {
     ) -> Result<RowSet> {
         let (path, nodes) = (list.path(), lookup.ids.nodes());
         let mut unknown = Unknown::default();
-        let open = || list.open(self.options.ids);
+        let open = || list.open(self.options);
         id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, place, node, id| {
             let Some(node) = node else {
                 if demand == Demand::Nodes {

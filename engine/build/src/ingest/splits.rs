@@ -9,7 +9,7 @@ use roaring::RoaringTreemap;
 
 use crate::ingest::{
     id_lists::{self, Lookup},
-    options::{id_kind, id_limit},
+    options::{IngestOptions, id_kind, id_limit},
 };
 
 /// A split, as the user gives it.
@@ -22,20 +22,21 @@ pub struct SplitFile {
 }
 
 /// Opens the file of a split of a graph with `nodes` nodes.
-pub fn open(path: &Path, kind: ExternalIds, nodes: u64) -> Result<SplitSource> {
-    SplitSource::open(path, id_kind(kind), id_limit(kind, Some(nodes)))
+pub fn open(path: &Path, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
+    let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, Some(nodes)));
+    SplitSource::open_with(path, kind, limit, &options.tables)
 }
 
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes. `rows_are_ids`: row N of a mask is the node with the
 /// id N.
 pub fn read(
     path: &Path,
-    kind: ExternalIds,
+    options: &IngestOptions,
     nodes: u64,
     rows_are_ids: bool,
     lookup: &Lookup<'_>,
 ) -> Result<RoaringTreemap> {
-    let open = || open(path, kind, nodes);
+    let (open, kind) = (|| open(path, options, nodes), options.ids);
     let source = open()?;
     if source.is_mask() && !rows_are_ids {
         let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \

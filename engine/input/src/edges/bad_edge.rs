@@ -6,7 +6,7 @@ use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position};
 
 use super::{EdgeSourceOptions, LimitSource};
-use crate::messages::shown;
+use crate::{messages::shown, separator::OpenQuote};
 
 /// The upper bound of integer ids, and its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,18 @@ pub enum BadEdge {
     NotUtf8,
     /// A missing value in a column (Parquet).
     Null,
+    /// A comment after the first line of data.
+    Comment,
+    /// A comma, semicolon or bar where spaces separate the columns.
+    OtherSeparator,
+    /// A row or column that the matrix does not have. The number is that of its rows.
+    OutsideMatrix(u64),
+}
+
+impl From<OpenQuote> for BadEdge {
+    fn from(OpenQuote: OpenQuote) -> Self {
+        Self::Quote
+    }
 }
 
 impl BadEdge {
@@ -73,12 +85,12 @@ impl BadEdge {
     pub fn reason(self) -> String {
         match self {
             Self::Columns { expected, found } => {
-                let columns = if expected == 2 {
-                    "source, target"
-                } else {
-                    "source, target, weight"
+                let columns = match expected {
+                    2 => " (source, target)",
+                    3 => " (source, target, weight)",
+                    _ => "",
                 };
-                format!("expected {expected} columns ({columns}), found {found}")
+                format!("expected {expected} columns{columns}, found {found}")
             }
             Self::EmptyId => "a node id is empty".to_owned(),
             Self::LongId => format!("a node id is longer than {KEY_BYTES_MAX} bytes"),
@@ -93,10 +105,17 @@ impl BadEdge {
             Self::TooLarge(IdLimit::Sparse) => "a node id is too large: the largest sparse id is 2^64 - 2".to_owned(),
             Self::Weight => "the weight is not a number".to_owned(),
             Self::WeightNotFinite => "the weight is not finite".to_owned(),
-            Self::Quote => "a quoted field is not closed, or does not end at a comma".to_owned(),
+            Self::Quote => OpenQuote::REASON.to_owned(),
             Self::Nul => "the line holds a NUL byte".to_owned(),
             Self::NotUtf8 => "the line is not UTF-8".to_owned(),
             Self::Null => "a value is missing".to_owned(),
+            Self::Comment => "a line begins as a comment does, after the first edge".to_owned(),
+            Self::OtherSeparator => {
+                "the columns are separated by spaces, but this line has a comma, semicolon or bar".to_owned()
+            }
+            Self::OutsideMatrix(rows) => {
+                format!("a row or column is not from 1 to {rows}, as the size of the matrix says")
+            }
         }
     }
 
@@ -113,8 +132,14 @@ impl BadEdge {
                 "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; otherwise "
             }
             Self::NotUtf8 => "convert the file (iconv -t utf-8), or ",
-            Self::Columns { found: ..2, .. } => "columns are separated by tabs, spaces or, in CSV, commas; ",
-            Self::Columns { .. }
+            Self::Columns { .. } => {
+                "if the columns have another separator than was found, give --separator; otherwise "
+            }
+            Self::Comment => "comments are only read before the first edge: grep -v '^[#%]' FILE > NEW; otherwise ",
+            Self::OtherSeparator => {
+                "give --separator spaces if they are in names, or --separator comma, semicolon or bar if they separate them; otherwise "
+            }
+            Self::OutsideMatrix(_)
             | Self::EmptyId
             | Self::LongId
             | Self::Decimal
@@ -132,19 +157,11 @@ impl BadEdge {
                 let what = "lines end in \\r alone, as on old Macs; convert the file: tr '\\r' '\\n' < FILE > NEW";
                 format!("{what}; the first one starts {}", shown(line))
             }
-            Self::Columns { found: 4.., .. } => {
-                format!(
-                    "expected 2 or 3 columns (source, target and, if edges have weights, a weight), found more: {}; write a \
-                     file with only these columns, such as with cut -d, -f1,2",
-                    shown(line)
-                )
-            }
             Self::Weight => {
                 format!(
-                    "the third column is not a weight: {}; if it is something else, write a file with only source and target, \
-                     such as with {}",
+                    "the third column is not a weight: {}; give --src 1 --dst 2 to leave it out, or --src 1 --dst 3 for triples of subject, \
+                     relation and object; write decimal commas as points: tr , . < FILE > NEW",
                     shown(line),
-                    cut(line)
                 )
             }
             _ => self.message(line),
@@ -157,12 +174,7 @@ impl BadEdge {
             "{}: {}; {}fix it, or leave it out with --on-bad-line skip",
             self.reason(),
             shown(line),
-            match self {
-                Self::Columns { found: ..2, .. } if line.contains(&b',') => {
-                    "if commas separate the columns, give --format csv; otherwise "
-                }
-                _ => self.remedy(),
-            }
+            self.remedy()
         )
     }
 
@@ -181,15 +193,6 @@ impl BadEdge {
             }
             _ => Error::input(edges, position, message(line)),
         }
-    }
-}
-
-/// The command that keeps the first two columns of a file with lines such as `line`.
-fn cut(line: &[u8]) -> &'static str {
-    match line.iter().find(|byte| b",\t ".contains(byte)) {
-        Some(b',') => "cut -d, -f1,2",
-        Some(b' ') => "cut -d' ' -f1,2",
-        _ => "cut -f1,2",
     }
 }
 

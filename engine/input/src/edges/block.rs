@@ -1,15 +1,14 @@
 //! One block of input: its bytes, and parsing them into edges.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering};
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
     BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, OnBadLine, Reject, TextBatch,
-    column_names::ColumnOrder,
     content::Content,
     layout::TextLayout,
-    parse::{BlockLines, parse_edges, parse_keys},
+    parse::{BlockLines, parse_edges, parse_entries, parse_keys},
 };
 
 /// The bytes of a block, read and not yet parsed. When it is dropped, the next block reuses its buffer.
@@ -90,30 +89,27 @@ impl RawBlock<'_> {
             }
             (_, &Payload::Lines { start, end, .. }) => {
                 let mut lines = LineCounter::new(start);
-                parse_edges(
-                    BlockLines::new(&self.buffer, start, end),
-                    self.source.weighted,
-                    limit,
-                    into,
-                    &mut |at, line, bad| {
-                        let position = self.line(&mut lines, at)?;
-                        self.reject(position, line, bad, on_reject)
-                    },
-                    &|at, what| self.long(at, what),
-                )?;
-                if self.targets_first() {
-                    std::mem::swap(&mut into.sources, &mut into.targets);
+                let layout = self.file.content.layout().expect("text has a layout");
+                let block = BlockLines::new(&self.buffer, start, end);
+                let on_bad = &mut |at: usize, line: &[u8], bad: BadEdge| {
+                    let position = self.line(&mut lines, at)?;
+                    self.reject(position, line, bad, on_reject)
+                };
+                match layout.matrix {
+                    None => parse_edges(block, &layout.form, limit, into, on_bad, &|at, what| {
+                        self.long(at, what)
+                    }),
+                    Some(matrix) => {
+                        let entries = parse_entries(block, &layout.form, matrix, into, on_bad, &|at, what| {
+                            self.long(at, what)
+                        })?;
+                        self.file.entries.fetch_add(entries, Ordering::Relaxed);
+                        Ok(())
+                    }
                 }
-                Ok(())
             }
             (_, Payload::Rows) => unreachable!("text has lines"),
         }
-    }
-
-    /// Whether the first column of the text has the targets.
-    fn targets_first(&self) -> bool {
-        let layout = self.file.content.layout();
-        layout.is_some_and(|layout| layout.order == ColumnOrder::TargetSource)
     }
 
     /// Parses string ids into `into`, which is emptied first. Calls `on_reject` as [`parse`](Self::parse) does.
@@ -154,19 +150,14 @@ impl RawBlock<'_> {
         let mut lines = LineCounter::new(start);
         parse_keys(
             BlockLines::new(&self.buffer, start, end),
-            self.source.weighted,
-            layout.separator,
+            &layout.form,
             into,
             &mut |at, line, bad| {
                 let position = self.line(&mut lines, at)?;
                 self.reject(position, line, bad, on_reject)
             },
             &|at, what| self.long(at, what),
-        )?;
-        if self.targets_first() {
-            std::mem::swap(&mut into.sources, &mut into.targets);
-        }
-        Ok(())
+        )
     }
 
     fn reject(

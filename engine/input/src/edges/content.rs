@@ -16,9 +16,11 @@ use super::{
     text::TextFile,
 };
 use crate::{
+    columns::EdgeColumns,
     extent::Compression,
     file::InputFile,
     npy::{self, NpyArray},
+    reading::Reading,
     zip::{self, Npz},
 };
 
@@ -64,9 +66,10 @@ impl Content {
             let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {
                 return Ok(Self::Nothing);
             };
+            let block_bytes = layout.block_bytes(options.block_bytes);
             return Ok(if compression == Compression::None {
                 Self::Text {
-                    text: TextFile::new(file.clone(), layout, options.block_bytes),
+                    text: TextFile::new(file.clone(), layout, block_bytes),
                     next: AtomicU64::new(0),
                 }
             } else {
@@ -78,13 +81,16 @@ impl Content {
             });
         }
         let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
+        if options.separator.is_some() {
+            return refuse("--separator is for text, and this file is none; omit it");
+        }
         // Raw pairs may start with the magic bytes of a compression by chance, so for them the name decides too.
         let raw = matches!(format, EdgeFormat::U32 | EdgeFormat::U64);
         if compression != Compression::None && (!raw || names_compression(file.path())) {
             return refuse("a compressed binary file cannot be read from several places at once; unpack it first");
         }
         if format == EdgeFormat::Parquet {
-            let parquet = ParquetFile::open(file, options.ids)?;
+            let parquet = ParquetFile::open(file, options.ids, &options.columns)?;
             if parquet.rows() == 0 {
                 return Ok(Self::Nothing);
             }
@@ -92,6 +98,11 @@ impl Content {
                 parquet,
                 next: AtomicU64::new(0),
             });
+        }
+        if options.columns.is_given() {
+            return refuse(
+                "the columns of this array have no names: omit --src, --dst and --weight; weights are given with --weights",
+            );
         }
         let table = match format {
             EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
@@ -132,11 +143,60 @@ impl Content {
         }
     }
 
+    /// How the file is read. None if it has no edges. `weighted`: edges have weights, in the file or in another one.
+    pub fn reading(&self, weighted: bool) -> Option<Reading> {
+        if let Self::Parquet { parquet, .. } = self {
+            return Some(Reading {
+                format: "Parquet",
+                columns: parquet.roles(),
+                left_out: parquet.left_out(),
+                ..Reading::of("edges")
+            });
+        }
+        let Some(layout) = self.layout() else {
+            let is_table = matches!(self, Self::Table { .. });
+            return is_table.then(|| Reading {
+                format: if weighted {
+                    "binary, with weights in another file"
+                } else {
+                    "binary"
+                },
+                ..Reading::of("edges")
+            });
+        };
+        let EdgeColumns { source, target, weight } = layout.form.columns;
+        let names: Vec<String> = match &layout.header {
+            Some(names) => names.clone(),
+            None => (1..=layout.form.width).map(|number| number.to_string()).collect(),
+        };
+        let roles = [("source", Some(source)), ("target", Some(target)), ("weight", weight)];
+        let columns = roles
+            .into_iter()
+            .filter_map(|(role, column)| Some((role, names[column?].clone())));
+        let left_out = layout
+            .form
+            .columns
+            .left_out(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        Some(Reading {
+            format: match layout.matrix {
+                None => "text",
+                Some(matrix) if matrix.symmetric => "symmetric Matrix Market",
+                Some(_) => "Matrix Market",
+            },
+            separator: layout.matrix.is_none().then_some(layout.form.separator),
+            header: layout.header.is_some(),
+            comments: layout.comments,
+            columns: columns.collect(),
+            left_out: left_out.into_iter().map(str::to_owned).collect(),
+            ..Reading::of("edges")
+        })
+    }
+
     pub fn weighted(&self) -> bool {
         match self {
             Self::Nothing => false,
-            Self::Text { text, .. } => text.layout().weighted,
-            Self::PackedText { layout, .. } => layout.weighted,
+            Self::Text { text, .. } => text.layout().form.weighted(),
+            Self::PackedText { layout, .. } => layout.form.weighted(),
             Self::Table { .. } => false,
             Self::Parquet { parquet, .. } => parquet.weighted(),
         }

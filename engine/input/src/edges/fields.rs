@@ -5,44 +5,104 @@
 use std::borrow::Cow;
 
 use grappa_formats::dictionary::KEY_BYTES_MAX;
-use memchr::memchr;
+use memchr::{memchr, memchr3};
 
 use super::{BadEdge, IdLimit, TextBatch};
+use crate::{
+    columns::EdgeColumns,
+    separator::{Field, Separator, is_blank, trim, unquoted},
+};
 
 /// A parsed line or field, or why it is bad.
 pub(super) type Checked<T> = Result<T, BadEdge>;
 
-/// A field without quotes.
-pub(crate) type Field<'a> = Cow<'a, [u8]>;
-
-/// Removes blanks and tabs from both ends.
-pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
-    let start = bytes.iter().position(|&b| !is_blank(b)).unwrap_or(bytes.len());
-    let end = bytes.iter().rposition(|&b| !is_blank(b)).map_or(start, |last| last + 1);
-    &bytes[start..end]
-}
-
-/// Whether a trimmed line is empty or a comment.
+/// Whether a trimmed line begins as a comment does. Comments are read before the first line of data only.
 pub(crate) fn is_comment(line: &[u8]) -> bool {
-    matches!(line.first(), None | Some(b'#' | b'%'))
+    matches!(line.first(), Some(b'#' | b'%'))
 }
 
-pub(super) fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t')
+/// The form of all lines of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LineForm {
+    pub separator: Separator,
+    pub columns: EdgeColumns,
+    /// The number of columns.
+    pub width: usize,
+    /// Whether a line with a comma, semicolon or bar contradicts the separator: it is spaces, and nobody said so.
+    pub guards_spaces: bool,
 }
 
-/// The edge on a line. None on a blank or comment line.
-pub(super) fn edge_of(line: &[u8], weighted: bool, limit: IdLimit) -> Checked<Option<(u64, u64, f32)>> {
+impl LineForm {
+    /// Lines of source, target and perhaps a weight.
+    pub fn plain(separator: Separator, weighted: bool) -> Self {
+        Self {
+            separator,
+            columns: EdgeColumns {
+                source: 0,
+                target: 1,
+                weight: weighted.then_some(2),
+            },
+            width: if weighted { 3 } else { 2 },
+            guards_spaces: false,
+        }
+    }
+
+    pub fn weighted(&self) -> bool {
+        self.columns.weight.is_some()
+    }
+
+    /// Whether the first two columns have the ids, and the third one the weight, if there are more. Such lines are parsed fast.
+    pub fn is_plain(&self) -> bool {
+        let EdgeColumns { source, target, weight } = self.columns;
+        source + target == 1 && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
+    }
+
+    /// Whether the first column has the targets of plain lines.
+    pub fn targets_first(&self) -> bool {
+        self.columns.source > self.columns.target
+    }
+
+    /// The fields of source, target and weight in a trimmed line.
+    fn selected<'a>(&self, line: &'a [u8]) -> Checked<[Field<'a>; 3]> {
+        let mut fields = [const { Cow::Borrowed(&[] as &[u8]) }; 3];
+        let (mut found, mut rest) = (0, Some(line));
+        while let Some(text) = rest {
+            let (field, after) = self.separator.first(text)?;
+            if found == self.columns.source {
+                fields[0] = field;
+            } else if found == self.columns.target {
+                fields[1] = field;
+            } else if Some(found) == self.columns.weight {
+                fields[2] = field;
+            }
+            found += 1;
+            rest = after;
+        }
+        match found == self.width {
+            true => Ok(fields),
+            false => Err(BadEdge::Columns {
+                expected: self.width,
+                found,
+            }),
+        }
+    }
+}
+
+/// The edge on a line. None on a blank line. `form` is plain.
+pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<Option<(u64, u64, f32)>> {
     let line = trim(line);
-    if is_comment(line) {
+    if line.is_empty() {
         return Ok(None);
+    }
+    if is_comment(line) {
+        return Err(BadEdge::Comment);
     }
     if memchr(0, line).is_some() {
         return Err(BadEdge::Nul);
     }
-    let mut fields = NumberFields { rest: Some(line) };
+    let mut fields = NumberFields::of(line, form.separator);
     let columns = [fields.next(), fields.next(), fields.next()];
-    let expected = if weighted { 3 } else { 2 };
+    let expected = form.width;
     let found = columns.iter().flatten().count() + fields.count();
     if found != expected {
         return Err(BadEdge::Columns { expected, found });
@@ -53,6 +113,20 @@ pub(super) fn edge_of(line: &[u8], weighted: bool, limit: IdLimit) -> Checked<Op
         integer(target.unwrap_or_default(), limit)?,
         third.map_or(Ok(1.0), weight)?,
     )))
+}
+
+/// The edge on a line whose columns are any. None on a blank line.
+pub(super) fn selected_edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<Option<(u64, u64, f32)>> {
+    let line = trim(line);
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if is_comment(line) {
+        return Err(BadEdge::Comment);
+    }
+    let [source, target, third] = form.selected(line)?;
+    let weight = if form.weighted() { weight(&third)? } else { 1.0 };
+    Ok(Some((integer(&source, limit)?, integer(&target, limit)?, weight)))
 }
 
 /// Parses one integer id.
@@ -100,16 +174,20 @@ pub(super) fn float(field: &[u8]) -> Checked<f32> {
         .ok_or(BadEdge::Weight)
 }
 
-pub(super) fn unquoted(field: &[u8]) -> &[u8] {
-    field
-        .strip_prefix(b"\"")
-        .and_then(|field| field.strip_suffix(b"\""))
-        .unwrap_or(field)
+/// Splits a line into fields at blanks, or at a comma that may have blanks around it. Semicolons and bars take the place of the
+/// comma if they separate the columns of the file.
+pub(super) struct NumberFields<'a> {
+    rest: Option<&'a [u8]>,
+    byte: u8,
 }
 
-/// Splits a line into fields at blanks, or at a comma that may have blanks around it.
-pub(super) struct NumberFields<'a> {
-    pub rest: Option<&'a [u8]>,
+impl<'a> NumberFields<'a> {
+    pub fn of(line: &'a [u8], separator: Separator) -> Self {
+        Self {
+            rest: Some(line),
+            byte: separator.byte_between_integers(),
+        }
+    }
 }
 
 impl<'a> Iterator for NumberFields<'a> {
@@ -119,146 +197,41 @@ impl<'a> Iterator for NumberFields<'a> {
         let rest = self.rest.take()?;
         let end = rest
             .iter()
-            .position(|&byte| is_blank(byte) || byte == b',')
+            .position(|&byte| is_blank(byte) || byte == self.byte)
             .unwrap_or(rest.len());
         let (field, after) = rest.split_at(end);
         let after = trim(after);
-        self.rest = match after.strip_prefix(b",") {
-            Some(after) => Some(trim(after)),
-            None if after.is_empty() => None,
-            None => Some(after),
+        self.rest = match after.split_first() {
+            Some((&byte, after)) if byte == self.byte => Some(trim(after)),
+            None => None,
+            Some(_) => Some(after),
         };
         Some(field)
     }
 }
 
-/// The separator of string ids. Unlike numbers, string ids may contain the separators of other formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeySeparator {
-    /// A comma. A field may be in double quotes, with quotes inside doubled.
-    Comma,
-    /// One tab.
-    Tab,
-    /// A run of blanks or tabs.
-    Blanks,
-}
-
-impl KeySeparator {
-    /// Splits a trimmed line into trimmed and unquoted fields. It stops after four, which is one more than an edge has.
-    pub(super) fn fields<'a>(self, line: &'a [u8]) -> Checked<Fields<'a>> {
-        let mut fields = Fields {
-            fields: [const { Cow::Borrowed(&[]) }; FIELDS_MAX],
-            count: 0,
-        };
-        let mut rest = Some(line);
-        while let Some(text) = rest
-            && fields.count < FIELDS_MAX
-        {
-            let (field, after) = self.first(text)?;
-            fields.push(field);
-            rest = after;
-        }
-        Ok(fields)
-    }
-
-    /// The first field of `text`, trimmed and without quotes, and what follows its separator.
-    pub fn first(self, text: &[u8]) -> Checked<(Field<'_>, Option<&[u8]>)> {
-        // Two tabs in a row enclose an empty column; two blanks are one gap.
-        let text = if self == Self::Tab { text } else { trim(text) };
-        if self == Self::Comma && text.first() == Some(&b'"') {
-            let (field, after) = quoted(text)?;
-            return match after {
-                [] => Ok((field, None)),
-                [b',', after @ ..] => Ok((field, Some(after))),
-                _ => Err(BadEdge::Quote),
-            };
-        }
-        let end = match self {
-            Self::Comma => memchr(b',', text),
-            Self::Tab => memchr(b'\t', text),
-            Self::Blanks => memchr::memchr2(b' ', b'\t', text),
-        };
-        Ok(match end {
-            Some(end) => (trim(&text[..end]).into(), Some(&text[end + 1..])),
-            None => (trim(text).into(), None),
-        })
-    }
-}
-
-/// The most fields that a line is split into: one more than an edge with a weight has.
-const FIELDS_MAX: usize = 4;
-
-/// The fields of a line. An array and not a vector, because allocating would take longer than splitting the line.
-pub(super) struct Fields<'a> {
-    fields: [Field<'a>; FIELDS_MAX],
-    count: usize,
-}
-
-impl<'a> Fields<'a> {
-    fn push(&mut self, field: Field<'a>) {
-        self.fields[self.count] = field;
-        self.count += 1;
-    }
-}
-
-impl<'a> std::ops::Deref for Fields<'a> {
-    type Target = [Field<'a>];
-
-    fn deref(&self) -> &Self::Target {
-        &self.fields[..self.count]
-    }
-}
-
-/// Parses the quoted field at the start of `text`. Returns it and the rest, trimmed.
-fn quoted(text: &[u8]) -> Checked<(Field<'_>, &[u8])> {
-    let mut field = Vec::new();
-    let mut rest = &text[1..];
-    loop {
-        let end = memchr(b'"', rest).ok_or(BadEdge::Quote)?;
-        field.extend_from_slice(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.first() {
-            Some(b'"') => {
-                field.push(b'"');
-                rest = &rest[1..];
-            }
-            _ => return Ok((field.into(), trim(rest))),
-        }
-    }
-}
-
 /// Parses a trimmed line with string ids and adds the edge. `plain`: the line is known to be UTF-8 without NUL bytes.
-pub(super) fn keys_of(
-    line: &[u8],
-    weighted: bool,
-    separator: KeySeparator,
-    plain: bool,
-    into: &mut TextBatch,
-) -> Checked<()> {
+pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut TextBatch) -> Checked<()> {
     if !plain && memchr(0, line).is_some() {
         return Err(BadEdge::Nul);
     }
     if !plain && std::str::from_utf8(line).is_err() {
         return Err(BadEdge::NotUtf8);
     }
-    let fields = separator.fields(line)?;
-    let expected = if weighted { 3 } else { 2 };
-    if fields.len() != expected {
-        return Err(BadEdge::Columns {
-            expected,
-            found: fields.len(),
-        });
+    if form.guards_spaces && memchr3(b',', b';', b'|', line).is_some() {
+        return Err(BadEdge::OtherSeparator);
     }
-    if fields[0].is_empty() || fields[1].is_empty() {
+    let [source, target, third] = form.selected(line)?;
+    if source.is_empty() || target.is_empty() {
         return Err(BadEdge::EmptyId);
     }
-    if fields[0].len().max(fields[1].len()) > KEY_BYTES_MAX {
+    if source.len().max(target.len()) > KEY_BYTES_MAX {
         return Err(BadEdge::LongId);
     }
-    if weighted {
-        into.weights.push(weight(&fields[2])?);
+    if form.weighted() {
+        into.weights.push(weight(&third)?);
     }
-    into.sources.push(&fields[0]);
-    into.targets.push(&fields[1]);
+    into.sources.push(&source);
+    into.targets.push(&target);
     Ok(())
 }

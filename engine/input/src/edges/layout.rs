@@ -1,24 +1,27 @@
 //! Detects the columns, the separator and the header of a text file from its first lines.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
-use memchr::memchr;
 
 use super::{
-    EdgeSourceOptions, HeaderLine, IdKind, IdLimit, TextBatch,
-    column_names::{ColumnOrder, NamedColumns, has_no_numbers, names_other_than_weights, with_fields},
-    fields::{Checked, KeySeparator, NumberFields, edge_of, is_comment, keys_of, trim},
+    BadEdge, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, TextBatch,
+    fields::{LineForm, NumberFields, edge_of, is_comment, keys_of, selected_edge_of},
+    foreign::{refuse_adjacency_lists, refuse_other_formats, third_column_has_ids},
+    matrix_market::Matrix,
 };
 use crate::{
+    columns::{EdgeColumns, is_header_of_edges, names_both_ends, names_one_of},
     extent::{Compression, Extent},
     file::InputFile,
-    line_reader::{LINE_BYTES_MAX, Lines},
+    line_reader::{LINE_BYTES_MAX, Line, Lines},
     messages::shown,
+    separator::{Separator, trim, unquoted},
 };
 
-/// The most lines to search for one that shows the columns.
+/// The most lines of data to search for one that shows the columns, and the most bytes.
 const SNIFFED_LINES_MAX: usize = 1000;
+const SNIFFED_BYTES_MAX: usize = 256 << 10;
 
 /// Larger integers are not all exact as `f32`. Times in seconds are larger.
 const EXACT_MAX: f32 = (1 << f32::MANTISSA_DIGITS) as f32;
@@ -28,10 +31,14 @@ const EXACT_MAX: f32 = (1 << f32::MANTISSA_DIGITS) as f32;
 pub(super) struct TextLayout {
     /// Offset of the first line with data, after a byte order mark, comments and a header.
     pub data_start: u64,
-    pub weighted: bool,
-    pub separator: KeySeparator,
-    /// The order of the columns with ids.
-    pub order: ColumnOrder,
+    /// The form of all lines of data.
+    pub form: LineForm,
+    /// The matrix, if the lines are its entries.
+    pub matrix: Option<Matrix>,
+    /// The number of comments before the data.
+    pub comments: u64,
+    /// The names of the columns, if there is a header.
+    pub header: Option<Vec<String>>,
     /// The first line, if the user should know how it is read.
     pub first_line: Option<FirstLine>,
 }
@@ -56,20 +63,12 @@ pub(super) enum ReadAs {
     Edge,
     /// A header that names the targets first.
     TargetsFirst,
-    /// A header whose third column does not have the name of weights.
-    OtherThanWeights,
     /// An edge with a weight that is too large for an exact `f32`.
     LargeWeight,
 }
 
 impl ReadAs {
-    pub const ALL: [Self; 5] = [
-        Self::Header,
-        Self::Edge,
-        Self::TargetsFirst,
-        Self::OtherThanWeights,
-        Self::LargeWeight,
-    ];
+    pub const ALL: [Self; 4] = [Self::Header, Self::Edge, Self::TargetsFirst, Self::LargeWeight];
 
     /// The message, after the line.
     pub fn message(self) -> &'static str {
@@ -82,164 +81,357 @@ impl ReadAs {
                 "names the targets first, so edges go from the second column to the first; correct it if they do not, or give \
                  --header no if it is an edge"
             }
-            Self::OtherThanWeights => {
-                "names a third column, which is stored as edge weights; if it has none, leave it out: cut -f1,2 (CSV: cut -d, -f1,2)"
-            }
             Self::LargeWeight => {
-                "has a third column, which is stored as edge weights of type f32; if it has others, such as times, leave it out: \
-                 cut -f1,2 (CSV: cut -d, -f1,2)"
+                "has a third column, which is stored as edge weights of type f32; if it has others, such as times, leave it out: --weight \
+                 none"
             }
         }
     }
 }
 
+/// The first lines of a file.
+#[derive(Default)]
+struct Head {
+    /// The first comments before the data, and their number.
+    leading: Vec<Line>,
+    comments: u64,
+    /// The first lines of data. A header is among them.
+    data: Vec<Line>,
+    /// Whether these are all lines of data.
+    is_whole: bool,
+}
+
+impl Head {
+    fn read(file: &Arc<InputFile>, compression: Compression, options: &EdgeSourceOptions) -> Result<Self> {
+        let mut lines = Lines::new(Extent::whole(file, compression).stream()?, LINE_BYTES_MAX);
+        let (mut head, mut bytes, mut leading_bytes) = (Self::default(), 0, 0);
+        while let Some(line) = lines.next_line()? {
+            let text = text_of(&line);
+            if text.is_empty() {
+                continue;
+            }
+            if head.data.is_empty() && is_comment(text) && options.comments != Comments::No {
+                head.comments += 1;
+                leading_bytes += line.bytes.len();
+                if head.leading.is_empty()
+                    || head.leading.len() < SNIFFED_LINES_MAX && leading_bytes < SNIFFED_BYTES_MAX
+                {
+                    head.leading.push(line);
+                }
+                continue;
+            }
+            bytes += line.bytes.len();
+            head.data.push(line);
+            if head.data.len() == SNIFFED_LINES_MAX || bytes >= SNIFFED_BYTES_MAX {
+                return Ok(head);
+            }
+        }
+        head.is_whole = true;
+        Ok(head)
+    }
+}
+
+/// A line without a byte order mark, trimmed.
+fn text_of(line: &Line) -> &[u8] {
+    let mark = mark_of(line);
+    trim(&line.bytes[mark..])
+}
+
+/// The length of a byte order mark.
+fn mark_of(line: &Line) -> usize {
+    match line.number == 1 && line.bytes.starts_with(b"\xef\xbb\xbf") {
+        true => 3,
+        false => 0,
+    }
+}
+
 impl TextLayout {
-    /// Reads up to the first well-formed edge. None if there are only comments.
+    /// The bytes of a block: an entry of a symmetric matrix is two edges.
+    pub fn block_bytes(&self, wanted: usize) -> usize {
+        let edges = if self.matrix.is_some_and(|matrix| matrix.symmetric) {
+            2
+        } else {
+            1
+        };
+        (wanted / edges).max(1)
+    }
+
+    /// Reads up to the first well-formed edge. None if there are only comments. `csv`: the file is called so.
     pub fn sniff(
         file: &Arc<InputFile>,
         compression: Compression,
         csv: bool,
         options: &EdgeSourceOptions,
     ) -> Result<Option<Self>> {
-        let strings = options.ids == IdKind::String;
-        let stream = Extent::whole(file, compression).stream()?;
-        let mut lines = Lines::new(stream, LINE_BYTES_MAX);
-        let (mut data_start, mut looked_at) = (None, 0);
-        let (mut order, mut first_line) = (ColumnOrder::SourceTarget, None);
-        let mut first_bad = None;
-        while let Some(line) = lines.next_line()? {
-            let mark = if line.number == 1 && line.bytes.starts_with(b"\xef\xbb\xbf") {
-                3
-            } else {
-                0
-            };
-            let text = trim(&line.bytes[mark..]);
-            if is_comment(text) {
-                continue;
-            }
-            let is_first = data_start.is_none();
-            let note = |read_as| FirstLine {
-                number: line.number,
-                text: shown(text),
-                read_as,
-            };
-            if is_first {
-                let named = with_fields(text, csv, strings, NamedColumns::find);
-                let is_header = is_header(text, named.is_some(), csv, options);
-                if strings && options.header == HeaderLine::Auto && named.is_some() {
-                    first_line = Some(note(if is_header { ReadAs::Header } else { ReadAs::Edge }));
-                }
-                if is_header {
-                    data_start = lines.offset().into();
-                    if let Some(named) = named {
-                        let wrong = || Error::input(file.path(), Position::Line(line.number), wrong_order(text));
-                        order = named.order().ok_or_else(wrong)?;
-                    }
-                    if order == ColumnOrder::TargetSource {
-                        first_line = Some(note(ReadAs::TargetsFirst));
-                    }
-                    if with_fields(text, csv, strings, names_other_than_weights) {
-                        first_line.get_or_insert_with(|| note(ReadAs::OtherThanWeights));
-                    }
-                    continue;
-                }
-            }
-            data_start.get_or_insert(line.offset + mark as u64);
-            match sniff(text, csv, strings, options.id_limit) {
-                Ok(sniffed) => {
-                    let ambiguous = is_first && strings && options.header == HeaderLine::Auto;
-                    if ambiguous && may_be_names(text, &sniffed) {
-                        first_line = Some(note(ReadAs::Edge));
-                    }
-                    if sniffed.weight.is_some_and(|weight| weight.abs() > EXACT_MAX) {
-                        first_line.get_or_insert_with(|| note(ReadAs::LargeWeight));
-                    }
-                    return Ok(Some(Self {
-                        data_start: data_start.unwrap_or(0),
-                        weighted: sniffed.columns == 3,
-                        separator: sniffed.separator,
-                        order,
-                        first_line,
-                    }));
-                }
-                Err(bad) => {
-                    let position = Position::Line(line.number);
-                    let message = |line: &[u8]| bad.message_of_file(line);
-                    first_bad
-                        .get_or_insert_with(|| bad.error(options, file.path(), position, &line.bytes[mark..], message));
-                }
-            }
-            looked_at += 1;
-            if looked_at == SNIFFED_LINES_MAX {
-                break;
-            }
-        }
-        match first_bad {
-            Some(error) => Err(error),
-            None => Ok(None),
-        }
+        let head = Head::read(file, compression, options)?;
+        let sniffer = Sniffer {
+            path: file.path(),
+            csv,
+            options,
+            head: &head,
+        };
+        sniffer.layout()
     }
 }
 
-/// The columns and the separator of a data line.
-struct Sniffed {
-    /// 2, or 3 with a weight.
-    columns: usize,
-    separator: KeySeparator,
-    /// The weight, between integer ids.
-    weight: Option<f32>,
+struct Sniffer<'a> {
+    path: &'a Path,
+    csv: bool,
+    options: &'a EdgeSourceOptions,
+    head: &'a Head,
 }
 
-/// Detects columns and separator from a data line. An error says why it is bad with either number of columns.
-fn sniff(line: &[u8], csv: bool, strings: bool, limit: IdLimit) -> Checked<Sniffed> {
-    let separator = if csv {
-        KeySeparator::Comma
-    } else if memchr(b'\t', line).is_some() {
-        KeySeparator::Tab
-    } else {
-        KeySeparator::Blanks
-    };
-    let columns = if strings {
-        separator.fields(line)?.len()
-    } else {
-        NumberFields { rest: Some(line) }.count()
-    };
-    let weighted = columns >= 3;
-    let edge = if strings {
-        keys_of(line, weighted, separator, false, &mut TextBatch::default())?;
-        None
-    } else {
-        edge_of(line, weighted, limit)?
-    };
-    Ok(Sniffed {
-        columns: if weighted { 3 } else { 2 },
-        separator,
-        weight: edge.map(|(_, _, weight)| weight),
-    })
+/// What a first line of data is.
+struct FirstData {
+    /// The names of the columns, if it is a header.
+    header: Option<Vec<String>>,
+    note: Option<ReadAs>,
 }
 
-/// Whether `line`, the first one (trimmed, not a comment), is a header. `named`: it has known column names.
-fn is_header(line: &[u8], named: bool, csv: bool, options: &EdgeSourceOptions) -> bool {
-    match (options.header, options.ids) {
-        (HeaderLine::Yes, _) => true,
-        (HeaderLine::No, _) => false,
-        (HeaderLine::Auto, IdKind::Integer) => named || csv && with_fields(line, csv, false, has_no_numbers),
-        (HeaderLine::Auto, IdKind::String) => named && csv,
+impl Sniffer<'_> {
+    fn layout(&self) -> Result<Option<TextLayout>> {
+        let Self {
+            path, options, head, ..
+        } = *self;
+        if let Some(banner) = head.leading.first().filter(|line| Matrix::has_banner(&line.bytes)) {
+            let (matrix, form) = Matrix::of_head(banner, head.data.first(), path, options)?;
+            if head.data.len() < 2 {
+                matrix.check(0, path)?;
+            }
+            return Ok(head.data.get(1).map(|entry| TextLayout {
+                data_start: entry.offset,
+                form,
+                matrix: Some(matrix),
+                comments: head.comments,
+                header: None,
+                first_line: None,
+            }));
+        }
+        let all: Vec<&[u8]> = head.data.iter().map(text_of).collect();
+        refuse_other_formats(&all, path)?;
+        let separator = self.separator(&all)?;
+        self.check_comments(&all, separator)?;
+        let Some(first) = head.data.first() else {
+            return Ok(None);
+        };
+        let FirstData { header, note } = self.first_line(all[0], separator);
+        let data = &head.data[usize::from(header.is_some())..];
+        let texts = &all[usize::from(header.is_some())..];
+        if header.is_none() && !options.columns.is_given() {
+            refuse_adjacency_lists(texts, head.is_whole, separator, options.ids, path)?;
+        }
+        let columns = match &header {
+            None => None,
+            Some(names) => {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let columns = EdgeColumns::named(&names, true, &options.columns);
+                Some(columns.map_err(|what| self.refused(first, what))?)
+            }
+        };
+        let mut first_bad = None;
+        for (line, text) in data.iter().zip(texts) {
+            match self.form(line, text, separator, header.as_deref(), columns) {
+                Ok((form, weight)) => {
+                    let is_first = line.number == first.number;
+                    let is_auto = options.ids == IdKind::String && options.header == HeaderLine::Auto;
+                    let note = match note {
+                        None if is_first && is_auto && may_be_names(text, &form) => Some(ReadAs::Edge),
+                        None if header.is_some() && form.targets_first() && !options.columns.is_given() => {
+                            Some(ReadAs::TargetsFirst)
+                        }
+                        None if weight.is_some_and(|weight| weight.abs() > EXACT_MAX)
+                            && options.columns.weight.is_none() =>
+                        {
+                            Some(ReadAs::LargeWeight)
+                        }
+                        note => note,
+                    };
+                    if form.weighted() && header.is_none() && !options.columns.is_given() {
+                        self.expect_weights(line, texts, separator)?;
+                    }
+                    let noted = if note == Some(ReadAs::LargeWeight) { line } else { first };
+                    return Ok(Some(TextLayout {
+                        data_start: data[0].offset + mark_of(&data[0]) as u64,
+                        form,
+                        matrix: None,
+                        comments: head.comments,
+                        header,
+                        first_line: note.map(|read_as| FirstLine {
+                            number: noted.number,
+                            text: shown(text_of(noted)),
+                            read_as,
+                        }),
+                    }));
+                }
+                Err(error) => {
+                    first_bad.get_or_insert(error);
+                }
+            }
+        }
+        first_bad.map_or(Ok(None), Err)
+    }
+
+    fn refused(&self, line: &Line, what: String) -> Error {
+        // Line ends of old Macs make one line of many.
+        if line.bytes.contains(&b'\r') {
+            return self.bad(line, BadEdge::NotInteger);
+        }
+        Error::input(self.path, Position::Line(line.number), what)
+    }
+
+    /// The error about a line like which all others probably are.
+    fn bad(&self, line: &Line, bad: BadEdge) -> Error {
+        let bytes = &line.bytes[mark_of(line)..];
+        bad.error(self.options, self.path, Position::Line(line.number), bytes, |line| {
+            bad.message_of_file(line)
+        })
+    }
+
+    /// The separator that the user names, or that of the first lines.
+    fn separator(&self, data: &[&[u8]]) -> Result<Separator> {
+        let options = self.options;
+        if let Some(separator) = options.separator {
+            return Ok(separator);
+        }
+        if options.format == EdgeFormat::Csv {
+            return Ok(Separator::Comma);
+        }
+        let found = match data {
+            [] => Separator::of_lines(self.head.leading.iter().map(text_of), "--separator"),
+            _ => Separator::of_lines(data.iter().copied(), "--separator"),
+        };
+        found.map_err(|what| Error::input(self.path, Position::Whole, what))
+    }
+
+    /// Fails if a line before the data that begins as a comment does may be an edge between strings.
+    fn check_comments(&self, data: &[&[u8]], separator: Separator) -> Result<()> {
+        let options = self.options;
+        if options.ids == IdKind::Integer || options.comments != Comments::Auto {
+            return Ok(());
+        }
+        let width = data
+            .first()
+            .and_then(|line| separator.fields(line).ok())
+            .map(|fields| fields.len());
+        for line in &self.head.leading {
+            let text = text_of(line);
+            let after = &text[text.iter().take_while(|byte| b"#%".contains(byte)).count()..];
+            let Ok(fields) = separator.fields(after) else { continue };
+            let names: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field)).collect();
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+            let fits = match width {
+                Some(width) => names.len() == width,
+                None => matches!(names.len(), 2 | 3),
+            };
+            let is_word = after.first().is_some_and(|byte| !b" \t!".contains(byte));
+            if fits && is_word && !names_both_ends(&names) {
+                let what = format!(
+                    "this line may be a comment, or an edge between strings: {}; give --comments no if it is an edge, or --comments \
+                     yes if it is a comment",
+                    shown(text)
+                );
+                return Err(self.refused(line, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the first line of data is a header.
+    fn first_line(&self, text: &[u8], separator: Separator) -> FirstData {
+        let options = self.options;
+        let fields = separator.fields(text).unwrap_or_default();
+        let names: Vec<String> = fields
+            .iter()
+            .map(|field| String::from_utf8_lossy(unquoted(field)).into_owned())
+            .collect();
+        let fields: Vec<&str> = names.iter().map(String::as_str).collect();
+        let is_given = names_one_of(&fields, options.columns.all());
+        let is_named = names_both_ends(&fields);
+        let (is_header, note) = match (options.header, options.ids) {
+            (HeaderLine::Yes, _) => (true, None),
+            (HeaderLine::No, _) => (false, None),
+            (HeaderLine::Auto, _) if is_given => (true, None),
+            (HeaderLine::Auto, IdKind::Integer) => (is_named || self.csv && is_header_of_edges(&fields), None),
+            // Words that are separated by spaces rarely have a header.
+            (HeaderLine::Auto, IdKind::String) if is_named && separator == Separator::Spaces => {
+                (false, Some(ReadAs::Edge))
+            }
+            (HeaderLine::Auto, IdKind::String) if is_named => (true, Some(ReadAs::Header)),
+            (HeaderLine::Auto, IdKind::String) => (false, None),
+        };
+        FirstData {
+            header: is_header.then_some(names),
+            note,
+        }
+    }
+
+    /// The form of all lines, if this one is an edge, and the weight of the edge between integers.
+    fn form(
+        &self,
+        line: &Line,
+        text: &[u8],
+        separator: Separator,
+        header: Option<&[String]>,
+        columns: Option<EdgeColumns>,
+    ) -> Result<(LineForm, Option<f32>)> {
+        let options = self.options;
+        let are_strings = options.ids == IdKind::String;
+        let is_strict = are_strings || options.columns.is_given() || header.is_some_and(|names| names.len() > 3);
+        let width = match is_strict {
+            true => separator
+                .fields(text)
+                .map_err(|open| self.bad(line, open.into()))?
+                .len(),
+            false => NumberFields::of(text, separator).count(),
+        };
+        let columns = match (header, columns) {
+            (Some(names), Some(_)) if names.len() != width => {
+                let what = format!("the header has {} columns, but this line has {width}", names.len());
+                return Err(self.refused(line, what));
+            }
+            (_, Some(columns)) => columns,
+            (_, None) if width < 2 => {
+                let bad = BadEdge::Columns {
+                    expected: 2,
+                    found: width,
+                };
+                return Err(self.bad(line, bad));
+            }
+            (_, None) => EdgeColumns::numbered(width, &options.columns).map_err(|what| self.refused(line, what))?,
+        };
+        let form = LineForm {
+            separator,
+            columns,
+            width,
+            guards_spaces: are_strings && separator == Separator::Spaces && options.separator.is_none(),
+        };
+        if are_strings {
+            keys_of(text, &form, false, &mut TextBatch::default()).map_err(|bad| self.bad(line, bad))?;
+            return Ok((form, None));
+        }
+        let edge = match form.is_plain() {
+            true => edge_of(text, &form, options.id_limit),
+            false => selected_edge_of(text, &form, options.id_limit),
+        };
+        let edge = edge.map_err(|bad| self.bad(line, bad))?;
+        let weight = edge.map(|(_, _, weight)| weight);
+        Ok((form, weight))
+    }
+
+    /// Fails if a third column without a name has ids rather than weights.
+    fn expect_weights(&self, line: &Line, data: &[&[u8]], separator: Separator) -> Result<()> {
+        if !third_column_has_ids(data, separator) {
+            return Ok(());
+        }
+        let what = "the third column has ids as the first two have; give --src 1 --dst 3 for triples of subject, relation and object, \
+                    --src 1 --dst 2 to leave it out, or --weight 3 if it has the weights of the edges";
+        Err(self.refused(line, what.to_owned()))
     }
 }
 
 /// Whether a line of string ids that is read as an edge may have column names instead.
-fn may_be_names(line: &[u8], sniffed: &Sniffed) -> bool {
+fn may_be_names(line: &[u8], form: &LineForm) -> bool {
     // A third column is a number, and words that are separated by blanks rarely have a header. The usual names with digits are known.
     let has_digits = line.iter().any(u8::is_ascii_digit);
-    sniffed.columns == 2 && sniffed.separator != KeySeparator::Blanks && !has_digits
-}
-
-/// The message about a header whose order of columns is not read.
-fn wrong_order(line: &[u8]) -> String {
-    format!(
-        "the columns are {}, but expected source, target and, if edges have weights, a third column of weights; write the \
-         columns in this order, or remove this line if its names are wrong",
-        shown(line)
-    )
+    form.width == 2 && form.separator != Separator::Spaces && !has_digits
 }

@@ -9,11 +9,12 @@
 mod bad_edge;
 mod batch;
 mod block;
-mod column_names;
 mod content;
 mod edge_weights;
 mod fields;
+mod foreign;
 mod layout;
+mod matrix_market;
 mod options;
 mod packed_text;
 mod parquet;
@@ -35,18 +36,21 @@ use grappa_io::{
     workers::{self, ReadAhead},
 };
 
-pub(crate) use self::fields::{Field, KeySeparator, integer, is_comment, trim};
+pub(crate) use self::fields::{integer, is_comment};
 pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
     block::RawBlock,
-    options::{BlockId, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, LimitSource, OnBadLine},
+    options::{BlockId, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, LimitSource, OnBadLine},
 };
 use self::{
     block::Payload, content::Content, edge_weights::EdgeWeights, layout::ReadAs, packed_text::TextStream, table::Table,
     text::TextFile,
 };
-use crate::file::{InputFile, read_past_cache_if_large};
+use crate::{
+    file::{InputFile, read_past_cache_if_large},
+    reading::Reading,
+};
 
 /// The edges of a list of files.
 ///
@@ -60,6 +64,8 @@ pub struct EdgeSource {
     front: AtomicUsize,
     /// Input bytes of skipped blocks. The next block reports them with its own.
     skipped_bytes: AtomicU64,
+    /// Whether a block was skipped.
+    has_skipped: AtomicBool,
     /// Buffers of dropped blocks, for reuse.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
@@ -68,6 +74,8 @@ struct EdgeFile {
     file: Arc<InputFile>,
     finished: AtomicBool,
     content: Content,
+    /// Entries of a matrix that were parsed.
+    entries: AtomicU64,
 }
 
 /// The answer to a worker that asks a file for a block.
@@ -95,6 +103,7 @@ impl EdgeSource {
                 file,
                 finished: AtomicBool::new(matches!(content, Content::Nothing)),
                 content,
+                entries: AtomicU64::new(0),
             });
         }
         let in_column = weights_in_column(&files, options.allow_empty)?;
@@ -119,6 +128,7 @@ impl EdgeSource {
             weighted,
             front: AtomicUsize::new(0),
             skipped_bytes: AtomicU64::new(0),
+            has_skipped: AtomicBool::new(false),
             buffers: Mutex::default(),
         })
     }
@@ -148,6 +158,30 @@ impl EdgeSource {
         self.weighted
     }
 
+    /// The number of nodes that the files state: that of the rows of the largest matrix.
+    pub fn stated_nodes(&self) -> Option<u64> {
+        let matrices = self.files.iter().filter_map(|file| file.content.layout()?.matrix);
+        matrices.map(|matrix| matrix.nodes).max()
+    }
+
+    /// How the files are read: one entry for all files that are read in the same way.
+    pub fn readings(&self) -> Vec<Reading> {
+        let mut readings: Vec<Reading> = Vec::new();
+        for file in &self.files {
+            let Some(mut reading) = file.content.reading(self.weighted) else {
+                continue;
+            };
+            match readings.iter_mut().find(|other| other.is_like(&reading)) {
+                Some(other) => other.add(&reading),
+                None => {
+                    reading.file = file.file.path().to_owned();
+                    readings.push(reading);
+                }
+            }
+        }
+        readings
+    }
+
     /// The options the source was opened with.
     pub fn options(&self) -> &EdgeSourceOptions {
         &self.options
@@ -159,7 +193,7 @@ impl EdgeSource {
     }
 
     /// Messages about files that may be meant in another way than they are read: first lines of text that may be headers or
-    /// edges, columns that are picked without a known name, arrays that may have sources and targets in rows or in columns, and
+    /// edges, arrays that may have sources and targets in rows or in columns, and
     /// files without edges.
     pub fn warnings(&self) -> Vec<String> {
         let first_lines = |read_as: ReadAs| {
@@ -177,15 +211,6 @@ impl EdgeSource {
                 read_as.message(),
                 in_more_files(alike.count())
             ))
-        };
-        let guessed_columns = || {
-            let mut guessed = self.files.iter().filter_map(|file| match &file.content {
-                Content::Parquet { parquet, .. } => Some((file.file.path(), parquet.guessed()?)),
-                _ => None,
-            });
-            let (path, message) = guessed.next()?;
-            let more = in_more_files(guessed.count());
-            Some(format!("{}: {message}{more}", path.display()))
         };
         let square_arrays = || {
             let is_square =
@@ -211,7 +236,7 @@ impl EdgeSource {
             })
         };
         let first_lines = ReadAs::ALL.into_iter().filter_map(first_lines);
-        let others = [guessed_columns(), square_arrays(), no_edges()];
+        let others = [square_arrays(), no_edges()];
         first_lines.chain(others.into_iter().flatten()).collect()
     }
 
@@ -264,11 +289,17 @@ impl EdgeSource {
         self.files.iter().all(|file| file.file.is_direct())
     }
 
-    /// Fails unless the members of all archives have their CRC-32. It reads the bytes that were not read yet, such as those
-    /// of skipped blocks. Call it before you rely on any edge.
+    /// Fails unless the members of all archives have their CRC-32, and matrices their number of entries. It reads the bytes of
+    /// archives that were not read yet, such as those of skipped blocks. Call it before you rely on any edge.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| match &file.content {
             Content::Table { table, .. } => table.check(),
+            Content::Text { .. } | Content::PackedText { .. } if !self.has_skipped.load(Ordering::Relaxed) => {
+                match file.content.layout().and_then(|layout| layout.matrix) {
+                    Some(matrix) => matrix.check(file.entries.load(Ordering::Relaxed), file.file.path()),
+                    None => Ok(()),
+                }
+            }
             // The checksums of compressed text are verified as it is unpacked, those of Parquet pages as they are read.
             Content::Nothing | Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => Ok(()),
         })
@@ -318,6 +349,12 @@ impl EdgeSource {
         Ok(block.transpose()?.map_or(NextBlock::Finished, NextBlock::Block))
     }
 
+    /// Notes a skipped block.
+    fn skip(&self, input_bytes: u64) {
+        self.has_skipped.store(true, Ordering::Relaxed);
+        self.skipped_bytes.fetch_add(input_bytes, Ordering::Relaxed);
+    }
+
     /// Takes the next wanted block of a file whose number of blocks is known. Marks the file finished after its last block.
     fn claim(
         &self,
@@ -341,7 +378,7 @@ impl EdgeSource {
             if !skip(id) {
                 return Some(id);
             }
-            self.skipped_bytes.fetch_add(input_bytes(block), Ordering::Relaxed);
+            self.skip(input_bytes(block));
         }
     }
 
@@ -387,7 +424,7 @@ impl EdgeSource {
                 &file.file,
                 *compression,
                 layout,
-                self.options.block_bytes,
+                layout.block_bytes(self.options.block_bytes),
             )?),
         };
         let mut block = self.block(
@@ -404,7 +441,7 @@ impl EdgeSource {
                 block: lines.block,
             };
             if skip(id) {
-                self.skipped_bytes.fetch_add(lines.input_bytes, Ordering::Relaxed);
+                self.skip(lines.input_bytes);
                 continue;
             }
             block.id = id;

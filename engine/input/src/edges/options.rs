@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use super::IdLimit;
+use crate::{columns::EdgeColumnOptions, separator::Separator};
 
 /// The format of edge files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,10 +11,10 @@ pub enum EdgeFormat {
     /// Detected from each file's first bytes and name.
     #[default]
     Auto,
-    /// Text with columns separated by blanks, tabs or a comma.
+    /// Text, with columns separated as its first lines show, or a matrix of Matrix Market.
     Tsv,
-    /// Like [`Tsv`](Self::Tsv), but more first lines are a [`HeaderLine`], and string ids are separated by commas and may
-    /// be quoted.
+    /// Text with columns separated by commas. A file that is called so may have another separator. More first lines are a
+    /// [`HeaderLine`].
     Csv,
     /// NumPy array of 32- or 64-bit integers with shape [E, 2] or [2, E]. Shape [2, 2] is read as [E, 2]. In a `.npz`
     /// archive: the array `edge_index`, `edges` or `edge_list`, or the only array.
@@ -22,7 +23,7 @@ pub enum EdgeFormat {
     U32,
     /// Pairs of little-endian 64-bit integers.
     U64,
-    /// Apache Parquet: the columns with names such as `src` and `dst`, else the first two of a fitting type.
+    /// Apache Parquet: the columns with names such as `src` and `dst`, or those that the user names.
     Parquet,
 }
 
@@ -49,13 +50,25 @@ pub enum OnBadLine {
 /// Whether the first line of a text file, after comments, is a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderLine {
-    /// It is one if it has known names for the columns of sources and targets or, in CSV, none of its fields is a number. With
-    /// string ids, such a line may be an edge: only known column names in CSV are a header then.
+    /// It is one if it has known names for the columns of sources and targets, or a name that an option has or, in CSV, none of its
+    /// fields is a number. With string ids, only known names are a header, unless spaces separate them: such words may be an edge.
     #[default]
     Auto,
     /// In all files.
     Yes,
     /// In no file.
+    No,
+}
+
+/// Whether first lines that begin with `#` or `%` are comments. After the first line of data, no line is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Comments {
+    /// They are, but with string ids, one that may be an edge is an error.
+    #[default]
+    Auto,
+    /// They are.
+    Yes,
+    /// They are not.
     No,
 }
 
@@ -75,6 +88,12 @@ pub struct EdgeSourceOptions {
     pub format: EdgeFormat,
     /// Whether text files have a header.
     pub header: HeaderLine,
+    /// Whether text files have comments.
+    pub comments: Comments,
+    /// The separator of text files. None finds it from the first lines.
+    pub separator: Option<Separator>,
+    /// The columns that the user names.
+    pub columns: EdgeColumnOptions,
     /// The kind of node ids.
     pub ids: IdKind,
     /// The upper bound of integer ids.
@@ -97,6 +116,9 @@ impl Default for EdgeSourceOptions {
         Self {
             format: EdgeFormat::Auto,
             header: HeaderLine::Auto,
+            comments: Comments::Auto,
+            separator: None,
+            columns: EdgeColumnOptions::default(),
             ids: IdKind::Integer,
             id_limit: IdLimit::Dense,
             limited_by: None,

@@ -1,7 +1,7 @@
 //! Parses lines of text into edges, at more than 0.5 GB/s per thread.
 //!
-//! A line is `source target` or `source target weight`, separated by blanks, tabs or one comma. `#` and `%` start a
-//! comment line. A line ends in LF or CRLF. Nearly every line is digits, a separator, digits and a line end. The fast
+//! A line is `source target` or `source target weight`, separated by blanks, tabs or one comma (in other files, one semicolon
+//! or bar). A line ends in LF or CRLF. Nearly every line is digits, a separator, digits and a line end. The fast
 //! path takes such lines, eight digits at a time:
 //!
 //! ```text
@@ -19,9 +19,14 @@ use memchr::memchr;
 
 use super::{
     BadEdge, EdgeBatch, IdLimit, TextBatch,
-    fields::{KeySeparator, edge_of, float, is_blank, is_comment, keys_of, trim},
+    fields::{LineForm, edge_of, float, keys_of, selected_edge_of},
+    matrix_market::Matrix,
 };
-use crate::{line_reader::LINE_BYTES_MAX, messages::long_line};
+use crate::{
+    line_reader::LINE_BYTES_MAX,
+    messages::long_line,
+    separator::{is_blank, trim},
+};
 
 /// Readable bytes after the last line of a block. They let the parser load whole words without a check for the end.
 pub(super) const PADDING: usize = 32;
@@ -60,33 +65,34 @@ impl<'a> BlockLines<'a> {
 /// Parses lines with integer ids.
 pub(super) fn parse_edges(
     block: BlockLines<'_>,
-    weighted: bool,
+    form: &LineForm,
     limit: IdLimit,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
     on_long: &OnLong<'_>,
 ) -> Result<()> {
     // Counting first costs a thirtieth of the parsing, and keeps the batch as small as its edges.
-    into.reserve(block.lines(), weighted);
-    if weighted {
-        parse_integers::<true>(block, limit, into, on_bad, on_long)
-    } else {
-        parse_integers::<false>(block, limit, into, on_bad, on_long)
+    into.reserve(block.lines(), form.weighted());
+    match (form.is_plain(), form.weighted()) {
+        (true, true) => parse_integers::<true>(block, form, limit, into, on_bad, on_long),
+        (true, false) => parse_integers::<false>(block, form, limit, into, on_bad, on_long),
+        (false, _) => parse_selected(block, form, limit, into, on_bad, on_long),
     }
 }
 
 fn parse_integers<const WEIGHTED: bool>(
     block: BlockLines<'_>,
+    form: &LineForm,
     limit: IdLimit,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
     on_long: &OnLong<'_>,
 ) -> Result<()> {
     let BlockLines { bytes, start, end } = block;
-    let exclusive = limit.exclusive();
+    let (exclusive, between) = (limit.exclusive(), form.separator.byte_between_integers());
     let mut at = start;
     while at < end {
-        if let Some((source, target, weight, next)) = fast_line::<WEIGHTED>(bytes, at)
+        if let Some((source, target, weight, next)) = fast_line::<WEIGHTED>(bytes, at, between)
             && source.max(target) < exclusive
         {
             into.sources.push(source);
@@ -98,7 +104,7 @@ fn parse_integers<const WEIGHTED: bool>(
             continue;
         }
         let (line, next) = line_at(bytes, at, end, on_long)?;
-        match edge_of(line, WEIGHTED, limit) {
+        match edge_of(line, form, limit) {
             Ok(None) => {}
             Ok(Some((source, target, weight))) => {
                 into.sources.push(source);
@@ -111,14 +117,85 @@ fn parse_integers<const WEIGHTED: bool>(
         }
         at = next;
     }
+    if form.targets_first() {
+        std::mem::swap(&mut into.sources, &mut into.targets);
+    }
     Ok(())
+}
+
+/// Parses lines whose columns have any order, or others among them.
+fn parse_selected(
+    block: BlockLines<'_>,
+    form: &LineForm,
+    limit: IdLimit,
+    into: &mut EdgeBatch,
+    on_bad: &mut OnBad<'_>,
+    on_long: &OnLong<'_>,
+) -> Result<()> {
+    let BlockLines { bytes, start, end } = block;
+    let mut at = start;
+    while at < end {
+        let (line, next) = line_at(bytes, at, end, on_long)?;
+        match selected_edge_of(line, form, limit) {
+            Ok(None) => {}
+            Ok(Some((source, target, weight))) => {
+                into.sources.push(source);
+                into.targets.push(target);
+                if form.weighted() {
+                    into.weights.push(weight);
+                }
+            }
+            Err(bad) => on_bad(at, line, bad)?,
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+/// Parses entries of a sparse matrix: numbers of row and column, from 1, and perhaps a value. Returns how many there
+/// are, with those that are bad.
+pub(super) fn parse_entries(
+    block: BlockLines<'_>,
+    form: &LineForm,
+    matrix: Matrix,
+    into: &mut EdgeBatch,
+    on_bad: &mut OnBad<'_>,
+    on_long: &OnLong<'_>,
+) -> Result<u64> {
+    let BlockLines { bytes, start, end } = block;
+    let directions = if matrix.symmetric { 2 } else { 1 };
+    into.reserve(directions * block.lines(), form.weighted());
+    let (mut at, mut entries) = (start, 0);
+    while at < end {
+        let (line, next) = line_at(bytes, at, end, on_long)?;
+        entries += u64::from(!trim(line).is_empty());
+        match matrix.entry(line, form) {
+            Ok(None) => {}
+            Ok(Some((row, column, value))) => {
+                into.sources.push(row);
+                into.targets.push(column);
+                if form.weighted() {
+                    into.weights.push(value);
+                }
+                if matrix.symmetric && row != column {
+                    into.sources.push(column);
+                    into.targets.push(row);
+                    if form.weighted() {
+                        into.weights.push(value);
+                    }
+                }
+            }
+            Err(bad) => on_bad(at, line, bad)?,
+        }
+        at = next;
+    }
+    Ok(entries)
 }
 
 /// Parses lines with string ids.
 pub(super) fn parse_keys(
     block: BlockLines<'_>,
-    weighted: bool,
-    separator: KeySeparator,
+    form: &LineForm,
     into: &mut TextBatch,
     on_bad: &mut OnBad<'_>,
     on_long: &OnLong<'_>,
@@ -130,11 +207,10 @@ pub(super) fn parse_keys(
     while at < end {
         let (line, next) = line_at(bytes, at, end, on_long)?;
         let line_trimmed = trim(line);
-        if !is_comment(line_trimmed) {
-            match keys_of(line_trimmed, weighted, separator, plain, into) {
-                Ok(()) => {}
-                Err(bad) => on_bad(at, line, bad)?,
-            }
+        if !line_trimmed.is_empty()
+            && let Err(bad) = keys_of(line_trimmed, form, plain, into)
+        {
+            on_bad(at, line, bad)?;
         }
         at = next;
     }
@@ -153,18 +229,18 @@ fn line_at<'a>(bytes: &'a [u8], at: usize, end: usize, on_long: &OnLong<'_>) -> 
 
 /// Parses a plain line. None means that the slow path must look at the line, not that it is bad.
 #[inline(always)]
-fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize) -> Option<(u64, u64, f32, usize)> {
+fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize, between: u8) -> Option<(u64, u64, f32, usize)> {
     let (source, mut at) = number(bytes, at)?;
-    at = separator(bytes, at)?;
+    at = separator(bytes, at, between)?;
     let (target, mut at) = number(bytes, at)?;
     let mut weight = 1.0;
     if WEIGHTED {
-        at = separator(bytes, at)?;
+        at = separator(bytes, at, between)?;
         let field = &bytes[at..];
         let length = field
             .iter()
             .take(32)
-            .position(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t' | b','))?;
+            .position(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t' | b',' | b';' | b'|'))?;
         weight = float(&field[..length]).ok().filter(|weight| weight.is_finite())?;
         at += length;
     }
@@ -174,10 +250,11 @@ fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize) -> Option<(u64, u64,
     (*bytes.get(at)? == b'\n').then_some((source, target, weight, at + 1))
 }
 
-/// The position after a blank, tab or comma and any blanks that follow it.
+/// The position after a blank, tab or the byte `between` integers, and any blanks that follow it.
 #[inline(always)]
-fn separator(bytes: &[u8], at: usize) -> Option<usize> {
-    if !matches!(bytes.get(at)?, b'\t' | b' ' | b',') {
+fn separator(bytes: &[u8], at: usize, between: u8) -> Option<usize> {
+    let byte = *bytes.get(at)?;
+    if !is_blank(byte) && byte != between {
         return None;
     }
     let mut at = at + 1;

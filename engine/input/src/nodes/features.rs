@@ -19,11 +19,11 @@ use grappa_formats::features::{DIM_MAX, ElementType};
 use grappa_io::Result;
 
 use super::{
+    TableForm,
     node_file::{Content, Forms, NodeFile},
     place::Place,
-    table_columns::ColumnsOf,
 };
-use crate::messages::shown;
+use crate::{columns::Purpose, messages::shown, reading::Reading};
 
 /// Numbers of a dense matrix that are read and converted at a time.
 const DENSE_PIECE: usize = 1 << 16;
@@ -35,7 +35,7 @@ const FORMS: Forms = Forms {
     columns_max: DIM_MAX as u64,
     sparse: true,
     blank_lines: false,
-    columns: ColumnsOf::Features,
+    purpose: Purpose::Features,
 };
 
 /// A matrix with one row per node.
@@ -62,9 +62,15 @@ impl MatrixSource {
     /// Opens the matrix in `path` and checks its shape and type.
     ///
     /// From a `.npz` archive it takes the sparse matrix if there is one, else the array `node_feat`, `features`, `feat` or
-    /// `x`, else the only array. From a table it takes all columns but those of ids and labels.
+    /// `x`, else the only array. From a table it takes the columns
+    /// that have numbers, but not ids, labels or splits.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = NodeFile::open(path, &FORMS)?;
+        Self::open_with(path, &TableForm::default())
+    }
+
+    /// The same, with columns of a table that the user names.
+    pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
+        let file = NodeFile::open(path, &FORMS, form)?;
         let dtype = match &file.content {
             Content::Dense { array, .. } => array.element,
             Content::Sparse(sparse) => sparse.element(),
@@ -109,16 +115,9 @@ impl MatrixSource {
         self.file.has_ids()
     }
 
-    /// A warning about columns of a table that are left out.
-    pub fn warning(&self) -> Option<String> {
-        let left_out = self.file.left_out();
-        (!left_out.is_empty()).then(|| {
-            format!(
-                "{}: not all columns are features: {} is left out, because labels have such names; rename it if it is a feature",
-                self.path().display(),
-                left_out.join(" and ")
-            )
-        })
+    /// How the file is read.
+    pub fn reading(&self) -> Reading {
+        self.file.reading()
     }
 
     /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
@@ -250,7 +249,7 @@ impl MatrixSource {
 /// The message about a field of text that is not a number.
 fn not_a_number(column: usize, field: &str) -> String {
     let remedy = match column {
-        0 => "; if the first column has the ids of the nodes, name it id in a header line",
+        0 => "; if the first column has the ids of the nodes, give --id 1",
         _ => "",
     };
     format!("expected a number, found {}{remedy}", shown(field.as_bytes()))

@@ -13,11 +13,15 @@ use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::Label
 use grappa_io::{Error, Position, Result};
 
 use super::{
+    TableForm,
     node_file::{Content, Forms, NodeFile},
     place::Place,
-    table_columns::{ColumnsOf, LABEL_NAMES},
 };
-use crate::messages::shown;
+use crate::{
+    columns::{LABEL_NAMES, Purpose},
+    messages::shown,
+    reading::Reading,
+};
 
 const FORMS: Forms = Forms {
     name: "labels",
@@ -26,7 +30,7 @@ const FORMS: Forms = Forms {
     columns_max: 1 << 24,
     sparse: false,
     blank_lines: true,
-    columns: ColumnsOf::Labels,
+    purpose: Purpose::Labels,
 };
 
 /// The labels of all nodes.
@@ -116,11 +120,21 @@ impl LabelSource {
     /// of a `.npz` archive, or its only array; Parquet; or text, compressed or not, with one node per line. A table has a column of
     /// that name, or else labels in all columns but that of ids.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, &TableForm::default())
+    }
+
+    /// The same, with columns of a table that the user names.
+    pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
         Ok(Self {
-            file: NodeFile::open(path, &FORMS)?,
+            file: NodeFile::open(path, &FORMS, form)?,
             has_one: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
         })
+    }
+
+    /// How the file is read.
+    pub fn reading(&self) -> Reading {
+        self.file.reading()
     }
 
     /// The file, or the folder of its parts.
@@ -257,7 +271,7 @@ impl LabelSource {
                                 shown(field.as_bytes()),
                                 match column == 0 && fields.len() > 1 {
                                     true => {
-                                        "if the first column has the ids of the nodes, name it id in a header line; otherwise "
+                                        "if the first column has the ids of the nodes, give --id 1; otherwise "
                                     }
                                     false => "",
                                 }
@@ -316,11 +330,9 @@ fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result
                     "expected zeros and ones, one column per class, found {} in column {class}; {}",
                     value.shown(),
                     match values.len() {
-                        _ if has_ids => "if a column has the class of each node, name it label",
-                        2 => {
-                            "save one class per node with shape [N]; if the first column has the ids of the nodes, name it id in a \
-                             header line"
-                        }
+                        _ if has_ids => "if a column has the class of each node, give --label with its name",
+                        2 =>
+                            "save one class per node with shape [N]; if the first column of text has the ids of the nodes, give --id 1",
                         _ => "save one class per node with shape [N]",
                     }
                 ));

@@ -1,7 +1,6 @@
 //! Readers of per-node data: one row per node (features, labels, parts) or a list of nodes (splits).
 
 mod features;
-mod id_column;
 mod labels;
 mod node_file;
 mod parquet_ids;
@@ -11,8 +10,8 @@ mod parts;
 mod place;
 mod sparse;
 mod split;
-mod table_columns;
 mod text_rows;
+mod text_table;
 
 pub(crate) use self::text_rows::lines_of;
 pub use self::{
@@ -22,3 +21,13 @@ pub use self::{
     place::Place,
     split::{SplitSource, read_split_ids},
 };
+use crate::{columns::TableOptions, separator::Separator};
+
+/// How to read tables of nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableForm {
+    /// The columns that the user names.
+    pub columns: TableOptions,
+    /// The separator of text. None finds it from the first lines.
+    pub separator: Option<Separator>,
+}

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{parquet_parts::ParquetParts, place::Place, sparse::Sparse, table_columns::ColumnsOf, text_rows::TextRows};
+use super::{TableForm, parquet_parts::ParquetParts, place::Place, sparse::Sparse, text_rows::TextRows};
 use crate::{
+    columns::Purpose,
     extent::ExtentReader,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
     messages::wrong_rows,
     npy::{self, NpyArray},
     parquet,
+    reading::Reading,
     zip::{self, Npz},
 };
 
@@ -19,6 +21,7 @@ use crate::{
 pub(super) struct NodeFile {
     pub content: Content,
     path: PathBuf,
+    what: &'static str,
     bytes: u64,
     rows: Option<u64>,
     columns: usize,
@@ -44,15 +47,15 @@ pub(super) struct Forms {
     pub sparse: bool,
     /// Whether a blank line of text is a row.
     pub blank_lines: bool,
-    /// The columns of a table that have the data.
-    pub columns: ColumnsOf,
+    /// What a table is read for.
+    pub purpose: Purpose,
 }
 
 impl NodeFile {
     /// Opens `path` and checks its shape.
-    pub fn open(path: &Path, forms: &'static Forms) -> Result<Self> {
+    pub fn open(path: &Path, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         if path.is_dir() {
-            let table = ParquetParts::folder(files_of(path)?, forms)?;
+            let table = ParquetParts::folder(files_of(path)?, forms, form)?;
             let (rows, columns, bytes) = (table.rows(), table.columns() as u64, table.total_bytes());
             return Self::new(path, bytes, Some(rows), columns, Content::Parquet(table), forms);
         }
@@ -73,10 +76,10 @@ impl NodeFile {
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
         } else if head.starts_with(parquet::MAGIC) {
-            let table = ParquetParts::file(&file, forms)?;
+            let table = ParquetParts::file(&file, forms, form)?;
             (Some(table.rows()), table.columns() as u64, Content::Parquet(table))
         } else {
-            let text = TextRows::open(&file, forms)?;
+            let text = TextRows::open(&file, forms, form)?;
             (None, text.columns() as u64, Content::Text(text))
         };
         read_past_cache_if_large([&*file].into_iter());
@@ -99,6 +102,7 @@ impl NodeFile {
         Ok(Self {
             content,
             path: path.to_owned(),
+            what: forms.name,
             bytes,
             rows,
             columns: columns as usize,
@@ -139,12 +143,25 @@ impl NodeFile {
         }
     }
 
-    /// The columns of a table that are left out because they have other data.
-    pub fn left_out(&self) -> &[String] {
-        match &self.content {
-            Content::Text(text) => text.left_out(),
-            Content::Parquet(table) => table.left_out(),
-            Content::Dense { .. } | Content::Sparse(_) => &[],
+    /// How the file is read.
+    pub fn reading(&self) -> Reading {
+        let reading = match &self.content {
+            Content::Text(text) => text.reading(self.what),
+            Content::Parquet(table) => table.reading(self.what),
+            Content::Dense { .. } => Reading {
+                format: "array",
+                by_position: Some(true),
+                ..Reading::of(self.what)
+            },
+            Content::Sparse(_) => Reading {
+                format: "sparse matrix",
+                by_position: Some(true),
+                ..Reading::of(self.what)
+            },
+        };
+        Reading {
+            file: self.path.clone(),
+            ..reading
         }
     }
 

@@ -1,21 +1,23 @@
 //! Node ids in a column of a Parquet file.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
 use parquet::{
+    basic::Type,
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, DataType},
     schema::types::SchemaDescriptor,
 };
 
-use super::table_columns::{ID_NAMES, INDEX_OF_PANDAS};
+use super::TableForm;
 use crate::{
+    columns::{Kind, Purpose, Roles, TableColumn},
     edges::IdKind,
     file::InputFile,
     parquet::{
         ParquetTable, read_column,
-        types::{described, is_flat, is_integer, is_signed, is_string, name},
+        types::{described, is_flat, is_integer, is_number, is_signed, is_string, name},
     },
 };
 
@@ -30,15 +32,18 @@ pub(super) struct ParquetIds {
 
 impl ParquetIds {
     /// Reads the footer and finds the column: by its name, or because it is the only one.
-    pub fn open(file: &Arc<InputFile>, kind: IdKind) -> Result<Self> {
+    pub fn open(file: &Arc<InputFile>, kind: IdKind, form: &TableForm) -> Result<Self> {
         let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
-        let only = || (schema.num_columns() == 1).then_some(0);
-        let Some(column) = id_column(schema).or_else(only) else {
+        let id = match schema.num_columns() {
+            1 => Some(0),
+            _ => Roles::id_of(&columns_of(schema), true, &form.columns).map_err(refuse)?,
+        };
+        let Some(column) = id else {
             let names: Vec<_> = schema.columns().iter().map(|column| described(column)).collect();
             return Err(refuse(format!(
-                "expected a column of node ids that is named id, or only one column; found {}",
+                "expected a column of node ids that is named id or the like, or only one column; give --id with one of {}",
                 names.join(", ")
             )));
         };
@@ -52,10 +57,14 @@ impl ParquetIds {
             let column = described(&descriptor);
             return Err(refuse(match kind {
                 IdKind::Integer => format!(
-                    "expected integers in column {column}; strings need --ids string, other types a cast to int64"
+                    "expected integers in column {column}; strings need --ids string, other types a cast to int64; if another column \
+                     has the ids, give --id"
                 ),
                 IdKind::String => {
-                    format!("expected strings in column {column}; integers need --ids dense or sparse")
+                    format!(
+                        "expected strings in column {column}; integers need --ids dense or sparse; if another column has the ids, give \
+                         --id"
+                    )
                 }
             }));
         }
@@ -155,11 +164,57 @@ impl ParquetIds {
     }
 }
 
-/// The column of ids, if one is named so.
-pub(super) fn id_column(schema: &SchemaDescriptor) -> Option<usize> {
-    let mut names = ID_NAMES.iter().chain([&INDEX_OF_PANDAS]);
-    names.find_map(|id| {
-        let columns = &mut schema.columns().iter();
-        columns.position(|column| is_flat(column) && column.name().eq_ignore_ascii_case(id))
-    })
+/// The columns, for their roles.
+fn columns_of(schema: &SchemaDescriptor) -> Vec<TableColumn<'_>> {
+    let columns = schema.columns().iter();
+    columns
+        .map(|column| TableColumn {
+            name: name(column),
+            kind: match () {
+                () if is_flat(column) && is_string(column) => Kind::Strings,
+                () if is_number(column) || column.physical_type() == Type::BOOLEAN => Kind::Numbers,
+                () => Kind::Others,
+            },
+        })
+        .collect()
+}
+
+/// The roles of the columns of a table.
+pub(super) fn roles_of(table: &ParquetTable, purpose: Purpose, form: &TableForm) -> Result<Roles> {
+    let schema = table.schema();
+    let mut columns = columns_of(schema);
+    let refuse = |what: String| Error::input(table.file().path(), Position::Whole, what);
+    // Only if no name tells the ids, their values do: reading them takes a page of each column.
+    if Roles::id_of(&columns, true, &form.columns).map_err(refuse)?.is_none() {
+        for (at, column) in columns.iter_mut().enumerate() {
+            if is_flat(&schema.column(at)) && is_integer(&schema.column(at)) && are_distinct(table, at)? {
+                column.kind = Kind::DistinctIntegers;
+            }
+        }
+    }
+    Roles::of(&columns, true, purpose, &form.columns).map_err(refuse)
+}
+
+/// Whether the first values of a column of integers are different ones, none of them negative or missing.
+fn are_distinct(table: &ParquetTable, at: usize) -> Result<bool> {
+    const ROWS_MAX: u64 = 100;
+    let column = table.schema().column(at);
+    let Some(group) = table.groups().first() else {
+        return Ok(false);
+    };
+    let rows = group.rows.min(ROWS_MAX) as usize;
+    table.check_columns([at].into_iter())?;
+    let values: Vec<i64> = match table.column(0, at)? {
+        ColumnReader::Int32ColumnReader(mut reader) => {
+            let read = read_column(&mut reader, &column, 0, rows).map_err(|error| table.damaged(0, &error))?;
+            read.values.into_iter().map(i64::from).collect()
+        }
+        ColumnReader::Int64ColumnReader(mut reader) => {
+            let read = read_column(&mut reader, &column, 0, rows).map_err(|error| table.damaged(0, &error))?;
+            read.values
+        }
+        _ => unreachable!("integers are in columns of integers"),
+    };
+    let different: HashSet<i64> = values.iter().copied().filter(|&value| value >= 0).collect();
+    Ok(rows > 1 && different.len() == rows)
 }

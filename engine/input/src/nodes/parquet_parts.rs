@@ -12,6 +12,7 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
+    TableForm,
     node_file::Forms,
     parquet_rows::{EachRow, ParquetRows},
     place::Place,
@@ -19,18 +20,22 @@ use super::{
 use crate::{
     file::{InputFile, are_large},
     parquet,
+    reading::Reading,
 };
 
 /// A table.
 pub(super) struct ParquetParts {
     forms: &'static Forms,
+    form: TableForm,
     /// Those that have rows, or one that has none.
     parts: Vec<Part>,
     bytes: u64,
     held_bytes: u64,
     columns: usize,
     element: ElementType,
-    has_ids: bool,
+    id: Option<String>,
+    /// The names of the columns with the data, and of the others.
+    names: Vec<String>,
     left_out: Vec<String>,
     /// The part that is read.
     open: Mutex<Option<(usize, ParquetRows)>>,
@@ -45,23 +50,30 @@ struct Part {
 
 impl ParquetParts {
     /// A table in one file.
-    pub fn file(file: &Arc<InputFile>, forms: &'static Forms) -> Result<Self> {
-        let table = ParquetRows::open(file, forms)?;
+    pub fn file(file: &Arc<InputFile>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+        let table = ParquetRows::open(file, forms, form)?;
         let part = Part {
             path: file.path().to_owned(),
             first_row: 0,
             rows: table.rows(),
         };
-        Ok(Self::new(forms, vec![part], file.bytes(), table.held_bytes(), table))
+        Ok(Self::new(
+            forms,
+            form,
+            vec![part],
+            file.bytes(),
+            table.held_bytes(),
+            table,
+        ))
     }
 
     /// A table whose parts are these files, in their order.
-    pub fn folder(files: Vec<PathBuf>, forms: &'static Forms) -> Result<Self> {
+    pub fn folder(files: Vec<PathBuf>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         let (mut parts, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
         let (mut rows, mut first) = (0, None::<ParquetRows>);
         for path in files {
             let file = open_part(&path)?;
-            let table = ParquetRows::open(&file, forms)?;
+            let table = ParquetRows::open(&file, forms, form)?;
             bytes += file.bytes();
             held_bytes = held_bytes.max(table.held_bytes());
             // Writers that divide a table by keys leave parts without rows.
@@ -89,19 +101,28 @@ impl ParquetParts {
                 rows: 0,
             });
         }
-        Ok(Self::new(forms, parts, bytes, held_bytes, first))
+        Ok(Self::new(forms, form, parts, bytes, held_bytes, first))
     }
 
-    fn new(forms: &'static Forms, parts: Vec<Part>, bytes: u64, held_bytes: u64, first: ParquetRows) -> Self {
+    fn new(
+        forms: &'static Forms,
+        form: &TableForm,
+        parts: Vec<Part>,
+        bytes: u64,
+        held_bytes: u64,
+        first: ParquetRows,
+    ) -> Self {
         Self {
             forms,
+            form: form.clone(),
             parts,
             bytes,
             held_bytes,
             columns: first.columns(),
             element: first.element(),
-            has_ids: first.has_ids(),
-            left_out: first.left_out().to_owned(),
+            id: first.id_name().map(str::to_owned),
+            names: first.names(),
+            left_out: first.left_out(),
             open: Mutex::new(Some((0, first))),
         }
     }
@@ -116,12 +137,21 @@ impl ParquetParts {
     }
 
     pub fn has_ids(&self) -> bool {
-        self.has_ids
+        self.id.is_some()
     }
 
-    /// The columns that are left out.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
+    /// How the table is read.
+    pub fn reading(&self, what: &'static str) -> Reading {
+        let ids = self.id.iter().map(|name| ("ids", name.clone()));
+        let data = self.names.iter().map(|name| (what, name.clone()));
+        Reading {
+            format: "Parquet",
+            columns: ids.chain(data).collect(),
+            left_out: self.left_out.clone(),
+            by_position: Some(self.id.is_none()),
+            more_files: self.parts.len() - 1,
+            ..Reading::of(what)
+        }
     }
 
     /// The type of the numbers in the first part. Of several types it is that of the first column.
@@ -181,7 +211,7 @@ impl ParquetParts {
                 if are_large(self.bytes) {
                     file.read_past_cache();
                 }
-                let table = ParquetRows::open(&file, self.forms)?;
+                let table = ParquetRows::open(&file, self.forms, &self.form)?;
                 if table.rows() != *rows || table.columns() != self.columns {
                     let what = "the file changed while it was read; start again";
                     return Err(Error::input(path, Position::Whole, what));

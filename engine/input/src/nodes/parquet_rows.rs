@@ -18,8 +18,9 @@ use parquet::{
     schema::types::ColumnDescriptor,
 };
 
-use super::{node_file::Forms, parquet_ids::id_column, table_columns::Chosen};
+use super::{TableForm, node_file::Forms, parquet_ids::roles_of};
 use crate::{
+    columns::Roles,
     file::InputFile,
     parquet::{
         ParquetTable, ReadValues, read_column,
@@ -38,8 +39,7 @@ pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> std::result::Result<(), Strin
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
     columns: Columns,
-    chosen: Chosen,
-    has_ids: bool,
+    roles: Roles,
     /// Numbers per row.
     dim: usize,
     cursor: Mutex<Cursor>,
@@ -61,14 +61,12 @@ struct Cursor {
 
 impl ParquetRows {
     /// Reads the footer and chooses the columns.
-    pub fn open(file: &Arc<InputFile>, forms: &Forms) -> Result<Self> {
+    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<Self> {
         let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
-        let names: Vec<&str> = schema.columns().iter().map(|column| name(column)).collect();
-        let ids = id_column(schema);
-        let chosen = forms.columns.choose(&names, ids);
-        let numbers = chosen.columns.clone();
+        let roles = roles_of(&table, forms.purpose, form)?;
+        let numbers = roles.data.clone();
         if numbers.is_empty() {
             return Err(refuse(format!("expected columns of {}, found none", forms.name)));
         }
@@ -77,10 +75,10 @@ impl ParquetRows {
             check_numbers(&schema.column(column)).map_err(refuse)?;
             if is_list(column) && numbers.len() > 1 {
                 return Err(refuse(format!(
-                    "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: \
-                     table.select([...])",
+                    "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: {}",
                     name(&schema.column(column)),
-                    numbers.len() - 1
+                    numbers.len() - 1,
+                    forms.purpose.only(name(&schema.column(column)))
                 )));
             }
         }
@@ -94,8 +92,7 @@ impl ParquetRows {
         };
         Ok(Self {
             columns,
-            chosen,
-            has_ids: ids.is_some(),
+            roles,
             dim,
             cursor: Mutex::default(),
         })
@@ -123,7 +120,7 @@ impl ParquetRows {
             };
             return refuse(&shown(&names), &shown(&others));
         }
-        match (self.has_ids, other.has_ids) {
+        match (self.has_ids(), other.has_ids()) {
             (true, false) => refuse("there are ids", "none"),
             (false, true) => refuse("there are no ids", "some"),
             _ if self.dim != other.dim => refuse(
@@ -144,12 +141,26 @@ impl ParquetRows {
     }
 
     pub fn has_ids(&self) -> bool {
-        self.has_ids
+        self.roles.id.is_some()
+    }
+
+    /// The name of the column of ids.
+    pub fn id_name(&self) -> Option<&str> {
+        self.roles
+            .id
+            .map(|column| self.columns.table.schema().columns()[column].name())
+    }
+
+    /// The names of the columns with the data.
+    pub fn names(&self) -> Vec<String> {
+        self.columns.names()
     }
 
     /// The columns that are left out.
-    pub fn left_out(&self) -> &[String] {
-        &self.chosen.left_out
+    pub fn left_out(&self) -> Vec<String> {
+        let columns = self.columns.table.schema().columns();
+        let left_out = self.roles.left_out.iter();
+        left_out.map(|&column| name(&columns[column]).to_owned()).collect()
     }
 
     /// The type of the numbers. Of several types it is that of the first column.
@@ -389,7 +400,8 @@ fn check_numbers(column: &ColumnDescriptor) -> std::result::Result<(), String> {
     match has_numbers && (is_list || is_flat(column)) {
         true => Ok(()),
         false => Err(format!(
-            "expected numbers, or lists of numbers, in column {} ({}); leave it out: table.drop_columns([...])",
+            "expected numbers, or lists of numbers, in column {} ({}); name other columns with --features-from or --label, or write \
+             numbers",
             name(column),
             column.physical_type()
         )),

@@ -6,12 +6,12 @@ use grappa_io::{Error, Position, Result};
 
 use super::{split::array_id, text_rows::lines_of};
 use crate::{
-    edges::trim,
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
     line_reader::Lines,
     messages::shown,
     npy::{self, NpyArray},
+    separator::trim,
 };
 
 /// Parts that are read at a time.

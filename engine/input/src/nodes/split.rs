@@ -10,11 +10,16 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    id_column::IdColumn, parquet_ids::ParquetIds, parquet_parts::open_part, place::Place, table_columns::ID_NAMES,
+    TableForm,
+    parquet_ids::ParquetIds,
+    parquet_parts::open_part,
+    place::Place,
     text_rows::lines_of,
+    text_table::{IdColumn, TextTable},
 };
 use crate::{
-    edges::{Field, IdKind, IdLimit, Keys, integer, is_comment, trim},
+    columns::is_id_name,
+    edges::{IdKind, IdLimit, Keys, integer, is_comment},
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
     folder::files_of,
@@ -22,6 +27,7 @@ use crate::{
     messages::{shown, wrong_rows},
     npy::{self, NpyArray},
     parquet,
+    separator::{Field, trim},
     zip::{self, Npz},
 };
 
@@ -34,14 +40,17 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// A list of node ids: a `.npy` array of integers of shape `[M]` or `[M, 1]`; a `.npy` array of bool of shape `[N]` (a mask);
 /// Parquet with a column of ids, or a folder of such files; or text, compressed or not, with one id per line. Lists of integers have
-/// comments as edge lists do. A list of strings has none: an id may begin as a comment does.
+/// comments before the first id, as edge lists do. A list of strings has none: an id may begin as a comment does.
 pub struct SplitSource {
     path: PathBuf,
     /// The file that is read: the only one, or the next of a folder.
     file: Arc<InputFile>,
     ids: IdKind,
     limit: IdLimit,
+    form: TableForm,
     content: Content,
+    /// Whether a line of data was read. No line after it is a comment.
+    in_data: bool,
     /// Positions of the last batch of ids in the file.
     positions: Vec<Position>,
 }
@@ -53,7 +62,7 @@ enum Content {
         next: u64,
     },
     Text(Lines),
-    /// A table with a header, whose first column has the ids.
+    /// A table, a column of which has the ids.
     Table(Lines, IdColumn),
     Parquet(Box<ParquetParts>),
 }
@@ -70,48 +79,61 @@ struct ParquetParts {
 impl SplitSource {
     /// Opens `path`. Integer ids must be below `limit`.
     pub fn open(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        Self::open_with(path, ids, limit, &TableForm::default())
+    }
+
+    /// The same, with the column of Parquet that the user names.
+    pub fn open_with(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         Self::open_if(
             path,
             ids,
             limit,
+            form,
             "integers of shape [M], or a mask, bool of shape [N]",
             |_| true,
         )
     }
 
     /// The same for a list whose order counts, so it may not be a mask.
-    pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
-        Self::open_if(path, ids, limit, "integers of shape [N]", |element| {
+    pub fn open_ordered(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
+        Self::open_if(path, ids, limit, form, "integers of shape [N]", |element| {
             element != ElementType::Bool
         })
     }
 
-    /// The ids of the rows of a table: text whose header names its first column `id`, `node` or the like, or Parquet.
-    pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+    /// The ids of the rows of a table, in the column that [`MatrixSource`](super::MatrixSource) finds as well.
+    pub fn open_table(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         if path.is_dir() {
-            return Self::open_folder(path, ids, limit);
+            return Self::open_folder(path, ids, limit, form);
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
         if head.starts_with(parquet::MAGIC) {
-            return Self::open(path, ids, limit);
+            return Self::open_with(path, ids, limit, form);
         }
-        let mut lines = lines_of(&Extent::whole(&file, Compression::of(&head)))?;
-        let header = lines.next_line()?;
-        let Some(column) = header.and_then(|line| IdColumn::of_header(&line.bytes)) else {
-            let what = "expected a header whose first column is named id, or the like, and other columns";
+        let table = TextTable::read(&file, form)?;
+        let column = match &table {
+            Some(table) => table.ids(path, form)?,
+            None => None,
+        };
+        let (Some(table), Some(column)) = (table, column) else {
+            let what = "expected a column of ids, with a name such as id, and other columns";
             return Err(Error::input(path, Position::Line(1), what));
         };
-        Ok(Self::new(path, file, ids, limit, Content::Table(lines, column)))
+        let mut lines = lines_of(&Extent::whole(&file, Compression::of(&head)))?;
+        if table.header {
+            lines.next_line()?;
+        }
+        Ok(Self::new(path, file, ids, limit, form, Content::Table(lines, column)))
     }
 
     /// The ids in the files of a folder, in their order.
-    fn open_folder(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+    fn open_folder(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         let files = files_of(path)?;
         let (mut rows, mut name) = (0, None);
         // All are opened before any is read, so that a mistake is found soon.
         for path in &files {
-            let part = ParquetIds::open(&open_part(path)?, ids)?;
+            let part = ParquetIds::open(&open_part(path)?, ids, form)?;
             rows += part.rows();
             let expected = name.get_or_insert_with(|| part.name().to_owned());
             if part.name() != expected {
@@ -125,11 +147,11 @@ impl SplitSource {
         let mut rest = files.into_iter();
         let file = open_part(&rest.next().expect("a folder has files"))?;
         let content = Content::Parquet(Box::new(ParquetParts {
-            ids: ParquetIds::open(&file, ids)?,
+            ids: ParquetIds::open(&file, ids, form)?,
             rest,
             rows,
         }));
-        Ok(Self::new(path, file, ids, limit, content))
+        Ok(Self::new(path, file, ids, limit, form, content))
     }
 
     /// Opens `path`, which must have `expected` if it is an array.
@@ -137,11 +159,12 @@ impl SplitSource {
         path: &Path,
         ids: IdKind,
         limit: IdLimit,
+        form: &TableForm,
         expected: &str,
         accepts: impl Fn(ElementType) -> bool,
     ) -> Result<Self> {
         if path.is_dir() {
-            return Self::open_folder(path, ids, limit);
+            return Self::open_folder(path, ids, limit, form);
         }
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
@@ -153,7 +176,7 @@ impl SplitSource {
             return Err(Error::input(path, Position::Whole, what));
         }
         let content = if head.starts_with(parquet::MAGIC) {
-            let ids = ParquetIds::open(&file, ids)?;
+            let ids = ParquetIds::open(&file, ids, form)?;
             Content::Parquet(Box::new(ParquetParts {
                 rows: ids.rows(),
                 ids,
@@ -190,16 +213,18 @@ impl SplitSource {
         } else {
             Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
         };
-        Ok(Self::new(path, file, ids, limit, content))
+        Ok(Self::new(path, file, ids, limit, form, content))
     }
 
-    fn new(path: &Path, file: Arc<InputFile>, ids: IdKind, limit: IdLimit, content: Content) -> Self {
+    fn new(path: &Path, file: Arc<InputFile>, ids: IdKind, limit: IdLimit, form: &TableForm, content: Content) -> Self {
         Self {
             path: path.to_owned(),
             file,
             ids,
             limit,
+            form: form.clone(),
             content,
+            in_data: false,
             positions: Vec::new(),
         }
     }
@@ -219,7 +244,7 @@ impl SplitSource {
             return Ok(None);
         };
         let text = trimmed(&line.bytes, line.number);
-        let is_name = ID_NAMES.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
+        let is_name = std::str::from_utf8(text).is_ok_and(is_id_name);
         Ok(is_name.then(|| {
             format!(
                 "{}:1: the first line, {}, is read as an id; if it is a header, remove it: tail -n +2",
@@ -268,7 +293,7 @@ impl SplitSource {
                 && let Some(path) = parts.rest.next()
             {
                 self.file = open_part(&path)?;
-                parts.ids = ParquetIds::open(&self.file, self.ids)?;
+                parts.ids = ParquetIds::open(&self.file, self.ids, &self.form)?;
             }
         }
         Ok(())
@@ -311,10 +336,11 @@ impl SplitSource {
                     && let Some(line) = lines.next_line()?
                 {
                     let text = trimmed(&line.bytes, line.number);
-                    if is_comment(text) {
+                    if text.is_empty() || is_comment(text) && !self.in_data {
                         continue;
                     }
-                    out.push(integer_of(&self.file, &line, text, self.limit)?);
+                    self.in_data = true;
+                    out.push(integer_of(&self.file, &line, text, self.limit, "")?);
                     self.positions.push(Position::Line(line.number));
                 }
             }
@@ -323,7 +349,8 @@ impl SplitSource {
                     && let Some(line) = lines.next_line()?
                 {
                     let id = id_of_row(&self.file, &line, *column)?;
-                    out.push(integer_of(&self.file, &line, &id, self.limit)?);
+                    let remedy = "; names need --ids string; if another column has the ids, give --id";
+                    out.push(integer_of(&self.file, &line, &id, self.limit, remedy)?);
                     self.positions.push(Position::Line(line.number));
                 }
             }
@@ -402,10 +429,14 @@ fn id_of_row<'a>(file: &InputFile, line: &'a Line, column: IdColumn) -> Result<F
         .map_err(|what| Error::input(file.path(), Position::Line(line.number), what))
 }
 
-/// The integer in a line.
-fn integer_of(file: &InputFile, line: &Line, text: &[u8], limit: IdLimit) -> Result<u64> {
+/// The integer in a line. The error ends in `remedy`.
+fn integer_of(file: &InputFile, line: &Line, text: &[u8], limit: IdLimit, remedy: &str) -> Result<u64> {
     integer(text, limit).map_err(|reason| {
-        let what = format!("expected one node id, found {}: {}", shown(text), reason.reason());
+        let what = format!(
+            "expected one node id, found {}: {}{remedy}",
+            shown(text),
+            reason.reason()
+        );
         Error::input(file.path(), Position::Line(line.number), what)
     })
 }

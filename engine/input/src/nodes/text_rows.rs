@@ -7,13 +7,19 @@ use std::{
 
 use grappa_io::{Error, Position, Result};
 
-use super::{id_column::IdColumn, node_file::Forms, table_columns::Chosen};
+use super::{
+    TableForm,
+    node_file::Forms,
+    text_table::{TextTable, split},
+};
 use crate::{
-    edges::{Field, trim},
+    columns::Roles,
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
     messages::ONE_LESS,
+    reading::Reading,
+    separator::{Field, Separator, trim},
 };
 
 /// The longest line, in bytes: a million numbers of 16 characters.
@@ -23,8 +29,13 @@ const ROW_BYTES_MAX: usize = 16 << 20;
 pub(super) struct TextRows {
     extent: Extent,
     header: bool,
-    /// The columns, if the first one has ids.
-    table: Option<TextTable>,
+    separator: Separator,
+    /// The columns that are read, unless the numbers of a row are all that a line has.
+    table: Option<Columns>,
+    /// The roles of columns and their names, if they have names.
+    roles: Vec<(&'static str, String)>,
+    left_out: Vec<String>,
+    has_ids: bool,
     /// Numbers per row.
     columns: usize,
     /// The number of rows that there must be, and advice for more rows.
@@ -34,11 +45,12 @@ pub(super) struct TextRows {
 }
 
 /// The columns of a table.
-struct TextTable {
-    ids: IdColumn,
+struct Columns {
+    separator: Separator,
     /// Number of all columns.
     width: usize,
-    chosen: Chosen,
+    /// The columns with the data.
+    data: Vec<usize>,
 }
 
 /// The lines of a text file that may be compressed.
@@ -48,63 +60,79 @@ pub(crate) fn lines_of(extent: &Extent) -> Result<Lines> {
 
 impl TextRows {
     /// Reads the first lines to find header and columns.
-    pub fn open(file: &Arc<InputFile>, forms: &Forms) -> Result<Self> {
+    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<Self> {
         let compression = Compression::of(&file.head(8)?);
         let extent = Extent::whole(file, compression);
-        let mut lines = lines_of(&extent)?;
-        let (mut header, mut table, mut columns) = (false, None, None);
-        while let Some(line) = lines.next_line()? {
-            let text = text_of(&line, file)?;
-            if line.number == 1 {
-                table = TextTable::of_header(&line, file, forms)?;
-            }
-            let fields: Vec<_> = fields(text).collect();
-            let is_name = |field: &&str| !field.is_empty() && field.parse::<f64>().is_err();
-            if line.number == 1 && (table.is_some() || fields.iter().all(is_name)) {
-                header = true;
-                continue;
-            }
-            if let Some(table) = &table {
-                columns = Some(table.chosen.columns.len());
-                break;
-            }
-            if fields.len() > 1 || !fields[0].is_empty() {
-                columns = Some(fields.len());
-                break;
-            }
-            if !forms.blank_lines {
-                return Err(Error::input(
-                    file.path(),
-                    Position::Line(line.number),
-                    "expected a row of numbers, found a blank line",
-                ));
-            }
-        }
-        let Some(columns) = columns else {
-            return Err(Error::input(
-                file.path(),
-                Position::Whole,
-                "there are no rows in this file",
-            ));
+        let table = TextTable::read(file, form)?;
+        let header = table.as_ref().is_some_and(|table| table.header);
+        let (Some(columns), Some(table)) = (first_row(&extent, file, forms, header)?, table) else {
+            let what = "there are no rows in this file";
+            return Err(Error::input(file.path(), Position::Whole, what));
         };
-        Ok(Self {
+        let are_named = form.columns != Default::default();
+        let mut rows = Self {
             extent,
             header,
-            table,
+            separator: table.separator,
+            table: None,
+            roles: Vec::new(),
+            left_out: Vec::new(),
+            has_ids: false,
             columns,
             expected: None,
             lines: Mutex::new(None),
-        })
+        };
+        let splits_as_matrix = matches!(table.separator, Separator::Comma | Separator::Tab | Separator::Spaces);
+        if table.is_matrix() && !are_named && splits_as_matrix {
+            return Ok(rows);
+        }
+        let Roles { id, data, left_out } = Roles::of(&table.columns(), table.header, forms.purpose, &form.columns)
+            .map_err(|what| table.refused(file.path(), what))?;
+        if data.is_empty() {
+            let what = format!("expected {} beside the ids, found no such column", forms.name);
+            return Err(table.refused(file.path(), what));
+        }
+        let names = |columns: &[usize]| {
+            columns
+                .iter()
+                .map(|&column| table.names[column].clone())
+                .collect::<Vec<_>>()
+        };
+        let ids = id.map(|column| ("ids", table.names[column].clone()));
+        rows.roles = ids
+            .into_iter()
+            .chain(names(&data).into_iter().map(|name| (forms.name, name)))
+            .collect();
+        rows.left_out = names(&left_out);
+        rows.has_ids = id.is_some();
+        rows.columns = data.len();
+        let is_all = data.iter().copied().eq(0..table.names.len());
+        if !is_all || !splits_as_matrix {
+            rows.table = Some(Columns {
+                separator: table.separator,
+                width: table.names.len(),
+                data,
+            });
+        }
+        Ok(rows)
     }
 
-    /// Whether the first column has the ids of the rows.
+    /// Whether a column has the ids of the rows.
     pub fn has_ids(&self) -> bool {
-        self.table.is_some()
+        self.has_ids
     }
 
-    /// The columns of a table that are left out.
-    pub fn left_out(&self) -> &[String] {
-        self.table.as_ref().map_or(&[], |table| &table.chosen.left_out)
+    /// How the file is read.
+    pub fn reading(&self, what: &'static str) -> Reading {
+        Reading {
+            format: "text",
+            separator: (self.columns > 1 || self.has_ids).then_some(self.separator),
+            header: self.header,
+            columns: self.roles.clone(),
+            left_out: self.left_out.clone(),
+            by_position: Some(!self.has_ids),
+            ..Reading::of(what)
+        }
     }
 
     pub fn columns(&self) -> usize {
@@ -205,7 +233,7 @@ impl TextRows {
     }
 }
 
-fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
+pub(super) fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
     let bytes = match line.bytes.strip_prefix(b"\xef\xbb\xbf") {
         Some(bytes) if line.number == 1 => bytes,
         _ => &line.bytes,
@@ -219,40 +247,38 @@ fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
     })
 }
 
-impl TextTable {
-    /// The columns, if the first line is a header that names a first column of ids.
-    fn of_header(line: &Line, file: &InputFile, forms: &Forms) -> Result<Option<Self>> {
-        let Some(ids) = IdColumn::of_header(&line.bytes) else {
-            return Ok(None);
-        };
-        let refuse = |what| Error::input(file.path(), Position::Line(line.number), what);
-        let mut fields = Vec::new();
-        ids.fields(&line.bytes, &mut fields).map_err(refuse)?;
-        let names: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field)).collect();
-        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-        let chosen = forms.columns.choose(&names, Some(0));
-        if chosen.columns.is_empty() {
-            let what = format!(
-                "expected {} beside the ids, found no such column in this header",
-                forms.name
-            );
-            return Err(refuse(what));
+/// The number of columns of the first row. None if there is no row.
+fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> Result<Option<usize>> {
+    let mut lines = lines_of(extent)?;
+    while let Some(line) = lines.next_line()? {
+        let text = text_of(&line, file)?;
+        if line.number == 1 && header {
+            continue;
         }
-        Ok(Some(Self {
-            ids,
-            width: names.len(),
-            chosen,
-        }))
+        let fields: Vec<_> = fields(text).collect();
+        if fields.len() > 1 || !fields[0].is_empty() {
+            return Ok(Some(fields.len()));
+        }
+        if !forms.blank_lines {
+            return Err(Error::input(
+                file.path(),
+                Position::Line(line.number),
+                "expected a row of numbers, found a blank line",
+            ));
+        }
     }
+    Ok(None)
+}
 
+impl Columns {
     /// The fields of a line with the data.
     fn numbers<'a>(&self, line: &'a Line, file: &InputFile) -> Result<Vec<Cow<'a, str>>> {
         let refuse = |what| Error::input(file.path(), Position::Line(line.number), what);
         let mut fields = Vec::new();
-        self.ids.fields(&line.bytes, &mut fields).map_err(refuse)?;
+        split(self.separator, &line.bytes, &mut fields).map_err(refuse)?;
         if fields.len() != self.width {
             let what = format!(
-                "expected {} columns as in the header, found {}",
+                "expected {} columns as in the first line, found {}",
                 self.width,
                 fields.len()
             );
@@ -262,7 +288,7 @@ impl TextTable {
             Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
             Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
         };
-        let chosen = self.chosen.columns.iter();
+        let chosen = self.data.iter();
         Ok(chosen
             .map(|&column| text(std::mem::take(&mut fields[column])))
             .collect())

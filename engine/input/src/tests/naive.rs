@@ -38,7 +38,7 @@ fn naive_fields(line: &str) -> Vec<String> {
 fn naive_line(line: &str, columns: Option<usize>) -> Naive {
     let line = line.strip_suffix('\r').unwrap_or(line);
     let line = line.trim_matches([' ', '\t']);
-    if line.is_empty() || line.starts_with(['#', '%']) {
+    if line.is_empty() {
         return Naive::Nothing;
     }
     let fields = naive_fields(line);
@@ -78,12 +78,15 @@ struct NaiveRead {
 
 /// The naive reader. None if no line shows the columns.
 fn naive(text: &str) -> Option<NaiveRead> {
+    let is_comment = |line: &str| line.trim_start_matches([' ', '\t']).starts_with(['#', '%']);
+    let is_skipped = |line: &str| is_comment(line) || line.trim_matches([' ', '\t', '\r']).is_empty();
+    let comments = text.split('\n').take_while(|line| is_skipped(line)).count();
     let columns = text.split('\n').find_map(|line| match naive_line(line, None) {
         Naive::Edge(_, _, weight) => Some(if weight.is_some() { 3 } else { 2 }),
         _ => None,
     })?;
     let mut read = NaiveRead::default();
-    for (index, line) in text.split('\n').enumerate() {
+    for (index, line) in text.split('\n').enumerate().skip(comments) {
         match naive_line(line, Some(columns)) {
             Naive::Nothing => {}
             Naive::Edge(source, target, weight) => {

@@ -109,11 +109,11 @@ fn no_flipped_byte_of_an_array_makes_a_reader_panic() {
 /// Rows of a Parquet file: source, target, weight. None is a missing value.
 type Rows<'a> = &'a [(Option<i64>, Option<i64>, Option<f64>)];
 
-/// Writes row groups of three columns. Sources have 64 bits, targets 32.
+/// Writes row groups of three columns, beside an index of pandas. Sources have 64 bits, targets 32.
 fn parquet_file(names: [&str; 3], groups: &[Rows<'_>], compression: Compression) -> Vec<u8> {
     let [source, target, weight] = names;
     let schema = format!(
-        "message edges {{ optional binary note (utf8); optional int64 {source}; optional int32 {target}; optional double {weight}; }}"
+        "message edges {{ optional binary __index_level_0__ (utf8); optional int64 {source}; optional int32 {target}; optional double {weight}; }}"
     );
     let schema = Arc::new(parse_message_type(&schema).unwrap());
     let properties = WriterProperties::builder()
@@ -192,26 +192,39 @@ fn parquet_is_read_under_every_codec_and_block_size() {
 }
 
 #[test]
-fn parquet_columns_are_found_by_name_and_else_by_place() {
+fn parquet_columns_are_found_by_name_or_named_by_the_user() {
     let folder = Folder::new();
     let rows = [(Some(1), Some(2), Some(0.5))];
-    for (names, edge, weighted) in [
-        (["to", "From", "w"], (2, 1), true),
-        (["a", "b", "c"], (1, 2), false),
-        (["target_id", "source_id", "score"], (2, 1), false),
-    ] {
+    let open = |names, columns| {
         let path = folder.file("edges.parquet", parquet_file(names, &[&rows], Compression::SNAPPY));
-        let source = EdgeSource::open(&[path], EdgeSourceOptions::default()).unwrap();
+        let options = EdgeSourceOptions {
+            columns,
+            ..Default::default()
+        };
+        EdgeSource::open(&[path], options)
+    };
+    let named = EdgeColumnOptions {
+        source: Some("b".to_owned()),
+        target: Some("a".to_owned()),
+        weight: None,
+    };
+    for (names, columns, edge, weighted) in [
+        (["to", "From", "w"], EdgeColumnOptions::default(), (2, 1), true),
+        (
+            ["target_id", "source_id", "score"],
+            EdgeColumnOptions::default(),
+            (2, 1),
+            true,
+        ),
+        (["a", "b", "c"], named, (2, 1), false),
+    ] {
+        let source = open(names, columns).unwrap();
         assert_eq!(source.weighted(), weighted);
         assert_eq!(read(&source, 1).unwrap().edges, [edge]);
-        match names {
-            ["a", ..] => assert_contains(
-                &source.warnings().concat(),
-                &["edges.parquet: the column \"a\" is read as the source of each edge and \"b\" as its target"],
-            ),
-            _ => assert_eq!(source.warnings(), [""; 0]),
-        }
+        assert_eq!(source.warnings(), [""; 0]);
     }
+    let error = message(open(["a", "b", "c"], EdgeColumnOptions::default()));
+    assert_contains(&error, &["edges.parquet", "--src a --dst b", "there are a, b, c"]);
 }
 
 #[test]
@@ -304,7 +317,7 @@ fn unsigned_parquet_weights_are_not_negative() {
 #[test]
 fn parquet_strings_are_keys() {
     let folder = Folder::new();
-    let schema = "message edges { required binary a (utf8); optional binary b (utf8); }";
+    let schema = "message edges { required binary src (utf8); optional binary dst (utf8); }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut file = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut file, schema, Arc::default()).unwrap();
@@ -355,7 +368,7 @@ fn parquet_strings_are_keys() {
     let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));
     assert_contains(
         &what,
-        &["edges.parquet", "a (BYTE_ARRAY), b (BYTE_ARRAY)", "--ids string"],
+        &["edges.parquet", "integers in column src (BYTE_ARRAY)", "--ids string"],
     );
 }
 

@@ -39,7 +39,10 @@ fn the_rows_of_a_folder_are_those_of_its_files() {
     let nodes = folder_of_parts(&folder);
     let source = MatrixSource::open(&nodes).unwrap();
     assert_eq!((source.rows(), source.dim(), source.has_ids()), (Some(9), 2, true));
-    assert_contains(&source.warning().unwrap(), &["nodes: ", "label"]);
+    assert_contains(
+        &source.reading().to_string(),
+        &["nodes and 2 more: ", "left out: label"],
+    );
     let expected: Vec<f32> = IDS.iter().flat_map(|&id| [id as f32, -(id as f32)]).collect();
     for at_once in [1, 2, 3, 4, 5, 50] {
         assert_eq!(features(&source, at_once).unwrap(), expected, "{at_once} at once");
@@ -58,7 +61,7 @@ fn the_rows_of_a_folder_are_those_of_its_files() {
         (place.path, place.position),
         (&*nodes.join("part-10.parquet"), Position::Row(1))
     );
-    let mut list = SplitSource::open_ordered(&nodes, IdKind::Integer, IdLimit::Sparse).unwrap();
+    let mut list = SplitSource::open_ordered(&nodes, IdKind::Integer, IdLimit::Sparse, &TableForm::default()).unwrap();
     assert_eq!((list.ids(), list.path()), (Some(9), &*nodes));
     let (mut ids, mut read) = (Vec::new(), 0);
     while list.next_ids(&mut ids).unwrap() {

@@ -72,7 +72,7 @@ fn batches_of_long_strings_have_few_of_them() {
 #[test]
 fn lists_in_order_are_no_masks_and_arrays_tell_their_length() {
     let folder = Folder::new();
-    let open = |path: &PathBuf| SplitSource::open_ordered(path, IdKind::Integer, IdLimit::Dense);
+    let open = |path: &PathBuf| SplitSource::open_ordered(path, IdKind::Integer, IdLimit::Dense, &TableForm::default());
     let array = folder.file("a.npy", npy("<i8", "(2,)", &le(&[5_i64, 1], i64::to_le_bytes)));
     assert_eq!(open(&array).unwrap().ids(), Some(2));
     assert_eq!(open(&folder.file("a.txt", "5\n1\n")).unwrap().ids(), None);

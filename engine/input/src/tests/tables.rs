@@ -157,7 +157,7 @@ pub(super) fn labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>
 }
 
 pub(super) fn integers(path: &Path) -> Result<Vec<u64>> {
-    let mut source = SplitSource::open_table(path, IdKind::Integer, IdLimit::Sparse)?;
+    let mut source = SplitSource::open_table(path, IdKind::Integer, IdLimit::Sparse, &TableForm::default())?;
     let (mut all, mut some) = (Vec::new(), Vec::new());
     while source.next_ids(&mut some)? {
         all.extend_from_slice(&some);
@@ -166,7 +166,7 @@ pub(super) fn integers(path: &Path) -> Result<Vec<u64>> {
 }
 
 pub(super) fn strings(path: &Path) -> Result<Vec<String>> {
-    let mut source = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse)?;
+    let mut source = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse, &TableForm::default())?;
     let (mut all, mut some) = (Vec::new(), Keys::default());
     while source.next_keys(&mut some)? {
         all.extend(some.iter().map(|key| String::from_utf8(key.to_vec()).unwrap()));
@@ -193,7 +193,7 @@ fn columns_of_numbers_are_features() {
             (source.rows(), source.dim(), source.has_ids(), source.dtype()),
             (Some(11), 4, true, ElementType::F32)
         );
-        assert_contains(&source.warning().unwrap(), &["x.parquet", "label", "rename"]);
+        assert_eq!(source.reading().left_out, ["label"]);
         assert!(source.is_sequential() && source.held_bytes() > 0);
         let expected: Vec<f32> = (0..11)
             .flat_map(|k| {
@@ -296,7 +296,7 @@ fn labels_in_tables_may_be_missing() {
         ("x", Column::I64(some(&[0, 0]))),
     ];
     let error = message(labels(&folder.file("y.parquet", table(&unnamed, 3)), 2));
-    assert_contains(&error, &["y.parquet at row 0", "found 3 in column 0", "name it label"]);
+    assert_contains(&error, &["y.parquet at row 0", "found 3 in column 0", "give --label"]);
 
     let half = [("class", Column::F64(some(&[0.0, 1.5])))];
     let error = message(labels(&folder.file("y.parquet", table(&half, 3)), 2));
@@ -310,7 +310,7 @@ fn labels_are_left_out_of_the_features_of_text() {
     let source = MatrixSource::open(&path).unwrap();
     assert_eq!(source.dim(), 2);
     assert_eq!(features(&source, 1).unwrap(), [0.5, 1.0, 2.0, 3.0]);
-    assert_contains(&source.warning().unwrap(), &["x.csv", "Label"]);
+    assert_contains(&source.reading().to_string(), &["x.csv", "left out: Label"]);
     assert_eq!(strings(&path).unwrap(), ["n1", "n0"]);
     assert_eq!(labels(&path, 5).unwrap(), [Some(vec![2]), Some(vec![0])]);
     let only = folder.file("x.csv", "id,label\nn1,2\n");
@@ -331,7 +331,7 @@ fn ids_are_found_by_name_or_alone() {
     let alone = [("user", Column::Text(some(&["u", "v"])))];
     let alone = folder.file("b.parquet", table(&alone, 1));
     assert_eq!(strings(&alone).unwrap(), ["u", "v"]);
-    let mut source = SplitSource::open_ordered(&alone, IdKind::String, IdLimit::Sparse).unwrap();
+    let mut source = SplitSource::open_ordered(&alone, IdKind::String, IdLimit::Sparse, &TableForm::default()).unwrap();
     assert_eq!(source.ids(), Some(2));
     assert!(source.next_keys(&mut Keys::default()).unwrap());
     assert_eq!(source.place(0).position, Position::Row(0));
@@ -347,7 +347,7 @@ fn ids_are_found_by_name_or_alone() {
         ),
         (
             &[("a", Column::I64(some(&[1]))), ("b", Column::I64(some(&[1])))],
-            &["named id, or only one", "a (INT64), b (INT64)"],
+            &["or only one", "give --id with one of a (INT64), b (INT64)"],
         ),
         (
             &[("id", Column::I64(vec![Some(1), None]))],
@@ -373,11 +373,11 @@ fn columns_without_numbers_are_refused_by_name() {
     for (columns, parts) in [
         (
             &[("id", Column::I64(some(&[1]))), ("city", Column::Text(some(&["a"])))][..],
-            &["column city (BYTE_ARRAY)", "leave it out"][..],
+            &["not all columns are clearly features: city", "--features-from"][..],
         ),
         (
             &[("a", numbers()), ("x", Column::Lists(vec![Some(vec![Some(1.0)])]))],
-            &["column x has lists", "1 more"],
+            &["column x has lists", "1 more", "--features-from x"],
         ),
         (&[("id", Column::I64(some(&[1])))], &["columns of features, found none"]),
         (&[("a", Column::F32(vec![]))], &["at least one row"]),

@@ -45,6 +45,10 @@ const TEXT: &[&str] = &[
     "1_000",
     "0 1\n",
     "7\t8\t0.5\n",
+    ";",
+    "|",
+    "%%MatrixMarket matrix coordinate real symmetric\n",
+    "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n",
 ];
 
 /// Words of array headers.
@@ -117,7 +121,7 @@ pub(super) fn written(write: impl FnOnce(&Path)) -> Vec<u8> {
 fn text_seeds() -> Vec<Vec<u8>> {
     let files = [
         "0 1\n1\t2\n2,3\n",
-        "# comment\n0 1 0.5\r\n1 2 -1e3\r\n\r\n% more\n3 4 7",
+        "# comment\n% more\n0 1 0.5\r\n1 2 -1e3\r\n\r\n3 4 7",
         "src,dst\na,b\n\"quoted, key\",c\n\"with \"\"quotes\"\"\",d\n",
         "12345678901 1099511627775\n0 0\n18446744073709551614 1\n",
         "\u{e9}t\u{e9} \u{65e5}\u{672c}\nx y\n",
@@ -126,7 +130,17 @@ fn text_seeds() -> Vec<Vec<u8>> {
     let seeds = files
         .iter()
         .flat_map(|file| [0, 2, 9, 0x2a, 0x43, 0x67].map(|choice| with_choice(choice, file.as_bytes())));
-    seeds.collect()
+    let others = [
+        (0x2a, "a;b;1\n\"c;d\";e;2\n"),
+        (0, "weight|to|from\n1|2|3\n"),
+        (1, "1;2\n3;4\n"),
+        (
+            2,
+            "%%MatrixMarket matrix coordinate real symmetric\n% c\n3 3 2\n2 1 0.5\n3 3 1\n",
+        ),
+    ];
+    let others = others.map(|(choice, file)| with_choice(choice, file.as_bytes()));
+    seeds.chain(others).collect()
 }
 
 fn packed_seeds() -> Vec<Vec<u8>> {
@@ -276,6 +290,7 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
         },
         header: HeaderLine::Auto,
         block_bytes,
+        ..EdgeSourceOptions::default()
     };
     let block_bytes = [1, 16, 100, 1000][usize::from(choice & 3)];
     let in_pieces = read_all(&path, options(block_bytes));

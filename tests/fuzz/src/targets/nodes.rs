@@ -7,7 +7,7 @@ use std::path::Path;
 
 use grappa_input::{
     EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, LabelBatch, LabelSource, MatrixSource, PartSource,
-    SplitSource,
+    SplitSource, TableForm,
 };
 use grappa_io::Result;
 use grappa_tests::{
@@ -219,7 +219,7 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
 
 /// The number of ids of a table.
 fn ids_of_table(path: &Path) -> Result<u64> {
-    let Ok(mut source) = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse) else {
+    let Ok(mut source) = SplitSource::open_table(path, IdKind::String, IdLimit::Sparse, &TableForm::default()) else {
         // A column of Parquet has integers or strings.
         return ids_of_integers(path);
     };
@@ -232,7 +232,7 @@ fn ids_of_table(path: &Path) -> Result<u64> {
 }
 
 fn ids_of_integers(path: &Path) -> Result<u64> {
-    let mut source = SplitSource::open_table(path, IdKind::Integer, IdLimit::Sparse)?;
+    let mut source = SplitSource::open_table(path, IdKind::Integer, IdLimit::Sparse, &TableForm::default())?;
     let (mut count, mut some) = (0, Vec::new());
     while source.next_ids(&mut some)? {
         count += some.len() as u64;

@@ -15,7 +15,7 @@ use parquet::{
     data_type::{ByteArray, DataType},
 };
 
-use self::schema::EdgeColumns;
+use self::schema::PickedColumns;
 use super::{
     BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
     edge_weights::EdgeWeights,
@@ -23,6 +23,7 @@ use super::{
     table::share,
 };
 use crate::{
+    columns::EdgeColumnOptions,
     file::InputFile,
     parquet::{ParquetTable, read_column},
 };
@@ -30,7 +31,7 @@ use crate::{
 /// A Parquet file with edges.
 pub(super) struct ParquetFile {
     table: ParquetTable,
-    columns: EdgeColumns,
+    columns: PickedColumns,
     /// Number of blocks before each row group.
     first_blocks: Vec<u64>,
     block_rows: u64,
@@ -51,10 +52,10 @@ struct BlockRows {
 
 impl ParquetFile {
     /// Reads the footer and picks the columns.
-    pub fn open(file: &Arc<InputFile>, ids: IdKind) -> Result<Self> {
+    pub fn open(file: &Arc<InputFile>, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self> {
         let table = ParquetTable::open(file)?;
-        let columns =
-            EdgeColumns::pick(table.schema(), ids).map_err(|what| Error::input(file.path(), Position::Whole, what))?;
+        let columns = PickedColumns::of(table.schema(), ids, options)
+            .map_err(|what| Error::input(file.path(), Position::Whole, what))?;
         table.check_columns(columns.ids.iter().chain(&columns.weight).copied())?;
         Ok(Self {
             first_blocks: vec![0; table.groups().len()],
@@ -99,9 +100,24 @@ impl ParquetFile {
         self.columns.weight.is_some()
     }
 
-    /// The message about columns that were picked without a known name.
-    pub fn guessed(&self) -> Option<&str> {
-        self.columns.guessed.as_deref()
+    /// The roles of columns, and their names.
+    pub fn roles(&self) -> Vec<(&'static str, String)> {
+        let [source, target] = self.columns.ids;
+        let roles = [
+            ("source", Some(source)),
+            ("target", Some(target)),
+            ("weight", self.columns.weight),
+        ];
+        let name = |column: usize| self.table.schema().column(column).name().to_owned();
+        roles
+            .into_iter()
+            .filter_map(|(role, column)| Some((role, name(column?))))
+            .collect()
+    }
+
+    /// The names of the columns that are not read.
+    pub fn left_out(&self) -> Vec<String> {
+        self.columns.left_out.clone()
     }
 
     pub fn blocks(&self) -> u64 {

@@ -1,0 +1,255 @@
+//! The columns of edges.
+
+use super::{
+    NONE, find, in_shell, listed,
+    names::{SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAMES},
+};
+
+/// The columns of edges that the user names: by name, or by number, from 1.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EdgeColumnOptions {
+    /// The column of sources.
+    pub source: Option<String>,
+    /// The column of targets.
+    pub target: Option<String>,
+    /// The column of weights, or `none`.
+    pub weight: Option<String>,
+}
+
+/// The columns of sources, targets and weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EdgeColumns {
+    pub source: usize,
+    pub target: usize,
+    pub weight: Option<usize>,
+}
+
+impl EdgeColumnOptions {
+    /// Whether an option names a column.
+    pub fn is_given(&self) -> bool {
+        self.all().next().is_some()
+    }
+
+    /// The given options.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        [&self.source, &self.target, &self.weight]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    }
+}
+
+impl EdgeColumns {
+    /// The columns of a table whose columns have names. `by_position`: two columns of other names are source and target.
+    ///
+    /// # Errors
+    /// If the role of a column is not certain. The error has the options that say it.
+    pub fn named(names: &[&str], by_position: bool, options: &EdgeColumnOptions) -> Result<Self, String> {
+        let given = |option: &Option<String>, name| option.as_ref().map(|wanted| find(names, wanted, name)).transpose();
+        let (source, target) = (given(&options.source, "--src")?, given(&options.target, "--dst")?);
+        let weight = options.weight.as_ref().filter(|weight| *weight != NONE);
+        let weight = weight.map(|wanted| find(names, wanted, "--weight")).transpose()?;
+        let free = |column: Option<usize>| column.filter(|&column| weight != Some(column));
+        let (named_source, named_target) = (
+            free(named(names, &SOURCE_NAMES, target.or(weight))),
+            free(named(names, &TARGET_NAMES, source.or(weight))),
+        );
+        let (source, target) = match (source.or(named_source), target.or(named_target)) {
+            (Some(source), Some(target)) => (source, target),
+            (Some(source), None) if options.source.is_some() => {
+                let others = without(names, &[Some(source), weight]);
+                return Err(format!(
+                    "which column has the targets is not known; add --dst with one of {others}"
+                ));
+            }
+            (None, Some(target)) if options.target.is_some() => {
+                let others = without(names, &[Some(target), weight]);
+                return Err(format!(
+                    "which column has the sources is not known; add --src with one of {others}"
+                ));
+            }
+            _ if by_position && names.len() == 2 && weight.is_none() => (0, 1),
+            _ => return Err(unknown_ends(names)),
+        };
+        if source == target {
+            return Err(format!(
+                "the column {} cannot have both the sources and the targets; give --src and --dst two columns",
+                in_shell(names[source])
+            ));
+        }
+        let are_given = options.source.is_some() && options.target.is_some();
+        let is_arc = names[source].eq_ignore_ascii_case("head") && names[target].eq_ignore_ascii_case("tail");
+        if is_arc && source > target && !are_given {
+            let [head, tail] = [source, target].map(|column| in_shell(names[column]));
+            return Err(format!(
+                "an arc of a graph goes from tail to head, but a triple of a knowledge base from head to tail; give --src {tail} --dst \
+                 {head}, or --src {head} --dst {tail}"
+            ));
+        }
+        let ends = [Some(source), Some(target)];
+        let weight = match (weight, &options.weight) {
+            (None, None) => named(names, &WEIGHT_NAMES, None).filter(|&column| !ends.contains(&Some(column))),
+            (given, _) => given,
+        };
+        let columns = Self { source, target, weight };
+        let unknown = columns.left_out(names);
+        if !unknown.is_empty() && !are_given && options.weight.is_none() {
+            let first = in_shell(unknown[0]);
+            let ends = format!("--src {} --dst {}", in_shell(names[source]), in_shell(names[target]));
+            return Err(format!(
+                "the use of {} beside source and target is not known; give {ends} to leave {} out{}",
+                listed(&unknown, ", "),
+                if unknown.len() == 1 { "it" } else { "them" },
+                match weight {
+                    None => format!(", or {ends} --weight {first} if that is the weight of each edge"),
+                    Some(_) => String::new(),
+                }
+            ));
+        }
+        Ok(columns)
+    }
+
+    /// The columns of a table without names. `width` is their number.
+    pub fn numbered(width: usize, options: &EdgeColumnOptions) -> Result<Self, String> {
+        let numbers: Vec<_> = (1..=width).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        if options.source.is_some() || options.target.is_some() {
+            if options.source.is_none() || options.target.is_none() {
+                return Err(
+                    "the columns have no names, so --src and --dst are both needed, such as --src 1 --dst 2".to_owned(),
+                );
+            }
+            return Self::named(&names, false, options);
+        }
+        let weight = match options.weight.as_deref() {
+            Some(NONE) => None,
+            Some(weight) => Some(find(&names, weight, "--weight")?),
+            None => (width == 3).then_some(2),
+        };
+        if width > 3 || matches!(weight, Some(0 | 1)) {
+            return Err(format!(
+                "expected 2 or 3 columns (source, target and, if edges have weights, a weight), found {width}; say which columns have \
+                 the edges, such as --src 1 --dst 2"
+            ));
+        }
+        Ok(Self {
+            source: 0,
+            target: 1,
+            weight,
+        })
+    }
+
+    /// The names of the columns that have another role, or none.
+    pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
+        let used = [Some(self.source), Some(self.target), self.weight];
+        let others = (0..names.len()).filter(|&column| !used.contains(&Some(column)));
+        others.map(|column| names[column]).collect()
+    }
+}
+
+/// Whether there are names of a column of sources and of one of targets.
+pub(crate) fn names_both_ends(names: &[&str]) -> bool {
+    named(names, &SOURCE_NAMES, None).is_some() && named(names, &TARGET_NAMES, None).is_some()
+}
+
+/// Whether there are at least two fields, and no field is a number.
+pub(crate) fn is_header_of_edges(fields: &[&str]) -> bool {
+    fields.len() >= 2
+        && fields.iter().all(|field| field.parse::<f64>().is_err())
+        && fields.iter().take(2).all(|field| !field.is_empty())
+}
+
+/// The column with the first of these names that a column has, but not the column `taken`.
+fn named(columns: &[&str], names: &[&str], taken: Option<usize>) -> Option<usize> {
+    names.iter().find_map(|name| {
+        let found = |&column: &usize| Some(column) != taken && neo4j(columns[column]).eq_ignore_ascii_case(name);
+        (0..columns.len()).find(found)
+    })
+}
+
+/// A name of Neo4j's import without the label in parentheses: `:START_ID(Person)`.
+fn neo4j(name: &str) -> &str {
+    match name.split_once('(') {
+        Some((role, _)) if name.starts_with(':') => role,
+        _ => name.trim(),
+    }
+}
+
+/// The names of the columns besides these.
+fn without(names: &[&str], taken: &[Option<usize>]) -> String {
+    let others = (0..names.len()).filter(|&column| !taken.contains(&Some(column)));
+    let others: Vec<&str> = others.map(|column| names[column]).collect();
+    listed(&others, ", ")
+}
+
+fn unknown_ends(names: &[&str]) -> String {
+    let example = match names {
+        [source, target, ..] => format!("--src {} --dst {}", in_shell(source), in_shell(target)),
+        _ => "--src COLUMN --dst COLUMN".to_owned(),
+    };
+    format!(
+        "no two columns have names such as src and dst; say which columns have the edges, such as {example}; there are {}",
+        listed(names, ", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
+        let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
+        EdgeColumnOptions { source, target, weight }
+    }
+
+    fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {
+        let names: Vec<&str> = names.split(',').collect();
+        let EdgeColumns { source, target, weight } = EdgeColumns::named(&names, true, options)?;
+        Ok((source, target, weight))
+    }
+
+    #[test]
+    fn names_and_options_give_the_columns() {
+        let none = EdgeColumnOptions::default();
+        for (names, given, expected) in [
+            ("src,dst", none.clone(), (0, 1, None)),
+            ("weight,to,from", none.clone(), (2, 1, Some(0))),
+            ("who,whom", none.clone(), (0, 1, None)),
+            ("head,tail", none.clone(), (0, 1, None)),
+            (":START_ID(A),:END_ID(A)", none.clone(), (0, 1, None)),
+            ("tail,head", options("tail", "head", ""), (0, 1, None)),
+            ("a,b,c", options("c", "a", ""), (2, 0, None)),
+            ("a,b,c", options("c", "a", "b"), (2, 0, Some(1))),
+            ("src,dst,time", options("", "", "time"), (0, 1, Some(2))),
+            ("src,dst,weight", options("", "", "none"), (0, 1, None)),
+            ("src,dst,weight", options("src", "dst", ""), (0, 1, Some(2))),
+            ("user,to,x", options("user", "", "x"), (0, 1, Some(2))),
+        ] {
+            assert_eq!(columns(names, &given), Ok(expected), "{names} {given:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_has_the_options_that_say_it() {
+        let none = EdgeColumnOptions::default();
+        for (names, given, part) in [
+            ("tail,head", none.clone(), "--src tail --dst head"),
+            ("head,relation,tail", none.clone(), "--src head --dst tail"),
+            ("src,dst,time", none.clone(), "--src src --dst dst --weight time"),
+            ("a,b,c", none.clone(), "--src a --dst b"),
+            ("a,b,c", options("a", "", ""), "--dst with one of b, c"),
+            ("a,b", options("from", "", ""), "give --src one of a, b"),
+            ("a,b", options("a", "a", ""), "two columns"),
+        ] {
+            let error = columns(names, &given).unwrap_err();
+            assert!(error.contains(part), "{names}: {error}");
+        }
+        for (width, expected) in [(2, None), (3, Some(2))] {
+            assert_eq!(EdgeColumns::numbered(width, &none).unwrap().weight, expected);
+        }
+        let error = EdgeColumns::numbered(4, &none).unwrap_err();
+        assert!(error.contains("--src 1 --dst 2"), "{error}");
+        let triple = EdgeColumns::numbered(3, &options("1", "3", "")).unwrap();
+        assert_eq!((triple.source, triple.target, triple.weight), (0, 2, None));
+    }
+}

@@ -1,0 +1,92 @@
+//! The roles of columns: which ones have sources, targets and weights, or ids, labels, splits and features. The only place that
+//! knows names of columns, for text and Parquet alike.
+//!
+//! A role comes from an option, else from a known name, else from the values. A column whose role is not certain is an error
+//! that has the options that say it.
+
+mod edges;
+mod names;
+mod nodes;
+
+pub use self::{edges::EdgeColumnOptions, nodes::TableOptions};
+pub(crate) use self::{
+    edges::{EdgeColumns, is_header_of_edges, names_both_ends},
+    names::{LABEL_NAMES, is_id_name, is_known_name},
+    nodes::{Kind, Purpose, Roles, TableColumn},
+};
+
+/// The word that gives a role to no column.
+const NONE: &str = "none";
+
+/// The column that the user calls `wanted`: its name, its name in other letters if that is the only one, or its number, from 1.
+fn find(names: &[&str], wanted: &str, option: &str) -> Result<usize, String> {
+    if let Some(column) = names.iter().position(|name| *name == wanted) {
+        return Ok(column);
+    }
+    let mut alike = (0..names.len()).filter(|&column| names[column].eq_ignore_ascii_case(wanted));
+    if let (Some(column), None) = (alike.next(), alike.next()) {
+        return Ok(column);
+    }
+    match wanted.parse() {
+        Ok(number) if (1..=names.len()).contains(&number) => Ok(number - 1),
+        _ => Err(format!(
+            "there is no column {}; give {option} one of {}",
+            in_shell(wanted),
+            listed(names, ", ")
+        )),
+    }
+}
+
+/// The columns of a header in which the user names one. `wanted` are names, not numbers.
+pub(crate) fn names_one_of<'a>(names: &[&str], mut wanted: impl Iterator<Item = &'a str>) -> bool {
+    wanted.any(|wanted| wanted.parse::<usize>().is_err() && find(names, wanted, "").is_ok())
+}
+
+/// Names for people, quoted for a shell where they need it.
+fn listed(names: &[&str], between: &str) -> String {
+    const SHOWN_MAX: usize = 20;
+    let mut shown: Vec<_> = names.iter().take(SHOWN_MAX).map(|name| in_shell(name)).collect();
+    if names.len() > SHOWN_MAX {
+        shown.push(format!("{} more", names.len() - SHOWN_MAX));
+    }
+    shown.join(between)
+}
+
+/// A word of a command line.
+pub(crate) fn in_shell(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte);
+    match !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_found_by_name_else_by_number() {
+        let names = ["src", "Dst", "3", "x", "X"];
+        for (wanted, expected) in [("src", 0), ("dst", 1), ("2", 1), ("3", 2), ("X", 4)] {
+            assert_eq!(find(&names, wanted, "--src"), Ok(expected), "{wanted}");
+        }
+        for wanted in ["to", "0", "6", ""] {
+            let error = find(&names, wanted, "--src").unwrap_err();
+            assert!(error.contains("give --src one of src, Dst, 3, x, X"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_split_it() {
+        for (word, expected) in [
+            ("user_id", "user_id"),
+            (":ID", ":ID"),
+            ("node id", "'node id'"),
+            ("a'b", r"'a'\''b'"),
+            ("", "''"),
+        ] {
+            assert_eq!(in_shell(word), expected);
+        }
+    }
+}

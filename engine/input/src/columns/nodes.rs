@@ -1,0 +1,505 @@
+//! The columns of tables with data of nodes.
+
+use super::{
+    NONE, find, in_shell, listed,
+    names::{LABEL_NAMES, Named, SOURCE_NAMES, TARGET_NAMES},
+};
+
+/// The columns of tables of nodes that the user names: by name, or by number, from 1.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The column with the ids of the rows, or `none` if the rows are in the order of the ids. Of several, a table has the first that
+    /// it has.
+    pub id: Vec<String>,
+    /// The column with the label of each node. Several make sets of labels: zeros and ones, one column per class.
+    pub label: Vec<String>,
+    /// The columns with features.
+    pub features: Vec<String>,
+}
+
+/// What the first values of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Numbers, or none at all.
+    Numbers,
+    /// Integers, 0 or more, no two of which are equal.
+    DistinctIntegers,
+    /// Names, no two of which are equal.
+    Strings,
+    /// Anything else, such as dates and names that repeat.
+    Others,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableColumn<'a> {
+    pub name: &'a str,
+    pub kind: Kind,
+}
+
+/// What a table is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All columns of numbers but ids, labels and splits. A model that saw the labels would learn nothing else.
+    Features,
+    /// The column that is named so, otherwise all but that of ids.
+    Labels,
+}
+
+impl Purpose {
+    /// The option that takes the data from one column only.
+    pub fn only(self, name: &str) -> String {
+        let option = match self {
+            Self::Features => "--features-from",
+            Self::Labels => "--label",
+        };
+        format!("{option} {}", in_shell(name))
+    }
+}
+
+/// The roles of the columns of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Roles {
+    /// The ids of the rows. None if rows are in the order of the ids.
+    pub id: Option<usize>,
+    /// The columns with the data.
+    pub data: Vec<usize>,
+    /// The others, but the index of pandas.
+    pub left_out: Vec<usize>,
+}
+
+impl Roles {
+    /// Gives each column its role. `header`: the columns have names.
+    ///
+    /// # Errors
+    /// If the role of a column is not certain. The error has the options that say it.
+    pub fn of(
+        columns: &[TableColumn<'_>],
+        header: bool,
+        purpose: Purpose,
+        options: &TableOptions,
+    ) -> Result<Self, String> {
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let table = Table {
+            columns,
+            names,
+            header,
+            options,
+        };
+        let id = table.id()?;
+        let data = match purpose {
+            Purpose::Features => table.features(id)?,
+            Purpose::Labels => table.labels(id)?,
+        };
+        let is_index = |column: usize| table.header && Named::of(table.names[column]) == Named::Index;
+        let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
+        Ok(Self {
+            id,
+            left_out: left_out.filter(|&column| !is_index(column)).collect(),
+            data,
+        })
+    }
+
+    /// The column of ids alone, as [`Self::of`] finds it.
+    pub fn id_of(columns: &[TableColumn<'_>], header: bool, options: &TableOptions) -> Result<Option<usize>, String> {
+        let table = Table {
+            columns,
+            names: columns.iter().map(|column| column.name).collect(),
+            header,
+            options,
+        };
+        table.id()
+    }
+}
+
+struct Table<'a> {
+    columns: &'a [TableColumn<'a>],
+    names: Vec<&'a str>,
+    header: bool,
+    options: &'a TableOptions,
+}
+
+impl Table<'_> {
+    fn named(&self, column: usize) -> Named {
+        match self.header {
+            true => Named::of(self.names[column]),
+            false => Named::Feature,
+        }
+    }
+
+    fn kind(&self, column: usize) -> Kind {
+        self.columns[column].kind
+    }
+
+    fn all(&self) -> impl Iterator<Item = usize> + Clone {
+        0..self.columns.len()
+    }
+
+    /// The columns of some options. Each must exist.
+    fn given(&self, wanted: &[String], option: &str) -> Result<Vec<usize>, String> {
+        wanted.iter().map(|wanted| find(&self.names, wanted, option)).collect()
+    }
+
+    fn is_given_as(&self, column: usize, wanted: &[String]) -> bool {
+        wanted.iter().any(|wanted| find(&self.names, wanted, "") == Ok(column))
+    }
+
+    /// The column of ids, by option, by name, or as the only one of strings.
+    fn id(&self) -> Result<Option<usize>, String> {
+        if !self.options.id.is_empty() {
+            let mut wanted = self.options.id.iter().filter(|wanted| *wanted != NONE);
+            let found = wanted.clone().find_map(|wanted| find(&self.names, wanted, "").ok());
+            return match (found, wanted.next()) {
+                (None, Some(wanted)) if !self.options.id.iter().any(|id| id == NONE) => {
+                    find(&self.names, wanted, "--id").map(Some)
+                }
+                (found, _) => Ok(found),
+            };
+        }
+        let is_label = |column: usize| matches!(self.named(column), Named::Label | Named::Split);
+        let free = |column: &usize| {
+            !self.is_given_as(*column, &self.options.label) && !self.is_given_as(*column, &self.options.features)
+        };
+        let is_string = |&column: &usize| self.kind(column) == Kind::Strings && !is_label(column);
+        if !self.header {
+            let strings: Vec<usize> = self.all().filter(free).filter(is_string).collect();
+            return match strings.first() {
+                None => Ok(None),
+                Some(first) => Err(format!(
+                    "expected rows of numbers, found text in column {}; if it has the ids of the nodes, give --id {}",
+                    first + 1,
+                    first + 1
+                )),
+            };
+        }
+        let by_name = |named: Named| {
+            self.all()
+                .filter(free)
+                .filter(move |&column| self.named(column) == named)
+        };
+        let ranks: [Vec<usize>; 4] = [
+            by_name(Named::Id).collect(),
+            by_name(Named::SomeId).collect(),
+            // A single column has the data.
+            self.all()
+                .filter(|_| self.columns.len() > 1)
+                .filter(free)
+                .filter(is_string)
+                .collect(),
+            by_name(Named::Index).collect(),
+        ];
+        match ranks.into_iter().find(|rank| !rank.is_empty()).as_deref() {
+            None => Ok(None),
+            Some(&[id]) => Ok(Some(id)),
+            Some(several) => Err(format!(
+                "several columns may have the ids of the rows: {}; give {}",
+                self.listed(several),
+                self.ids_to_add(several)
+            )),
+        }
+    }
+
+    /// The options that name one of these as the column of ids.
+    fn ids_to_add(&self, columns: &[usize]) -> String {
+        const SHOWN_MAX: usize = 5;
+        let shown = columns.iter().take(SHOWN_MAX);
+        let options: Vec<_> = shown
+            .map(|&column| format!("--id {}", in_shell(self.names[column])))
+            .collect();
+        options.join(" or ")
+    }
+
+    fn listed(&self, columns: &[usize]) -> String {
+        let names: Vec<&str> = columns.iter().map(|&column| self.names[column]).collect();
+        listed(&names, ", ")
+    }
+
+    /// Fails if one of these columns may have the ids of the rows, and none is known to.
+    fn expect_no_ids(&self, id: Option<usize>, columns: impl Iterator<Item = usize>) -> Result<(), String> {
+        // A single column has the data.
+        if id.is_some() || !self.options.id.is_empty() || !self.header || self.columns.len() == 1 {
+            return Ok(());
+        }
+        let may_be = |&column: &usize| match self.named(column) {
+            Named::Unclear("ids") => true,
+            Named::Other => self.kind(column) == Kind::DistinctIntegers,
+            _ => false,
+        };
+        let columns: Vec<usize> = columns.filter(may_be).collect();
+        if columns.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "the ids of the rows may be in {}; give {} if they are, or --id none if the rows are in the order of the ids",
+            self.listed(&columns),
+            self.ids_to_add(&columns)
+        ))
+    }
+
+    /// Whether a column has data that is never a feature, and everyone knows it.
+    fn is_other_data(&self, column: usize) -> bool {
+        self.is_given_as(column, &self.options.label)
+            || matches!(self.named(column), Named::Label | Named::Split | Named::Index)
+    }
+
+    fn features(&self, id: Option<usize>) -> Result<Vec<usize>, String> {
+        let options = self.options;
+        if !options.features.is_empty() {
+            let features = self.given(&options.features, "--features-from")?;
+            let others = self.all().filter(|column| !features.contains(column));
+            self.expect_no_ids(id, others.filter(|&column| !self.is_other_data(column)))?;
+            return self.numbers(features);
+        }
+        let others: Vec<usize> = self
+            .all()
+            .filter(|&column| Some(column) != id && !self.is_other_data(column))
+            .collect();
+        self.expect_no_edges()?;
+        self.expect_no_ids(id, others.iter().copied())?;
+        let is_unclear = |&&column: &&usize| match self.named(column) {
+            _ if matches!(self.kind(column), Kind::Strings | Kind::Others) => true,
+            Named::Id | Named::SomeId => true,
+            Named::Unclear(what) => what != "ids",
+            _ => false,
+        };
+        let unclear: Vec<usize> = others.iter().filter(is_unclear).copied().collect();
+        if unclear.is_empty() {
+            return Ok(others);
+        }
+        let clear: Vec<&str> = others
+            .iter()
+            .filter(|column| !unclear.contains(column))
+            .map(|&column| self.names[column])
+            .collect();
+        Err(format!(
+            "not all columns are clearly features: {}; give {} with the columns that are",
+            self.listed(&unclear),
+            match clear.is_empty() {
+                true => "--features-from".to_owned(),
+                false => format!("--features-from {}", shell_list(&clear)),
+            }
+        ))
+    }
+
+    /// Fails if the table has edges.
+    fn expect_no_edges(&self) -> Result<(), String> {
+        let has = |names: &[&str]| {
+            self.names
+                .iter()
+                .any(|own| names.iter().any(|name| own.len() > 1 && own.eq_ignore_ascii_case(name)))
+        };
+        match self.header && has(&SOURCE_NAMES) && has(&TARGET_NAMES) {
+            true => Err(format!(
+                "these columns are those of edges, not of nodes: {}; give the file with --edges, or name the features with \
+                 --features-from",
+                listed(&self.names, ", ")
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn labels(&self, id: Option<usize>) -> Result<Vec<usize>, String> {
+        let options = self.options;
+        let given = self.given(&options.label, "--label")?;
+        let by_name = LABEL_NAMES.iter().find_map(|name| {
+            let is = |&column: &usize| self.names[column].eq_ignore_ascii_case(name);
+            self.all().find(is).filter(|_| self.header)
+        });
+        let labels = match (given.is_empty(), by_name) {
+            (false, _) => given,
+            (true, Some(column)) => vec![column],
+            (true, None) => {
+                let others = self.all().filter(|&column| Some(column) != id);
+                others
+                    .filter(|&column| !matches!(self.named(column), Named::Split | Named::Index))
+                    .collect()
+            }
+        };
+        let others = self.all().filter(|column| !labels.contains(column));
+        let is_named = !options.label.is_empty() || by_name.is_some();
+        self.expect_no_ids(id, others.filter(|&column| !self.is_other_data(column)))?;
+        if !is_named && labels.len() > 1 {
+            self.expect_no_ids(id, labels.iter().copied())?;
+            let is_unclear = |&&column: &&usize| {
+                matches!(self.kind(column), Kind::Strings | Kind::Others)
+                    || matches!(self.named(column), Named::Id | Named::SomeId)
+            };
+            if let Some(&unclear) = labels.iter().find(is_unclear) {
+                return Err(format!(
+                    "which column has the labels is not known, as {} has none; give --label with one of {}",
+                    in_shell(self.names[unclear]),
+                    self.listed(&labels)
+                ));
+            }
+        }
+        Ok(labels)
+    }
+
+    /// Fails if one of the columns has no numbers.
+    fn numbers(&self, columns: Vec<usize>) -> Result<Vec<usize>, String> {
+        match columns
+            .iter()
+            .find(|&&column| matches!(self.kind(column), Kind::Strings | Kind::Others))
+        {
+            None => Ok(columns),
+            Some(&column) => Err(format!(
+                "expected numbers in column {}, found text; leave it out of --features-from",
+                in_shell(self.names[column])
+            )),
+        }
+    }
+}
+
+/// The value of an option that takes a list.
+fn shell_list(names: &[&str]) -> String {
+    in_shell(&names.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table as `name:kind`, where the kind is n(umbers), i(ntegers), s(trings) or d(ates).
+    fn roles(table: &str, purpose: Purpose, options: &TableOptions) -> Result<(Option<usize>, Vec<usize>), String> {
+        let columns = table.split(',').map(|column| {
+            let (name, kind) = column.rsplit_once(':').unwrap();
+            let kind = match kind {
+                "n" => Kind::Numbers,
+                "i" => Kind::DistinctIntegers,
+                "s" => Kind::Strings,
+                _ => Kind::Others,
+            };
+            TableColumn { name, kind }
+        });
+        let columns: Vec<_> = columns.collect();
+        let Roles { id, data, .. } = Roles::of(&columns, true, purpose, options)?;
+        Ok((id, data))
+    }
+
+    fn options(id: &str, label: &str, features: &str) -> TableOptions {
+        let [id, label, features] = [id, label, features].map(|names| {
+            let names = names.split(',').filter(|name| !name.is_empty());
+            names.map(str::to_owned).collect()
+        });
+        TableOptions { id, label, features }
+    }
+
+    #[test]
+    fn known_columns_get_their_roles() {
+        for (table, purpose, given, id, data) in [
+            (
+                "user_id:i,f0:n,f1:n",
+                Purpose::Features,
+                ["", "", ""],
+                Some(0),
+                &[1, 2][..],
+            ),
+            ("f0:n,f1:n,id:i", Purpose::Features, ["", "", ""], Some(2), &[0, 1]),
+            ("f0:n,f1:i,label:n", Purpose::Features, ["", "", ""], None, &[0, 1]),
+            ("f0:n,train_mask:n", Purpose::Features, ["", "", ""], None, &[0]),
+            ("package:s,a:n", Purpose::Features, ["", "", ""], Some(0), &[1]),
+            ("city:s,a:n", Purpose::Features, ["", "", ""], Some(0), &[1]),
+            (":i,0:n,1:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2]),
+            (
+                "id:i,__index_level_0__:i,a:n",
+                Purpose::Features,
+                ["", "", ""],
+                Some(0),
+                &[2],
+            ),
+            ("age:n,income:n", Purpose::Features, ["", "", ""], None, &[0, 1]),
+            ("customer:i,a:n", Purpose::Features, ["customer", "", ""], Some(0), &[1]),
+            ("customer:i,a:n", Purpose::Features, ["none", "", ""], None, &[0, 1]),
+            (
+                "customer:i,a:n",
+                Purpose::Features,
+                ["nid,customer", "", ""],
+                Some(0),
+                &[1],
+            ),
+            (
+                "id:i,city:s,a:n,b:n",
+                Purpose::Features,
+                ["", "", "b,a"],
+                Some(0),
+                &[3, 2],
+            ),
+            ("id:i,fraud:n,a:n", Purpose::Features, ["", "fraud", ""], Some(0), &[2]),
+            ("id:i,label:n,a:n", Purpose::Labels, ["", "", ""], Some(0), &[1]),
+            ("id:i,kind:n,a:n", Purpose::Labels, ["", "kind", ""], Some(0), &[1]),
+            ("id:i,music:n,art:n", Purpose::Labels, ["", "", ""], Some(0), &[1, 2]),
+            ("label:n", Purpose::Labels, ["", "", ""], None, &[0]),
+            ("y:n,node_label:n", Purpose::Labels, ["", "", ""], None, &[1]),
+        ] {
+            let given = options(given[0], given[1], given[2]);
+            assert_eq!(
+                roles(table, purpose, &given),
+                Ok((id, data.to_vec())),
+                "{table} {given:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_uncertain_role_is_an_error_with_the_options_that_say_it() {
+        for (table, purpose, given, part) in [
+            (
+                "customer:i,a:n",
+                Purpose::Features,
+                ["", "", ""],
+                "--id customer if they are, or --id none",
+            ),
+            ("customer:i,a:n", Purpose::Features, ["", "", "a"], "--id customer"),
+            ("customer:i,label:n", Purpose::Labels, ["", "", ""], "--id customer"),
+            ("covid:n,a:n", Purpose::Features, ["", "", ""], "--id covid"),
+            (
+                "user_id:i,item_id:i,a:n",
+                Purpose::Features,
+                ["", "", ""],
+                "--id user_id or --id item_id",
+            ),
+            (
+                "id:i,city_id:n,a:n",
+                Purpose::Features,
+                ["", "", ""],
+                "--features-from a",
+            ),
+            (
+                "id:i,city:s,a:n,b:n",
+                Purpose::Features,
+                ["", "", ""],
+                "--features-from a,b",
+            ),
+            ("id:i,day:d,a:n", Purpose::Features, ["", "", ""], "--features-from a"),
+            (
+                "id:i,y_true:n,a:n",
+                Purpose::Features,
+                ["", "", ""],
+                "--features-from a",
+            ),
+            (
+                "id:i,a:n",
+                Purpose::Features,
+                ["user", "", ""],
+                "give --id one of id, a",
+            ),
+            (
+                "id:i,a:n",
+                Purpose::Features,
+                ["", "", "b"],
+                "give --features-from one of id, a",
+            ),
+            ("src:i,dst:i", Purpose::Features, ["", "", ""], "--edges"),
+            (
+                "id:i,kind:s,a:n",
+                Purpose::Labels,
+                ["", "", ""],
+                "--label with one of kind, a",
+            ),
+        ] {
+            let given = options(given[0], given[1], given[2]);
+            let error = roles(table, purpose, &given).unwrap_err();
+            assert!(error.contains(part), "{table}: {error}");
+        }
+    }
+}

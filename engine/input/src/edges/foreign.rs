@@ -1,0 +1,246 @@
+//! Text files of graphs that are no lists of edges: recognized, and refused with a command that converts them.
+
+use std::{collections::HashSet, path::Path};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    IdKind,
+    fields::{NumberFields, is_comment},
+};
+use crate::{columns::in_shell, separator::Separator};
+
+/// Lines of different lengths that make a file one of adjacency lists.
+const LISTS_MIN: usize = 3;
+/// Lines with few relations that make a file one of triples.
+const TRIPLES_MIN: usize = 20;
+
+/// Fails if a file begins as another format does.
+pub(super) fn refuse_other_formats(head: &[&[u8]], path: &Path) -> Result<()> {
+    let name = in_shell(&path.display().to_string());
+    let first = &head[..head.len().min(LISTS_MIN)];
+    let Some(format) = first.first().and_then(|line| Format::of_first_line(line, first)) else {
+        return Ok(());
+    };
+    let what = format!(
+        "this is {}, not a list of edges; convert it: {}",
+        format.name(),
+        format.command(&name)
+    );
+    Err(Error::input(path, Position::Whole, what))
+}
+
+/// Fails if the lines of data are adjacency lists: a node and its neighbors, or only its neighbors (METIS).
+pub(super) fn refuse_adjacency_lists(
+    data: &[&[u8]],
+    is_whole: bool,
+    separator: Separator,
+    ids: IdKind,
+    path: &Path,
+) -> Result<()> {
+    let name = in_shell(&path.display().to_string());
+    // Lines of integers that begin as comments are bad lines.
+    let is_data = |line: &&&[u8]| ids == IdKind::String || !is_comment(line);
+    let data: Vec<&[u8]> = data.iter().filter(is_data).copied().collect();
+    let counts: Vec<usize> = data
+        .iter()
+        .map(|line| match ids {
+            IdKind::Integer => NumberFields::of(line, separator).count(),
+            IdKind::String => fields_of(line, separator).count(),
+        })
+        .collect();
+    let refuse = |what: String| Err(Error::input(path, Position::Whole, what));
+    if ids == IdKind::Integer && is_whole && is_metis(&data, &counts) {
+        return refuse(format!(
+            "this is a graph of METIS, whose lines are the neighbors of each node, not a list of edges; convert it: grep -v '^%' {name} | awk \
+             'NR > 1 {{for (i = 1; i <= NF; i++) print NR - 2, $i - 1}}' > NEW"
+        ));
+    }
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let usual = counts.iter().filter(|&&count| count == 2 || count == 3).count();
+    let first = counts.first().copied().unwrap_or(0);
+    let differ = counts.iter().filter(|&&count| count != first).count();
+    if counts.len() < LISTS_MIN || most < 4 || differ == 0 || 2 * usual > counts.len() {
+        return Ok(());
+    }
+    let split = match separator {
+        Separator::Comma | Separator::Semicolon => format!("-F'{}' ", separator.byte_between_integers() as char),
+        Separator::Bar => "-F'[|]' ".to_owned(),
+        Separator::Tab | Separator::Spaces => String::new(),
+    };
+    let split = match data.first() {
+        Some(line) if line.contains(&b':') => "-F'[: \\t,]+' ".to_owned(),
+        _ => split,
+    };
+    refuse(format!(
+        "lines have from {} to {most} columns, as adjacency lists have: a node and its neighbors; write a line for each edge: awk \
+         {split}'{{for (i = 2; i <= NF; i++) if ($i != \"\") print $1 \"\\t\" $i}}' {name} > NEW (METIS: grep -v '^%' {name} | awk 'NR > 1 {{for (i \
+         = 1; i <= NF; i++) print NR - 2, $i - 1}}' > NEW)",
+        counts.iter().copied().min().unwrap_or(0),
+    ))
+}
+
+/// Whether lines of integers are a graph of METIS without weights: the first one has the numbers of nodes and edges, and the others the
+/// neighbors of each node, counted from 1.
+fn is_metis(data: &[&[u8]], counts: &[usize]) -> bool {
+    let numbers = |line: &[u8]| -> Option<Vec<u64>> {
+        let fields = fields_of(line, Separator::Spaces);
+        fields
+            .map(|field| std::str::from_utf8(field).ok()?.parse().ok())
+            .collect()
+    };
+    let [first, lists @ ..] = data else { return false };
+    let Some((nodes, edges)) = numbers(first).and_then(|first| match first[..] {
+        [nodes, edges] | [nodes, edges, 0] => Some((nodes, edges)),
+        _ => None,
+    }) else {
+        return false;
+    };
+    // A node without neighbors has a blank line, which is not among these.
+    let (rows, ends) = (lists.len() as u64, counts[1..].iter().sum::<usize>() as u64);
+    if rows == 0 || rows > nodes || edges.checked_mul(2) != Some(ends) {
+        return false;
+    }
+    let arcs: HashSet<(u64, u64)> = (1..)
+        .zip(lists)
+        .flat_map(|(node, line)| numbers(line).unwrap_or_default().into_iter().map(move |id| (node, id)))
+        .collect();
+    match rows == nodes {
+        // Each edge is in the lists of both of its ends.
+        true => arcs.iter().all(|&(node, id)| node != id && arcs.contains(&(id, node))),
+        // Edges have two columns.
+        false => counts[1..].iter().any(|&count| count != 2) && arcs.iter().all(|(_, id)| (1..=nodes).contains(id)),
+    }
+}
+
+/// Whether the third of three columns of integers has ids: triples of a knowledge base, whose second column has few relations, or
+/// adjacency lists of two neighbors each. Weights repeat, or are no ids.
+pub(super) fn third_column_has_ids(data: &[&[u8]], separator: Separator) -> bool {
+    let mut columns = [const { Vec::new() }; 3];
+    for line in data {
+        let fields: Vec<&[u8]> = fields_of(line, separator).collect();
+        if fields.len() != 3 || !fields[2].iter().all(u8::is_ascii_digit) {
+            return false;
+        }
+        columns
+            .iter_mut()
+            .zip(fields)
+            .for_each(|(column, field)| column.push(field));
+    }
+    let all = data.len();
+    let [firsts, seconds, thirds] = columns.map(HashSet::<&[u8]>::from_iter);
+    let are_ids = thirds
+        .iter()
+        .all(|third| firsts.contains(third) || seconds.contains(third));
+    let are_relations = 2 * seconds.len() <= thirds.len();
+    all >= LISTS_MIN
+        && 2 * thirds.len() > all
+        && (are_ids && (are_relations || firsts.len() == all) || are_relations && all >= TRIPLES_MIN)
+}
+
+/// The fields of a line; of integers, blanks separate as well.
+fn fields_of(line: &[u8], separator: Separator) -> impl Iterator<Item = &[u8]> {
+    let byte = match separator {
+        Separator::Tab | Separator::Spaces => b' ',
+        other => other.byte_between_integers(),
+    };
+    line.split(move |&other| other == byte || other == b' ' || other == b'\t')
+        .filter(|field| !field.is_empty())
+}
+
+/// Another format of graphs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    GraphMl,
+    Gexf,
+    Xml,
+    Json,
+    Gml,
+    Pajek,
+    Dot,
+    Dimacs,
+    NTriples,
+}
+
+impl Format {
+    /// The format of a file with this first line. `first` has the first lines.
+    fn of_first_line(line: &[u8], first: &[&[u8]]) -> Option<Self> {
+        let text = String::from_utf8_lossy(line).to_ascii_lowercase();
+        let all = || {
+            first
+                .iter()
+                .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
+        };
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let has_xml = |name: &str| all().any(|line| line.contains(name));
+        match words[..] {
+            _ if is_triple(line) => Some(Self::NTriples),
+            _ if text.starts_with('<') && has_xml("<graphml") => Some(Self::GraphMl),
+            _ if text.starts_with('<') && has_xml("<gexf") => Some(Self::Gexf),
+            _ if text.starts_with("<?xml") || text.starts_with("<!doctype") => Some(Self::Xml),
+            _ if text == "{"
+                || text.starts_with("{\"")
+                || text.starts_with("[{")
+                || text == "["
+                || text.starts_with("[[") =>
+            {
+                Some(Self::Json)
+            }
+            ["graph", "["] | ["graph["] => Some(Self::Gml),
+            ["creator", ..] if all().any(|line| line == "graph" || line.starts_with("graph [")) => Some(Self::Gml),
+            ["*vertices" | "*network", ..] => Some(Self::Pajek),
+            ["graph" | "digraph" | "strict", .., "{"] | ["graph{" | "digraph{"] => Some(Self::Dot),
+            ["p", "sp" | "edge" | "col" | "max" | "min", _, _] => Some(Self::Dimacs),
+            ["c", ..] if all().any(|line| line.starts_with("p ")) => Some(Self::Dimacs),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::GraphMl => "GraphML",
+            Self::Gexf => "GEXF",
+            Self::Xml => "XML",
+            Self::Json => "JSON",
+            Self::Gml => "GML",
+            Self::Pajek => "a network of Pajek",
+            Self::Dot => "a graph of Graphviz",
+            Self::Dimacs => "a graph of DIMACS",
+            Self::NTriples => "N-Triples of RDF",
+        }
+    }
+
+    /// A command that writes edges to NEW. `name` is the file.
+    fn command(self, name: &str) -> String {
+        let networkx = |read: &str| {
+            format!(
+                "python3 -c \"import networkx as nx, sys; nx.write_edgelist({read}, 'NEW', delimiter='\\t', data=False)\" {name}"
+            )
+        };
+        match self {
+            Self::GraphMl => networkx("nx.read_graphml(sys.argv[1])"),
+            Self::Gexf => networkx("nx.read_gexf(sys.argv[1])"),
+            Self::Gml => networkx("nx.read_gml(sys.argv[1])"),
+            Self::Pajek => networkx("nx.read_pajek(sys.argv[1])"),
+            Self::Dot => networkx("nx.nx_pydot.read_dot(sys.argv[1])"),
+            Self::Dimacs => format!("awk '$1 == \"a\" || $1 == \"e\" {{print $2 - 1, $3 - 1}}' {name} > NEW"),
+            Self::NTriples => format!("awk '$3 ~ /^</ {{print $1 \"\\t\" $3}}' {name} > NEW"),
+            Self::Xml | Self::Json => {
+                "write a line for each edge, with source and target, or a Parquet file with the columns src and dst"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Whether a line is a triple of RDF: `<subject> <predicate> object .`
+fn is_triple(line: &[u8]) -> bool {
+    let mut fields = line
+        .split(|&byte| byte == b' ' || byte == b'\t')
+        .filter(|field| !field.is_empty());
+    let is_node = |field: Option<&[u8]>| {
+        field.is_some_and(|field| field.starts_with(b"<") && field.ends_with(b">") || field.starts_with(b"_:"))
+    };
+    let is_iri = |field: Option<&[u8]>| field.is_some_and(|field| field.starts_with(b"<") && field.ends_with(b">"));
+    is_node(fields.next()) && is_iri(fields.next()) && line.ends_with(b".")
+}

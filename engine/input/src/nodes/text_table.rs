@@ -1,0 +1,281 @@
+//! The columns of a table in text: their separator, their names, and what their first values are.
+
+use std::{collections::HashSet, path::Path, sync::Arc};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    TableForm,
+    text_rows::{self, lines_of},
+};
+use crate::{
+    columns::{Kind, Roles, TableColumn, is_known_name},
+    extent::{Compression, Extent},
+    file::InputFile,
+    line_reader::Line,
+    separator::{Field, OpenQuote, Separator, trim, unquoted},
+};
+
+/// The first lines that show what the columns have, and their bytes.
+const HEAD_LINES: usize = 100;
+const HEAD_BYTES: usize = 1 << 20;
+
+/// A table in text, as its first lines show it.
+pub(super) struct TextTable {
+    pub separator: Separator,
+    /// Whether the first line has the names of the columns.
+    pub header: bool,
+    /// Their names, or their numbers, from 1.
+    pub names: Vec<String>,
+    kinds: Vec<Kind>,
+    /// The number of the first line.
+    line: u64,
+}
+
+impl TextTable {
+    /// Reads the first lines. None if they are blank.
+    pub fn read(file: &Arc<InputFile>, form: &TableForm) -> Result<Option<Self>> {
+        let extent = Extent::whole(file, Compression::of(&file.head(8)?));
+        let mut lines = lines_of(&extent)?;
+        let (mut head, mut bytes) = (Vec::new(), 0);
+        while head.len() < HEAD_LINES
+            && bytes < HEAD_BYTES
+            && let Some(line) = lines.next_line()?
+        {
+            bytes += line.bytes.len();
+            if !text_rows::text_of(&line, file)?.is_empty() {
+                head.push(line);
+            }
+        }
+        let Some(first) = head.first() else { return Ok(None) };
+        let texts = head.iter().map(text_of);
+        let separator = match form.separator {
+            Some(separator) => separator,
+            None => Separator::of_lines(texts.clone(), "--table-separator")
+                .map_err(|what| Error::input(file.path(), Position::Whole, what))?,
+        };
+        let refuse = |what| Error::input(file.path(), Position::Line(first.number), what);
+        let fields = separator
+            .fields(text_of(first))
+            .map_err(|OpenQuote| refuse(OpenQuote::REASON.to_owned()))?;
+        let names: Vec<String> = fields
+            .iter()
+            .map(|field| String::from_utf8_lossy(unquoted(field)).into_owned())
+            .collect();
+        let header = first.number == 1 && is_header(&names);
+        let data: Vec<Vec<Field<'_>>> = texts
+            .skip(usize::from(header))
+            .filter_map(|text| separator.fields(text).ok())
+            .filter(|fields| fields.len() == names.len())
+            .collect();
+        let kinds = (0..names.len()).map(|column| kind_of(data.iter().map(|row| &*row[column])));
+        Ok(Some(Self {
+            separator,
+            header,
+            kinds: kinds.collect(),
+            names: match header {
+                true => names,
+                false => (1..=names.len()).map(|number| number.to_string()).collect(),
+            },
+            line: first.number,
+        }))
+    }
+
+    /// The columns, for their roles.
+    pub fn columns(&self) -> Vec<TableColumn<'_>> {
+        let columns = self.names.iter().zip(&self.kinds);
+        columns.map(|(name, &kind)| TableColumn { name, kind }).collect()
+    }
+
+    /// Whether it is a matrix of numbers without names.
+    pub fn is_matrix(&self) -> bool {
+        !self.header && !self.kinds.contains(&Kind::Strings)
+    }
+
+    /// The error about its columns.
+    pub fn refused(&self, path: &Path, what: String) -> Error {
+        Error::input(path, Position::Line(self.line), what)
+    }
+
+    /// The column of ids.
+    pub fn ids(&self, path: &Path, form: &TableForm) -> Result<Option<IdColumn>> {
+        let id = Roles::id_of(&self.columns(), self.header, &form.columns).map_err(|what| self.refused(path, what))?;
+        Ok(id.map(|column| self.id_column(column)))
+    }
+
+    pub fn id_column(&self, column: usize) -> IdColumn {
+        IdColumn {
+            separator: self.separator,
+            column,
+        }
+    }
+}
+
+/// Whether the fields of a first line are names: none of them is a number, or one is known. A first column without a name, before
+/// numbers from 0, is the index of pandas.
+fn is_header(names: &[String]) -> bool {
+    let is_number = |name: &String| name.parse::<f64>().is_ok();
+    if names.iter().any(|name| is_known_name(name)) {
+        return true;
+    }
+    match names {
+        [first, rest @ ..] if first.is_empty() && !rest.is_empty() => {
+            let are_numbered = rest.iter().enumerate().all(|(at, name)| *name == at.to_string());
+            are_numbered || rest.iter().all(|name| !name.is_empty() && !is_number(name))
+        }
+        names => names.iter().all(|name| !name.is_empty() && !is_number(name)),
+    }
+}
+
+/// What the values of a column are.
+fn kind_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Kind {
+    let (mut all, mut numbers, mut integers, mut texts) = (0, 0, HashSet::new(), HashSet::new());
+    for value in values {
+        let text = std::str::from_utf8(unquoted(value)).unwrap_or("\u{fffd}");
+        if text.is_empty() {
+            continue;
+        }
+        all += 1;
+        numbers += usize::from(text.parse::<f64>().is_ok());
+        integers.extend(text.parse::<u64>().ok());
+        texts.insert(text);
+    }
+    if all > 0 && 2 * numbers < all {
+        // Text that repeats is a category.
+        if texts.len() == all {
+            Kind::Strings
+        } else {
+            Kind::Others
+        }
+    } else if all > 1 && integers.len() == all {
+        Kind::DistinctIntegers
+    } else {
+        Kind::Numbers
+    }
+}
+
+/// A line without a byte order mark, trimmed.
+fn text_of(line: &Line) -> &[u8] {
+    match line.bytes.strip_prefix(b"\xef\xbb\xbf") {
+        Some(bytes) if line.number == 1 => trim(bytes),
+        _ => trim(&line.bytes),
+    }
+}
+
+/// A column of a table has the node ids of its rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdColumn {
+    separator: Separator,
+    column: usize,
+}
+
+impl IdColumn {
+    /// The id of a line. An error says what is wrong with the line.
+    pub fn id(self, line: &[u8]) -> std::result::Result<Field<'_>, String> {
+        let mut rest = Some(trimmed(self.separator, line));
+        let mut column = 0;
+        while let Some(text) = rest {
+            let (field, after) = self.separator.first(text).map_err(|OpenQuote| OpenQuote::REASON)?;
+            if column == self.column {
+                return match field.is_empty() {
+                    true => Err(format!("expected a node id in column {}, found none", column + 1)),
+                    false => Ok(field),
+                };
+            }
+            column += 1;
+            rest = after;
+        }
+        Err(format!(
+            "expected a node id in column {}, found {column} columns",
+            self.column + 1
+        ))
+    }
+}
+
+/// Replaces the contents of `fields` with the fields of a line.
+pub(super) fn split<'a>(
+    separator: Separator,
+    line: &'a [u8],
+    fields: &mut Vec<Field<'a>>,
+) -> std::result::Result<(), String> {
+    fields.clear();
+    let mut rest = Some(trimmed(separator, line));
+    while let Some(text) = rest {
+        let (field, after) = separator.first(text).map_err(|OpenQuote| OpenQuote::REASON)?;
+        fields.push(field);
+        rest = after;
+    }
+    Ok(())
+}
+
+fn trimmed(separator: Separator, line: &[u8]) -> &[u8] {
+    match separator {
+        // A tab at the end is an empty field.
+        Separator::Tab => line,
+        _ => trim(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The columns of a table, and the fields of its second line.
+    fn read(text: &str) -> (TextTable, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.txt");
+        std::fs::write(&path, text).unwrap();
+        let file = InputFile::open(&path).unwrap();
+        let table = TextTable::read(&file, &TableForm::default()).unwrap().unwrap();
+        let mut fields = Vec::new();
+        let line = text.lines().nth(1).unwrap_or_default();
+        split(table.separator, line.as_bytes(), &mut fields).unwrap();
+        let fields = fields.iter().map(|field| String::from_utf8(field.to_vec()).unwrap());
+        let fields = fields.collect();
+        (table, fields)
+    }
+
+    #[test]
+    fn the_separator_of_all_lines_is_that_of_the_fields() {
+        for (text, expected) in [
+            ("id,label\na b\tc, 3", &["a b\tc", "3"][..]),
+            ("ID\tlabel\tx\n a, b \t\t3", &["a, b", "", "3"]),
+            ("id\tlabel\na\t", &["a", ""]),
+            ("node 0 1\n7   1 2", &["7", "1", "2"]),
+            ("\"id\",\"y\"\n\"a, \"\"b\"\"\",\"4\"", &["a, \"b\"", "4"]),
+            ("id;x\n7;0,5", &["7", "0,5"]),
+        ] {
+            let (table, fields) = read(text);
+            assert_eq!(fields, expected, "{text}");
+            assert!(table.header, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_header_has_names() {
+        for (text, header) in [
+            ("a,b\n1,2", true),
+            (",0,1\n7,0.5,1", true),
+            ("label,0,1\n7,0.5,1", true),
+            ("0,1\n1,2", false),
+            ("nan,1\n1,2", false),
+            ("n0,3\nn1,4", false),
+        ] {
+            assert_eq!(read(text).0.header, header, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_say_what_a_column_has() {
+        let (table, _) = read("a,b,c,d,e,f\n3,0.5,x,1,,z\n5,1,y,1,7,z\n");
+        let kinds = [
+            Kind::DistinctIntegers,
+            Kind::Numbers,
+            Kind::Strings,
+            Kind::Numbers,
+            Kind::Numbers,
+            Kind::Others,
+        ];
+        assert_eq!(table.kinds, kinds);
+    }
+}

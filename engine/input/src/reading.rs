@@ -1,0 +1,117 @@
+//! How an input file is read: its format, and the roles of its columns.
+
+use std::{fmt, path::PathBuf};
+
+use grappa_io::text::printable;
+
+use crate::separator::Separator;
+
+/// The most names of columns in one line.
+const NAMES_MAX: usize = 6;
+
+/// How an input file is read, or several that are read in the same way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The first file.
+    pub file: PathBuf,
+    /// The number of files after it.
+    pub more_files: usize,
+    /// What it has: edges, features or labels.
+    pub what: &'static str,
+    /// Its format.
+    pub format: &'static str,
+    /// What separates the columns of text.
+    pub separator: Option<Separator>,
+    /// Whether the first line has the names of the columns.
+    pub header: bool,
+    /// Comments before the data, which are not read.
+    pub comments: u64,
+    /// The roles of columns and their names, or their numbers, from 1.
+    pub columns: Vec<(&'static str, String)>,
+    /// The columns that are not read.
+    pub left_out: Vec<String>,
+    /// Whether rows belong to nodes by their order. None if it is a list of edges.
+    pub by_position: Option<bool>,
+}
+
+impl Reading {
+    /// A file of which nothing is known but what it has.
+    pub(crate) fn of(what: &'static str) -> Self {
+        Self {
+            file: PathBuf::new(),
+            more_files: 0,
+            what,
+            format: "",
+            separator: None,
+            header: false,
+            comments: 0,
+            columns: Vec::new(),
+            left_out: Vec::new(),
+            by_position: None,
+        }
+    }
+
+    /// Whether another file is read in the same way.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        (self.what, self.format, self.separator, self.header)
+            == (other.what, other.format, other.separator, other.header)
+            && (&self.columns, &self.left_out, self.by_position) == (&other.columns, &other.left_out, other.by_position)
+    }
+
+    /// Adds a file that is read in the same way.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.more_files += 1;
+        self.comments += other.comments;
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {}", self.what, printable(&self.file.display().to_string()))?;
+        if self.more_files > 0 {
+            write!(f, " and {} more", self.more_files)?;
+        }
+        write!(f, ": {}", self.format)?;
+        if let Some(separator) = self.separator {
+            write!(f, " separated by {}", separator.plural())?;
+        }
+        if self.header {
+            write!(f, ", with a header")?;
+        }
+        if self.comments > 0 {
+            let lines = if self.comments == 1 { "line" } else { "lines" };
+            write!(f, ", {} comment {lines} not read", self.comments)?;
+        }
+        let mut last = "";
+        for (role, name) in self.columns.iter().take(NAMES_MAX) {
+            let between = if *role == last { ", " } else { "; " };
+            let role = if *role == last { "" } else { role };
+            write!(
+                f,
+                "{between}{role}{}{}",
+                if role.is_empty() { "" } else { " " },
+                printable(name)
+            )?;
+            last = if role.is_empty() { last } else { role };
+        }
+        if self.columns.len() > NAMES_MAX {
+            write!(f, " and {} more", self.columns.len() - NAMES_MAX)?;
+        }
+        if self.by_position == Some(true) {
+            write!(f, "; row k is the node with the k-th smallest id")?;
+        }
+        if !self.left_out.is_empty() {
+            let names: Vec<_> = self
+                .left_out
+                .iter()
+                .take(NAMES_MAX)
+                .map(|name| printable(name))
+                .collect();
+            write!(f, "; left out: {}", names.join(", "))?;
+            if self.left_out.len() > NAMES_MAX {
+                write!(f, " and {} more", self.left_out.len() - NAMES_MAX)?;
+            }
+        }
+        Ok(())
+    }
+}

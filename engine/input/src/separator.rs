@@ -1,0 +1,229 @@
+//! What separates the columns of text, and how it is found from the first lines.
+
+use std::{borrow::Cow, str::FromStr};
+
+use memchr::{memchr, memchr2};
+
+/// A field without quotes.
+pub(crate) type Field<'a> = Cow<'a, [u8]>;
+
+/// A quoted field does not end, or is followed by other text than a separator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenQuote;
+
+impl OpenQuote {
+    /// The fault in one clause.
+    pub const REASON: &str = "a quoted field is not closed, or does not end at a separator";
+}
+
+/// Removes blanks and tabs from both ends.
+pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
+    let start = bytes.iter().position(|&b| !is_blank(b)).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(|&b| !is_blank(b)).map_or(start, |last| last + 1);
+    &bytes[start..end]
+}
+
+pub(crate) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// A field without the quotes around it, if it has some.
+pub(crate) fn unquoted(field: &[u8]) -> &[u8] {
+    field
+        .strip_prefix(b"\"")
+        .and_then(|field| field.strip_suffix(b"\""))
+        .unwrap_or(field)
+}
+
+/// The separator of the columns of a text file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Separator {
+    /// One tab.
+    Tab,
+    /// A comma. A field may be in double quotes, with quotes inside doubled.
+    Comma,
+    /// A semicolon. Fields may be in quotes as with commas.
+    Semicolon,
+    /// A vertical bar. Fields may be in quotes as with commas.
+    Bar,
+    /// A run of spaces or tabs.
+    Spaces,
+}
+
+impl Separator {
+    /// All separators.
+    pub const ALL: [Self; 5] = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar, Self::Spaces];
+
+    /// Its word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tab => "tab",
+            Self::Comma => "comma",
+            Self::Semicolon => "semicolon",
+            Self::Bar => "bar",
+            Self::Spaces => "spaces",
+        }
+    }
+
+    /// Its plural, for messages.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Tab => "tabs",
+            Self::Comma => "commas",
+            Self::Semicolon => "semicolons",
+            Self::Bar => "bars",
+            Self::Spaces => "spaces",
+        }
+    }
+
+    /// The byte that separates integers, besides blanks: between these a comma is as good as a blank.
+    pub(crate) fn byte_between_integers(self) -> u8 {
+        match self {
+            Self::Semicolon => b';',
+            Self::Bar => b'|',
+            Self::Tab | Self::Comma | Self::Spaces => b',',
+        }
+    }
+
+    /// The first field of `text`, trimmed and without quotes, and what follows its separator.
+    pub(crate) fn first(self, text: &[u8]) -> Result<(Field<'_>, Option<&[u8]>), OpenQuote> {
+        // Two tabs in a row enclose an empty column; two blanks are one gap.
+        let text = if self == Self::Tab { text } else { trim(text) };
+        let end = match self {
+            Self::Tab => memchr(b'\t', text),
+            Self::Spaces => memchr2(b' ', b'\t', text),
+            Self::Comma | Self::Semicolon | Self::Bar => {
+                let byte = self.byte_between_integers();
+                if text.first() == Some(&b'"') {
+                    let (field, after) = quoted(text)?;
+                    return match after {
+                        [] => Ok((field, None)),
+                        [next, after @ ..] if *next == byte => Ok((field, Some(after))),
+                        _ => Err(OpenQuote),
+                    };
+                }
+                memchr(byte, text)
+            }
+        };
+        Ok(match end {
+            Some(end) => (trim(&text[..end]).into(), Some(&text[end + 1..])),
+            None => (trim(text).into(), None),
+        })
+    }
+
+    /// All fields of a line, trimmed and without quotes.
+    pub(crate) fn fields(self, line: &[u8]) -> Result<Vec<Field<'_>>, OpenQuote> {
+        let mut fields = Vec::new();
+        // A tab at the end of a line is an empty field.
+        let mut rest = Some(if self == Self::Tab { line } else { trim(line) });
+        while let Some(text) = rest {
+            let (field, after) = self.first(text)?;
+            fields.push(field);
+            rest = after;
+        }
+        Ok(fields)
+    }
+
+    /// The number of fields on a line. None if a quote is not closed.
+    fn count(self, line: &[u8]) -> Option<usize> {
+        self.fields(line).ok().map(|fields| fields.len())
+    }
+
+    /// Finds what separates the columns of these lines: the separator with the same number of fields, at least two, on each of
+    /// them. A separator that people rarely write in a name wins over spaces, and tabs over all others. If none fits, the one
+    /// of the first line decides, and lines that contradict it are bad lines.
+    ///
+    /// # Errors
+    /// If two of them fit, such as the comma and the semicolon in `1;2;0,5`. The error names `option`.
+    pub(crate) fn of_lines<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, option: &str) -> Result<Self, String> {
+        let fits = |separator: &Self| {
+            let mut counts = lines.clone().map(|line| separator.count(line));
+            let first = counts.next().flatten();
+            first.is_some_and(|first| first >= 2) && counts.all(|count| count == first)
+        };
+        if fits(&Self::Tab) {
+            return Ok(Self::Tab);
+        }
+        let mut strong = [Self::Comma, Self::Semicolon, Self::Bar].into_iter().filter(fits);
+        match (strong.next(), strong.next()) {
+            (Some(one), Some(other)) => Err(format!(
+                "the columns may be separated by {} or by {}; give {option} {} or {option} {}",
+                one.plural(),
+                other.plural(),
+                one.word(),
+                other.word()
+            )),
+            (Some(separator), None) => Ok(separator),
+            (None, _) if fits(&Self::Spaces) => Ok(Self::Spaces),
+            (None, _) => Ok(Self::of_line(lines.clone().next().unwrap_or_default())),
+        }
+    }
+
+    /// The separator of a line that stands alone.
+    fn of_line(line: &[u8]) -> Self {
+        let strong = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar];
+        let splits = |separator: &Self| separator.count(line).is_some_and(|count| count >= 2);
+        strong.into_iter().find(splits).unwrap_or(Self::Spaces)
+    }
+}
+
+impl FromStr for Separator {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|separator| separator.word() == text);
+        found.ok_or_else(|| "expected `tab`, `comma`, `semicolon`, `bar` or `spaces`".to_owned())
+    }
+}
+
+/// Parses the quoted field at the start of `text`. Returns it and the rest, trimmed.
+fn quoted(text: &[u8]) -> Result<(Field<'_>, &[u8]), OpenQuote> {
+    let mut field = Cow::Borrowed(&[][..]);
+    let mut rest = &text[1..];
+    loop {
+        let end = memchr(b'"', rest).ok_or(OpenQuote)?;
+        match &mut field {
+            Cow::Borrowed([]) => field = rest[..end].into(),
+            part => part.to_mut().extend_from_slice(&rest[..end]),
+        }
+        rest = &rest[end + 1..];
+        match rest.first() {
+            Some(b'"') => {
+                field.to_mut().push(b'"');
+                rest = &rest[1..];
+            }
+            _ => return Ok((field, trim(rest))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Separator, String> {
+        Separator::of_lines(text.lines().map(str::as_bytes), "--separator")
+    }
+
+    #[test]
+    fn the_separator_of_all_first_lines_is_found() {
+        for (text, expected) in [
+            ("alice, bob\nbob, carol", Separator::Comma),
+            ("New York,Boston\nBoston,Paris", Separator::Comma),
+            ("New York\tBoston, MA", Separator::Tab),
+            ("a b\nNew,York c", Separator::Spaces),
+            ("a;b\nc;d", Separator::Semicolon),
+            ("a|b|1\nc|d|2", Separator::Bar),
+            ("\"a;b\",c\n\"d;e\",f", Separator::Comma),
+            ("\"x, y\";z", Separator::Semicolon),
+            ("a b\nc", Separator::Spaces),
+            ("a,b\nc d", Separator::Comma),
+            ("7", Separator::Spaces),
+            ("", Separator::Spaces),
+        ] {
+            assert_eq!(of(text), Ok(expected), "{text}");
+        }
+        let error = of("1;2;0,5\n2;3;1,5").unwrap_err();
+        assert!(error.contains("--separator comma or --separator semicolon"), "{error}");
+    }
+}
