@@ -12,6 +12,7 @@ mod hostile;
 mod ingest;
 mod input;
 mod memory;
+mod misread;
 mod place;
 mod planted;
 mod real;
