@@ -17,6 +17,7 @@
 //! Cost: disk space for two copies of the rows besides the output, and the memory budget. A split or a list takes 32 bytes of memory more
 //! for each of its nodes.
 
+mod nan;
 mod parquet;
 
 use std::path::Path;
@@ -36,7 +37,11 @@ use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
-use self::parquet::{Columns, DenseIds};
+pub use self::nan::NanOutputs;
+use self::{
+    nan::NanRows,
+    parquet::{Columns, DenseIds},
+};
 use crate::{
     Error, Result,
     train::{
@@ -79,15 +84,6 @@ pub struct Predicted {
     pub scores: Option<ScoreReport>,
     /// The nodes whose outputs are NaN, if there are any.
     pub nan: Option<NanOutputs>,
-}
-
-/// Nodes whose outputs have a NaN: they, or nodes that they depend on, have NaN features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NanOutputs {
-    /// Number of these nodes.
-    pub nodes: u64,
-    /// The first one.
-    pub first: NodeId,
 }
 
 /// Predictions for some nodes.
@@ -291,37 +287,6 @@ pub fn predict_file<'a>(
         scores,
         nan,
     })
-}
-
-/// Counts rows that have a NaN.
-#[derive(Debug, Default)]
-struct NanRows {
-    rows: u64,
-    /// The position of the first one.
-    first: Option<u64>,
-}
-
-impl NanRows {
-    /// Adds rows of `columns` values. Positions ascend.
-    fn add(&mut self, first_position: u64, values: &[f32], columns: usize) {
-        for (position, _) in (first_position..)
-            .zip(values.chunks_exact(columns))
-            .filter(|(_, row)| is_undecided(row))
-        {
-            self.rows += 1;
-            self.first.get_or_insert(position);
-        }
-    }
-
-    /// The nodes of the rows, which are the nodes of a set, or all nodes.
-    fn found(self, set: Option<&RoaringTreemap>) -> Option<NanOutputs> {
-        let first = self.first?;
-        let node = set.map_or(Some(first), |set| set.select(first));
-        Some(NanOutputs {
-            nodes: self.rows,
-            first: NodeId(node.expect("the set has a node for each row")),
-        })
-    }
 }
 
 /// Scores of the labelled nodes of a set, whose logits come in the order of nodes.

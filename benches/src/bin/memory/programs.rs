@@ -157,7 +157,7 @@ impl Bench for Args {
 }
 
 impl Args {
-    /// Those of each program at all dimensions and budgets, then those of each model.
+    /// The cells of each program at all dimensions and budgets, then the cells of each model.
     fn cells(&self) -> Vec<Cell> {
         let sage = LayerKind::Sage;
         let each = [

@@ -154,7 +154,7 @@ const SPLIT_NAMES: [&str; 12] = [
     "data_split",
 ];
 
-/// Names that may be those of splits.
+/// Names that a split may have.
 const MAYBE_SPLITS: [&str; 8] = [
     "train",
     "val",
@@ -166,7 +166,7 @@ const MAYBE_SPLITS: [&str; 8] = [
     "partition",
 ];
 
-/// Words in names that may be those of labels.
+/// Words that the name of a label may have.
 const MAYBE_LABELS: [&str; 6] = ["category", "outcome", "community", "ground_truth", "groundtruth", "gt"];
 
 /// Words that name features, alone or with a number.
@@ -264,7 +264,7 @@ fn has_word(lower: &str, words: &[&str]) -> bool {
     lower.contains(|c: char| !c.is_alphanumeric()) && parts.any(|part| words.contains(&part))
 }
 
-/// Whether a name is that of one feature among many: a number, a letter, or a word for features, perhaps with a number.
+/// Whether a name is the name of one feature among many: a number, a letter, or a word for features, perhaps with a number.
 fn is_feature(lower: &str) -> bool {
     let word = lower.trim_end_matches(|c: char| c.is_ascii_digit());
     let has_number = word.len() < lower.len();
@@ -273,7 +273,7 @@ fn is_feature(lower: &str) -> bool {
     word.is_empty() && has_number || is_letter || FEATURE_WORDS.contains(&word)
 }
 
-/// Whether a name is that of a column of ids.
+/// Whether a column of ids has such a name.
 pub(crate) fn is_id_name(name: &str) -> bool {
     matches!(Named::of(name), Named::Id | Named::SomeId)
 }

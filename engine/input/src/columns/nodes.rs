@@ -22,9 +22,9 @@ pub struct TableOptions {
 pub(crate) enum Kind {
     /// Numbers, or none at all.
     Numbers,
-    /// Integers, 0 or more, no two of which are equal.
+    /// Integers, 0 or more, all different.
     DistinctIntegers,
-    /// Names, no two of which are equal.
+    /// Names, all different.
     Strings,
     /// Anything else, such as dates and names that repeat.
     Others,
@@ -42,7 +42,7 @@ pub(crate) struct TableColumn<'a> {
 pub(crate) enum Purpose {
     /// All columns of numbers but ids, labels and splits. A model that saw the labels would learn nothing else.
     Features,
-    /// The column that is named so, otherwise all but that of ids.
+    /// The column that is named so, otherwise all columns but the ids.
     Labels,
 }
 
@@ -290,7 +290,7 @@ impl Table<'_> {
         };
         match self.header && has(&SOURCE_NAMES) && has(&TARGET_NAMES) {
             true => Err(format!(
-                "these columns are those of edges, not of nodes: {}; give the file with --edges, or name the features with \
+                "these are columns of edges, not of nodes: {}; give the file with --edges, or name the features with \
                  --features-from",
                 listed(&self.names, ", ")
             )),

@@ -1,0 +1,59 @@
+//! What the first evaluations of a run say about its logits and its classes.
+
+use grappa_formats::NodeId;
+use grappa_io::size::count;
+
+use super::{Run, Watcher};
+use crate::{
+    Error, Result,
+    train::{Evaluation, advice},
+};
+
+impl Run<'_, '_> {
+    /// Tells the accuracy of the largest class, once, beside the first accuracy of the model.
+    pub(super) fn tell_baseline(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) {
+        if self.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
+            return;
+        }
+        let baseline = advice::majority_baseline(self.trainer.labels.task(), &evaluation.val);
+        if let Some(baseline) = baseline {
+            watcher.tell(&format!(
+                "baseline: predicting the largest class for all {} validation nodes is right for {:.2} %",
+                count(evaluation.val.nodes),
+                100.0 * baseline
+            ));
+        }
+    }
+
+    /// Warns about scored nodes that have NaN logits, once.
+    ///
+    /// # Errors
+    /// If all scored nodes have them.
+    pub(super) fn check_logits(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) -> Result<()> {
+        let (kind, report) = match &evaluation.test {
+            Some(test) if evaluation.val.nodes == 0 => ("test", test),
+            _ => ("validation", &evaluation.val),
+        };
+        let Some(first) = report.first_undecided else {
+            return Ok(());
+        };
+        let (epoch, name) = (self.state.epoch + 1, self.trainer.store.ids().name(NodeId(first)));
+        let are_nan = format!(
+            "{} of {} {kind} nodes have NaN logits after epoch {epoch}, the first is {name}",
+            report.undecided, report.nodes
+        );
+        if report.is_undecided() {
+            return Err(Error::Options(format!(
+                "{are_nan}: the model predicts nothing; if the store was ingested with --allow-nan, ingest without it to get a list of \
+                 NaN features, else try a smaller --lr, or --clip 1; checkpoints of earlier epochs, if there are any, are intact"
+            )));
+        }
+        if !std::mem::replace(&mut self.warned_of_nan, true) {
+            watcher.warn(&format!(
+                "{are_nan}: they count as wrong, and the loss leaves them out; a NaN feature of theirs, or of a node that they depend on, is \
+                 the cause, which ingest names without --allow-nan"
+            ));
+        }
+        Ok(())
+    }
+}
