@@ -342,9 +342,10 @@ impl Trial {
             }
             Peer::Stopped => {
                 let mut ranks = vec![self.rank(0, port, none)?, self.rank(1, port, none)?];
-                let stopped = ranks.swap_remove(random.below(2) as usize);
                 thread::sleep(Duration::from_secs_f64(random.unit()));
-                kill_process(Pid::from_child(&stopped), Signal::STOP)?;
+                let stopped = random.below(2) as usize;
+                kill_process(Pid::from_child(&ranks[stopped]), Signal::STOP)?;
+                let stopped = ranks.swap_remove(stopped);
                 end(peer, ranks, Some(stopped))
             }
             Peer::Scanner | Peer::SilentClients => {
