@@ -107,6 +107,9 @@ pub struct SplitScores<'a> {
     spec: LabelSpec,
 }
 
+/// A node, its logits, and its class.
+type LabelledRow<'a> = (NodeId, &'a [f32], i64);
+
 /// Scores of the nodes of a split.
 struct ScoresOfSplit<'a> {
     nodes: &'a RoaringTreemap,
@@ -148,7 +151,7 @@ impl<'a> SplitScores<'a> {
                     let rows = rows.collect::<Result<Vec<_>>>()?;
                     let mut judged = vec![Judged::default(); rows.len()];
                     let parts = rows.chunks(JUDGED).zip(judged.chunks_mut(JUDGED)).collect();
-                    for_each(parts, |(rows, judged): (&[(NodeId, &[f32], i64)], &mut [Judged])| {
+                    for_each(parts, |(rows, judged): (&[LabelledRow<'_>], &mut [Judged])| {
                         for (&(_, row, class), judged) in rows.iter().zip(judged) {
                             *judged = Judged::of(row, class);
                         }
