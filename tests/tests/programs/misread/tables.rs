@@ -221,7 +221,7 @@ const IDS: &[Case] = &[
     refused(
         &[E, ("x.csv", "src,dst\n0,1\n1,2\n")],
         X,
-        "those of edges",
+        "columns of edges",
         "--edges",
         "",
     ),
