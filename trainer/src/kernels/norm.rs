@@ -185,10 +185,15 @@ fn statistics(row: &[f32]) -> (f32, f32) {
 #[inline(always)]
 fn sum(row: &[f32], term: impl Fn(usize, f32) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
-    for (chunk, values) in row.chunks(LANES).enumerate() {
+    // Of known length, so that the inner loop is vectors.
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    for (chunk, values) in chunks.iter().enumerate() {
         for (lane, (sum, value)) in lanes.iter_mut().zip(values).enumerate() {
             *sum += term(chunk * LANES + lane, *value);
         }
+    }
+    for (lane, (sum, value)) in lanes.iter_mut().zip(rest).enumerate() {
+        *sum += term(chunks.len() * LANES + lane, *value);
     }
     lanes.iter().sum()
 }
