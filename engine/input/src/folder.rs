@@ -95,7 +95,7 @@ fn twins(file: &Path, other: &Path) -> Error {
     Error::input(file, Position::Whole, what)
 }
 
-/// The name of the file of which one with this name is a packed or backup copy, or the name itself.
+/// The name of the original, if a file with this name is a packed or backup copy; otherwise the name itself.
 fn original_of(name: &str) -> &str {
     const COPIES: [&str; 11] = [
         ".gz", ".zst", ".zstd", ".bgz", "~", ".bak", ".orig", ".old", ".backup", ".copy", ".save",
@@ -114,7 +114,7 @@ fn original_of(name: &str) -> &str {
     }
 }
 
-/// The name of the file of which one with this name is a second download, or a copy made by a desktop: `p (1).csv`, `p copy.csv`.
+/// The name of the original, if a file with this name is a second download or a copy that a desktop made: `p (1).csv`, `p copy.csv`.
 fn numbered_copy_of(name: &str) -> Option<String> {
     if let Some(name) = name.strip_prefix("Copy of ") {
         return Some(name.to_owned());

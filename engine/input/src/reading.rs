@@ -35,7 +35,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// A file of which nothing is known but what it has.
+    /// A file whose contents alone say what it is.
     pub(crate) fn of(what: &'static str) -> Self {
         Self {
             file: PathBuf::new(),

@@ -70,7 +70,7 @@ pub enum BadEdge {
     Comment,
     /// A comma, semicolon or bar where spaces separate the columns.
     OtherSeparator,
-    /// A row or column that the matrix does not have. The number is that of its rows.
+    /// A row or column that the matrix does not have. The number is its number of rows.
     OutsideMatrix(u64),
 }
 

@@ -287,7 +287,7 @@ impl Sniffer<'_> {
         })
     }
 
-    /// The separator that the user names, or that of the first lines.
+    /// The separator that the user names, or the separator of the first lines.
     fn separator(&self, data: &[&[u8]]) -> Result<Separator> {
         let options = self.options;
         if let Some(separator) = options.separator {

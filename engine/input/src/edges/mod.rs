@@ -158,7 +158,7 @@ impl EdgeSource {
         self.weighted
     }
 
-    /// The number of nodes that the files state: that of the rows of the largest matrix.
+    /// The number of nodes that the files state: the rows of the largest matrix.
     pub fn stated_nodes(&self) -> Option<u64> {
         let matrices = self.files.iter().filter_map(|file| file.content.layout()?.matrix);
         matrices.map(|matrix| matrix.nodes).max()

@@ -62,7 +62,7 @@ enum Content {
         next: u64,
     },
     Text(Lines),
-    /// A table, a column of which has the ids.
+    /// A table with a column of ids.
     Table(Lines, IdColumn),
     Parquet(Box<ParquetParts>),
 }

@@ -65,7 +65,7 @@ fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedul
     None
 }
 
-/// Why the variable parts are not those of the schedule: the base of another partition, at the same distance for all.
+/// Why the variable parts do not follow the schedule: the base of another partition, at the same distance for all.
 fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
     let partitions = assignment.partitions();
     let distance = |&(chunk, _): &(ChunkId, u64)| {
