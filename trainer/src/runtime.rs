@@ -52,13 +52,13 @@ pub fn threads() -> usize {
 }
 
 /// Prepares the process for training or inference: `threads` per operation of libtorch, which sleep early when idle, and an allocator that
-/// keeps freed memory. Call it once.
+/// keeps freed memory within a budget of `memory` bytes. Call it once.
 ///
 /// # Panics
 /// If `threads` is 0.
-pub fn prepare(threads: usize) {
+pub fn prepare(threads: usize, memory: u64) {
     set_threads(threads);
-    keep_freed_memory();
+    keep_freed_memory(memory);
     rest_when_idle();
 }
 
@@ -73,15 +73,16 @@ pub fn set_threads(threads: usize) {
 
 /// Makes the allocators keep the memory of freed tensors for the next ones. Each training step allocates and frees the same tensors. If
 /// their memory returned to the operating system, clearing and mapping it again would take a tenth of a step with tensors of some
-/// megabytes, and half of one with tensors of 100 MB.
-pub fn keep_freed_memory() {
-    memory::keep_freed();
+/// megabytes, and half of one with tensors of 100 MB. With a small budget of `memory` bytes, only tensors keep larger blocks than a 64th of
+/// it.
+pub fn keep_freed_memory(memory: u64) {
+    memory::keep_freed(memory);
 }
 
-/// Returns the memory of large freed tensors to the operating system if it is more than `bytes`.
+/// Returns freed memory to the operating system if it is more than `bytes`.
 pub(crate) fn release_memory_above(bytes: u64) {
-    if memory::block_bytes().kept > bytes {
-        memory::release_kept();
+    if memory::block_bytes().kept + memory::free_heap_bytes() > bytes {
+        release_memory();
     }
 }
 

@@ -91,11 +91,14 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     signals::stops_by_itself("removing the unfinished predictions");
     let store = Store::open(&options.store)?;
-    let threads = options
-        .threads
-        .value()
-        .map_or_else(runtime::threads, std::num::NonZero::get);
-    runtime::prepare(threads);
+    let budget = PredictBudget {
+        memory: options.memory.0,
+        threads: options
+            .threads
+            .value()
+            .map_or_else(runtime::threads, std::num::NonZero::get),
+    };
+    runtime::prepare(budget.threads, budget.memory);
     if !store.manifest().is_whole() {
         tracing::warn!(
             "{} is a slice of its graph: nodes of other chunks count with their features, and not with their neighbors",
@@ -105,10 +108,6 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
     let warnings = [trained.warnings(), &trained.warnings_about(&store)].concat();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let budget = PredictBudget {
-        memory: options.memory.0,
-        threads,
-    };
     let model = By::of(&trained, options.run.display().to_string());
     let bars = console.bars();
     if let Some(out) = &options.out {

@@ -97,7 +97,7 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
         return console.finish(&finished);
     }
     let folder = open_folder(begun, path, &config)?;
-    runtime::prepare(config.threads());
+    runtime::prepare(config.threads(), config.memory.0);
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
     let trained = runtime::device(config.device)
@@ -143,7 +143,7 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     if config.threads == Auto::Auto {
         config.threads = threads.to_string().parse().map_err(|_| anyhow!("no threads"))?;
     }
-    runtime::prepare(config.threads());
+    runtime::prepare(config.threads(), config.memory.0);
     let mut screen = Screen::new(console, Some(group.clone()));
     signals::stops_by_itself("finishing the step");
     let trained = runtime::local_device(config.device, local.local_rank).and_then(|device| match &folder {

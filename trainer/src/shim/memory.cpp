@@ -18,7 +18,7 @@ namespace {
 // Mapped memory starts at multiples of it, on every processor.
 constexpr size_t kPage = 4096;
 // Blocks are multiples of it.
-constexpr size_t kStep = size_t{2} << 20;
+constexpr size_t kStep = size_t{64} << 10;
 // No machine has that much. Sizes above are left to libtorch, for its error.
 constexpr size_t kMost = size_t{1} << 46;
 

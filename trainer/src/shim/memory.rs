@@ -3,12 +3,17 @@
 //! A training step allocates and frees the same large tensors as the one before. If their memory went back to the operating system, the
 //! system would clear each page again and map it on the first access. With tensors of 134 MB that takes half of a step.
 //!
-//! The C library's allocator keeps blocks of less than 32 MiB, if it is told to. Larger ones it maps and unmaps one by one. These come
+//! The C library's allocator keeps small blocks, if it is told to. Large ones it maps and unmaps one by one. Large blocks of tensors come
 //! from an allocator of the shim (`memory.cpp`), which keeps freed blocks for tensors of about the same size. All its blocks together
 //! never take more than tensors took at some time before, in sizes that are rounded up by at most an eighth.
+//!
+//! The C library's heap has no such bound: free blocks between used ones stay. With a budget of 64 MiB and large blocks from 32 MiB on,
+//! training took 60 MiB more than its live blocks. So a large block is a small share of the budget.
 
-/// Tensors from this size on have blocks of the shim's allocator: the largest threshold that the C library admits for its own.
-const SMALLEST_BLOCK: usize = 32 << 20;
+/// A block is large from this share of the budget on, but never below or above these sizes. The C library admits no larger threshold.
+const LARGE_SHARE: u64 = 64;
+const LARGE_MIN: u64 = 1 << 20;
+const LARGE_MAX: u64 = 32 << 20;
 
 // SAFETY: the functions are in memory.cpp, with these types, and may be called at any time from any thread. The last one writes two
 // numbers.
@@ -27,11 +32,12 @@ pub(crate) struct BlockBytes {
     pub(crate) kept: u64,
 }
 
-/// Makes the allocators keep freed memory, for the rest of the process.
-pub(crate) fn keep_freed() {
+/// Makes the allocators keep freed memory, for the rest of the process, which has a budget of `memory` bytes.
+pub(crate) fn keep_freed(memory: u64) {
+    let large = (memory / LARGE_SHARE).clamp(LARGE_MIN, LARGE_MAX) as usize;
     #[cfg(target_env = "gnu")]
-    keep_small_blocks();
-    grappa_keep_blocks(SMALLEST_BLOCK);
+    keep_small_blocks(large);
+    grappa_keep_blocks(large);
 }
 
 /// Returns the kept large blocks to the system.
@@ -51,6 +57,27 @@ pub(crate) fn trim_heap() {
     }
 }
 
+/// Bytes that the C library's heap keeps free: each thread that ever allocated left some.
+pub(crate) fn free_heap_bytes() -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // As in malloc.h.
+        #[repr(C)]
+        struct Mallinfo2 {
+            before: [usize; 8],
+            fordblks: usize,
+            keepcost: usize,
+        }
+        // SAFETY: `struct mallinfo2 mallinfo2(void)` adds up the free blocks of all arenas, at any time.
+        unsafe extern "C" {
+            safe fn mallinfo2() -> Mallinfo2;
+        }
+        mallinfo2().fordblks as u64
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// Bytes of large blocks; zeros before [`keep_freed`].
 pub(crate) fn block_bytes() -> BlockBytes {
     let (mut used, mut kept) = (0, 0);
@@ -61,9 +88,9 @@ pub(crate) fn block_bytes() -> BlockBytes {
     }
 }
 
-/// Makes the C library's allocator take blocks of less than [`SMALLEST_BLOCK`] from its heap, which does not shrink.
+/// Makes the C library's allocator take blocks of less than `large` bytes from its heap, which does not shrink.
 #[cfg(target_env = "gnu")]
-fn keep_small_blocks() {
+fn keep_small_blocks(large: usize) {
     // From malloc.h.
     const TRIM_THRESHOLD: i32 = -1;
     const MMAP_THRESHOLD: i32 = -3;
@@ -71,7 +98,7 @@ fn keep_small_blocks() {
     unsafe extern "C" {
         safe fn mallopt(parameter: i32, value: i32) -> i32;
     }
-    mallopt(MMAP_THRESHOLD, SMALLEST_BLOCK as i32);
+    mallopt(MMAP_THRESHOLD, large as i32);
     mallopt(TRIM_THRESHOLD, i32::MAX);
 }
 
@@ -90,7 +117,7 @@ mod tests {
     /// One test, because all tensors of the process share the allocator. The first part counts all blocks from the start.
     #[test]
     fn large_tensors_take_blocks_that_are_kept() {
-        keep_freed();
+        keep_freed(u64::MAX);
         blocks_are_kept_for_tensors_of_about_their_size_and_never_take_more_than_tensors_did();
         products_of_libtorch_allocate_and_free_memory_of_all_sizes();
         a_tensor_may_be_freed_by_another_thread();

@@ -16,7 +16,7 @@ use grappa_run::{
 };
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
-use crate::{Error, Result};
+use crate::{Error, Result, runtime::release_memory};
 
 /// Pre-aggregated features that the user did not ask for may take 1/DISK_SHARE of the free disk space.
 const DISK_SHARE: u64 = 2;
@@ -166,5 +166,7 @@ fn make(
         replace: false,
     };
     preaggregate(store, &options, progress)?;
+    // Its threads are gone. Their heaps would stay for the whole run.
+    release_memory();
     Ok(())
 }

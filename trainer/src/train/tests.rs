@@ -420,7 +420,7 @@ fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
         evaluate: Evaluate::Exact,
         ..config(LayerKind::Sage)
     };
-    keep_freed_memory();
+    keep_freed_memory(u64::MAX);
     let mut trainer = trainer(&store, &config, folder.path());
     trainer.prepare(0, None, &Silent).unwrap();
     for epoch in 0..2 {
