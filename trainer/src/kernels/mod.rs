@@ -15,6 +15,7 @@ mod multiply;
 pub(crate) mod norm;
 pub(crate) mod parallel;
 pub(crate) mod sparse;
+pub(crate) mod sum;
 pub(crate) mod transpose;
 pub(crate) mod update;
 

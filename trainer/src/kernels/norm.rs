@@ -11,15 +11,13 @@
 //!             of weight  the sum of gradient * unit(x) over rows; of bias, that of gradient
 //! ```
 
-use super::for_each;
+use super::{for_each, sum::sum};
 
 /// Added to variances.
 pub(crate) const EPSILON: f32 = 1e-5;
 
 /// Rows of a part. A thread takes one at a time.
 const ROWS: usize = 256;
-/// Partial sums of a row, so that the compiler can add in vectors.
-const LANES: usize = 16;
 
 /// The weights of a norm, a value for each column.
 #[derive(Debug, Clone, Copy)]
@@ -94,16 +92,45 @@ pub(crate) fn layer_backward(
 
 /// The mean and the (biased) variance of each column of `rows` > 0 rows.
 pub(crate) fn columns_of(columns: usize, values: &[f32]) -> Columns {
-    let rows = (values.len() / columns) as f64;
-    let means = column_sums(columns, values, |_, value| value);
-    let means: Vec<f32> = means.iter().map(|sum| (sum / rows) as f32).collect();
-    let variances = column_sums(columns, values, |column, value| {
-        let difference = value - means[column];
-        difference * difference
-    });
+    let parts = values.chunks(ROWS * columns);
+    let mut of_parts = vec![[vec![0f32; columns], vec![0f32; columns]]; parts.len()];
+    for_each(
+        parts.zip(&mut of_parts).collect(),
+        |(values, [means, squares]): (&[f32], &mut [Vec<f32>; 2])| {
+            for row in values.chunks_exact(columns) {
+                for (sum, value) in means.iter_mut().zip(row) {
+                    *sum += value;
+                }
+            }
+            let rows = (values.len() / columns) as f32;
+            means.iter_mut().for_each(|sum| *sum /= rows);
+            // The part is in a cache.
+            for row in values.chunks_exact(columns) {
+                for ((square, value), mean) in squares.iter_mut().zip(row).zip(means.iter()) {
+                    *square += (value - mean) * (value - mean);
+                }
+            }
+        },
+    );
+    let rows = values.len() / columns;
+    let rows_of_parts = (0..of_parts.len()).map(|part| (rows - part * ROWS).min(ROWS) as f64);
+    let mut means = vec![0f64; columns];
+    for ([of_part, _], weight) in of_parts.iter().zip(rows_of_parts.clone()) {
+        for (mean, of_part) in means.iter_mut().zip(of_part) {
+            *mean += f64::from(*of_part) * weight / rows as f64;
+        }
+    }
+    let mut variances = vec![0f64; columns];
+    for ([of_part, squares], weight) in of_parts.iter().zip(rows_of_parts) {
+        for ((variance, square), (of_part, mean)) in variances.iter_mut().zip(squares).zip(of_part.iter().zip(&means)) {
+            let difference = f64::from(*of_part) - mean;
+            *variance += (f64::from(*square) + weight * difference * difference) / rows as f64;
+        }
+    }
+    let to_f32 = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
     Columns {
-        variances: variances.iter().map(|sum| (sum / rows) as f32).collect(),
-        means,
+        means: to_f32(means),
+        variances: to_f32(variances),
     }
 }
 
@@ -115,8 +142,9 @@ pub(crate) fn batch_forward(values: &[f32], weights: Weights<'_>, statistics: &C
         in_parts(columns, values, results),
         |(values, results): (&[f32], &mut [f32])| {
             for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
-                for (column, (result, value)) in result.iter_mut().zip(row).enumerate() {
-                    *result = (value - statistics.means[column]) * scales[column] + weights.bias[column];
+                let of_columns = statistics.means.iter().zip(&scales).zip(weights.bias);
+                for ((result, value), ((mean, scale), bias)) in result.iter_mut().zip(row).zip(of_columns) {
+                    *result = (value - mean) * scale + bias;
                 }
             }
         },
@@ -139,14 +167,28 @@ pub(crate) fn batch_backward(
     for_each(parts.zip(&mut sums).collect(), |((values, gradient), sums)| {
         let mut unit = vec![0.0; columns];
         for (row, gradient) in values.chunks_exact(columns).zip(gradient.chunks_exact(columns)) {
-            for (column, (unit, value)) in unit.iter_mut().zip(row).enumerate() {
-                *unit = (value - statistics.means[column]) * inverses[column];
+            let of_columns = statistics.means.iter().zip(&inverses);
+            for ((unit, value), (mean, inverse)) in unit.iter_mut().zip(row).zip(of_columns) {
+                *unit = (value - mean) * inverse;
             }
             add_products(sums, gradient, &unit);
         }
     });
     let of_weights = total(columns, &sums);
+    // The gradient of a value is linear in the gradient of its result and in its difference from the mean.
     let share = (rows as f32).recip();
+    let by_gradient: Vec<f32> = inverses.iter().zip(weight).map(|(a, b)| a * b).collect();
+    let scaled = |sums: &[f32]| -> Vec<f32> {
+        sums.iter()
+            .zip(&by_gradient)
+            .map(|(sum, by)| -share * sum * by)
+            .collect()
+    };
+    let constants = scaled(&of_weights.bias);
+    let mut by_difference = scaled(&of_weights.weight);
+    for (by, inverse) in by_difference.iter_mut().zip(&inverses) {
+        *by *= inverse;
+    }
     let parts = in_parts(columns, values, of_values);
     let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).collect();
     for_each(
@@ -154,10 +196,11 @@ pub(crate) fn batch_backward(
         |((values, of_values), gradient): ((&[f32], &mut [f32]), &[f32])| {
             let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
             for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
-                for (column, of_value) in of_values.iter_mut().enumerate() {
-                    let unit = (row[column] - statistics.means[column]) * inverses[column];
-                    let rest = gradient[column] - (of_weights.bias[column] + unit * of_weights.weight[column]) * share;
-                    *of_value = rest * weight[column] * inverses[column];
+                let of_columns = (statistics.means.iter().zip(&by_gradient)).zip(by_difference.iter().zip(&constants));
+                for ((of_value, (value, gradient)), ((mean, by_gradient), (by_difference, constant))) in
+                    of_values.iter_mut().zip(row.iter().zip(gradient)).zip(of_columns)
+                {
+                    *of_value = gradient * by_gradient + (value - mean) * by_difference + constant;
                 }
             }
         },
@@ -179,46 +222,6 @@ fn statistics(row: &[f32]) -> (f32, f32) {
     let mean = sum(row, |_, value| value) / columns;
     let variance = sum(row, |_, value| (value - mean) * (value - mean)) / columns;
     (mean, (variance + EPSILON).sqrt().recip())
-}
-
-/// The sum of `term` over columns and values of a row.
-#[inline(always)]
-fn sum(row: &[f32], term: impl Fn(usize, f32) -> f32) -> f32 {
-    let mut lanes = [0.0; LANES];
-    // Of known length, so that the inner loop is vectors.
-    let (chunks, rest) = row.as_chunks::<LANES>();
-    for (chunk, values) in chunks.iter().enumerate() {
-        for (lane, (sum, value)) in lanes.iter_mut().zip(values).enumerate() {
-            *sum += term(chunk * LANES + lane, *value);
-        }
-    }
-    for (lane, (sum, value)) in lanes.iter_mut().zip(rest).enumerate() {
-        *sum += term(chunks.len() * LANES + lane, *value);
-    }
-    lanes.iter().sum()
-}
-
-/// The sum of `term` over the rows, for each column.
-fn column_sums(columns: usize, values: &[f32], term: impl Fn(usize, f32) -> f32 + Sync) -> Vec<f64> {
-    let parts = values.chunks(ROWS * columns);
-    let mut sums = vec![vec![0f32; columns]; parts.len()];
-    for_each(
-        parts.zip(&mut sums).collect(),
-        |(values, sums): (&[f32], &mut Vec<f32>)| {
-            for row in values.chunks_exact(columns) {
-                for (column, (sum, value)) in sums.iter_mut().zip(row).enumerate() {
-                    *sum += term(column, *value);
-                }
-            }
-        },
-    );
-    let mut total = vec![0.0; columns];
-    for sums in &sums {
-        for (total, sum) in total.iter_mut().zip(sums) {
-            *total += f64::from(*sum);
-        }
-    }
-    total
 }
 
 /// Adds what a row contributes to the gradients of weight and bias.

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! The result depends on K, Q and the seed. It does not depend on the number of processes that serve the partitions, on how files
-//! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`numbers`). On a processor, runs with the same number of libtorch threads are equal to the
-//! bit.
+//! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`numbers`). On a processor, runs are equal to
+//! the bit, on any number of threads.
 
 mod advice;
 pub mod correction;

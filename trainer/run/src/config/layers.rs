@@ -13,7 +13,7 @@ use crate::{Error, Result, checksum_line, names};
 /// The options that a resumed run may change. They affect neither the results up to the checkpoint nor the meaning of its
 /// parameters and state.
 ///
-/// With other `threads` or another `device`, results may differ in their last bits. `epochs` (the end of a cosine),
+/// With another `device`, results may differ in their last bits. `epochs` (the end of a cosine),
 /// `evaluate`, `eval-every` and `early-stopping` change the rest of the run.
 pub const MAY_CHANGE: [&str; 15] = [
     "epochs",

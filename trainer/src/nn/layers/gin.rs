@@ -5,12 +5,16 @@ use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::Layer;
-use crate::nn::{
-    aggregate::Aggregate,
-    linear::{Epilogue, apply, linear},
-    norm::Norm,
-    parameters::{Builder, Start},
-    reduction::Reduction,
+use crate::{
+    kernels::sum::dot,
+    nn::{
+        aggregate::{Aggregate, Backend},
+        linear::{Epilogue, apply, float, linear},
+        norm::Norm,
+        parameters::{Builder, Start},
+        reduction::Reduction,
+    },
+    shim,
 };
 
 /// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbors)`, with `train_eps=True` and
@@ -52,6 +56,27 @@ impl Gin {
     }
 }
 
+impl Gin {
+    /// `aggregated + (1 + eps) own`.
+    ///
+    /// libtorch would divide the gradient of eps, a sum over all values, among its threads. Its bits would depend on their number.
+    fn with_own(&self, backend: Backend, own: &Tensor, aggregated: &Tensor) -> Tensor {
+        let add = |epsilon: &Tensor| aggregated.addcmul(own, &(epsilon + 1.0).to_kind(own.kind()));
+        if !backend.has_kernels_for(own) {
+            return add(&self.epsilon);
+        }
+        let sum = add(&self.epsilon.detach());
+        let own = own.detach();
+        shim::with_gradient(sum.detach(), &[&sum, &self.epsilon], move || {
+            Box::new(move |gradient, _| {
+                let factors = [gradient, &own].map(|factor| float(factor).contiguous());
+                let of_epsilon = dot(shim::values(&factors[0]), shim::values(&factors[1])) as f32;
+                vec![Some(gradient.shallow_clone()), Some(Tensor::from_slice(&[of_epsilon]))]
+            })
+        })
+    }
+}
+
 impl Layer for Gin {
     fn aggregate(&self) -> Aggregate {
         Aggregate::Sum
@@ -62,7 +87,7 @@ impl Layer for Gin {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let sum = aggregated.addcmul(own, &(&self.epsilon + 1.0).to_kind(own.kind()));
+        let sum = self.with_own(Backend::Fastest, own, aggregated);
         let relu = Epilogue {
             relu: true,
             dropout: None,
@@ -73,5 +98,46 @@ impl Layer for Gin {
             Some(norm) => apply(&norm.apply(&first(Epilogue::NONE), false), relu),
         };
         linear(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Kind;
+
+    use super::*;
+    use crate::nn::tests::{assert_close, random};
+
+    /// The sum, and the gradients of own rows, aggregates and eps.
+    fn run(backend: Backend, kind: Kind) -> Vec<Tensor> {
+        let leaf = |seed, shape: &[i64]| random(seed, shape).to_kind(kind).set_requires_grad(true);
+        let [own, aggregated] = [1, 2].map(|seed| leaf(seed, &[3000, 40]));
+        let epsilon = random(3, &[1]).set_requires_grad(true);
+        let gin = Gin {
+            epsilon: epsilon.shallow_clone(),
+            weights: [0, 1].map(|_| Tensor::new()),
+            biases: [0, 1].map(|_| Tensor::new()),
+            norm: None,
+        };
+        let sum = gin.with_own(backend, &own, &aggregated);
+        (&sum * random(4, &[3000, 40])).sum(Kind::Float).backward();
+        vec![sum.detach(), own.grad(), aggregated.grad(), epsilon.grad()]
+    }
+
+    #[test]
+    fn the_gradient_of_eps_equals_the_operators_on_any_number_of_threads() {
+        let threads = tch::get_num_threads();
+        for (kind, tolerance) in [(Kind::Float, 1e-5), (Kind::BFloat16, 2e-2)] {
+            let expected = run(Backend::Operators, kind);
+            let [one, three] = [1, 3].map(|threads| {
+                tch::set_num_threads(threads);
+                run(Backend::Fastest, kind)
+            });
+            assert_eq!(one, three, "{kind:?}");
+            for (at, (actual, expected)) in one.iter().zip(&expected).enumerate() {
+                assert_close(actual, expected, tolerance, &format!("{at} of {kind:?}"));
+            }
+        }
+        tch::set_num_threads(threads);
     }
 }
