@@ -88,18 +88,25 @@ pub(crate) fn block_bytes() -> BlockBytes {
     }
 }
 
-/// Makes the C library's allocator take blocks of less than `large` bytes from its heap, which does not shrink.
+/// Makes the C library's allocator take blocks of less than `large` bytes from its heap, which does not shrink until it is trimmed.
+///
+/// By default the C library has several heaps (arenas), so that threads do not wait for each other. It trims only the first one, and others
+/// kept 8 MiB each from threads that had ended. With a small budget there is only one.
 #[cfg(target_env = "gnu")]
 fn keep_small_blocks(large: usize) {
     // From malloc.h.
     const TRIM_THRESHOLD: i32 = -1;
     const MMAP_THRESHOLD: i32 = -3;
+    const ARENA_MAX: i32 = -8;
     // SAFETY: `int mallopt(int, int)` sets parameters of the allocator, at any time.
     unsafe extern "C" {
         safe fn mallopt(parameter: i32, value: i32) -> i32;
     }
     mallopt(MMAP_THRESHOLD, large as i32);
     mallopt(TRIM_THRESHOLD, i32::MAX);
+    if (large as u64) < LARGE_MAX {
+        mallopt(ARENA_MAX, 1);
+    }
 }
 
 #[cfg(test)]
