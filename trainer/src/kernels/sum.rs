@@ -1,0 +1,55 @@
+//! Sums in f32 whose bits do not depend on the number of threads.
+
+use super::for_each;
+
+/// Partial sums of a row, so that the compiler can add in vectors.
+const LANES: usize = 16;
+/// Values of a part. A thread takes one at a time.
+const PART: usize = 1 << 14;
+
+/// The sum of `term` over the indices and values of a row.
+#[inline(always)]
+pub(super) fn sum(row: &[f32], term: impl Fn(usize, f32) -> f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    // Of known length, so that the inner loop is vectors.
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    for (block, values) in blocks.iter().enumerate() {
+        for (lane, (sum, value)) in lanes.iter_mut().zip(values).enumerate() {
+            *sum += term(block * LANES + lane, *value);
+        }
+    }
+    for (lane, (sum, value)) in lanes.iter_mut().zip(rest).enumerate() {
+        *sum += term(blocks.len() * LANES + lane, *value);
+    }
+    lanes.iter().sum()
+}
+
+/// The sum of the products of two matrices of the same shape, value by value. Parts of fixed size are added in their order.
+pub(crate) fn dot(left: &[f32], right: &[f32]) -> f64 {
+    assert_eq!(left.len(), right.len(), "matrices of the same shape");
+    let mut sums = vec![0.0; left.len().div_ceil(PART)];
+    let parts = left.chunks(PART).zip(right.chunks(PART)).zip(&mut sums);
+    for_each(
+        parts.collect(),
+        |((left, right), part): ((&[f32], &[f32]), &mut f32)| {
+            *part = sum(left, |index, value| value * right[index]);
+        },
+    );
+    sums.into_iter().map(f64::from).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_adds_all_parts() {
+        for count in [0, 1, 17, PART, 3 * PART + 5] {
+            let left: Vec<f32> = (0..count).map(|index| (index % 7) as f32).collect();
+            let right: Vec<f32> = (0..count).map(|index| (index % 5) as f32 - 1.0).collect();
+            let expected: f64 = left.iter().zip(&right).map(|(a, b)| f64::from(a * b)).sum();
+            // Whole numbers that f32 represents.
+            assert_eq!(dot(&left, &right), expected, "{count}");
+        }
+    }
+}
