@@ -45,6 +45,7 @@ const LAYERS: [Layer; 10] = [
             "splits",
             "aggregates",
             "assignment",
+            "schema",
             "manifest",
         ],
     },
