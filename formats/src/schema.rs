@@ -24,6 +24,9 @@ use crate::{
 /// Name of the file in a store.
 pub const FILE: &str = "schema";
 
+/// The most bytes of the name of a column. Names of dimensions repeat it, and a reader has to hold all of them.
+pub const COLUMN_NAME_BYTES_MAX: usize = 255;
+
 /// What the features and classes of a store are called.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,7 +117,7 @@ impl Schema {
         self.features.is_empty() && self.classes.is_empty()
     }
 
-    /// Checks that names are there and different, and that values are finite.
+    /// Checks that names are there, not too long, and different, and that values are finite.
     ///
     /// # Errors
     /// [`FormatError::Invalid`] with the name that is wrong. Its offset is 0.
@@ -122,6 +125,17 @@ impl Schema {
         let wrong = |what: String| Err(FormatError::invalid(0, what));
         if let Some(i) = self.features.iter().position(|column| column.name.is_empty()) {
             return wrong(format!("column {i} of the features has an empty name"));
+        }
+        if let Some(column) = self
+            .features
+            .iter()
+            .find(|column| column.name.len() > COLUMN_NAME_BYTES_MAX)
+        {
+            return wrong(format!(
+                "a column of the features has a name of {} bytes, and at most {COLUMN_NAME_BYTES_MAX} are possible: {:.40}...",
+                column.name.len(),
+                column.name
+            ));
         }
         for column in &self.features {
             if let Some(what) = column.encoding.problem() {

@@ -113,6 +113,10 @@ fn names_are_there_and_different() {
             "column 1 of the features has an empty name",
         ),
         (
+            features(&[number(&"n".repeat(256))]),
+            "a name of 256 bytes, and at most 255 are possible: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...",
+        ),
+        (
             features(&[number("a"), number("a")]),
             "two features have the name \"a\"",
         ),

@@ -143,7 +143,8 @@ pub struct Args {
     /// Node labels: .npy, .npz, Parquet or text, with one row per node
     ///
     /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can have several
-    /// classes. A negative number or NaN means that the node has no label.
+    /// classes. A table may have names of classes instead: they are numbered in alphabetical order. A negative number, NaN or an
+    /// empty field means that the node has no label.
     ///
     /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
     /// y or class counts, or those that --label names.

@@ -6,7 +6,7 @@ use std::{process::ExitCode, time::Instant};
 
 use clap::Parser;
 use grappa_build::ingest::ingest;
-use grappa_console::{Built, Summary, signals};
+use grappa_console::{Built, Summary, first_names, signals};
 use grappa_input::{Reading, Separator};
 use grappa_storage::writer::{kept_in, partial_folder};
 use serde::Serialize;
@@ -38,6 +38,8 @@ fn main() -> ExitCode {
             built,
             inputs: summary.readings.iter().map(Input::of).collect(),
             readings: &summary.readings,
+            feature_names: summary.schema.feature_names(),
+            class_names: &summary.schema.classes,
         })
     })
 }
@@ -48,6 +50,10 @@ struct WithReadings<'a> {
     #[serde(flatten)]
     built: Built,
     inputs: Vec<Input<'a>>,
+    /// Empty if features have no names.
+    feature_names: Vec<String>,
+    /// Empty if classes have no names.
+    class_names: &'a [String],
     #[serde(skip)]
     readings: &'a [Reading],
 }
@@ -55,7 +61,16 @@ struct WithReadings<'a> {
 impl Summary for WithReadings<'_> {
     fn text(&self) -> String {
         let readings = self.readings.iter().map(Reading::to_string);
-        readings.chain([self.built.text()]).collect::<Vec<_>>().join("\n")
+        let are_named = !self.class_names.is_empty();
+        let classes = are_named.then(|| {
+            format!(
+                "classes 0 to {}: {}",
+                self.class_names.len() - 1,
+                first_names(self.class_names)
+            )
+        });
+        let lines = readings.chain(classes).chain([self.built.text()]);
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
 

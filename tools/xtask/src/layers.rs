@@ -196,6 +196,7 @@ const LAYERS: [Layer; 10] = [
             "checksum_line",
             "model",
             "class_names",
+            "schema",
             "compression",
             "early_stopping",
             "config",

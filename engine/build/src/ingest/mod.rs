@@ -67,7 +67,10 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::writer::{StoreFolder, finished};
+use grappa_storage::{
+    files,
+    writer::{StoreFolder, finished},
+};
 
 use self::{
     features::FeatureInput,
@@ -165,7 +168,7 @@ impl Run<'_> {
         };
         if let Some(manifest) = self.folder.committing(self.options.threads, self.progress)? {
             let bytes_on_disk = self.folder.commit(&manifest)?;
-            return Ok(Summary::of(&manifest, bytes_on_disk, self.options));
+            return Summary::of(&manifest, bytes_on_disk, self.options);
         }
         let state = match journal {
             Some(state) => {
@@ -229,9 +232,11 @@ impl Run<'_> {
         let rows = self.row_nodes(state, &ids, join, scan.nodes, &node_files)?;
         ids.unload();
         let if_more = surplus_rows_remedy(self.options);
+        let mut schema = node_files.schema_of_features();
         let labels = match node_files.labels {
             Some(source) => {
                 let input = LabelInput::new(source, scan.nodes, if_more)?;
+                schema.classes = input.class_names();
                 Some(self.labels(state, &chunks, rows.labels(), input)?)
             }
             None => None,
@@ -265,6 +270,9 @@ impl Run<'_> {
         let entries = state.take_chunks();
         let input = self.input_stage(state);
         let mut files = [state.files(), splits.1].concat();
+        if !schema.is_empty() {
+            files.push(self.folder.write_file(files::SCHEMA, schema.encode())?);
+        }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
             writer: self.writer(),
@@ -288,7 +296,7 @@ impl Run<'_> {
             self.warn_of_unknown_nodes(input.counts(), scan.nodes);
         }
         let bytes_on_disk = self.folder.commit(&manifest)?;
-        Ok(Summary::of(&manifest, bytes_on_disk, self.options))
+        Summary::of(&manifest, bytes_on_disk, self.options)
     }
 
     /// Warns about edges that were skipped although their lines are well formed.

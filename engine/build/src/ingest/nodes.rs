@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use grappa_formats::{
-    ChunkSpan,
+    ChunkSpan, FormatError,
     chunks::ChunkMap,
     container::FileKind,
     features::FeaturesMeta,
     labels::LabelsMeta,
     manifest::{ExternalIds, FeatureSpec, LabelKind, LabelSpec, SplitEntry},
+    schema::{self, Schema},
 };
 use grappa_input::{LabelSource, MatrixSource, Reading};
 use grappa_io::{
@@ -66,7 +67,40 @@ impl NodeFiles {
         }
         let files = Self { features, labels };
         files.check_columns(options)?;
+        files.check_names()?;
         Ok(files)
+    }
+
+    /// What the features are called.
+    pub fn schema_of_features(&self) -> Schema {
+        let names = self.features.as_ref().map_or(&[][..], MatrixSource::names);
+        Schema {
+            features: names.iter().map(schema::Column::number).collect(),
+            classes: Vec::new(),
+        }
+    }
+
+    /// Fails if columns of features, or classes of sets, have the same names.
+    fn check_names(&self) -> Result<()> {
+        let refuse = |path: &Path, what: FormatError| {
+            let FormatError::Invalid { what, .. } = what else {
+                return Error::format(path)(what);
+            };
+            let what = format!("{what}; rename columns of the table, so that each has a name of its own");
+            Error::input(path, Position::Whole, what)
+        };
+        if let Some(features) = &self.features {
+            let schema = self.schema_of_features();
+            schema.check().map_err(|what| refuse(features.path(), what))?;
+        }
+        if let Some(labels) = &self.labels {
+            let schema = Schema {
+                features: Vec::new(),
+                classes: labels.class_names(),
+            };
+            schema.check().map_err(|what| refuse(labels.path(), what))?;
+        }
+        Ok(())
     }
 
     /// How the files are read.

@@ -8,13 +8,16 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
+use grappa_formats::{
+    manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest},
+    schema::Schema,
+};
 use grappa_input::{
     Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource,
     OnBadLine, Reading, Separator, SplitSource, TableForm, files_of, files_of_all,
 };
 use grappa_io::{Error, Result};
-use grappa_storage::writer::with_suffix;
+use grappa_storage::{read_schema, writer::with_suffix};
 
 use crate::ingest::{random_split::RandomSplit, splits::SplitFile};
 
@@ -142,7 +145,7 @@ pub enum Assign {
 }
 
 /// Result of [`ingest`](super::ingest).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// Number of nodes.
     pub nodes: u64,
@@ -160,11 +163,18 @@ pub struct Summary {
     pub bytes_on_disk: u64,
     /// How the input files were read.
     pub readings: Vec<Reading>,
+    /// The names of features and classes.
+    pub schema: Schema,
 }
 
 impl Summary {
-    pub(super) fn of(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Self {
-        Self {
+    /// The summary of a store that was finished.
+    pub(super) fn of(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Result<Self> {
+        let schema = match manifest.has_schema() {
+            true => read_schema(&options.out, manifest)?,
+            false => Schema::default(),
+        };
+        Ok(Self {
             nodes: manifest.nodes,
             edges: manifest.edges,
             edges_read: manifest.edges_read,
@@ -173,7 +183,8 @@ impl Summary {
             chunks: manifest.chunks.len() as u32,
             bytes_on_disk,
             readings: Vec::new(),
-        }
+            schema,
+        })
     }
 }
 

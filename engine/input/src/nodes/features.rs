@@ -115,6 +115,11 @@ impl MatrixSource {
         self.file.has_ids()
     }
 
+    /// The names of the columns. Empty if they have none, as in a matrix.
+    pub fn names(&self) -> &[String] {
+        self.file.names()
+    }
+
     /// How the file is read.
     pub fn reading(&self) -> Reading {
         self.file.reading()

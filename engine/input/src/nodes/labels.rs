@@ -1,12 +1,15 @@
 //! Labels: one class, or one set of classes, per node.
 //!
-//! A single label is an integer, 0 or more. A negative number, NaN or an empty field means that the node has no label. A
+//! A single label is an integer, 0 or more, or a name. A negative number, NaN or an empty field means that the node has no label. A
 //! set is a row of zeros and ones, one column per class. A row of only NaN, negative numbers or empty fields means that the
 //! node has no label.
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind};
@@ -14,6 +17,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     TableForm,
+    class_names::{ClassNames, NO_CLASS, is_missing},
     node_file::{Content, Forms, NodeFile},
     place::Place,
 };
@@ -36,6 +40,8 @@ const FORMS: Forms = Forms {
 /// The labels of all nodes.
 pub struct LabelSource {
     file: NodeFile,
+    /// The names of classes, if labels are names.
+    names: Arc<ClassNames>,
     /// Whether a set of exactly one class was read.
     has_one: AtomicBool,
     /// Whether a set of no class, or of several classes, was read.
@@ -125,8 +131,14 @@ impl LabelSource {
 
     /// The same, with columns of a table that the user names.
     pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
+        let file = NodeFile::open(path, &FORMS, form)?;
+        let names = match &file.content {
+            Content::Parquet(table) => Arc::clone(table.class_names()),
+            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Arc::default(),
+        };
         Ok(Self {
-            file: NodeFile::open(path, &FORMS, form)?,
+            file,
+            names,
             has_one: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
         })
@@ -164,6 +176,24 @@ impl LabelSource {
     /// The number of classes, if the shape shows it: sets have one column per class.
     pub fn classes(&self) -> Option<u32> {
         (self.file.columns() > 1).then_some(self.file.columns() as u32)
+    }
+
+    /// Whether labels that were read are names. The classes of [`Self::read_rows`] are right after [`Self::all_were_read`].
+    pub fn has_names(&self) -> bool {
+        self.kind() == LabelKind::Single && !self.names.is_empty()
+    }
+
+    /// Numbers the classes in the order of their names, if labels are names. Call it when all rows were read.
+    pub fn all_were_read(&self) {
+        self.names.complete();
+    }
+
+    /// The names of the classes, if they have names: the different labels, or the columns of sets.
+    pub fn class_names(&self) -> Vec<String> {
+        match self.kind() {
+            LabelKind::Single => self.names.all(),
+            LabelKind::Multi => self.file.names().to_vec(),
+        }
     }
 
     /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
@@ -261,27 +291,19 @@ impl LabelSource {
             Content::Text(text) => text.read(first, count, &mut |fields| {
                 values.clear();
                 for (column, field) in fields.iter().enumerate() {
-                    values.push(if field.is_empty() {
-                        Value::Missing
-                    } else {
-                        let number = field.parse();
-                        Value::of(number.map_err(|_| {
-                            format!(
-                                "expected a class, an integer of 0 or more, found {}; {}replace class names by numbers",
-                                shown(field.as_bytes()),
-                                match column == 0 && fields.len() > 1 {
-                                    true => {
-                                        "if the first column has the ids of the nodes, give --id 1; otherwise "
-                                    }
-                                    false => "",
-                                }
-                            )
-                        })?)
+                    values.push(match fields.len() {
+                        1 => self.label(field)?,
+                        _ => in_set(column, field)?,
                     });
                 }
                 add_row(&values, self.has_ids(), out)
             })?,
             Content::Parquet(table) => table.read(first, count, &mut |numbers| {
+                if numbers.contains(&NO_CLASS)
+                    && let Some(problem) = self.names.problem()
+                {
+                    return Err(problem);
+                }
                 values.clear();
                 values.extend(numbers.iter().map(|&number| Value::of(number)));
                 add_row(&values, self.has_ids(), out)
@@ -291,6 +313,39 @@ impl LabelSource {
         self.note_sizes(out);
         Ok(read)
     }
+
+    /// The class in a field of text.
+    fn label(&self, field: &str) -> std::result::Result<Value, String> {
+        if is_missing(field) {
+            return Ok(Value::Missing);
+        }
+        match field.parse() {
+            Ok(number) => {
+                self.names.note_number(field)?;
+                Ok(Value::of(number))
+            }
+            Err(_) => Ok(Value::Class(self.names.class_in_text(field)?.into())),
+        }
+    }
+}
+
+/// A field of text in one of several columns.
+fn in_set(column: usize, field: &str) -> std::result::Result<Value, String> {
+    if field.is_empty() {
+        return Ok(Value::Missing);
+    }
+    let number = field.parse().map_err(|_| {
+        let remedy = match column {
+            0 => "if the first column has the ids of the nodes, give --id 1; ",
+            _ => "",
+        };
+        format!(
+            "expected zeros and ones, one column per class, found {}; {remedy}if one column has the class of each node, give --label with \
+             its name",
+            shown(field.as_bytes())
+        )
+    })?;
+    Ok(Value::of(number))
 }
 
 /// Checks a row and adds it. `has_ids`: the file is a table with ids.

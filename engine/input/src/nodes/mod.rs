@@ -1,5 +1,6 @@
 //! Readers of per-node data: one row per node (features, labels, parts) or a list of nodes (splits).
 
+mod class_names;
 mod features;
 mod labels;
 mod node_file;

@@ -143,6 +143,19 @@ impl NodeFile {
         }
     }
 
+    /// The names of the columns with the data. Empty if they have none, or a column has lists.
+    pub fn names(&self) -> &[String] {
+        let names = match &self.content {
+            Content::Text(text) => text.names(),
+            Content::Parquet(table) => table.names(),
+            Content::Dense { .. } | Content::Sparse(_) => &[],
+        };
+        match names.len() == self.columns {
+            true => names,
+            false => &[],
+        }
+    }
+
     /// How the file is read.
     pub fn reading(&self) -> Reading {
         let reading = match &self.content {

@@ -13,6 +13,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     TableForm,
+    class_names::ClassNames,
     node_file::Forms,
     parquet_rows::{EachRow, ParquetRows},
     place::Place,
@@ -37,6 +38,8 @@ pub(super) struct ParquetParts {
     /// The names of the columns with the data, and of the others.
     names: Vec<String>,
     left_out: Vec<String>,
+    /// The names of classes, if the data are labels that are names.
+    class_names: Arc<ClassNames>,
     /// The part that is read.
     open: Mutex<Option<(usize, ParquetRows)>>,
 }
@@ -51,7 +54,8 @@ struct Part {
 impl ParquetParts {
     /// A table in one file.
     pub fn file(file: &Arc<InputFile>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
-        let table = ParquetRows::open(file, forms, form)?;
+        let class_names = Arc::default();
+        let table = ParquetRows::open(file, forms, form, &class_names)?;
         let part = Part {
             path: file.path().to_owned(),
             first_row: 0,
@@ -63,6 +67,7 @@ impl ParquetParts {
             vec![part],
             file.bytes(),
             table.held_bytes(),
+            class_names,
             table,
         ))
     }
@@ -71,9 +76,10 @@ impl ParquetParts {
     pub fn folder(files: Vec<PathBuf>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         let (mut parts, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
         let (mut rows, mut first) = (0, None::<ParquetRows>);
+        let class_names = Arc::default();
         for path in files {
             let file = open_part(&path)?;
-            let table = ParquetRows::open(&file, forms, form)?;
+            let table = ParquetRows::open(&file, forms, form, &class_names)?;
             bytes += file.bytes();
             held_bytes = held_bytes.max(table.held_bytes());
             // Writers that divide a table by keys leave parts without rows.
@@ -101,7 +107,7 @@ impl ParquetParts {
                 rows: 0,
             });
         }
-        Ok(Self::new(forms, form, parts, bytes, held_bytes, first))
+        Ok(Self::new(forms, form, parts, bytes, held_bytes, class_names, first))
     }
 
     fn new(
@@ -110,6 +116,7 @@ impl ParquetParts {
         parts: Vec<Part>,
         bytes: u64,
         held_bytes: u64,
+        class_names: Arc<ClassNames>,
         first: ParquetRows,
     ) -> Self {
         Self {
@@ -123,6 +130,7 @@ impl ParquetParts {
             id: first.id_name().map(str::to_owned),
             names: first.names(),
             left_out: first.left_out(),
+            class_names,
             open: Mutex::new(Some((0, first))),
         }
     }
@@ -134,6 +142,16 @@ impl ParquetParts {
     /// Numbers per row.
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// The names of the columns with the data.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The names of classes that were read, if the data are labels that are names.
+    pub fn class_names(&self) -> &Arc<ClassNames> {
+        &self.class_names
     }
 
     pub fn has_ids(&self) -> bool {
@@ -211,7 +229,7 @@ impl ParquetParts {
                 if are_large(self.bytes) {
                     file.read_past_cache();
                 }
-                let table = ParquetRows::open(&file, self.forms, &self.form)?;
+                let table = ParquetRows::open(&file, self.forms, &self.form, &self.class_names)?;
                 if table.rows() != *rows || table.columns() != self.columns {
                     let what = "the file changed while it was read; start again";
                     return Err(Error::input(path, Position::Whole, what));

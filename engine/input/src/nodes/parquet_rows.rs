@@ -18,13 +18,13 @@ use parquet::{
     schema::types::ColumnDescriptor,
 };
 
-use super::{TableForm, node_file::Forms, parquet_ids::roles_of};
+use super::{TableForm, class_names::ClassNames, node_file::Forms, parquet_ids::roles_of};
 use crate::{
-    columns::Roles,
+    columns::{Purpose, Roles},
     file::InputFile,
     parquet::{
         ParquetTable, ReadValues, read_column,
-        types::{is_flat, is_number, is_signed, name},
+        types::{is_flat, is_number, is_signed, is_string, name},
     },
 };
 
@@ -49,6 +49,8 @@ pub(super) struct ParquetRows {
 struct Columns {
     table: ParquetTable,
     numbers: Vec<usize>,
+    /// The classes of names, for a column of labels that are names.
+    class_names: Arc<ClassNames>,
 }
 
 /// The position of a reader.
@@ -60,8 +62,8 @@ struct Cursor {
 }
 
 impl ParquetRows {
-    /// Reads the footer and chooses the columns.
-    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<Self> {
+    /// Reads the footer and chooses the columns. A single column of labels may have names; its numbers are their `class_names`.
+    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm, class_names: &Arc<ClassNames>) -> Result<Self> {
         let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
@@ -71,7 +73,12 @@ impl ParquetRows {
             return Err(refuse(format!("expected columns of {}, found none", forms.name)));
         }
         let is_list = |column: usize| schema.column(column).max_rep_level() == 1;
-        for &column in &numbers {
+        let may_have_names = forms.purpose == Purpose::Labels && numbers.len() == 1;
+        let has_names = |column: usize| {
+            let column = schema.column(column);
+            may_have_names && is_flat(&column) && is_string(&column)
+        };
+        for &column in numbers.iter().filter(|&&column| !has_names(column)) {
             check_numbers(&schema.column(column)).map_err(refuse)?;
             if is_list(column) && numbers.len() > 1 {
                 return Err(refuse(format!(
@@ -84,7 +91,11 @@ impl ParquetRows {
         }
         table.check_columns(numbers.iter().copied())?;
         let is_list = is_list(numbers[0]);
-        let columns = Columns { table, numbers };
+        let columns = Columns {
+            table,
+            numbers,
+            class_names: Arc::clone(class_names),
+        };
         let dim = match is_list {
             true if columns.table.rows() > 0 => columns.first_list()?,
             true => 1,
@@ -310,6 +321,7 @@ impl Columns {
                 true => value as f64,
                 false => value.cast_unsigned() as f64,
             }),
+            ColumnReader::ByteArrayColumnReader(reader) => at.read(reader, |name| self.class_names.number(name.data())),
             _ => unreachable!("columns of other types are refused"),
         }
     }

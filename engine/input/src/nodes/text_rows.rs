@@ -13,7 +13,7 @@ use super::{
     text_table::{TextTable, split},
 };
 use crate::{
-    columns::Roles,
+    columns::{Purpose, Roles},
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
@@ -32,8 +32,10 @@ pub(super) struct TextRows {
     separator: Separator,
     /// The columns that are read, unless the numbers of a row are all that a line has.
     table: Option<Columns>,
-    /// The roles of columns and their names, if they have names.
+    /// The roles of columns and their names, or their numbers, if it is a table.
     roles: Vec<(&'static str, String)>,
+    /// The names of the columns with the data, if they have names.
+    names: Vec<String>,
     left_out: Vec<String>,
     has_ids: bool,
     /// Numbers per row.
@@ -76,6 +78,7 @@ impl TextRows {
             separator: table.separator,
             table: None,
             roles: Vec::new(),
+            names: Vec::new(),
             left_out: Vec::new(),
             has_ids: false,
             columns,
@@ -104,10 +107,15 @@ impl TextRows {
             .chain(names(&data).into_iter().map(|name| (forms.name, name)))
             .collect();
         rows.left_out = names(&left_out);
+        if table.header {
+            rows.names = names(&data);
+        }
         rows.has_ids = id.is_some();
         rows.columns = data.len();
         let is_all = data.iter().copied().eq(0..table.names.len());
-        if !is_all || !splits_as_matrix {
+        // A name of a class may have spaces and quotes.
+        let may_have_names = forms.purpose == Purpose::Labels && table.header;
+        if !is_all || !splits_as_matrix || may_have_names {
             rows.table = Some(Columns {
                 separator: table.separator,
                 width: table.names.len(),
@@ -137,6 +145,11 @@ impl TextRows {
 
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// The names of the columns with the data. Empty if they have none.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     pub fn file(&self) -> &InputFile {

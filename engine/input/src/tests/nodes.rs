@@ -412,7 +412,7 @@ fn bad_labels_are_refused() {
     );
     assert_contains(&array(npy("<f4", "(1, 2, 1)", &[0; 8])), &["[N, K]", "(1, 2, 1)"]);
     let text = |text: &str| message(labels(&folder.file("l.csv", text), 10));
-    assert_contains(&text("1\ncat\n"), &["l.csv:2", "expected a class", "\"cat\""]);
+    assert_contains(&text("1\ncat\n"), &["l.csv:2", "the name \"cat\"", "are numbers"]);
     assert_contains(&text("1,0\n1\n"), &["l.csv:2", "expected 2"]);
     let mut source = LabelSource::open(&folder.file("l.npy", npy("|i1", "(3,)", &[0; 3]))).unwrap();
     assert_contains(
