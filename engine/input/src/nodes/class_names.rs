@@ -5,7 +5,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::messages::shown;
@@ -17,7 +20,11 @@ const CLASS_NAME_BYTES_MAX: usize = 4 << 20;
 
 /// The names in a column of labels.
 #[derive(Debug, Default)]
-pub(super) struct ClassNames(Mutex<Names>);
+pub(super) struct ClassNames {
+    names: Mutex<Names>,
+    /// Whether a column of a text file has numbers. Then it has no names.
+    has_numbers: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Names {
@@ -25,8 +32,6 @@ struct Names {
     bytes: usize,
     /// Whether all names are known, and have their classes.
     complete: bool,
-    /// Whether the column has a number, too.
-    has_numbers: bool,
     /// What is wrong with the first value that has no class.
     problem: Option<String>,
 }
@@ -57,17 +62,20 @@ impl ClassNames {
         self.names().problem.clone()
     }
 
-    /// Notes that a column of text in a text file has a number.
+    /// Notes that a column of a text file has a number.
     ///
     /// # Errors
     /// If it has names.
     pub fn note_number(&self, number: &str) -> Result<(), String> {
-        let mut names = self.names();
-        names.has_numbers = true;
-        match names.classes.is_empty() {
-            true => Ok(()),
-            false => Err(mixed(&format!("the number {}", shown(number.as_bytes())), "names")),
+        // All numbers but the first one.
+        if self.has_numbers.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        if !self.is_empty() {
+            return Err(mixed(&format!("the number {}", shown(number.as_bytes())), "names"));
+        }
+        self.has_numbers.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// As [`Self::class`], in a text file, where a column of labels has names or numbers.
@@ -75,11 +83,10 @@ impl ClassNames {
     /// # Errors
     /// If it has numbers, too.
     pub fn class_in_text(&self, name: &str) -> Result<u32, String> {
-        match self.names().has_numbers {
-            true => return Err(mixed(&format!("the name {}", shown(name.as_bytes())), "numbers")),
-            false => {}
+        match self.has_numbers.load(Ordering::Relaxed) {
+            true => Err(mixed(&format!("the name {}", shown(name.as_bytes())), "numbers")),
+            false => self.class(name),
         }
-        self.class(name)
     }
 
     /// The class of a name. While names are collected, it is a number that will change.
@@ -131,7 +138,7 @@ impl ClassNames {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +152,7 @@ fn mixed(found: &str, before: &str) -> String {
 
 /// Whether a text in a column of names means that the node has no label: as in a column of numbers, nothing, NaN or a negative
 /// number.
-pub(super) fn is_missing(text: &str) -> bool {
+fn is_missing(text: &str) -> bool {
     text.is_empty() || text.parse().is_ok_and(|number: f64| number.is_nan() || number < 0.0)
 }
 

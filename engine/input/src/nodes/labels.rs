@@ -17,7 +17,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     TableForm,
-    class_names::{ClassNames, NO_CLASS, is_missing},
+    class_names::{ClassNames, NO_CLASS},
     node_file::{Content, Forms, NodeFile},
     place::Place,
 };
@@ -316,16 +316,15 @@ impl LabelSource {
 
     /// The class in a field of text.
     fn label(&self, field: &str) -> std::result::Result<Value, String> {
-        if is_missing(field) {
-            return Ok(Value::Missing);
+        let value = match field.parse() {
+            Ok(number) => Value::of(number),
+            Err(_) if field.is_empty() => Value::Missing,
+            Err(_) => return Ok(Value::Class(self.names.class_in_text(field)?.into())),
+        };
+        if value != Value::Missing {
+            self.names.note_number(field)?;
         }
-        match field.parse() {
-            Ok(number) => {
-                self.names.note_number(field)?;
-                Ok(Value::of(number))
-            }
-            Err(_) => Ok(Value::Class(self.names.class_in_text(field)?.into())),
-        }
+        Ok(value)
     }
 }
 
