@@ -96,6 +96,7 @@ const LAYERS: [Layer; 10] = [
             "parquet",
             "separator",
             "columns",
+            "table",
             "reading",
             "edges",
             "nodes",

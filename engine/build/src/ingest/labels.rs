@@ -1,6 +1,9 @@
 //! Labels as a column: read, counted and encoded.
 
-use grappa_formats::manifest::{LabelKind, LabelSpec};
+use grappa_formats::{
+    manifest::{LabelKind, LabelSpec},
+    schema::Schema,
+};
 use grappa_input::{LabelBatch, LabelSource};
 use grappa_io::{Error, Position, Result};
 
@@ -37,6 +40,18 @@ impl LabelInput {
             kind: source.kind(),
         };
         Ok(Self { source, spec, rows })
+    }
+
+    /// Fails if the classes have names, and the classes of the store of `--schema-of` have none.
+    pub fn check_classes_of(&self, schema: &Schema) -> Result<()> {
+        match schema.classes.is_empty() && self.source.has_names() {
+            false => Ok(()),
+            true => {
+                let what =
+                    "these labels are names, but the classes of the store of --schema-of have none; write its numbers";
+                Err(Error::input(self.source.path(), Position::Whole, what))
+            }
+        }
     }
 
     /// The names of the classes. Empty if they have none.

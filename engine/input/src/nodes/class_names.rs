@@ -24,6 +24,8 @@ pub(super) struct ClassNames {
     names: Mutex<Names>,
     /// Whether a column of a text file has numbers. Then it has no names.
     has_numbers: AtomicBool,
+    /// Whether they are the names of another store.
+    given: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +42,19 @@ struct Names {
 pub(super) const NO_CLASS: f64 = f64::INFINITY;
 
 impl ClassNames {
+    /// Takes the classes of another store, in their order.
+    pub fn give(&self, classes: &[String]) {
+        let mut names = self.names();
+        names.classes = classes.iter().cloned().zip(0..).collect();
+        names.complete = true;
+        self.given.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether they are the names of another store.
+    pub fn are_given(&self) -> bool {
+        self.given.load(Ordering::Relaxed)
+    }
+
     /// The class of a value of a column of text, NaN if it means that there is none, and [`NO_CLASS`] if [`Self::problem`] says what
     /// is wrong with it.
     pub fn number(&self, value: &[u8]) -> f64 {
@@ -100,6 +115,11 @@ impl ClassNames {
         }
         if names.complete {
             let shown = shown(name.as_bytes());
+            if self.are_given() {
+                return Err(format!(
+                    "found the class {shown}, which the store of --schema-of does not have; leave the label empty, or correct it"
+                ));
+            }
             return Err(format!(
                 "found the class {shown}, which was not there before: the file changed while it was read; start again"
             ));
@@ -120,6 +140,9 @@ impl ClassNames {
     /// Gives each name its class. All rows were read.
     pub fn complete(&self) {
         let mut names = self.names();
+        if self.are_given() {
+            return;
+        }
         let sorted: BTreeMap<String, u32> = names.classes.drain().collect();
         names.classes = sorted.into_keys().zip(0..).collect();
         names.complete = true;
@@ -128,9 +151,12 @@ impl ClassNames {
     /// The name of each class, once they are complete. Empty if classes have no names.
     pub fn all(&self) -> Vec<String> {
         let names = self.names();
-        let mut all: Vec<&String> = names.classes.keys().collect();
-        all.sort();
-        all.into_iter().cloned().collect()
+        let mut all: Vec<(&u32, &String)> = names.classes.iter().map(|(name, class)| (class, name)).collect();
+        match names.complete {
+            true => all.sort(),
+            false => all.sort_by_key(|&(_, name)| name),
+        }
+        all.into_iter().map(|(_, name)| name.clone()).collect()
     }
 
     pub fn is_empty(&self) -> bool {

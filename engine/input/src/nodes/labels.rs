@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind};
+use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind, schema::Schema};
 use grappa_io::{Error, Position, Result};
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     place::Place,
 };
 use crate::{
-    columns::{LABEL_NAMES, Purpose},
+    columns::{LABEL_NAMES, Purpose, shell_list},
     messages::shown,
     reading::Reading,
 };
@@ -142,6 +142,35 @@ impl LabelSource {
             has_one: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
         })
+    }
+
+    /// Takes the classes of another store: labels that are names get its numbers, and a name that it does not have is an error.
+    ///
+    /// # Errors
+    /// If the labels are numbers, or sets of other classes.
+    pub fn use_classes_of(&self, schema: &Schema) -> Result<()> {
+        let refuse = |what: String| Err(Error::input(self.path(), Position::Whole, what));
+        let is_text = match &self.file.content {
+            Content::Text(_) => true,
+            Content::Parquet(table) => !table.are_numbers(),
+            Content::Dense { .. } | Content::Sparse(_) => false,
+        };
+        match self.kind() {
+            _ if schema.classes.is_empty() => Ok(()),
+            LabelKind::Multi if self.class_names() == schema.classes => Ok(()),
+            LabelKind::Multi => refuse(format!(
+                "these are sets of other classes than in the store of --schema-of; give --label {}",
+                shell_list(&schema.classes.iter().map(String::as_str).collect::<Vec<_>>())
+            )),
+            LabelKind::Single if is_text => {
+                self.names.give(&schema.classes);
+                Ok(())
+            }
+            LabelKind::Single => refuse(
+                "these labels are numbers, but the store of --schema-of has names of classes; give the names"
+                    .to_owned(),
+            ),
+        }
     }
 
     /// How the file is read.
@@ -288,7 +317,8 @@ impl LabelSource {
                 }
                 count
             }
-            Content::Text(text) => text.read(first, count, &mut |fields| {
+            Content::Text(text) => text.read(first, count, &mut |_, fields| {
+                let fields = fields?;
                 values.clear();
                 for (column, field) in fields.iter().enumerate() {
                     values.push(match fields.len() {
@@ -321,9 +351,13 @@ impl LabelSource {
             Err(_) if field.is_empty() => Value::Missing,
             Err(_) => return Ok(Value::Class(self.names.class_in_text(field)?.into())),
         };
-        if value != Value::Missing {
-            self.names.note_number(field)?;
+        if value == Value::Missing {
+            return Ok(value);
         }
+        if self.names.are_given() {
+            return Ok(Value::Class(self.names.class(field)?.into()));
+        }
+        self.names.note_number(field)?;
         Ok(value)
     }
 }
