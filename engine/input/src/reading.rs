@@ -92,7 +92,7 @@ impl fmt::Display for ColumnReading {
             }
         }
         if let (Some(missing @ 1..), Some(replacement)) = (self.missing, self.replacement()) {
-            write!(f, ", with {replacement} where {missing} values are missing")?;
+            write!(f, ", with {replacement} for missing values ({missing})")?;
         }
         Ok(())
     }

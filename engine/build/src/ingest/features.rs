@@ -161,7 +161,7 @@ impl ColumnInput for FeatureInput<'_> {
         self.matrix.check_values(self.allow_nan, self.id_of_row)?;
         for (column, count) in self.matrix.unseen() {
             tracing::warn!(
-                "{}: {count} values of the column {} are none of the categories of --schema-of, so they are other",
+                "{}: the column {} has values that are none of the categories of --schema-of ({count}), so they are other",
                 self.matrix.path().display(),
                 text::printable(column)
             );

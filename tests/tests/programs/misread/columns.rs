@@ -127,7 +127,7 @@ const READ: &[Case] = &[
     read(
         &[E, ("x.csv", "id,pool,a\n0,none,1\n1,none,2\n2,NA,3\n")],
         "--edges e.txt --features x.csv --missing other",
-        "pool is one of none, else other (one-hot), with other where 1 values are missing",
+        "pool is one of none, else other (one-hot), with other for missing values (1)",
         EDGES,
     )
     .with_features("1,0,1 1,0,2 0,1,3"),

@@ -55,8 +55,7 @@ fn a_mixed_table_becomes_features_labels_and_splits() {
         labels: "1 -1 1 0",
     };
     let arguments = format!("{TABLE} --missing indicator");
-    let says =
-        "plan is one of free, gold, else other (one-hot), with other where 1 values are missing; since is a date";
+    let says = "plan is one of free, gold, else other (one-hot), with other for missing values (1); since is a date";
     run.expect(&arguments, says, graph, "the first table");
     let store = Store::open(&run.path("out.grappa")).unwrap();
     for (name, nodes) in [("train", "ann"), ("val", "cy"), ("test", "dan")] {
