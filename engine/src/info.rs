@@ -51,10 +51,14 @@ pub struct Info {
     pub degree_mean: Option<f64>,
     /// The features, if there are any.
     pub features: Option<FeaturesInfo>,
+    /// The name of each dimension of the features. Empty if they have none.
+    pub feature_names: Vec<String>,
     /// The pre-aggregated features of each kind.
     pub aggregates: Vec<AggregatesInfo>,
     /// Number of classes, if there are labels.
     pub classes: Option<u32>,
+    /// The name of each class. Empty if they have none.
+    pub class_names: Vec<String>,
     /// `single` or `multi`, if there are labels.
     pub labels: Option<&'static str>,
     /// Nodes in each split.
@@ -170,6 +174,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
     let aggregates = aggregates(store)?;
     let bytes = bytes(store, aggregates.iter().map(|of_kind| of_kind.bytes).sum())?;
     let counted = count_degrees(store, threads, bytes.degrees, progress)?;
+    let schema = store.schema()?;
     let split = |name: &str| {
         manifest
             .splits
@@ -198,8 +203,10 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
                 FeatureSource::Procedural => "procedural",
             },
         }),
+        feature_names: schema.feature_names(),
         aggregates,
         classes: manifest.labels.map(|labels| labels.classes),
+        class_names: schema.classes,
         labels: manifest.labels.map(|labels| match labels.kind {
             LabelKind::Single => "single",
             LabelKind::Multi => "multi",

@@ -6,6 +6,7 @@ checksums, because XXH3 is not in the standard library. Run it without arguments
 fails if they are wrong.
 """
 
+import json
 import struct
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def strings():
     return keys
 
 
-# features.md, labels.md, splits.md, weights.md, assignment.md, aggregates.md
+# features.md, labels.md, schema.md, splits.md, weights.md, assignment.md, aggregates.md
 
 
 def features(name, beside=False):
@@ -167,6 +168,28 @@ def label_sets():
     rows = [int.from_bytes(payload[i : i + width], "little") for i in range(0, len(payload), width)]
     assert kind == 1 and len(rows) == span(meta)[2]
     return [[c for c in range(classes) if row >> c & 1] if row >> classes & 1 else None for row in rows]
+
+
+def schema():
+    """The names of dimensions and of classes."""
+    meta, payload = container("schema", "SCHM")
+    found = json.loads(payload)
+    assert meta == b"" and sorted(found) == ["classes", "features"]
+    names = []
+    for column in found["features"]:
+        name, encoding = column["name"], column["encoding"]
+        if encoding["kind"] != "category":
+            names.append(name)
+            if "indicator" in encoding["missing"]:
+                names.append(name + "_missing")
+        elif encoding["form"] == "index":
+            names.append(name)
+        else:
+            values, other = encoding["values"], "other"
+            while other in values:
+                other += "_"
+            names += [f"{name}={value}" for value in values + [other]]
+    return names, found["classes"]
 
 
 def split():
@@ -401,6 +424,9 @@ def main():
     expect("features-beside", [[round(v, 1) for v in row] for row in beside], [[1, -2.5, 0.1], [127, -3, 0]])
     expect("labels-single", single_labels(), [0, 299, None, 7])
     expect("labels-multi", label_sets(), [[0, 9], [], None, [3]])
+    countries = [f"country={value}" for value in ["DE", "FR", "other", "other_"]]
+    names = ["age", "is_admin", "income", "income_missing", "joined", *countries, "plan"]
+    expect("schema", schema(), (names, ["free", "gold"]))
     expect("split", split(), [1, 5, *range(200, 300), 0x10000, 2**32 + 7])
     sources = [[1, 3, 3, 9], [], [5, 6, 7, 8, 12], [14]]
     expect("rows, Elias-Fano", rows("elias-fano"), (4, sources))

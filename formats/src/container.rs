@@ -81,10 +81,18 @@ impl FileKind {
     pub const ASSIGNMENT: Self = Self(*b"ASGN");
     /// `aggregates/<kind>/index`: the files with pre-aggregated features.
     pub const AGGREGATES: Self = Self(*b"AGGR");
+    /// `schema`: the names of features and classes.
+    pub const SCHEMA: Self = Self(*b"SCHM");
 
     /// Whether readers need single pages of the payload.
     fn is_read_at_random(self) -> bool {
-        let whole = [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES];
+        let whole = [
+            Self::MANIFEST,
+            Self::SPLIT,
+            Self::ASSIGNMENT,
+            Self::AGGREGATES,
+            Self::SCHEMA,
+        ];
         !whole.contains(&self)
     }
 

@@ -29,6 +29,7 @@ pub mod permutation;
 pub mod permutation_table;
 pub mod random;
 pub mod rows;
+pub mod schema;
 mod span;
 pub mod splits;
 pub mod weights;

@@ -12,6 +12,7 @@ use crate::{
     chunks::ChunkMap,
     container::{self, FileKind},
     features::FeatureLayout,
+    schema,
 };
 pub use crate::{
     dtype::FeatureDtype,
@@ -255,10 +256,15 @@ impl Manifest {
         self.chunks.iter().all(|chunk| chunk.present)
     }
 
-    /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds of features and labels, and the recipe of a
-    /// generated graph.
+    /// Whether the store has the file `schema`, with the names of features and classes.
+    pub fn has_schema(&self) -> bool {
+        self.files.iter().any(|file| file.path == schema::FILE)
+    }
+
+    /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds and names of features and
+    /// labels, and the recipe of a generated graph.
     pub fn graph_digest(&self) -> u64 {
-        let is_shared = |file: &&FileEntry| file.path.starts_with("ids/");
+        let is_shared = |file: &&FileEntry| file.path.starts_with("ids/") || file.path == schema::FILE;
         let common = Self {
             writer: String::new(),
             edges: 0,

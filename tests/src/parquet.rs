@@ -3,7 +3,7 @@
 use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use parquet::{
-    data_type::{ByteArrayType, FloatType, Int64Type},
+    data_type::{BoolType, ByteArrayType, FloatType, Int32Type, Int64Type},
     file::writer::{SerializedColumnWriter, SerializedFileWriter},
     schema::parser::parse_message_type,
 };
@@ -48,6 +48,12 @@ pub enum Column<'a> {
     Strings(&'a [String]),
     /// 32-bit floats.
     Floats(&'a [f32]),
+    /// Booleans.
+    Booleans(&'a [bool]),
+    /// Dates: days since 1970-01-01.
+    Dates(&'a [i32]),
+    /// Moments: milliseconds since 1970-01-01.
+    Milliseconds(&'a [i64]),
     /// Lists of this many 32-bit floats.
     Lists(usize, &'a [f32]),
 }
@@ -58,6 +64,9 @@ impl Column<'_> {
             Self::Integers(_) => format!("required int64 {name};"),
             Self::Strings(_) => format!("required binary {name} (utf8);"),
             Self::Floats(_) => format!("required float {name};"),
+            Self::Booleans(_) => format!("required boolean {name};"),
+            Self::Dates(_) => format!("required int32 {name} (date);"),
+            Self::Milliseconds(_) => format!("required int64 {name} (timestamp_millis);"),
             Self::Lists(..) => {
                 format!("required group {name} (list) {{ repeated group list {{ required float element; }} }}")
             }
@@ -69,13 +78,24 @@ impl Column<'_> {
             Self::Integers(values) => values.len(),
             Self::Strings(values) => values.len(),
             Self::Floats(values) => values.len(),
+            Self::Booleans(values) => values.len(),
+            Self::Dates(values) => values.len(),
+            Self::Milliseconds(values) => values.len(),
             Self::Lists(length, values) => values.len() / length,
         }
     }
 
     fn write(self, rows: Range<usize>, column: &mut SerializedColumnWriter<'_>) {
         match self {
-            Self::Integers(values) => column
+            Self::Booleans(values) => column
+                .typed::<BoolType>()
+                .write_batch(&values[rows], None, None)
+                .unwrap(),
+            Self::Dates(values) => column
+                .typed::<Int32Type>()
+                .write_batch(&values[rows], None, None)
+                .unwrap(),
+            Self::Integers(values) | Self::Milliseconds(values) => column
                 .typed::<Int64Type>()
                 .write_batch(&values[rows], None, None)
                 .unwrap(),

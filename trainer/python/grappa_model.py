@@ -123,7 +123,8 @@ class Model(nn.Module):
 
 
 def load(path):
-    """The model, ready to be evaluated. `model.task` is "multi-class" or "multi-label"; `model.class_names` may be empty."""
+    """The model, ready to be evaluated. `model.task` is "multi-class" or "multi-label". `model.class_names` and
+    `model.feature_names` may be empty."""
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}
@@ -131,4 +132,5 @@ def load(path):
     model.load_state_dict(tensors)
     model.task = json.loads(metadata["task"])
     model.class_names = json.loads(metadata["class_names"])
+    model.feature_names = json.loads(metadata.get("feature_names", "[]"))
     return model.eval()

@@ -27,7 +27,7 @@
 //! Before the first layer there are `feature_mean` and `feature_deviation` `[i]`, if features are standardized.
 //!
 //! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
-//! or `multi-label`; `class_names`, a list, which is empty if classes have no names.
+//! or `multi-label`; `class_names` and `feature_names`, lists, which are empty if classes or features have no names.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -66,6 +66,7 @@ pub fn export(trained: &Trained, out: &Path) -> Result<Exported> {
     let metadata = BTreeMap::from([
         ("task".to_owned(), json(&trained.task())),
         ("class_names".to_owned(), json(trained.class_names())),
+        ("feature_names".to_owned(), json(&trained.schema().feature_names())),
     ]);
     model.save_with(out, &counters, metadata)?;
     let length = out.metadata().map_err(grappa_io::Error::io("read", out))?.len();

@@ -2,7 +2,8 @@
 //!
 //! - [`EdgeSource`] cuts edge files into numbered blocks, which many threads read and parse concurrently. Formats: text
 //!   (plain, gzip or Zstandard), matrices of Matrix Market, `.npy` and `.npz`, raw pairs of integers, Parquet.
-//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read per-node data.
+//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`], [`SplitColumns`] and [`PartSource`] read per-node data.
+//! - A table with other values than numbers is examined first ([`MatrixSource::fit`], [`EncodingOptions`]), and encoded as a schema says.
 //! - [`Reading`] tells how a file is read: its separator, and the roles of its columns.
 //! - [`files_of`] and [`files_of_all`] list the files of a folder that is one input.
 //! - [`ogb::discover`] finds all of these files in a folder of the Open Graph Benchmark.
@@ -32,6 +33,7 @@ pub mod ogb;
 mod parquet;
 mod reading;
 mod separator;
+mod table;
 mod zip;
 
 #[cfg(test)]
@@ -44,7 +46,9 @@ pub use edges::{
 };
 pub use folder::{files_of, files_of_all};
 pub use nodes::{
-    LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SplitSource, TableForm, read_split_ids,
+    LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SPLITS, SplitColumns, SplitSource, TableForm,
+    read_split_ids,
 };
-pub use reading::Reading;
+pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;
+pub use table::{EncodingOptions, MissingOption, MissingOptions, Replacement};

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing};
 use grappa_io::text::printable;
 
 use crate::separator::Separator;
@@ -10,7 +11,7 @@ use crate::separator::Separator;
 const NAMES_MAX: usize = 6;
 
 /// How an input file is read, or several that are read in the same way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     /// The first file.
     pub file: PathBuf,
@@ -28,10 +29,73 @@ pub struct Reading {
     pub comments: u64,
     /// The roles of columns and their names, or their numbers, from 1.
     pub columns: Vec<(&'static str, String)>,
+    /// What the columns of features become, if they have names.
+    pub encodings: Vec<ColumnReading>,
     /// The columns that are not read.
     pub left_out: Vec<String>,
     /// Whether rows belong to nodes by their order. None if it is a list of edges.
     pub by_position: Option<bool>,
+}
+
+/// What a column of features becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnReading {
+    /// The column and its encoding.
+    pub column: Column,
+    /// The number of missing values. None if they were not counted before the rows are read.
+    pub missing: Option<u64>,
+}
+
+impl ColumnReading {
+    /// Whether it is a column of numbers without missing values, which needs no word.
+    fn is_plain(&self) -> bool {
+        self.column.encoding
+            == (Encoding::Number {
+                missing: Missing::Refused,
+            })
+    }
+
+    /// What a missing value becomes. None if there must be none.
+    pub fn replacement(&self) -> Option<String> {
+        match &self.column.encoding {
+            Encoding::Number { missing } | Encoding::Boolean { missing } | Encoding::Date { missing } => {
+                match missing {
+                    Missing::Refused => None,
+                    Missing::Constant(value) => Some(value.to_string()),
+                    Missing::Mean(mean) => Some(format!("the mean {mean}")),
+                    Missing::Indicator(mean) => Some(format!("the mean {mean} and an indicator")),
+                }
+            }
+            Encoding::Category { .. } => Some("other".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for ColumnReading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is ", printable(&self.column.name))?;
+        match &self.column.encoding {
+            Encoding::Number { .. } => write!(f, "a number")?,
+            Encoding::Boolean { .. } => write!(f, "false or true (0, 1)")?,
+            Encoding::Date { .. } => write!(f, "a date (days since 1970-01-01)")?,
+            Encoding::Category { values, form } => {
+                let shown: Vec<_> = values.iter().take(NAMES_MAX).map(|value| printable(value)).collect();
+                let more = match values.len().saturating_sub(NAMES_MAX) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let form = match form {
+                    CategoryForm::OneHot => "one-hot",
+                    CategoryForm::Index => "by index",
+                };
+                write!(f, "one of {}{more}, else other ({form})", shown.join(", "))?;
+            }
+        }
+        if let (Some(missing @ 1..), Some(replacement)) = (self.missing, self.replacement()) {
+            write!(f, ", with {replacement} for missing values ({missing})")?;
+        }
+        Ok(())
+    }
 }
 
 impl Reading {
@@ -46,6 +110,7 @@ impl Reading {
             header: false,
             comments: 0,
             columns: Vec::new(),
+            encodings: Vec::new(),
             left_out: Vec::new(),
             by_position: None,
         }
@@ -96,6 +161,13 @@ impl fmt::Display for Reading {
         }
         if self.columns.len() > NAMES_MAX {
             write!(f, " and {} more", self.columns.len() - NAMES_MAX)?;
+        }
+        let encoded: Vec<&ColumnReading> = self.encodings.iter().filter(|column| !column.is_plain()).collect();
+        for column in encoded.iter().take(NAMES_MAX) {
+            write!(f, "; {column}")?;
+        }
+        if encoded.len() > NAMES_MAX {
+            write!(f, "; {} more such columns", encoded.len() - NAMES_MAX)?;
         }
         if self.by_position == Some(true) {
             write!(f, "; row k is the node with the k-th smallest id")?;

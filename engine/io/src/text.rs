@@ -42,6 +42,16 @@ fn acts_on_terminal(character: char) -> bool {
         )
 }
 
+/// Names for people, printable: the first ones, and how many more there are.
+pub fn first_names(names: &[String]) -> String {
+    const SHOWN_MAX: usize = 6;
+    let shown: Vec<_> = names.iter().take(SHOWN_MAX).map(|name| printable(name)).collect();
+    match names.len().checked_sub(SHOWN_MAX) {
+        None | Some(0) => shown.join(", "),
+        Some(more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 /// Ascending numbers as text: `0-3, 7`.
 pub fn ranges(numbers: &[u32]) -> String {
     let mut text = String::new();

@@ -189,6 +189,8 @@ fn the_description_counts_what_is_there() {
     assert_eq!(info.degree_histogram.iter().map(|b| b.nodes).sum::<u64>(), NODES);
     assert_eq!(info.splits.val, Some(30));
     assert_eq!((info.classes, info.labels), (Some(4), Some("single")));
+    assert_eq!(info.feature_names, ["f0", "f1", "f2", "f3", "f4"]);
+    assert_eq!(info.class_names, ["red", "green", "blue", "none"]);
 
     let folders = ["", "chunk-0", "chunk-1", "chunk-2", "ids", "splits", "assignments"];
     let files = folders

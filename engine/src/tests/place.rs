@@ -52,6 +52,8 @@ fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() 
 
     let slice = Store::open(&path).unwrap();
     assert!(slice.missing_features().is_empty());
+    assert_eq!(slice.schema().unwrap(), Sample::schema());
+    assert_eq!(slice.manifest().graph_digest(), store.manifest().graph_digest());
     let is_present = |node| slice.is_present(store.chunks().chunk_of(NodeId(node)));
     let (mut kept, mut left_out) = (0, 0);
     for chunk in [0, 2].map(ChunkId) {

@@ -14,6 +14,7 @@ use grappa_formats::{
         LabelSpec, Manifest, PermutationSpec, SelfLoops, SplitEntry,
     },
     permutation_table::{self, PermutationTableMeta},
+    schema::{Column, Schema},
     splits,
 };
 use grappa_io::container::{ContainerWriter, WrittenFile};
@@ -103,6 +104,13 @@ impl Sample {
         format!("node/{id:05}")
     }
 
+    pub fn schema() -> Schema {
+        Schema {
+            features: (0..DIM).map(|i| Column::number(format!("f{i}"))).collect(),
+            classes: ["red", "green", "blue", "none"].map(str::to_owned).to_vec(),
+        }
+    }
+
     /// The node of a dense id, if the permutation is a table.
     pub fn table_node(id: u64) -> u64 {
         (id * 7 + 3) % NODES
@@ -175,6 +183,8 @@ impl Sample {
         manifest.edges_read = manifest.edges;
         self.ids(&store, &mut manifest);
         self.splits(&store, &mut manifest);
+        let schema = store.write_file(files::SCHEMA, Self::schema().encode()).unwrap();
+        manifest.files.push(schema);
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         tamper(&mut manifest);
         store.commit(&manifest).unwrap();

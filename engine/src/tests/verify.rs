@@ -191,8 +191,9 @@ fn a_manifest_that_disagrees_with_its_files_is_noticed() {
     expect_one(&problems, "splits/val.roaring", "30 nodes, but the manifest says 31");
 
     let problems = tampered(|manifest| manifest.labels.as_mut().unwrap().classes = 5);
-    assert_eq!(problems.len(), 3, "{problems:?}");
-    assert!(problems.iter().all(|p| p.file.ends_with("labels")));
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    assert!(problems[..3].iter().all(|p| p.file.ends_with("labels")));
+    expect_one(&problems[3..], "schema", "names of 4 classes, but the store has 5");
 
     let problems = tampered(|manifest| manifest.edge_options.self_loops = grappa_formats::manifest::SelfLoops::Add);
     assert_eq!(problems.len(), 3, "{problems:?}");

@@ -44,7 +44,7 @@ use grappa_io::{
     progress::Progress,
     regular, workers,
 };
-use grappa_storage::{aggregates as stored_aggregates, files, read_manifest};
+use grappa_storage::{aggregates as stored_aggregates, files, read_manifest, read_schema};
 use grappa_synthetic::Recipe;
 use roaring::RoaringTreemap;
 
@@ -125,6 +125,7 @@ enum Part<'a> {
     Dictionary,
     Permutation,
     Splits,
+    Schema,
     Assignment(&'a str),
     /// The index of pre-aggregated features, and the headers of their files.
     Aggregates(AggregateKind),
@@ -180,7 +181,7 @@ impl Check<'_> {
             })
             .collect();
         // Long units that cannot be divided come first.
-        parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits]);
+        parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits, Part::Schema]);
         let kinds = stray.iter().filter_map(|found| files::aggregates_of(found));
         for kind in kinds {
             parts.push(Part::Aggregates(kind));
@@ -210,6 +211,7 @@ impl Check<'_> {
                 Part::Dictionary => self.dictionary(manifest),
                 Part::Permutation => self.permutation(manifest),
                 Part::Splits => self.splits(manifest),
+                Part::Schema => self.schema(manifest),
                 Part::Assignment(path) => self.assignment(manifest, path),
                 Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
                 Part::AggregatesOf(kind, chunk, file) => self.aggregates_of(&chunks, kind, chunk, &file),
@@ -492,6 +494,12 @@ impl Check<'_> {
                 }
             }
             before.push((&entry.name, set));
+        }
+    }
+
+    fn schema(&self, manifest: &Manifest) {
+        if self.listed(manifest, files::SCHEMA).is_some() {
+            self.result(files::SCHEMA, read_schema(self.root, manifest).map(drop));
         }
     }
 

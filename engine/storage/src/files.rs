@@ -7,6 +7,7 @@ use grappa_formats::{
     aggregates::AggregateKind,
     container::FileKind,
     manifest::{ExternalIds, FileEntry, Manifest, PermutationSpec},
+    schema,
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, durable::TEMPORARY};
 
@@ -22,6 +23,8 @@ pub const CURRENT_NAME: &str = "CURRENT";
 pub const DICTIONARY: &str = "ids/dictionary";
 /// The table of the node permutation.
 pub const PERMUTATION: &str = "ids/order";
+/// The names of features and classes.
+pub const SCHEMA: &str = schema::FILE;
 
 /// The folder of pre-aggregated features.
 pub const AGGREGATES: &str = "aggregates";
@@ -92,7 +95,11 @@ pub fn of_chunk(chunk: ChunkId, name: &str) -> String {
 /// container file.
 pub fn kind_of(path: &str) -> Option<FileKind> {
     let Some((folder, name)) = path.split_once('/') else {
-        return (path == MANIFEST).then_some(FileKind::MANIFEST);
+        return match path {
+            MANIFEST => Some(FileKind::MANIFEST),
+            SCHEMA => Some(FileKind::SCHEMA),
+            _ => None,
+        };
     };
     match (folder, name) {
         ("splits", _) if name.ends_with(".roaring") => Some(FileKind::SPLIT),
@@ -124,7 +131,8 @@ pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
     manifest.features.is_none() && kind_of(path) == Some(FileKind::FEATURES)
 }
 
-/// The files that a store with this manifest must have, and their kinds. The list of files in the manifest is not used.
+/// The files that a store with this manifest must have, and their kinds. Of the list of files in the manifest, only the optional
+/// schema is used.
 pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     let mut names = vec!["edges", "degrees"];
     if manifest.weighted {
@@ -154,6 +162,9 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     }
     if manifest.ids.permutation == PermutationSpec::Table {
         paths.push(PERMUTATION.to_owned());
+    }
+    if manifest.has_schema() {
+        paths.push(SCHEMA.to_owned());
     }
     let with_kind = |path: String| {
         let kind = kind_of(&path).expect("all names are those of files of stores");
@@ -247,6 +258,7 @@ mod tests {
     fn only_names_that_a_writer_gives_are_known() {
         for (path, kind) in [
             ("manifest", FileKind::MANIFEST),
+            ("schema", FileKind::SCHEMA),
             ("chunk-0/edges", FileKind::ROWS),
             ("chunk-17/labels", FileKind::LABELS),
             ("splits/val.roaring", FileKind::SPLIT),

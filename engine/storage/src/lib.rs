@@ -38,5 +38,5 @@ pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
 pub use mapped::MappedChunks;
 pub use neighbors::Neighbors;
-pub use open::{Store, read_manifest};
+pub use open::{Store, read_manifest, read_schema};
 pub use permutation::{NodePermutation, NodeTable};

@@ -13,6 +13,7 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{FileEntry, Manifest},
     rows::{RowCodec, RowSizes},
+    schema::Schema,
     splits,
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, regular, text, workers};
@@ -253,6 +254,14 @@ impl Store {
             .map_err(Error::format(path))
     }
 
+    /// The names of features and classes. Empty if the store has none. Reads and fully checks the file.
+    pub fn schema(&self) -> Result<Schema> {
+        if !self.manifest.has_schema() {
+            return Ok(Schema::default());
+        }
+        read_schema(&self.path, &self.manifest)
+    }
+
     /// The assignment that was current when the store was opened: which partitions see each edge bucket. It is in memory, with
     /// 8 bytes per bucket of each group of chunks with the same owners, so later repartitionings do not change it.
     pub fn assignment(&self) -> &Assignment {
@@ -297,6 +306,14 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
         return Err(unlike("this folder is not a store: it has no file `manifest`".into()));
     };
     Manifest::decode(&bytes).map_err(Error::format(file))
+}
+
+/// Reads and fully checks the schema of the store at `path`, whose manifest lists one.
+pub fn read_schema(path: &Path, manifest: &Manifest) -> Result<Schema> {
+    let file = path.join(files::SCHEMA);
+    let dim = manifest.features.as_ref().map_or(0, |features| features.dim);
+    let classes = manifest.labels.map_or(0, |labels| labels.classes);
+    Schema::decode(&regular::read(&file)?, dim, classes).map_err(Error::format(file))
 }
 
 /// Compares every file's header and length with the manifest.

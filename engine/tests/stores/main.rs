@@ -5,5 +5,6 @@ mod generate;
 mod ids;
 mod ingest;
 mod node_ids;
+mod schema;
 mod split;
 mod tables;

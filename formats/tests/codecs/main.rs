@@ -10,6 +10,7 @@ mod golden;
 mod labels;
 mod permutation_table;
 mod samples;
+mod schema;
 mod spec;
 mod splits;
 mod weights;

@@ -11,6 +11,7 @@ use grappa_formats::{
     manifest::*,
     permutation_table::PermutationTable,
     rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsPart, RowsTail},
+    schema::{CategoryForm, Column, Encoding, Missing, Schema},
     splits,
     weights::Weights,
 };
@@ -55,6 +56,7 @@ pub fn all() -> Vec<Sample> {
         sample("edges-gap", rows(GAP)[0].clone()),
         sample("degrees-gap", rows(GAP)[1].clone()),
         sample("aggregates", aggregates().encode()),
+        sample("schema", schema().encode().0),
         sample("CURRENT", Current { generation: 17 }.encode().into_bytes()),
     ]
 }
@@ -69,6 +71,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "assignment-whole" => Assignment::decode(bytes, 0, 3).and_then(|a| a.check_owners()),
         "CURRENT" => Current::decode(bytes).map(drop),
         "aggregates" => AggregateIndex::decode(bytes, AggregateKind::Gcn, AGGREGATES_OF, 2).map(drop),
+        "schema" => Schema::decode(bytes, 10, 2).map(|schema| drop(schema.feature_names())),
         "order" => {
             let (header, payload) = decode_file(bytes, FileKind::PERMUTATION)?;
             let table = PermutationTable::new(&header, payload)?;
@@ -217,6 +220,32 @@ pub fn aggregates() -> AggregateIndex {
         kind: AggregateKind::Gcn,
         manifest_digest: AGGREGATES_OF,
         files: vec![file(4168, 0x1111_2222_3333_4444), file(8264, 0x5555_6666_7777_8888)],
+    }
+}
+
+/// A column of each kind.
+pub fn schema() -> Schema {
+    let column = |name: &str, encoding| Column {
+        name: name.into(),
+        encoding,
+    };
+    let number = |missing| Encoding::Number { missing };
+    let boolean = |missing| Encoding::Boolean { missing };
+    let date = |missing| Encoding::Date { missing };
+    let category = |values: &[&str], form| Encoding::Category {
+        values: values.iter().map(|&value| value.to_owned()).collect(),
+        form,
+    };
+    Schema {
+        features: vec![
+            column("age", number(Missing::Refused)),
+            column("is_admin", boolean(Missing::Constant(0.0))),
+            column("income", number(Missing::Indicator(-1.5))),
+            column("joined", date(Missing::Mean(19000.25))),
+            column("country", category(&["DE", "FR", "other"], CategoryForm::OneHot)),
+            column("plan", category(&["a", "b"], CategoryForm::Index)),
+        ],
+        classes: vec!["free".into(), "gold".into()],
     }
 }
 

@@ -28,7 +28,7 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 
 #[test]
 fn examples_match_the_golden_files() {
-    const PAGES: [&str; 10] = [
+    const PAGES: [&str; 11] = [
         "aggregates.md",
         "assignment.md",
         "container.md",
@@ -37,6 +37,7 @@ fn examples_match_the_golden_files() {
         "labels.md",
         "manifest.md",
         "rows.md",
+        "schema.md",
         "splits.md",
         "weights.md",
     ];

@@ -388,6 +388,8 @@ fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
         "chunks",
         "chunks_present",
         "inputs",
+        "feature_names",
+        "class_names",
     ];
     wanted.sort_unstable();
     found.sort_unstable();

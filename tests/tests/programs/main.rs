@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod descriptors;
 mod disk;
+mod dry_run;
 mod features;
 mod formats;
 mod hostile;

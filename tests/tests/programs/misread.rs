@@ -3,10 +3,12 @@
 //!
 //! The cases are in tables, in `misread/`. Ingest runs in this process, because a program for each would take most of the time.
 
+mod columns;
 mod edges;
 mod formats;
 mod tables;
 mod twice;
+mod whole;
 
 use std::{
     fs,
@@ -23,8 +25,8 @@ use grappa_engine::{
     },
     ingest,
 };
-use grappa_formats::manifest::ExternalIds;
-use grappa_input::{Comments, HeaderLine, OnBadLine, Separator};
+use grappa_formats::{manifest::ExternalIds, schema::CategoryForm};
+use grappa_input::{Comments, HeaderLine, MissingOptions, OnBadLine, Separator};
 use grappa_tests::files::memory_folder;
 use tempfile::TempDir;
 
@@ -289,6 +291,22 @@ fn options(folder: &Path, arguments: &str) -> IngestOptions {
             "--id" => options.tables.columns.id = names(),
             "--label" => options.tables.columns.label = names(),
             "--features-from" => options.tables.columns.features = names(),
+            "--missing" => {
+                let columns = value.split(',').map(|column| column.parse().unwrap());
+                options.encoding.missing = MissingOptions(columns.collect());
+            }
+            "--categories" => {
+                options.encoding.categories = Some(match value.as_str() {
+                    "index" => CategoryForm::Index,
+                    _ => CategoryForm::OneHot,
+                });
+            }
+            "--categories-max" => options.encoding.categories_max = Some(value.parse().unwrap()),
+            "--schema-of" => {
+                let store = Store::open(&folder.join(&value)).unwrap();
+                options.encoding.schema = Some(store.schema().unwrap());
+            }
+            "--split-column" => options.tables.columns.split = names(),
             "--separator" => options.separator = Some(value.parse::<Separator>().unwrap()),
             "--table-separator" => options.tables.separator = Some(value.parse::<Separator>().unwrap()),
             "--header" => {

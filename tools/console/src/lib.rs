@@ -49,7 +49,7 @@ use grappa_io::{
 pub use grappa_io::{
     machine::{free_memory_bytes, peak_rss_bytes},
     size::{ByteSize, ByteSizeError, count, duration},
-    text::printable,
+    text::{first_names, printable},
 };
 pub use output::{StdoutClosed, one_line, print_line, stdout};
 pub use summary::{Built, Summary};

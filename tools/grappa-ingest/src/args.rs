@@ -1,6 +1,6 @@
 //! The command line, and its translation to the options of the engine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
 use grappa_build::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
@@ -8,11 +8,16 @@ use grappa_console::{
     ByteSize,
     options::{Chunks, Dtype, Loops},
 };
-use grappa_formats::manifest::{EdgeOptions, ExternalIds};
+use grappa_formats::{
+    manifest::{EdgeOptions, ExternalIds},
+    schema::{CategoryForm, Schema},
+};
 use grappa_input::{
-    Comments, EdgeColumnOptions, EdgeFormat, HeaderLine, OnBadLine, Separator, TableForm, TableOptions,
+    Comments, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, MissingOption, MissingOptions, OnBadLine,
+    Separator, TableForm, TableOptions,
     ogb::{self, OgbLayout},
 };
+use grappa_storage::Store;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -127,9 +132,9 @@ pub struct Args {
     ///
     /// A table, in Parquet or in text with a header, has the ids of its rows in a column named id, user_id or the like, or in the
     /// only column of names; or --id names it. Rows may have any order, and each node has one. With --ids sparse or string, ids
-    /// that no edge has are nodes without edges. All other columns of numbers are features, except labels and splits. A column
-    /// that may have something else is an error with the options that say what it has. Parquet may have one column of lists
-    /// instead.
+    /// that no edge has are nodes without edges. All other columns are features, except labels and splits: numbers, booleans,
+    /// dates, and categories, which are texts with few different values. A column that may have something else is an error with
+    /// the options that say what it has. Parquet may have one column of lists instead.
     ///
     /// Wherever Parquet is accepted, a folder of Parquet files is accepted too: their rows one after another, part.10 after part.9.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
@@ -140,10 +145,37 @@ pub struct Args {
     /// Accept features that are NaN or infinite
     #[arg(long, help_heading = NODES)]
     allow_nan: bool,
+    /// Replacement of missing values in a table of features: mean, indicator, other or a number, perhaps after COLUMN=
+    ///
+    /// Missing values are empty cells, NA, NaN, null and the like, and nulls of Parquet. indicator: the mean, and a second dimension
+    /// that is 1 where the value is missing. A missing category is other. Several, separated by commas, are for several columns:
+    /// --missing income=0,age=mean
+    #[arg(long, help_heading = NODES, value_name = "[COLUMN=]VALUE,..", value_delimiter = ',')]
+    missing: Vec<MissingOption>,
+    /// Form of categories, which are columns of text with few different values, in a table of features [default: one-hot]
+    ///
+    /// one-hot: a dimension for each value, and one for other values. index: the position of the value in alphabetical order.
+    #[arg(long, help_heading = NODES, value_enum)]
+    categories: Option<Categories>,
+    /// Most values of a category [default: 100]
+    #[arg(long, help_heading = NODES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    categories_max: Option<u32>,
+    /// Store whose schema the tables get: its columns by name, its means, categories and classes
+    ///
+    /// A table may have its columns in another order, and more columns, which are left out. Categories that the store does not have
+    /// become other. A class that it does not have is an error.
+    #[arg(
+        long,
+        help_heading = NODES,
+        value_name = "STORE",
+        conflicts_with_all = ["features_from", "missing", "categories", "categories_max", "ogb"]
+    )]
+    schema_of: Option<PathBuf>,
     /// Node labels: .npy, .npz, Parquet or text, with one row per node
     ///
     /// Rows are in the order of --features. A row is a class number from 0, or one 0 or 1 per class if a node can have several
-    /// classes. A negative number or NaN means that the node has no label.
+    /// classes. A table may have names of classes instead: they are numbered in alphabetical order. A negative number, NaN or an
+    /// empty field means that the node has no label.
     ///
     /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
     /// y or class counts, or those that --label names.
@@ -183,6 +215,17 @@ pub struct Args {
     /// Ids or mask of the test nodes, as for --train
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     test: Option<PathBuf>,
+    /// Column of the table of --features or --labels with the split of each node: train, val, valid, validation, test or nothing
+    ///
+    /// Or columns of zeros and ones, separated by commas: train_mask,val_mask,test_mask
+    #[arg(
+        long,
+        help_heading = NODES,
+        value_name = "COLUMN",
+        value_delimiter = ',',
+        conflicts_with_all = ["train", "val", "test", "split", "ogb"]
+    )]
+    split_column: Vec<String>,
     /// Split the nodes at random: percent for train, val and test, such as 60/20/20
     ///
     /// The shares may add up to less than 100; the other nodes are in no split. If there are labels, only labelled nodes are
@@ -208,8 +251,11 @@ pub struct Args {
     self_loops: Loops,
 
     /// Store to write, usually NAME.grappa; it must not exist
-    #[arg(long, help_heading = STORE, value_name = "STORE")]
-    out: PathBuf,
+    #[arg(long, help_heading = STORE, value_name = "STORE", required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
+    /// Print what each column of edges and tables would become, and write nothing
+    #[arg(long, help_heading = STORE)]
+    pub dry_run: bool,
     /// Number of chunks; partitions are groups of chunks
     ///
     /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
@@ -273,6 +319,14 @@ enum Format {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Categories {
+    /// A dimension for each value
+    OneHot,
+    /// One dimension
+    Index,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum FirstLine {
     /// Recognize it in each file
     Auto,
@@ -310,6 +364,17 @@ enum BadLine {
     Skip,
 }
 
+/// The schema of a store.
+fn schema_of(path: &Path) -> anyhow::Result<Schema> {
+    let schema = Store::open(path)?.schema()?;
+    anyhow::ensure!(
+        !schema.is_empty(),
+        "{}: neither features nor classes of this store have names, so it has no schema; name a store that was built from a table",
+        path.display()
+    );
+    Ok(schema)
+}
+
 impl Args {
     /// The engine's options.
     pub fn options(&self) -> anyhow::Result<IngestOptions> {
@@ -325,7 +390,7 @@ impl Args {
             .collect();
         Ok(IngestOptions {
             edges: files.edges,
-            out: self.out.clone(),
+            out: self.out.clone().unwrap_or_default(),
             format: match self.format {
                 Format::Auto => EdgeFormat::Auto,
                 Format::Tsv => EdgeFormat::Tsv,
@@ -356,6 +421,8 @@ impl Args {
                     id: self.id.clone(),
                     label: self.label.clone(),
                     features: self.features_from.clone(),
+                    split: self.split_column.clone(),
+                    schema: Vec::new(),
                 },
                 separator: self.table_separator,
             },
@@ -368,6 +435,16 @@ impl Args {
             nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
             features: files.features,
             feature_dtype: self.feature_dtype.map(Into::into),
+            encoding: EncodingOptions {
+                missing: MissingOptions(self.missing.clone()),
+                categories: self.categories.map(|form| match form {
+                    Categories::OneHot => CategoryForm::OneHot,
+                    Categories::Index => CategoryForm::Index,
+                }),
+                categories_max: self.categories_max,
+                schema: self.schema_of.as_deref().map(schema_of).transpose()?,
+                examine: false,
+            },
             allow_nan: self.allow_nan,
             labels: files.labels,
             node_ids: self.node_ids.clone(),

@@ -1,6 +1,6 @@
 //! `grappa-store info`: the contents of a store.
 
-use grappa_console::{Console, Summary, count, printable};
+use grappa_console::{Console, Summary, count, first_names, printable};
 use grappa_engine::info::{DegreeBucket, Info, info};
 use grappa_sampling::partition::{CoverageOptions, coverage, report};
 use grappa_storage::Store;
@@ -75,6 +75,9 @@ impl Summary for Shown {
             };
             table.row("features", format!("{} x {}{source}", features.dim, features.dtype));
         }
+        if !info.feature_names.is_empty() {
+            table.row("feature names", first_names(&info.feature_names));
+        }
         if !info.aggregates.is_empty() {
             let kinds = info.aggregates.iter().map(|of_kind| {
                 let beside = if of_kind.with_features { ", with features" } else { "" };
@@ -85,6 +88,9 @@ impl Summary for Shown {
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
             let of = if kind == "multi" { ", any number per node" } else { "" };
             table.row("classes", format!("{classes}{of}"));
+        }
+        if !info.class_names.is_empty() {
+            table.row("class names", first_names(&info.class_names));
         }
         let splits = [
             ("train", info.splits.train),

@@ -417,7 +417,7 @@ struct Options {
     /// Start with the parameters of the best model of this run, which must have the same layers [default: random]
     #[arg(long, help_heading = RUN, value_name = "RUN")]
     init_from: Option<PathBuf>,
-    /// File with the names of the classes, one per line, in the order of their numbers
+    /// File with the names of the classes, one per line, in the order of their numbers [default: the names in the store]
     #[arg(long, help_heading = RUN, value_name = "FILE")]
     class_names: Option<PathBuf>,
 }

@@ -7,6 +7,7 @@ use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes
 use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_run::{
+    class_names,
     config::{Evaluate, Monitor},
     model::Task,
     scores::ScoreReport,
@@ -106,7 +107,7 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         );
     }
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
-    let warnings = [trained.warnings(), &trained.warnings_about(&store)].concat();
+    let warnings = [trained.warnings(), &trained.warnings_about(&store)?].concat();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let model = By::of(&trained, options.run.display().to_string());
     let bars = console.bars();
@@ -151,7 +152,8 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let predictions = predict_nodes(&trained, &store, &nodes, budget, &options.run, &bars)?;
     drop(bars);
     warn_of_nan(&store, predictions.nan, predictions.nodes.len() as u64);
-    let told = |prediction: Prediction| node(&trained, &store, prediction);
+    let names_of_labels = trained.names_of_labels(&store)?;
+    let told = |prediction: Prediction| node(&trained, &store, &names_of_labels, prediction);
     let report = predictions.scores.filter(|_| is_set);
     console.answer(&Told {
         scores: report.and_then(|report| Scores::of(&report, trained.task())),
@@ -187,14 +189,15 @@ fn find(store: &Store, id: &str) -> anyhow::Result<NodeId> {
     }
 }
 
-fn node(trained: &Trained, store: &Store, prediction: Prediction) -> anyhow::Result<Node> {
+fn node(trained: &Trained, store: &Store, names_of_labels: &[String], prediction: Prediction) -> anyhow::Result<Node> {
     let name = |class: u64| trained.class_name(class);
+    let label = |class| class_names::name(names_of_labels, class);
     let labels = prediction.labels;
     Ok(Node {
         id: store.external_id(prediction.node)?.to_string(),
         predicted: prediction.classes.iter().map(|(class, _)| name(*class)).collect(),
         probability: prediction.classes.iter().map(|(_, probability)| *probability).collect(),
-        labels: labels.map(|labels| labels.into_iter().map(name).collect()),
+        labels: labels.map(|labels| labels.into_iter().map(label).collect()),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Names of classes, for reports and predictions.
 //!
-//! A store has numbers of classes only. A text file has their names, one per line, in the order of their numbers. A run keeps a
-//! copy of it.
+//! A store may have names of classes ([`grappa_formats::schema`]). A text file of the user has others: one name per line, in the order of
+//! their numbers. A run keeps a copy of it.
 
 use std::{collections::HashMap, path::Path};
 

@@ -7,6 +7,7 @@
 //!     checkpoints/                 the newest few checkpoints, and the best
 //!     assignments/                 the chunks of each partition in the last super-epoch; only with several partitions
 //!     classes.txt                  names of classes; only if the user gave them
+//!     schema                       the names of features and classes in the store, in the store's format; only if it has names
 //!     report.html                  the report
 //!     summary.json                 the result
 //! ```
@@ -24,10 +25,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_io::{Error as EngineError, durable};
+use grappa_formats::schema::Schema;
+use grappa_io::{Error as EngineError, durable, regular};
 
 use super::{
-    checkpoint::Checkpoints,
+    checkpoint::{Checkpoints, RunState},
     checksum_line::with_checksum,
     class_names,
     config::TrainConfig,
@@ -45,6 +47,8 @@ pub const SUMMARY: &str = "summary.json";
 pub const REPORT: &str = "report.html";
 /// The file of the names of classes.
 pub const CLASSES: &str = "classes.txt";
+/// The file of the names of features and classes in the store.
+pub const SCHEMA: &str = grappa_formats::schema::FILE;
 /// The folder of the assignments of chunks to partitions. It has the same files as that of a store.
 pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
@@ -149,7 +153,7 @@ impl RunFolder {
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         // The configuration last: it says that this is the folder of a run.
         let events = names.filter(|name| name.starts_with(EVENTS));
-        for file in events.chain([METRICS, CLASSES, CONFIG].map(str::to_owned)) {
+        for file in events.chain([METRICS, CLASSES, SCHEMA, CONFIG].map(str::to_owned)) {
             let _ = fs::remove_file(path.join(file));
         }
         if !self.existed {
@@ -219,6 +223,21 @@ impl RunFolder {
     /// If it cannot be written.
     pub fn write_class_names(&self, names: &[String]) -> Result<()> {
         self.write(CLASSES, with_checksum(&class_names::text(names)).as_bytes())
+    }
+
+    /// Writes the names of features and classes in the store, if there are any, unless an earlier process did.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_schema(&self, schema: &Schema) -> Result<()> {
+        if schema.is_empty() {
+            return Ok(());
+        }
+        let (file, _) = schema.encode();
+        match regular::read_if_there(&self.path().join(SCHEMA))? {
+            Some(before) if before == file => Ok(()),
+            _ => self.write(SCHEMA, &file),
+        }
     }
 
     /// The run's checkpoints. The newest `keep` are kept.
@@ -297,6 +316,30 @@ pub fn class_names_of(folder: &Path, classes: u64, are_there: bool) -> Result<Ve
     }
 }
 
+/// The names of features and classes in the store of the run in `folder`, whose state is `state`. Empty if the store has none, or an
+/// older version trained the run.
+///
+/// # Errors
+/// If the file is missing, cannot be read, is damaged, or belongs to another run.
+pub fn schema_of(folder: &Path, state: &RunState) -> Result<Schema> {
+    let Some(digest) = state.schema_digest() else {
+        return Ok(Schema::default());
+    };
+    let path = folder.join(SCHEMA);
+    let remedy = "restore it from a copy, or resume the run on its store, which writes it again";
+    let Some(file) = regular::read_if_there(&path)? else {
+        let what = format!("missing, and the run has names of features or classes: {remedy}");
+        return Err(Error::run_file(&path, what));
+    };
+    let size = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let schema = Schema::decode(&file, size(state.inputs), size(state.outputs));
+    let schema = schema.map_err(|error| Error::run_file(&path, format!("{error}: {remedy}")))?;
+    match schema.encode().1 == digest {
+        true => Ok(schema),
+        false => Err(Error::run_file(&path, format!("it belongs to another run: {remedy}"))),
+    }
+}
+
 fn numbered(store: &Path, number: u64) -> PathBuf {
     nth_name(&first_name(store), number).into()
 }
@@ -352,6 +395,15 @@ fn refuse_links(folder: &Path) -> Result<()> {
 
 /// Whether a run writes a file or folder of this name.
 fn is_of_run(name: &OsStr) -> bool {
-    let names = [CONFIG, METRICS, CHECKPOINTS, ASSIGNMENTS, CLASSES, REPORT, SUMMARY];
+    let names = [
+        CONFIG,
+        METRICS,
+        CHECKPOINTS,
+        ASSIGNMENTS,
+        CLASSES,
+        SCHEMA,
+        REPORT,
+        SUMMARY,
+    ];
     names.iter().any(|own| name == *own) || is_log(name) || name.as_encoded_bytes().starts_with(EVENTS.as_bytes())
 }

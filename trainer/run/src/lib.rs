@@ -6,6 +6,7 @@
 //! - [`compression`]: encodings of gradients that processes send each other;
 //! - [`learning_rate`] and [`early_stopping`]: decisions after each step or evaluation;
 //! - [`class_names`]: names of classes;
+//! - [`schema`]: whether a store has the features and classes of a run, by their names;
 //! - [`folder`]: the run's folder and its files;
 //! - [`checkpoint`]: the state that a killed run continues from;
 //! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
@@ -39,6 +40,7 @@ mod names;
 mod own_folder;
 mod percent;
 pub mod report;
+pub mod schema;
 pub mod scores;
 mod serde_text;
 pub mod stages;

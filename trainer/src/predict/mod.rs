@@ -297,14 +297,9 @@ struct Scored<'a> {
 }
 
 impl<'a> Scored<'a> {
-    /// None if the store has no labels, or another number of classes than the model.
+    /// None if the store has no labels, or other classes than the model.
     fn of(trained: &Trained, store: &Store, nodes: &'a RoaringTreemap) -> Result<Option<Self>> {
-        let outputs = trained.model().options().outputs;
-        if store
-            .manifest()
-            .labels
-            .is_none_or(|labels| labels.classes as usize != outputs)
-        {
+        if !trained.has_classes_of(store)? {
             return Ok(None);
         }
         let labels = NodeLabels::new(store)?;

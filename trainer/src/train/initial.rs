@@ -1,8 +1,15 @@
 //! Training that starts with the parameters of another run: the model of last week for the graph of this week, or a model to fine-tune.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use grappa_run::{checkpoint::Checkpoint, config::TrainConfig, folder, model::ModelOptions};
+use grappa_formats::schema::Schema;
+use grappa_run::{
+    checkpoint::Checkpoint,
+    config::TrainConfig,
+    folder,
+    model::ModelOptions,
+    schema::{self, Match},
+};
 use serde_json::{Map, Value};
 
 use super::{Trainer, trained};
@@ -15,11 +22,18 @@ pub(super) struct Initial {
 }
 
 impl Initial {
-    /// Reads the parameters for a model if the configuration names a run. Warnings are added to `warnings`.
+    /// Reads the parameters for a model if the configuration names a run. The store has the names of features and classes in `schema`.
+    /// Warnings are added to `warnings`.
     ///
     /// # Errors
-    /// If the run has no checkpoint, a file cannot be read or is damaged, or the run's model is another one.
-    pub fn read(config: &TrainConfig, model: &ModelOptions, warnings: &mut Vec<String>) -> Result<Option<Self>> {
+    /// If the run has no checkpoint, a file cannot be read or is damaged, the run's model is another one, or the run had other features or
+    /// classes.
+    pub fn read(
+        config: &TrainConfig,
+        model: &ModelOptions,
+        schema: &Schema,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Self>> {
         let Some(run) = &config.init_from else { return Ok(None) };
         let of_run = folder::config_of(run)?;
         let Some((path, checkpoint)) = trained::find(run, &of_run, warnings)? else {
@@ -29,6 +43,9 @@ impl Initial {
             ));
         };
         let state = &checkpoint.state;
+        let named = folder::schema_of(run, state)?;
+        check_features(run, &named, schema, warnings)?;
+        check_classes(run, &named, schema)?;
         let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize);
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
@@ -47,6 +64,41 @@ impl Initial {
     /// If the model has other tensors.
     pub fn load(&self, trainer: &Trainer) -> Result<()> {
         trainer.load_parameters(&self.path, &self.checkpoint)
+    }
+}
+
+/// Refuses a run whose features have other names, or another order: its parameters are of those.
+fn check_features(run: &Path, named: &Schema, schema: &Schema, warnings: &mut Vec<String>) -> Result<()> {
+    let matched = Match::of_features(named, schema);
+    match matched {
+        Match::Unnamed | Match::Same => Ok(()),
+        Match::OneUnnamed => {
+            warnings.push(format!(
+                "--init-from {}: features have no names there or in this store, so nobody can tell whether they have the same order",
+                run.display()
+            ));
+            Ok(())
+        }
+        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::Options(format!(
+            "--init-from {} has parameters for other features: {}; {}, or leave out --init-from",
+            run.display(),
+            matched.difference(),
+            schema::remedy(named)
+        ))),
+    }
+}
+
+/// Refuses a run whose classes have other names, or another order.
+fn check_classes(run: &Path, named: &Schema, schema: &Schema) -> Result<()> {
+    let matched = Match::of(&named.classes, &schema.classes);
+    match matched {
+        Match::Unnamed | Match::OneUnnamed | Match::Same => Ok(()),
+        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::Options(format!(
+            "--init-from {} has parameters for other classes: {}; {}, or leave out --init-from",
+            run.display(),
+            matched.difference(),
+            schema::remedy_for_classes()
+        ))),
     }
 }
 

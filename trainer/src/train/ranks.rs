@@ -84,7 +84,7 @@ pub fn follow(
         }
         let inputs = Inputs::check(&store, &config, &ranks)?;
         let initial = match found {
-            None => session::initial(&config, &inputs, watcher)?,
+            None => session::initial(&config, &inputs, &store.schema()?, watcher)?,
             Some(_) => None,
         };
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use grappa_formats::aggregates::AggregateKind;
+use grappa_formats::{aggregates::AggregateKind, schema::Schema};
 use grappa_io::{
     machine::memory_limit,
     progress::Progress,
@@ -144,14 +144,16 @@ fn train_on(
     let ranks = Ranks::meet(&store, group)?;
     let digest = ranks.digest(&store)?;
     if let Some((_, checkpoint)) = from {
-        resume::check_store(&checkpoint.state, &store, digest)?;
+        resume::check_store(folder.path(), &checkpoint.state, &store, digest)?;
     }
     // Before features are pre-aggregated, which may take hours.
     let inputs = Inputs::check(&store, &config, &ranks)?;
+    let schema = store.schema()?;
+    folder.write_schema(&schema)?;
     let had_names = from.is_some_and(|(_, checkpoint)| checkpoint.state.has_class_names());
-    let classes = class_names(folder, &config, inputs.classes(), had_names)?;
+    let given_classes = class_names(folder, &config, inputs.classes(), had_names)?;
     let initial = match from {
-        None => initial(&config, &inputs, watcher)?,
+        None => initial(&config, &inputs, &schema, watcher)?,
         Some(_) => None,
     };
     ranks.describe().iter().for_each(|hosts| watcher.tell(hosts));
@@ -213,7 +215,8 @@ fn train_on(
         }
     }
     state.note_edges(trainer.store.manifest().edge_options);
-    state.note_class_names(!classes.is_empty());
+    state.note_class_names(!given_classes.is_empty());
+    state.note_schema(&schema);
     let journal = folder.journal(state.epoch, state.step)?;
     if resumes
         && let Some(last) = journal.records().last()
@@ -234,7 +237,11 @@ fn train_on(
             trainer,
             state,
             journal,
-            classes,
+            classes: if given_classes.is_empty() {
+                schema.classes
+            } else {
+                given_classes
+            },
             evaluation_seconds: None,
             saved: Instant::now(),
             unwritten: Unwritten::default(),
@@ -461,14 +468,19 @@ fn scored(evaluation: &Evaluation) -> ModelScores {
 }
 
 /// The parameters that a new run starts with, if they are not random.
-pub(super) fn initial(config: &TrainConfig, inputs: &Inputs, watcher: &mut dyn Watcher) -> Result<Option<Initial>> {
+pub(super) fn initial(
+    config: &TrainConfig,
+    inputs: &Inputs,
+    schema: &Schema,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Initial>> {
     let mut warnings = Vec::new();
-    let initial = Initial::read(config, inputs.model(), &mut warnings)?;
+    let initial = Initial::read(config, inputs.model(), schema, &mut warnings)?;
     warnings.iter().for_each(|warning| watcher.warn(warning));
     Ok(initial)
 }
 
-/// The names of the classes: from the user's file, or else from the run's folder.
+/// The names of the classes that the user gave: from the file, or else from the run's folder.
 fn class_names(
     folder: &RunFolder,
     config: &TrainConfig,

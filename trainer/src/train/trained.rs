@@ -9,6 +9,7 @@ use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_formats::{
     ChunkId, NodeId,
     manifest::{EdgeOptions, FeatureDtype, LabelKind, SelfLoops},
+    schema::Schema,
 };
 use grappa_io::progress::Progress;
 use grappa_run::{
@@ -17,6 +18,7 @@ use grappa_run::{
     config::{Monitor, TrainConfig},
     folder,
     model::Task,
+    schema::{self, Match},
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
@@ -24,7 +26,7 @@ use tch::{Device, Tensor};
 
 use super::{
     first_hop,
-    inference::{Inference, Needed, NeededOptions, OnRows},
+    inference::{Inference, Needed, NeededOptions, OnRows, ReorderedColumns},
     slice,
     state::{self, PREAGGREGATED},
 };
@@ -38,6 +40,7 @@ pub struct Trained {
     checkpoint: PathBuf,
     monitor: Monitor,
     class_names: Vec<String>,
+    schema: Schema,
     warnings: Vec<String>,
     device: Device,
 }
@@ -86,8 +89,15 @@ impl Trained {
         )?;
         state::load(&path, model.parameters().named(), &checkpoint.parameters)?;
         state::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
+        let schema = folder::schema_of(folder, &state)?;
+        let given = folder::class_names_of(folder, state.outputs, state.has_class_names())?;
         Ok(Self {
-            class_names: folder::class_names_of(folder, state.outputs, state.has_class_names())?,
+            class_names: if given.is_empty() {
+                schema.classes.clone()
+            } else {
+                given
+            },
+            schema,
             model,
             state,
             checkpoint: path,
@@ -122,7 +132,12 @@ impl Trained {
         self.monitor
     }
 
-    /// The names of the classes; empty if the user gave none.
+    /// The names of features and classes in the store that the model was trained on. Empty if it had none.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The names of the classes: those that the user gave, or else those of the store. Empty if there are none.
     pub fn class_names(&self) -> &[String] {
         &self.class_names
     }
@@ -154,6 +169,14 @@ impl Trained {
             ));
         };
         slice::check_model(store, self.model.options().layer)?;
+        let matched = Match::of_features(&self.schema, &store.schema()?);
+        if matched.is_other() {
+            return no(&format!(
+                "its features are not those of the run: {}; {}",
+                matched.difference(),
+                schema::remedy(&self.schema)
+            ));
+        }
         self.state.check_features(features.dim.into())?;
         let task = manifest.labels.map_or(self.task(), |labels| match labels.kind {
             LabelKind::Single => Task::MultiClass,
@@ -167,8 +190,44 @@ impl Trained {
         Ok(())
     }
 
+    /// Whether the labels of a store number classes as the model does, as far as is known. If not, there are no scores.
+    ///
+    /// # Errors
+    /// If the schema of the store cannot be read.
+    pub fn has_classes_of(&self, store: &Store) -> Result<bool> {
+        let has_number = |classes: u32| u64::from(classes) == self.state.outputs;
+        let is_same = match self.match_of_classes(&store.schema()?) {
+            Match::Unnamed | Match::OneUnnamed | Match::Same => true,
+            Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => false,
+        };
+        Ok(is_same && store.manifest().labels.is_some_and(|labels| has_number(labels.classes)))
+    }
+
+    /// The names of the classes of a store's labels.
+    ///
+    /// # Errors
+    /// If the schema of the store cannot be read.
+    pub fn names_of_labels(&self, store: &Store) -> Result<Vec<String>> {
+        Ok(match self.has_classes_of(store)? {
+            true => self.class_names.clone(),
+            false => store.schema()?.classes,
+        })
+    }
+
+    /// The classes of a store, compared with those of the run's store, or with the names that the user gave if it had none.
+    fn match_of_classes(&self, store: &Schema) -> Match {
+        let own = match self.schema.classes.is_empty() {
+            true => &self.class_names,
+            false => &self.schema.classes,
+        };
+        Match::of(own, &store.classes)
+    }
+
     /// What may make predictions for this store worse than those for the run's own, although the model can be applied.
-    pub fn warnings_about(&self, store: &Store) -> Vec<String> {
+    ///
+    /// # Errors
+    /// If the schema of the store cannot be read.
+    pub fn warnings_about(&self, store: &Store) -> Result<Vec<String>> {
         let (manifest, path) = (store.manifest(), store.path().display());
         let edges = self
             .state
@@ -191,7 +250,30 @@ impl Trained {
                     labels.classes, self.state.outputs
                 )
             });
-        edges.into_iter().chain(classes).collect()
+        let theirs = store.schema()?;
+        let columns = match Match::of_features(&self.schema, &theirs) {
+            Match::OneUnnamed => Some(format!(
+                "{}, so nobody can tell whether the columns are in the order of the run's; ingest tables with names of columns",
+                match theirs.features.is_empty() {
+                    true => format!("features of {path} have no names"),
+                    false => "features of the run's store have no names".to_owned(),
+                }
+            )),
+            Match::Reordered(_) => Some(format!(
+                "features of {path} have another order than the run's; they are put in the order of the run, by their names"
+            )),
+            Match::Unnamed | Match::Same | Match::Other { .. } | Match::Encoded(_) => None,
+        };
+        let matched = self.match_of_classes(&theirs);
+        let names = match matched {
+            Match::Reordered(_) | Match::Other { .. } if classes.is_none() => Some(format!(
+                "classes of {path} are not those of the run: {}; predictions are the run's classes, and there is no score; {}",
+                matched.difference(),
+                schema::remedy_for_classes()
+            )),
+            _ => None,
+        };
+        Ok([edges, classes, columns, names].into_iter().flatten().collect())
     }
 
     /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends
@@ -223,16 +305,30 @@ impl Trained {
         check_present(store, &wanted.nodes)?;
         let chunks = Arc::new(MappedChunks::open(store)?);
         let features = StoreFeatures::open(store)?;
+        let order = match Match::of_features(&self.schema, &store.schema()?) {
+            Match::Reordered(order) => Some(order),
+            _ => None,
+        };
         let aggregates = match self.state.counters.get(PREAGGREGATED) {
             Some(1) => first_hop::known(store, self.model.options().layer)?,
             _ => None,
         };
         let aggregates = aggregates.map(|aggregates| AggregateRows::new(store, aggregates));
+        // An aggregate of features has their columns.
+        let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
+        let order = order.as_deref();
+        let ordered = order.map(|order| ReorderedColumns::of(&features, order));
+        let ordered_aggregates = order
+            .zip(aggregates)
+            .map(|(order, rows)| ReorderedColumns::of(rows, order));
         let inference = Inference {
             store,
             chunks: &chunks,
-            features: &features,
-            first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
+            features: ordered.as_ref().map_or(&features as &dyn NodeRows, |rows| rows),
+            first_hop: ordered_aggregates
+                .as_ref()
+                .map(|rows| rows as &dyn NodeRows)
+                .or(aggregates),
             first_inputs: None,
             budget,
             kept_memory: 0,

@@ -349,7 +349,7 @@ fn a_store_with_other_edges_or_classes_than_the_run_had_is_predicted_with_a_warn
         let out = in_folder(&format!("{name}.npy"));
         predict_file(&trained, store, &out, file, BUDGET, &Silent).unwrap()
     };
-    assert!(trained.warnings_about(&own).is_empty());
+    assert!(trained.warnings_about(&own).unwrap().is_empty());
     assert_eq!(predicted("own", &own).scores.unwrap().accuracy, summary.test_accuracy);
 
     let undirected = Shape {
@@ -357,7 +357,7 @@ fn a_store_with_other_edges_or_classes_than_the_run_had_is_predicted_with_a_warn
         ..DENSE
     };
     let other = store(&in_folder("undirected"), undirected);
-    let [warning] = &trained.warnings_about(&other)[..] else {
+    let [warning] = &trained.warnings_about(&other).unwrap()[..] else {
         panic!("one warning")
     };
     assert!(
@@ -368,7 +368,7 @@ fn a_store_with_other_edges_or_classes_than_the_run_had_is_predicted_with_a_warn
     assert!(predicted("undirected", &other).scores.is_some());
 
     let finer = store(&in_folder("finer"), Shape { classes: 4, ..DENSE });
-    let [warning] = &trained.warnings_about(&finer)[..] else {
+    let [warning] = &trained.warnings_about(&finer).unwrap()[..] else {
         panic!("one warning")
     };
     assert!(

@@ -153,15 +153,22 @@ impl ColumnInput for FeatureInput<'_> {
     }
 
     fn is_sound(&self) -> bool {
-        self.allow_nan || self.matrix.non_finite().is_none() && self.overflows().is_none()
+        self.matrix.is_sound(self.allow_nan) && (self.allow_nan || self.overflows().is_none())
     }
 
     fn finish(&self) -> Result<()> {
         self.matrix.check()?;
+        self.matrix.check_values(self.allow_nan, self.id_of_row)?;
+        for (column, count) in self.matrix.unseen() {
+            tracing::warn!(
+                "{}: the column {} has values that are none of the categories of --schema-of ({count}), so they are other",
+                self.matrix.path().display(),
+                text::printable(column)
+            );
+        }
         if self.allow_nan {
             return Ok(());
         }
-        self.matrix.check_finite()?;
         let Some(Overflows { count, first }) = self.overflows().take() else {
             return Ok(());
         };

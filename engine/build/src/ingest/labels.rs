@@ -1,6 +1,9 @@
 //! Labels as a column: read, counted and encoded.
 
-use grappa_formats::manifest::{LabelKind, LabelSpec};
+use grappa_formats::{
+    manifest::{LabelKind, LabelSpec},
+    schema::Schema,
+};
 use grappa_input::{LabelBatch, LabelSource};
 use grappa_io::{Error, Position, Result};
 
@@ -21,9 +24,9 @@ pub struct LabelInput {
 
 impl LabelInput {
     /// The labels of `source`, one for each of `nodes` nodes, or for those that it has the ids of. The number of classes decides the width
-    /// of a stored label. If the shape of the input does not give it, all labels are read to find the largest class. A number such as
-    /// 2^31 - 1 for "no label" would make billions of classes, so far more classes than nodes are refused. `if_more` is advice for a
-    /// file with more rows.
+    /// of a stored label. If the shape of the input does not give it, all labels are read to find the largest class, or the names of all
+    /// classes. A number such as 2^31 - 1 for "no label" would make billions of classes, so far more classes than nodes are refused.
+    /// `if_more` is advice for a file with more rows.
     pub fn new(mut source: LabelSource, nodes: u64, if_more: &'static str) -> Result<Self> {
         if !source.has_ids() {
             source.expect_rows(nodes, if_more)?;
@@ -37,6 +40,23 @@ impl LabelInput {
             kind: source.kind(),
         };
         Ok(Self { source, spec, rows })
+    }
+
+    /// Fails if the classes have names, and the classes of the store of `--schema-of` have none.
+    pub fn check_classes_of(&self, schema: &Schema) -> Result<()> {
+        match schema.classes.is_empty() && self.source.has_names() {
+            false => Ok(()),
+            true => {
+                let what =
+                    "these labels are names, but the classes of the store of --schema-of have none; write its numbers";
+                Err(Error::input(self.source.path(), Position::Whole, what))
+            }
+        }
+    }
+
+    /// The names of the classes. Empty if they have none.
+    pub fn class_names(&self) -> Vec<String> {
+        self.source.class_names()
     }
 
     /// The manifest's entry.
@@ -76,6 +96,10 @@ fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
     }
     if let Some(classes) = source.classes() {
         return Ok((rows, classes));
+    }
+    if source.has_names() {
+        source.all_were_read();
+        return Ok((rows, source.class_names().len() as u32));
     }
     let Some((class, row)) = largest else {
         let what = "no node has a label: all are negative, NaN or empty; omit --labels";

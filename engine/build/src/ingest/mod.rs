@@ -45,6 +45,7 @@ mod row_nodes;
 mod row_set;
 mod runs;
 pub mod spill;
+mod split_columns;
 mod split_labels;
 mod splits;
 mod state;
@@ -60,14 +61,17 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{ExternalIds, Manifest},
 };
-use grappa_input::{EdgeSource, LimitSource};
+use grappa_input::{EdgeSource, LimitSource, Reading};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::writer::{StoreFolder, finished};
+use grappa_storage::{
+    files,
+    writer::{StoreFolder, finished},
+};
 
 use self::{
     features::FeatureInput,
@@ -103,15 +107,13 @@ const TEXT_EDGE_BYTES: u64 = 8;
 /// that would), or a file can't be read or written. After an I/O error, or if memory does not suffice for what
 /// follows the sort of sparse or string ids, the unfinished store stays, and a run with `options.resume` continues it.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
-    let options = &options.with_files_of_edges()?;
+    let options = &options.resolved()?;
     let share = memory_share(options);
     let budget = IngestBudget::new(options.memory / share, share, options.threads);
-    let node_files = NodeFiles::open(options, &budget)?;
+    let node_files = NodeFiles::open(options, &budget, progress)?;
     node_files.check_split(options)?;
     node_files.check_node_ids(options)?;
-    let nodes = options
-        .nodes
-        .or_else(|| node_files.rows().filter(|_| options.ids == ExternalIds::Dense));
+    let nodes = known_nodes(options, &node_files);
     if let Some(nodes) = nodes.filter(|&nodes| nodes > NODES_MAX) {
         return Err(Error::limit(
             format!("the graph has {nodes} nodes"),
@@ -146,6 +148,31 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         .map_err(|error| folder.failed(begun, error))
 }
 
+/// Finds what [`ingest`] would make of each column of edges and tables, and writes nothing. All tables are read, to count missing values.
+///
+/// # Errors
+/// As for [`ingest`], if the options contradict each other, or an input file can't be read as they say.
+pub fn examine(options: &IngestOptions, progress: &dyn Progress) -> Result<Vec<Reading>> {
+    let mut options = options.resolved()?;
+    options.encoding.examine = true;
+    let share = memory_share(&options);
+    let budget = IngestBudget::new(options.memory / share, share, options.threads);
+    let node_files = NodeFiles::open(&options, &budget, progress)?;
+    node_files.check_split(&options)?;
+    node_files.check_node_ids(&options)?;
+    let source = open_edges(&options, known_nodes(&options, &node_files), budget.block_bytes)?;
+    for warning in source.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(source.readings().into_iter().chain(node_files.readings()).collect())
+}
+
+/// The number of nodes, if an option or a file tells it before edges are read.
+fn known_nodes(options: &IngestOptions, files: &NodeFiles) -> Option<u64> {
+    let rows = || files.rows().filter(|_| options.ids == ExternalIds::Dense);
+    options.nodes.or_else(rows)
+}
+
 struct Run<'a> {
     options: &'a IngestOptions,
     budget: IngestBudget,
@@ -165,7 +192,7 @@ impl Run<'_> {
         };
         if let Some(manifest) = self.folder.committing(self.options.threads, self.progress)? {
             let bytes_on_disk = self.folder.commit(&manifest)?;
-            return Ok(Summary::of(&manifest, bytes_on_disk, self.options));
+            return Summary::of(&manifest, bytes_on_disk, self.options);
         }
         let state = match journal {
             Some(state) => {
@@ -228,10 +255,19 @@ impl Run<'_> {
         let mut splits = (self.splits(state, &ids, join, scan.nodes)?, Vec::new());
         let rows = self.row_nodes(state, &ids, join, scan.nodes, &node_files)?;
         ids.unload();
+        if node_files.splits.is_some() {
+            splits.0 = self.column_splits(state, &node_files, &rows, scan.nodes)?;
+        }
+        let listed = split_columns::listed(self.options, node_files.splits.as_ref());
         let if_more = surplus_rows_remedy(self.options);
+        let mut schema = node_files.schema_of_features();
         let labels = match node_files.labels {
             Some(source) => {
                 let input = LabelInput::new(source, scan.nodes, if_more)?;
+                if let Some(schema) = &self.options.encoding.schema {
+                    input.check_classes_of(schema)?;
+                }
+                schema.classes = input.class_names();
                 Some(self.labels(state, &chunks, rows.labels(), input)?)
             }
             None => None,
@@ -244,7 +280,7 @@ impl Run<'_> {
             splits = self.random_split(split, &chunks, ids.permutation(), stored_labels.as_ref())?;
         }
         if let Some(labels) = &stored_labels {
-            self.check_split_labels(&chunks, labels, &ids)?;
+            self.check_split_labels(&listed, &splits.0, &chunks, labels, &ids)?;
         }
         if let Some(labels) = &stored_labels
             && splits.0.iter().any(|split| split.name == "train")
@@ -265,6 +301,9 @@ impl Run<'_> {
         let entries = state.take_chunks();
         let input = self.input_stage(state);
         let mut files = [state.files(), splits.1].concat();
+        if !schema.is_empty() {
+            files.push(self.folder.write_file(files::SCHEMA, schema.encode())?);
+        }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
             writer: self.writer(),
@@ -288,7 +327,7 @@ impl Run<'_> {
             self.warn_of_unknown_nodes(input.counts(), scan.nodes);
         }
         let bytes_on_disk = self.folder.commit(&manifest)?;
-        Ok(Summary::of(&manifest, bytes_on_disk, self.options))
+        Summary::of(&manifest, bytes_on_disk, self.options)
     }
 
     /// Warns about edges that were skipped although their lines are well formed.

@@ -3,17 +3,20 @@
 use std::path::Path;
 
 use grappa_formats::{
-    ChunkSpan,
+    ChunkSpan, FormatError,
     chunks::ChunkMap,
     container::FileKind,
     features::FeaturesMeta,
     labels::LabelsMeta,
     manifest::{ExternalIds, FeatureSpec, LabelKind, LabelSpec, SplitEntry},
+    schema::Schema,
 };
-use grappa_input::{LabelSource, MatrixSource, Reading};
+use grappa_input::{LabelSource, MatrixSource, Reading, SplitColumns};
 use grappa_io::{
     Error, Position, Result,
     memory::{MemoryGate, SpareBuffers},
+    progress::Progress,
+    text::printable,
 };
 use roaring::RoaringTreemap;
 
@@ -25,10 +28,10 @@ use crate::{
         features::FeatureInput,
         id_lists::{self, Join, Lookup, Strings},
         labels::LabelInput,
-        options::RowIds,
+        options::{RowIds, id_kind},
         plan::{IngestBudget, check_sets},
         row_nodes::RowNodes,
-        splits::{self, SplitFile},
+        split_columns, splits,
         state::{Stage, State},
     },
 };
@@ -37,15 +40,43 @@ use crate::{
 pub(super) struct NodeFiles {
     pub features: Option<MatrixSource>,
     pub labels: Option<LabelSource>,
+    /// The splits in columns of one of these.
+    pub splits: Option<SplitColumns>,
 }
 
 impl NodeFiles {
-    /// Opens the files. `budget` must have room for what they hold in memory.
-    pub fn open(options: &IngestOptions, budget: &IngestBudget) -> Result<Self> {
+    /// Opens the files, and reads a table of features if it must be examined. `budget` must have room for what they hold in memory.
+    pub fn open(options: &IngestOptions, budget: &IngestBudget, progress: &dyn Progress) -> Result<Self> {
+        let splits = split_columns::open(options)?;
+        if let Some(splits) = &splits {
+            check_held(splits.path(), splits.held_bytes(), budget)?;
+        }
+        if let Some(schema) = &options.encoding.schema
+            && schema.features.is_empty()
+            && options.features.is_some()
+        {
+            return Err(Error::conflict(
+                "--schema-of names a store whose features have no names",
+                "name a store that was built from a table, or omit --schema-of",
+            ));
+        }
         let features = options.features.as_deref();
-        let features = features
+        let mut features = features
             .map(|path| MatrixSource::open_with(path, &options.tables))
             .transpose()?;
+        if let Some(matrix) = &features {
+            check_held(matrix.path(), matrix.held_bytes(), budget)?;
+        }
+        if let Some(matrix) = &mut features {
+            matrix.fit(&options.encoding, options.allow_nan, id_kind(options.ids), progress)?;
+            for column in matrix.constant_columns() {
+                tracing::warn!(
+                    "{}: the column {} has the same value in each row, so it tells nodes apart by nothing",
+                    matrix.path().display(),
+                    printable(column)
+                );
+            }
+        }
         if let Some(matrix) = &features
             && matrix.may_be_labels()
         {
@@ -58,15 +89,52 @@ impl NodeFiles {
         let labels = labels
             .map(|path| LabelSource::open_with(path, &options.tables))
             .transpose()?;
-        if let Some(matrix) = &features {
-            check_held(matrix.path(), matrix.held_bytes(), budget)?;
+        if let (Some(labels), Some(schema)) = (&labels, &options.encoding.schema) {
+            labels.use_classes_of(schema)?;
         }
         if let Some(labels) = &labels {
             check_held(labels.path(), labels.held_bytes(), budget)?;
         }
-        let files = Self { features, labels };
+        let files = Self {
+            features,
+            labels,
+            splits,
+        };
         files.check_columns(options)?;
+        files.check_names()?;
         Ok(files)
+    }
+
+    /// What the features are called.
+    pub fn schema_of_features(&self) -> Schema {
+        let columns = self.features.as_ref().map_or(&[][..], MatrixSource::columns);
+        Schema {
+            features: columns.to_vec(),
+            classes: Vec::new(),
+        }
+    }
+
+    /// Fails if columns of features, or classes of sets, have the same names.
+    fn check_names(&self) -> Result<()> {
+        let refuse = |path: &Path, what: FormatError| {
+            let FormatError::Invalid { what, .. } = what else {
+                return Error::format(path)(what);
+            };
+            let what = format!("{what}; rename columns of the table, so that each has a name of its own");
+            Error::input(path, Position::Whole, what)
+        };
+        if let Some(features) = &self.features {
+            let schema = self.schema_of_features();
+            schema.check().map_err(|what| refuse(features.path(), what))?;
+        }
+        if let Some(labels) = &self.labels {
+            let schema = Schema {
+                features: Vec::new(),
+                classes: labels.class_names(),
+            };
+            schema.check().map_err(|what| refuse(labels.path(), what))?;
+        }
+        Ok(())
     }
 
     /// How the files are read.
@@ -75,6 +143,7 @@ impl NodeFiles {
         features
             .into_iter()
             .chain(self.labels.as_ref().map(LabelSource::reading))
+            .chain(self.splits.as_ref().map(SplitColumns::reading))
     }
 
     /// Fails if an option names columns of a table, and there is none.
@@ -90,6 +159,18 @@ impl NodeFiles {
         let columns = &options.tables.columns;
         for (option, is_given, is_used, of) in [
             ("--features-from", !columns.features.is_empty(), features, "--features"),
+            (
+                "--missing",
+                !options.encoding.missing.0.is_empty(),
+                features,
+                "--features",
+            ),
+            (
+                "--categories",
+                options.encoding.categories.is_some(),
+                features,
+                "--features",
+            ),
             ("--label", !columns.label.is_empty(), any, "--labels"),
             (
                 "--id",
@@ -100,7 +181,7 @@ impl NodeFiles {
         ] {
             if is_given && !is_used {
                 return Err(Error::conflict(
-                    format!("{option} names a column of a table, and {of} has no table"),
+                    format!("{option} is for the columns of a table, and {of} has no table"),
                     format!("give {of} a table in text or Parquet, or omit {option}"),
                 ));
             }
@@ -388,12 +469,23 @@ impl Run<'_> {
             sets.push((split.clone(), set));
         }
         splits::check_disjoint(&sets, options.ids, |node| ids.external(node))?;
+        let sets: Vec<_> = sets.iter().map(|(split, set)| (split.name, set)).collect();
+        self.write_splits(state, nodes, &sets)
+    }
+
+    /// Writes a file with the nodes of each split.
+    pub(super) fn write_splits(
+        &self,
+        state: &State,
+        nodes: u64,
+        sets: &[(&str, &RoaringTreemap)],
+    ) -> Result<Vec<SplitEntry>> {
         self.folder.folder("splits")?;
-        let write = |(split, set): &(SplitFile, RoaringTreemap)| {
-            let path = format!("splits/{}.roaring", split.name);
-            let file = grappa_formats::splits::encode(split.name, nodes, set);
+        let write = |&(name, set): &(&str, &RoaringTreemap)| {
+            let path = format!("splits/{name}.roaring");
+            let file = grappa_formats::splits::encode(name, nodes, set);
             let entry = SplitEntry {
-                name: split.name.to_owned(),
+                name: name.to_owned(),
                 nodes: set.len(),
             };
             Ok((entry, self.folder.write_file(&path, file)?))

@@ -8,13 +8,16 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest};
+use grappa_formats::{
+    manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest},
+    schema::{CategoryForm, Schema},
+};
 use grappa_input::{
-    Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource,
-    OnBadLine, Reading, Separator, SplitSource, TableForm, files_of, files_of_all,
+    Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, HeaderLine, IdKind,
+    IdLimit, LimitSource, MissingOption, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of, files_of_all,
 };
 use grappa_io::{Error, Result};
-use grappa_storage::writer::with_suffix;
+use grappa_storage::{read_schema, writer::with_suffix};
 
 use crate::ingest::{random_split::RandomSplit, splits::SplitFile};
 
@@ -52,6 +55,8 @@ pub struct IngestOptions {
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
+    /// How the columns of a table of features become numbers.
+    pub encoding: EncodingOptions,
     /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
     /// A file with one label, or one set of labels, per node, in the same order, or a table with the ids of the nodes that have labels.
@@ -103,6 +108,7 @@ impl IngestOptions {
             weights: None,
             features: None,
             feature_dtype: None,
+            encoding: EncodingOptions::default(),
             allow_nan: false,
             labels: None,
             node_ids: None,
@@ -120,12 +126,15 @@ impl IngestOptions {
         }
     }
 
-    /// The same options with the files of folders of edges in place of the folders.
-    pub(super) fn with_files_of_edges(&self) -> Result<Self> {
-        Ok(Self {
-            edges: files_of_all(&self.edges)?,
-            ..self.clone()
-        })
+    /// The same options with the files of folders of edges in place of the folders, and the columns of a schema.
+    pub(super) fn resolved(&self) -> Result<Self> {
+        let mut options = self.clone();
+        options.edges = files_of_all(&self.edges)?;
+        if let Some(schema) = &self.encoding.schema {
+            let names = schema.features.iter().map(|column| column.name.clone());
+            options.tables.columns.schema = names.collect();
+        }
+        Ok(options)
     }
 }
 
@@ -142,7 +151,7 @@ pub enum Assign {
 }
 
 /// Result of [`ingest`](super::ingest).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// Number of nodes.
     pub nodes: u64,
@@ -160,11 +169,18 @@ pub struct Summary {
     pub bytes_on_disk: u64,
     /// How the input files were read.
     pub readings: Vec<Reading>,
+    /// The names of features and classes.
+    pub schema: Schema,
 }
 
 impl Summary {
-    pub(super) fn of(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Self {
-        Self {
+    /// The summary of a store that was finished.
+    pub(super) fn of(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Result<Self> {
+        let schema = match manifest.has_schema() {
+            true => read_schema(&options.out, manifest)?,
+            false => Schema::default(),
+        };
+        Ok(Self {
             nodes: manifest.nodes,
             edges: manifest.edges,
             edges_read: manifest.edges_read,
@@ -173,7 +189,8 @@ impl Summary {
             chunks: manifest.chunks.len() as u32,
             bytes_on_disk,
             readings: Vec::new(),
-        }
+            schema,
+        })
     }
 }
 
@@ -338,10 +355,29 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         ("--id", &tables.columns.id),
         ("--label", &tables.columns.label),
         ("--features-from", &tables.columns.features),
+        ("--split-column", &tables.columns.split),
     ] {
         if !columns.is_empty() {
             add(name, columns.join(","));
         }
+    }
+    let EncodingOptions {
+        missing,
+        categories,
+        categories_max,
+        schema,
+        examine: _,
+    } = &options.encoding;
+    if let Some(schema) = schema {
+        let (_, digest) = schema.encode();
+        add(
+            "--schema-of",
+            format!("a store whose schema has the digest {digest:016x}"),
+        );
+    }
+    if !missing.0.is_empty() {
+        let missing: Vec<_> = missing.0.iter().map(MissingOption::to_string).collect();
+        add("--missing", missing.join(","));
     }
     let EdgeColumnOptions { source, target, weight } = &options.edge_columns;
     let word_of = |separator: Option<Separator>| separator.map(|separator| separator.word().to_owned());
@@ -356,6 +392,8 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
             "--feature-dtype",
             options.feature_dtype.map(|dtype| dtype.name().to_owned()),
         ),
+        ("--categories", categories.map(|form| word_of_form(form).to_owned())),
+        ("--categories-max", categories_max.map(|max| max.to_string())),
         ("--split", options.random_split.map(|split| split.shares.to_string())),
         ("--split-seed", options.random_split.map(|split| split.seed.to_string())),
         ("--chunks", options.chunks.map(|chunks| chunks.to_string())),
@@ -386,6 +424,14 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     Ok(fingerprint)
 }
 
+/// The word of the command line for a form of categories.
+fn word_of_form(form: CategoryForm) -> &'static str {
+    match form {
+        CategoryForm::OneHot => "one-hot",
+        CategoryForm::Index => "index",
+    }
+}
+
 /// Path, length and modification time of a file, to notice that it is another or changed since an earlier run.
 fn version_of(path: &Path) -> Result<String> {
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
@@ -413,7 +459,7 @@ mod tests {
         fs::write(parts.join("part.0.parquet"), "0").unwrap();
         let mut options = IngestOptions::new(vec![parts.clone()], folder.path().join("out"));
         options.features = Some(parts.clone());
-        let version = |options: &IngestOptions| fingerprint(&options.with_files_of_edges().unwrap()).unwrap();
+        let version = |options: &IngestOptions| fingerprint(&options.resolved().unwrap()).unwrap();
         let before = version(&options);
         fs::write(parts.join("_SUCCESS"), "").unwrap();
         assert_eq!(version(&options), before);

@@ -2,7 +2,7 @@
 
 use std::{fs, ops::Range};
 
-use grappa_formats::{NodeId, chunks::ChunkMap, splits};
+use grappa_formats::{NodeId, chunks::ChunkMap, manifest::SplitEntry, splits};
 use grappa_io::{Error, Result, text};
 use roaring::RoaringTreemap;
 
@@ -18,9 +18,17 @@ const CLASSES_SHARE: u64 = 4;
 
 impl Run<'_> {
     /// Warns about nodes of splits that have no label.
-    pub(super) fn check_split_labels(&self, chunks: &ChunkMap, labels: &StoredLabels, ids: &IdMap) -> Result<()> {
+    pub(super) fn check_split_labels(
+        &self,
+        listed: &[SplitFile],
+        entries: &[SplitEntry],
+        chunks: &ChunkMap,
+        labels: &StoredLabels,
+        ids: &IdMap,
+    ) -> Result<()> {
         self.progress.stage("checking the split", None);
-        for SplitFile { name, path } in &self.options.splits {
+        let is_there = |split: &&SplitFile| entries.iter().any(|entry| entry.name == split.name);
+        for SplitFile { name, path } in listed.iter().filter(is_there) {
             let set = self.listed_split(name, chunks.nodes())?;
             let unlabelled = self.sum_chunks(
                 chunks,
@@ -42,7 +50,7 @@ impl Run<'_> {
                 let (effect, remedy) = match *name {
                     "train" => (
                         "training stops when it meets one",
-                        "leave them out of the list, or label them",
+                        "leave them out of the split, or label them",
                     ),
                     _ => ("scores are those of the others", "label them, if they should count"),
                 };

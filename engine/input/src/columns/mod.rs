@@ -12,7 +12,7 @@ pub use self::{edges::EdgeColumnOptions, nodes::TableOptions};
 pub(crate) use self::{
     edges::{EdgeColumns, is_header_of_edges, names_both_ends},
     names::{LABEL_NAMES, is_id_name, is_known_name},
-    nodes::{Kind, Purpose, Roles, TableColumn},
+    nodes::{Kind, Purpose, Roles, TableColumn, shell_list},
 };
 
 /// The word that gives a role to no column.

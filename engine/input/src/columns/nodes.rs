@@ -15,6 +15,10 @@ pub struct TableOptions {
     pub label: Vec<String>,
     /// The columns with features.
     pub features: Vec<String>,
+    /// The column with the split of each node, or columns of masks.
+    pub split: Vec<String>,
+    /// The columns with features of another table, by their exact names, which replace `features`.
+    pub schema: Vec<String>,
 }
 
 /// What the first values of a column are.
@@ -26,7 +30,9 @@ pub(crate) enum Kind {
     DistinctIntegers,
     /// Names, all different.
     Strings,
-    /// Anything else, such as dates and names that repeat.
+    /// Values that an encoding makes numbers of: dates, booleans, and text that repeats.
+    Encodable,
+    /// Anything else, such as lists of names.
     Others,
 }
 
@@ -40,10 +46,12 @@ pub(crate) struct TableColumn<'a> {
 /// What a table is read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// All columns of numbers but ids, labels and splits. A model that saw the labels would learn nothing else.
+    /// All columns but ids, labels and splits. A model that saw the labels would learn nothing else.
     Features,
     /// The column that is named so, otherwise all columns but the ids.
     Labels,
+    /// The columns that the user names.
+    Splits,
 }
 
 impl Purpose {
@@ -52,6 +60,7 @@ impl Purpose {
         let option = match self {
             Self::Features => "--features-from",
             Self::Labels => "--label",
+            Self::Splits => "--split-column",
         };
         format!("{option} {}", in_shell(name))
     }
@@ -90,6 +99,7 @@ impl Roles {
         let data = match purpose {
             Purpose::Features => table.features(id)?,
             Purpose::Labels => table.labels(id)?,
+            Purpose::Splits => table.given(&options.split, "--split-column")?,
         };
         let is_index = |column: usize| table.header && Named::of(table.names[column]) == Named::Index;
         let left_out = (0..columns.len()).filter(|column| Some(*column) != id && !data.contains(column));
@@ -157,8 +167,13 @@ impl Table<'_> {
             };
         }
         let is_label = |column: usize| matches!(self.named(column), Named::Label | Named::Split);
+        let TableOptions {
+            label, features, split, ..
+        } = self.options;
         let free = |column: &usize| {
-            !self.is_given_as(*column, &self.options.label) && !self.is_given_as(*column, &self.options.features)
+            ![label, features, split]
+                .iter()
+                .any(|given| self.is_given_as(*column, given))
         };
         let is_string = |&column: &usize| self.kind(column) == Kind::Strings && !is_label(column);
         if !self.header {
@@ -239,16 +254,41 @@ impl Table<'_> {
     /// Whether a column has data that is never a feature, and everyone knows it.
     fn is_other_data(&self, column: usize) -> bool {
         self.is_given_as(column, &self.options.label)
+            || self.is_given_as(column, &self.options.split)
             || matches!(self.named(column), Named::Label | Named::Split | Named::Index)
+    }
+
+    /// The columns of a schema, in its order. All must exist.
+    fn of_schema(&self) -> Result<Vec<usize>, String> {
+        let find = |wanted: &String| self.names.iter().position(|name| name == wanted);
+        let (found, lacking): (Vec<_>, Vec<_>) = self
+            .options
+            .schema
+            .iter()
+            .map(|name| (name, find(name)))
+            .partition(|(_, found)| found.is_some());
+        if lacking.is_empty() {
+            return Ok(found.into_iter().filter_map(|(_, column)| column).collect());
+        }
+        let lacking: Vec<&str> = lacking.iter().map(|(name, _)| name.as_str()).collect();
+        Err(format!(
+            "this table lacks {} of the {} columns of --schema-of: {}; add them, or rename columns",
+            lacking.len(),
+            self.options.schema.len(),
+            listed(&lacking, ", ")
+        ))
     }
 
     fn features(&self, id: Option<usize>) -> Result<Vec<usize>, String> {
         let options = self.options;
-        if !options.features.is_empty() {
-            let features = self.given(&options.features, "--features-from")?;
+        if !options.features.is_empty() || !options.schema.is_empty() {
+            let features = match options.schema.is_empty() {
+                true => self.given(&options.features, "--features-from")?,
+                false => self.of_schema()?,
+            };
             let others = self.all().filter(|column| !features.contains(column));
             self.expect_no_ids(id, others.filter(|&column| !self.is_other_data(column)))?;
-            return self.numbers(features);
+            return self.encodable(features);
         }
         let others: Vec<usize> = self
             .all()
@@ -312,6 +352,7 @@ impl Table<'_> {
                 let others = self.all().filter(|&column| Some(column) != id);
                 others
                     .filter(|&column| !matches!(self.named(column), Named::Split | Named::Index))
+                    .filter(|&column| !self.is_given_as(column, &options.split))
                     .collect()
             }
         };
@@ -321,7 +362,7 @@ impl Table<'_> {
         if !is_named && labels.len() > 1 {
             self.expect_no_ids(id, labels.iter().copied())?;
             let is_unclear = |&&column: &&usize| {
-                matches!(self.kind(column), Kind::Strings | Kind::Others)
+                matches!(self.kind(column), Kind::Strings | Kind::Encodable | Kind::Others)
                     || matches!(self.named(column), Named::Id | Named::SomeId)
             };
             if let Some(&unclear) = labels.iter().find(is_unclear) {
@@ -335,15 +376,12 @@ impl Table<'_> {
         Ok(labels)
     }
 
-    /// Fails if one of the columns has no numbers.
-    fn numbers(&self, columns: Vec<usize>) -> Result<Vec<usize>, String> {
-        match columns
-            .iter()
-            .find(|&&column| matches!(self.kind(column), Kind::Strings | Kind::Others))
-        {
+    /// Fails if one of the columns has values that are no features.
+    fn encodable(&self, columns: Vec<usize>) -> Result<Vec<usize>, String> {
+        match columns.iter().find(|&&column| self.kind(column) == Kind::Others) {
             None => Ok(columns),
             Some(&column) => Err(format!(
-                "expected numbers in column {}, found text; leave it out of --features-from",
+                "expected numbers or text in column {}, found values of another type; leave it out of --features-from",
                 in_shell(self.names[column])
             )),
         }
@@ -351,7 +389,7 @@ impl Table<'_> {
 }
 
 /// The value of an option that takes a list.
-fn shell_list(names: &[&str]) -> String {
+pub(crate) fn shell_list(names: &[&str]) -> String {
     in_shell(&names.join(","))
 }
 
@@ -359,7 +397,7 @@ fn shell_list(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// A table as `name:kind`, where the kind is n(umbers), i(ntegers), s(trings) or d(ates).
+    /// A table as `name:kind`, where the kind is n(umbers), i(ntegers), s(trings), e(ncodable) or l(ists).
     fn roles(table: &str, purpose: Purpose, options: &TableOptions) -> Result<(Option<usize>, Vec<usize>), String> {
         let columns = table.split(',').map(|column| {
             let (name, kind) = column.rsplit_once(':').unwrap();
@@ -367,6 +405,7 @@ mod tests {
                 "n" => Kind::Numbers,
                 "i" => Kind::DistinctIntegers,
                 "s" => Kind::Strings,
+                "e" => Kind::Encodable,
                 _ => Kind::Others,
             };
             TableColumn { name, kind }
@@ -381,7 +420,12 @@ mod tests {
             let names = names.split(',').filter(|name| !name.is_empty());
             names.map(str::to_owned).collect()
         });
-        TableOptions { id, label, features }
+        TableOptions {
+            id,
+            label,
+            features,
+            ..TableOptions::default()
+        }
     }
 
     #[test]
@@ -408,6 +452,14 @@ mod tests {
                 &[2],
             ),
             ("age:n,income:n", Purpose::Features, ["", "", ""], None, &[0, 1]),
+            ("id:i,day:e,a:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2]),
+            (
+                "id:i,city:s,a:n",
+                Purpose::Features,
+                ["", "", "a,city"],
+                Some(0),
+                &[2, 1],
+            ),
             ("customer:i,a:n", Purpose::Features, ["customer", "", ""], Some(0), &[1]),
             ("customer:i,a:n", Purpose::Features, ["none", "", ""], None, &[0, 1]),
             (
@@ -470,7 +522,8 @@ mod tests {
                 ["", "", ""],
                 "--features-from a,b",
             ),
-            ("id:i,day:d,a:n", Purpose::Features, ["", "", ""], "--features-from a"),
+            ("id:i,tags:l,a:n", Purpose::Features, ["", "", ""], "--features-from a"),
+            ("id:i,tags:l,a:n", Purpose::Features, ["", "", "a,tags"], "leave it out"),
             (
                 "id:i,y_true:n,a:n",
                 Purpose::Features,
@@ -501,5 +554,22 @@ mod tests {
             let error = roles(table, purpose, &given).unwrap_err();
             assert!(error.contains(part), "{table}: {error}");
         }
+    }
+
+    #[test]
+    fn columns_of_a_schema_are_found_by_name() {
+        let schema = |names: [&str; 2]| TableOptions {
+            schema: names.map(str::to_owned).to_vec(),
+            ..TableOptions::default()
+        };
+        let table = "b:n,city:s,id:i,a:n";
+        let found = roles(table, Purpose::Features, &schema(["a", "city"]));
+        assert_eq!(found, Ok((Some(2), vec![3, 1])));
+        // A number is no name here.
+        let error = roles(table, Purpose::Features, &schema(["1", "c"])).unwrap_err();
+        assert!(
+            error.contains("lacks 2 of the 2 columns of --schema-of: 1, c"),
+            "{error}"
+        );
     }
 }

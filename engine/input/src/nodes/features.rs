@@ -1,29 +1,46 @@
 //! Features: one row of numbers per node.
 //!
 //! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), Parquet, and
-//! text such as OGB's `node-feat.csv.gz`. Feature rows are returned as f32.
+//! text such as OGB's `node-feat.csv.gz`. Feature rows are returned as f32. The columns of a table may have other values, which
+//! [`MatrixSource::fit`] makes numbers of.
 //!
 //! **Cost**: any number of threads read a plain array in place. Deflated arrays, text and Parquet are unpacked front to back;
 //! read them with one thread, in order ([`MatrixSource::is_sequential`]). Memory: the requested rows. A deflated sparse matrix
 //! unpacks three streams side by side.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use grappa_formats::features::{DIM_MAX, ElementType};
-use grappa_io::Result;
+use grappa_formats::{
+    features::{DIM_MAX, ElementType},
+    schema::Column,
+};
+use grappa_io::{
+    Error, Position, Result,
+    progress::{Progress, check_stopped},
+};
 
 use super::{
-    TableForm,
+    SplitSource, TableForm,
     node_file::{Content, Forms, NodeFile},
     place::Place,
 };
-use crate::{columns::Purpose, messages::shown, reading::Reading};
+use crate::{
+    columns::Purpose,
+    edges::{IdKind, IdLimit, Keys},
+    messages::shown,
+    reading::{ColumnReading, Reading},
+    table::{ColumnFit, Encoder, EncodingOptions, Fitted, ProblemKind, Problems, RowNames},
+};
+
+/// Rows between two looks at whether the caller wants to stop.
+const FIT_ROWS: usize = 1 << 14;
 
 /// Numbers of a dense matrix that are read and converted at a time.
 const DENSE_PIECE: usize = 1 << 16;
@@ -41,7 +58,16 @@ const FORMS: Forms = Forms {
 /// A matrix with one row per node.
 pub struct MatrixSource {
     file: NodeFile,
+    form: TableForm,
     dtype: ElementType,
+    /// The encoding of the columns, if they have names.
+    encoder: Option<Encoder>,
+    /// What was fitted.
+    fitted: Vec<Fitted>,
+    /// Whether NaN and infinity are values like others.
+    allow_nan: bool,
+    /// The values so far that do not fit the encoding.
+    problems: Mutex<Problems>,
     non_finite_count: AtomicU64,
     /// Row and column of the first such number.
     non_finite_first: Mutex<Option<(u64, usize)>>,
@@ -62,8 +88,8 @@ impl MatrixSource {
     /// Opens the matrix in `path` and checks its shape and type.
     ///
     /// From a `.npz` archive it takes the sparse matrix if there is one, else the array `node_feat`, `features`, `feat` or
-    /// `x`, else the only array. From a table it takes the columns
-    /// that have numbers, but not ids, labels or splits.
+    /// `x`, else the only array. From a table it takes all columns but ids, labels and splits. If they have other values than numbers,
+    /// call [`Self::fit`].
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &TableForm::default())
     }
@@ -77,9 +103,15 @@ impl MatrixSource {
             Content::Text(_) => ElementType::F32,
             Content::Parquet(table) => table.element(),
         };
+        let names = file.names();
         Ok(Self {
+            encoder: (!names.is_empty()).then(|| Encoder::of_numbers(names.to_vec())),
             file,
+            form: form.clone(),
             dtype,
+            fitted: Vec::new(),
+            allow_nan: false,
+            problems: Mutex::default(),
             non_finite_count: AtomicU64::new(0),
             non_finite_first: Mutex::new(None),
         })
@@ -102,7 +134,156 @@ impl MatrixSource {
 
     /// Numbers per row.
     pub fn dim(&self) -> usize {
-        self.file.columns()
+        self.encoder.as_ref().map_or(self.file.columns(), Encoder::dim)
+    }
+
+    /// The columns of a table, and what each becomes. Empty if they have no names.
+    pub fn columns(&self) -> &[Column] {
+        self.encoder.as_ref().map_or(&[], Encoder::columns)
+    }
+
+    /// Chooses what each column of a table becomes, from all of its values. Reads the table if its types or its first rows have other
+    /// values than numbers, or if `options` ask for anything. `allow_nan`: missing values without a replacement are NaN. `ids`: the kind
+    /// of the ids of its rows, for errors.
+    ///
+    /// # Errors
+    /// All problems of all columns: missing values without a replacement, text among numbers, and the like.
+    pub fn fit(
+        &mut self,
+        options: &EncodingOptions,
+        allow_nan: bool,
+        ids: IdKind,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        self.allow_nan = allow_nan;
+        if self.encoder.is_none() {
+            if !options.is_given() || options.examine {
+                return Ok(());
+            }
+            let what = "options for the columns of a table of features were given, but these have no names; give a table with a header";
+            return Err(Error::input(self.path(), Position::Whole, what));
+        }
+        if let Some(schema) = &options.schema {
+            self.encoder = Some(Encoder::new(schema.features.clone()));
+            return Ok(());
+        }
+        let names = self.file.names().to_vec();
+        if let Some(unknown) = options
+            .missing
+            .columns()
+            .find(|name| !names.iter().any(|own| own == name))
+        {
+            return Err(Error::conflict(
+                format!("--missing names the column {unknown}, which is none of the features"),
+                format!("name one of {}", names.join(", ")),
+            ));
+        }
+        if self.file.are_numbers() && !options.is_given() {
+            return Ok(());
+        }
+        progress.stage("examining the columns of features", None);
+        let mut columns: Vec<ColumnFit> = names.iter().map(|_| ColumnFit::new()).collect();
+        let (mut problems, values_max, mut row) = (Problems::default(), options.values_max(), 0);
+        loop {
+            let read = self.file.read_cells(row, FIT_ROWS, &mut |row, cells| {
+                match cells {
+                    Ok(cells) => {
+                        let columns = columns.iter_mut().zip(cells);
+                        columns.for_each(|(column, &cell)| column.add(row, cell, values_max));
+                    }
+                    Err(what) => problems.add(ProblemKind::Line, 0, row, &what),
+                }
+                Ok(())
+            })?;
+            if read == 0 {
+                break;
+            }
+            row += read as u64;
+            check_stopped(progress)?;
+        }
+        let columns = columns.into_iter().zip(&names).enumerate();
+        let fitted: Vec<Fitted> = columns
+            .filter_map(|(at, (column, name))| column.finish(name, at, options, allow_nan, &mut problems))
+            .collect();
+        if !problems.is_empty() {
+            // Lines tell the rows if the ids have a mistake of their own.
+            let ids = match self.has_ids().then(|| self.ids_of(&problems, ids)) {
+                Some(Ok(ids)) => ids,
+                Some(Err(Error::Input { .. })) | None => BTreeMap::new(),
+                Some(Err(error)) => return Err(error),
+            };
+            return Err(self.refused(&problems, &|row| Ok(ids.get(&row).cloned()), false)?);
+        }
+        let encoder = Encoder::new(fitted.iter().map(|fitted| fitted.column.clone()).collect());
+        if encoder.dim() > DIM_MAX as usize {
+            let what = format!(
+                "the columns have {} dimensions, and features have {DIM_MAX} at most; give --categories index, or leave columns out with \
+                 --features-from",
+                encoder.dim()
+            );
+            return Err(Error::input(self.path(), Position::Whole, what));
+        }
+        self.encoder = Some(encoder);
+        self.fitted = fitted;
+        Ok(())
+    }
+
+    /// The ids of the rows that a message has.
+    fn ids_of(&self, problems: &Problems, kind: IdKind) -> Result<BTreeMap<u64, String>> {
+        let rows = problems.rows_shown();
+        let mut source = SplitSource::open_table(self.path(), kind, IdLimit::Sparse, &self.form)?;
+        let (mut integers, mut keys, mut ids, mut first) = (Vec::new(), Keys::default(), BTreeMap::new(), 0);
+        while rows.range(first..).next().is_some() {
+            let read = match kind {
+                IdKind::Integer if source.next_ids(&mut integers)? => integers.len(),
+                IdKind::String if source.next_keys(&mut keys)? => keys.len(),
+                _ => break,
+            };
+            for &row in rows.range(first..first + read as u64) {
+                let at = (row - first) as usize;
+                let id = match kind {
+                    IdKind::Integer => integers[at].to_string(),
+                    IdKind::String => String::from_utf8_lossy(keys.get(at)).into_owned(),
+                };
+                ids.insert(row, id);
+            }
+            first += read as u64;
+        }
+        Ok(ids)
+    }
+
+    /// The error about problems. `id_of_row` gives the id of a row, if rows have some.
+    fn refused(
+        &self,
+        problems: &Problems,
+        id_of_row: &dyn Fn(u64) -> Result<Option<String>>,
+        is_assumed: bool,
+    ) -> Result<Error> {
+        let message = problems.message(&RowNames {
+            columns: self.file.names(),
+            id: id_of_row,
+            place: &|row| {
+                let Place { path, position } = self.place(row);
+                let of = match path == self.path() {
+                    true => String::new(),
+                    false => format!(" of {}", path.display()),
+                };
+                match position {
+                    Position::Line(line) => format!("line {line}{of}"),
+                    Position::Row(row) => format!("row {row}{of}"),
+                    Position::Whole | Position::Offset(_) => format!("row {row}{of}"),
+                }
+            },
+            is_assumed,
+        })?;
+        Ok(match problems.first_row() {
+            Some(row) => self.place(row).error(message),
+            None => Error::input(self.path(), Position::Whole, message),
+        })
+    }
+
+    fn problems(&self) -> MutexGuard<'_, Problems> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Type of the numbers in the file. Text counts as f32.
@@ -117,7 +298,31 @@ impl MatrixSource {
 
     /// How the file is read.
     pub fn reading(&self) -> Reading {
-        self.file.reading()
+        let counted = |at: usize| self.fitted.get(at).map(|fitted| fitted.missing);
+        let columns = self.columns().iter().enumerate();
+        let encodings = columns.map(|(at, column)| ColumnReading {
+            column: column.clone(),
+            missing: counted(at),
+        });
+        Reading {
+            encodings: encodings.collect(),
+            ..self.file.reading()
+        }
+    }
+
+    /// The columns of categories with values, among those read so far, that the schema does not have, and the number of these values.
+    pub fn unseen(&self) -> impl Iterator<Item = (&str, u64)> {
+        let columns = self.encoder.iter().flat_map(|encoder| {
+            let columns = encoder.columns().iter().enumerate();
+            columns.map(|(at, column)| (column.name.as_str(), encoder.unseen(at)))
+        });
+        columns.filter(|&(_, count)| count > 0)
+    }
+
+    /// The columns that were found to have one value only.
+    pub fn constant_columns(&self) -> impl Iterator<Item = &str> {
+        let constant = self.fitted.iter().filter(|fitted| fitted.is_constant);
+        constant.map(|fitted| fitted.column.name.as_str())
     }
 
     /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
@@ -190,18 +395,41 @@ impl MatrixSource {
                 sparse.read_rows(first, count, out)?;
                 count
             }
-            Content::Text(text) => text.read(first, count, &mut |fields| {
-                for (column, field) in fields.iter().enumerate() {
+            Content::Text(text) if self.encoder.is_none() => text.read(first, count, &mut |_, fields| {
+                for (column, field) in fields?.iter().enumerate() {
                     out.push(field.parse().map_err(|_| not_a_number(column, field))?);
                 }
                 Ok(())
             })?,
-            Content::Parquet(table) => {
+            // An encoder of numbers would do the same.
+            Content::Parquet(table) if table.are_numbers() && self.encoder.as_ref().is_none_or(Encoder::is_assumed) => {
                 out.reserve(count * self.dim());
                 table.read(first, count, &mut |row| {
                     out.extend(row.iter().map(|&number| number as f32));
                     Ok(())
                 })?
+            }
+            Content::Text(_) | Content::Parquet(_) => {
+                let encoder = self.encoder.as_ref().expect("a table has names");
+                let mut problems = Problems::default();
+                let read = match &self.file.content {
+                    Content::Text(text) if encoder.is_assumed() => text.read(first, count, &mut |row, fields| {
+                        match fields {
+                            Ok(fields) => encoder.row_of_numbers(row, fields, out, &mut problems),
+                            Err(what) => encoder.no_row(row, &what, out, &mut problems),
+                        }
+                        Ok(())
+                    }),
+                    _ => self.file.read_cells(first, count, &mut |row, cells| {
+                        match cells {
+                            Ok(cells) => encoder.row(row, cells, out, &mut problems),
+                            Err(what) => encoder.no_row(row, &what, out, &mut problems),
+                        }
+                        Ok(())
+                    }),
+                };
+                self.problems().append(problems);
+                read?
             }
         };
         self.note_non_finite(first, out);
@@ -214,6 +442,11 @@ impl MatrixSource {
             let bad = numbers.iter().map(|number| u32::from(!number.is_finite())).sum::<u32>();
             if bad == 0 {
                 continue;
+            }
+            if let Some(encoder) = &self.encoder
+                && !self.allow_nan
+            {
+                self.note_by_column(encoder, first, piece * 4096, numbers);
             }
             let at = numbers.iter().position(|number| !number.is_finite()).unwrap_or(0) + piece * 4096;
             let place = (first + (at / self.dim()) as u64, at % self.dim());
@@ -233,8 +466,41 @@ impl MatrixSource {
         })
     }
 
-    /// Refuses the matrix if any number read so far was NaN or infinite.
-    pub fn check_finite(&self) -> Result<()> {
+    /// Notes the numbers of a piece, which begins `at` numbers after the row `first`, that are missing or infinite.
+    fn note_by_column(&self, encoder: &Encoder, first: u64, at: usize, numbers: &[f32]) {
+        let mut problems = self.problems();
+        for (at, number) in (at..).zip(numbers).filter(|(_, number)| !number.is_finite()) {
+            let (row, column) = (first + (at / self.dim()) as u64, encoder.column_of(at % self.dim()));
+            match number.is_nan() {
+                false => problems.add(ProblemKind::NotFinite, column, row, &number.to_string()),
+                true if encoder.is_later(column) => problems.add(ProblemKind::MissingLater, column, row, ""),
+                true => problems.add(ProblemKind::Missing, column, row, ""),
+            }
+        }
+    }
+
+    /// Whether all values read so far are sound. `allow_nan`: NaN and infinity are.
+    pub fn is_sound(&self, allow_nan: bool) -> bool {
+        match allow_nan {
+            true => self.problems().without_non_finite().is_empty(),
+            false => self.problems().is_empty() && self.non_finite().is_none(),
+        }
+    }
+
+    /// Fails unless all values read so far are sound, with all problems of a table. `allow_nan`: NaN and infinity are sound.
+    /// `id_of_row` gives the id of a row.
+    pub fn check_values(&self, allow_nan: bool, id_of_row: &dyn Fn(u64) -> Result<String>) -> Result<()> {
+        if self.is_sound(allow_nan) {
+            return Ok(());
+        }
+        let problems = match allow_nan {
+            true => self.problems().without_non_finite(),
+            false => self.problems().clone(),
+        };
+        if !problems.is_empty() {
+            let is_assumed = self.encoder.as_ref().is_some_and(Encoder::is_assumed);
+            return Err(self.refused(&problems, &|row| id_of_row(row).map(Some), is_assumed)?);
+        }
         let Some(NonFinite { count, row, column }) = self.non_finite() else {
             return Ok(());
         };

@@ -1,24 +1,28 @@
 //! Labels: one class, or one set of classes, per node.
 //!
-//! A single label is an integer, 0 or more. A negative number, NaN or an empty field means that the node has no label. A
+//! A single label is an integer, 0 or more, or a name. A negative number, NaN or an empty field means that the node has no label. A
 //! set is a row of zeros and ones, one column per class. A row of only NaN, negative numbers or empty fields means that the
 //! node has no label.
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind};
+use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind, schema::Schema};
 use grappa_io::{Error, Position, Result};
 
 use super::{
     TableForm,
+    class_names::{ClassNames, NO_CLASS},
     node_file::{Content, Forms, NodeFile},
     place::Place,
 };
 use crate::{
-    columns::{LABEL_NAMES, Purpose},
+    columns::{LABEL_NAMES, Purpose, shell_list},
     messages::shown,
     reading::Reading,
 };
@@ -36,6 +40,8 @@ const FORMS: Forms = Forms {
 /// The labels of all nodes.
 pub struct LabelSource {
     file: NodeFile,
+    /// The names of classes, if labels are names.
+    names: Arc<ClassNames>,
     /// Whether a set of exactly one class was read.
     has_one: AtomicBool,
     /// Whether a set of no class, or of several classes, was read.
@@ -125,11 +131,46 @@ impl LabelSource {
 
     /// The same, with columns of a table that the user names.
     pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
+        let file = NodeFile::open(path, &FORMS, form)?;
+        let names = match &file.content {
+            Content::Parquet(table) => Arc::clone(table.class_names()),
+            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Arc::default(),
+        };
         Ok(Self {
-            file: NodeFile::open(path, &FORMS, form)?,
+            file,
+            names,
             has_one: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
         })
+    }
+
+    /// Takes the classes of another store: labels that are names get its numbers, and a name that it does not have is an error.
+    ///
+    /// # Errors
+    /// If the labels are numbers, or sets of other classes.
+    pub fn use_classes_of(&self, schema: &Schema) -> Result<()> {
+        let refuse = |what: String| Err(Error::input(self.path(), Position::Whole, what));
+        let is_text = match &self.file.content {
+            Content::Text(_) => true,
+            Content::Parquet(table) => !table.are_numbers(),
+            Content::Dense { .. } | Content::Sparse(_) => false,
+        };
+        match self.kind() {
+            _ if schema.classes.is_empty() => Ok(()),
+            LabelKind::Multi if self.class_names() == schema.classes => Ok(()),
+            LabelKind::Multi => refuse(format!(
+                "these are sets of other classes than in the store of --schema-of; give --label {}",
+                shell_list(&schema.classes.iter().map(String::as_str).collect::<Vec<_>>())
+            )),
+            LabelKind::Single if is_text => {
+                self.names.give(&schema.classes);
+                Ok(())
+            }
+            LabelKind::Single => refuse(
+                "these labels are numbers, but the store of --schema-of has names of classes; give the names"
+                    .to_owned(),
+            ),
+        }
     }
 
     /// How the file is read.
@@ -164,6 +205,24 @@ impl LabelSource {
     /// The number of classes, if the shape shows it: sets have one column per class.
     pub fn classes(&self) -> Option<u32> {
         (self.file.columns() > 1).then_some(self.file.columns() as u32)
+    }
+
+    /// Whether labels that were read are names. The classes of [`Self::read_rows`] are right after [`Self::all_were_read`].
+    pub fn has_names(&self) -> bool {
+        self.kind() == LabelKind::Single && !self.names.is_empty()
+    }
+
+    /// Numbers the classes in the order of their names, if labels are names. Call it when all rows were read.
+    pub fn all_were_read(&self) {
+        self.names.complete();
+    }
+
+    /// The names of the classes, if they have names: the different labels, or the columns of sets.
+    pub fn class_names(&self) -> Vec<String> {
+        match self.kind() {
+            LabelKind::Single => self.names.all(),
+            LabelKind::Multi => self.file.names().to_vec(),
+        }
     }
 
     /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
@@ -258,30 +317,23 @@ impl LabelSource {
                 }
                 count
             }
-            Content::Text(text) => text.read(first, count, &mut |fields| {
+            Content::Text(text) => text.read(first, count, &mut |_, fields| {
+                let fields = fields?;
                 values.clear();
                 for (column, field) in fields.iter().enumerate() {
-                    values.push(if field.is_empty() {
-                        Value::Missing
-                    } else {
-                        let number = field.parse();
-                        Value::of(number.map_err(|_| {
-                            format!(
-                                "expected a class, an integer of 0 or more, found {}; {}replace class names by numbers",
-                                shown(field.as_bytes()),
-                                match column == 0 && fields.len() > 1 {
-                                    true => {
-                                        "if the first column has the ids of the nodes, give --id 1; otherwise "
-                                    }
-                                    false => "",
-                                }
-                            )
-                        })?)
+                    values.push(match fields.len() {
+                        1 => self.label(field)?,
+                        _ => in_set(column, field)?,
                     });
                 }
                 add_row(&values, self.has_ids(), out)
             })?,
             Content::Parquet(table) => table.read(first, count, &mut |numbers| {
+                if numbers.contains(&NO_CLASS)
+                    && let Some(problem) = self.names.problem()
+                {
+                    return Err(problem);
+                }
                 values.clear();
                 values.extend(numbers.iter().map(|&number| Value::of(number)));
                 add_row(&values, self.has_ids(), out)
@@ -291,6 +343,42 @@ impl LabelSource {
         self.note_sizes(out);
         Ok(read)
     }
+
+    /// The class in a field of text.
+    fn label(&self, field: &str) -> std::result::Result<Value, String> {
+        let value = match field.parse() {
+            Ok(number) => Value::of(number),
+            Err(_) if field.is_empty() => Value::Missing,
+            Err(_) => return Ok(Value::Class(self.names.class_in_text(field)?.into())),
+        };
+        if value == Value::Missing {
+            return Ok(value);
+        }
+        if self.names.are_given() {
+            return Ok(Value::Class(self.names.class(field)?.into()));
+        }
+        self.names.note_number(field)?;
+        Ok(value)
+    }
+}
+
+/// A field of text in one of several columns.
+fn in_set(column: usize, field: &str) -> std::result::Result<Value, String> {
+    if field.is_empty() {
+        return Ok(Value::Missing);
+    }
+    let number = field.parse().map_err(|_| {
+        let remedy = match column {
+            0 => "if the first column has the ids of the nodes, give --id 1; ",
+            _ => "",
+        };
+        format!(
+            "expected zeros and ones, one column per class, found {}; {remedy}if one column has the class of each node, give --label with \
+             its name",
+            shown(field.as_bytes())
+        )
+    })?;
+    Ok(Value::of(number))
 }
 
 /// Checks a row and adds it. `has_ids`: the file is a table with ids.

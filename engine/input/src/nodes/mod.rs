@@ -1,8 +1,10 @@
 //! Readers of per-node data: one row per node (features, labels, parts) or a list of nodes (splits).
 
+mod class_names;
 mod features;
 mod labels;
 mod node_file;
+mod parquet_column;
 mod parquet_ids;
 mod parquet_parts;
 mod parquet_rows;
@@ -10,6 +12,7 @@ mod parts;
 mod place;
 mod sparse;
 mod split;
+mod split_columns;
 mod text_rows;
 mod text_table;
 
@@ -20,6 +23,7 @@ pub use self::{
     parts::PartSource,
     place::Place,
     split::{SplitSource, read_split_ids},
+    split_columns::{SPLITS, SplitColumns},
 };
 use crate::{columns::TableOptions, separator::Separator};
 

@@ -14,6 +14,7 @@ use crate::{
     npy::{self, NpyArray},
     parquet,
     reading::Reading,
+    table::Cell,
     zip::{self, Npz},
 };
 
@@ -50,6 +51,10 @@ pub(super) struct Forms {
     /// What a table is read for.
     pub purpose: Purpose,
 }
+
+/// Gets the number and the values of a row, or what is wrong with its line. An error says what is wrong with them.
+pub(super) type EachRow<'a> =
+    dyn FnMut(u64, std::result::Result<&[Cell<'_>], String>) -> std::result::Result<(), String> + 'a;
 
 impl NodeFile {
     /// Opens `path` and checks its shape.
@@ -113,11 +118,33 @@ impl NodeFile {
         &self.path
     }
 
+    /// The names of the columns with the data. Empty if it is a matrix, or has lists.
+    pub fn names(&self) -> &[String] {
+        match &self.content {
+            Content::Text(text) => text.names(),
+            Content::Parquet(table) if !table.is_list() => table.names(),
+            Content::Parquet(_) | Content::Dense { .. } | Content::Sparse(_) => &[],
+        }
+    }
+
+    /// Whether the data are numbers, as far as types or the first rows of text show it.
+    pub fn are_numbers(&self) -> bool {
+        match &self.content {
+            Content::Text(text) => text.are_numbers(),
+            Content::Parquet(table) => table.are_numbers(),
+            Content::Dense { .. } | Content::Sparse(_) => true,
+        }
+    }
+
     /// The place of a row.
     pub fn place(&self, row: u64) -> Place<'_> {
         match &self.content {
             Content::Parquet(table) => table.place(row),
-            Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Place {
+            Content::Text(text) => Place {
+                path: &self.path,
+                position: text.position(row),
+            },
+            Content::Dense { .. } | Content::Sparse(_) => Place {
                 path: &self.path,
                 position: Position::Row(row),
             },
@@ -140,6 +167,28 @@ impl NodeFile {
             Content::Text(text) => text.has_ids(),
             Content::Parquet(table) => table.has_ids(),
             Content::Dense { .. } | Content::Sparse(_) => false,
+        }
+    }
+
+    /// Calls `each` with the number and the values of up to `count` rows of a table from row `first` on, or with what is wrong with a
+    /// line. Returns the number of rows.
+    pub fn read_cells(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
+        match &self.content {
+            Content::Text(text) => text.read(first, count, &mut |row, fields| match fields {
+                Ok(fields) => each(
+                    row,
+                    Ok(&fields.iter().map(|field| Cell::Raw(field)).collect::<Vec<_>>()),
+                ),
+                Err(what) => each(row, Err(what)),
+            }),
+            Content::Parquet(table) => {
+                let mut row = first;
+                table.read_cells(first, count, &mut |cells| {
+                    row += 1;
+                    each(row - 1, Ok(cells))
+                })
+            }
+            Content::Dense { .. } | Content::Sparse(_) => unreachable!("arrays have no names of columns"),
         }
     }
 

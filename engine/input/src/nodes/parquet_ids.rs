@@ -7,19 +7,21 @@ use parquet::{
     basic::Type,
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, DataType},
-    schema::types::SchemaDescriptor,
 };
 
-use super::TableForm;
+use super::{TableForm, text_table::First};
 use crate::{
     columns::{Kind, Purpose, Roles, TableColumn},
     edges::IdKind,
     file::InputFile,
     parquet::{
         ParquetTable, read_column,
-        types::{described, is_flat, is_integer, is_number, is_signed, is_string, name},
+        types::{ValueType, described, is_flat, is_integer, is_number, is_signed, is_string, name},
     },
 };
+
+/// The first rows that show what a column has.
+const FIRST_ROWS: u64 = 100;
 
 /// The ids in a column of a table.
 pub(super) struct ParquetIds {
@@ -31,14 +33,17 @@ pub(super) struct ParquetIds {
 }
 
 impl ParquetIds {
-    /// Reads the footer and finds the column: by its name, or because it is the only one.
-    pub fn open(file: &Arc<InputFile>, kind: IdKind, form: &TableForm) -> Result<Self> {
+    /// Reads the footer and finds the column: by its name, or because it is the only one. `like`: its name in another part of the table,
+    /// which it has if there is such a column.
+    pub fn open(file: &Arc<InputFile>, kind: IdKind, form: &TableForm, like: Option<&str>) -> Result<Self> {
         let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
+        let like = like.and_then(|like| schema.columns().iter().position(|column| column.name() == like));
         let id = match schema.num_columns() {
             1 => Some(0),
-            _ => Roles::id_of(&columns_of(schema), true, &form.columns).map_err(refuse)?,
+            _ if like.is_some() => like,
+            _ => Roles::id_of(&columns_of(&table)?, true, &form.columns).map_err(refuse)?,
         };
         let Some(column) = id else {
             let names: Vec<_> = schema.columns().iter().map(|column| described(column)).collect();
@@ -165,24 +170,59 @@ impl ParquetIds {
 }
 
 /// The columns, for their roles.
-fn columns_of(schema: &SchemaDescriptor) -> Vec<TableColumn<'_>> {
-    let columns = schema.columns().iter();
+fn columns_of(table: &ParquetTable) -> Result<Vec<TableColumn<'_>>> {
+    let columns = table.schema().columns().iter().enumerate();
     columns
-        .map(|column| TableColumn {
-            name: name(column),
-            kind: match () {
-                () if is_flat(column) && is_string(column) => Kind::Strings,
-                () if is_number(column) || column.physical_type() == Type::BOOLEAN => Kind::Numbers,
-                () => Kind::Others,
-            },
+        .map(|(at, column)| {
+            Ok(TableColumn {
+                name: name(column),
+                kind: match ValueType::of(column) {
+                    ValueType::String => kind_of_strings(table, at)?,
+                    ValueType::Number | ValueType::Boolean => Kind::Numbers,
+                    ValueType::Days | ValueType::Moments(_) | ValueType::OldMoments => Kind::Encodable,
+                    ValueType::Other if is_number(column) || column.physical_type() == Type::BOOLEAN => Kind::Numbers,
+                    ValueType::Other => Kind::Others,
+                },
+            })
         })
         .collect()
+}
+
+/// What the first values of a column of strings are.
+fn kind_of_strings(table: &ParquetTable, at: usize) -> Result<Kind> {
+    let column = table.schema().column(at);
+    let (mut values, mut rows) = (Vec::new(), 0);
+    table.check_columns([at].into_iter())?;
+    for (index, group) in table.groups().iter().enumerate() {
+        let count = group.rows.min(FIRST_ROWS - rows);
+        if count == 0 {
+            break;
+        }
+        let ColumnReader::ByteArrayColumnReader(mut reader) = table.column(index, at)? else {
+            unreachable!("strings are byte arrays");
+        };
+        let read = read_column(&mut reader, &column, 0, count as usize)
+            .map_err(|error| table.damaged(group.first_row, &error))?;
+        values.extend(read.values);
+        rows += count;
+    }
+    if rows == 0 {
+        return Ok(Kind::Strings);
+    }
+    // Strings of digits are names too, if they are all different.
+    let different: HashSet<&[u8]> = values.iter().map(ByteArray::data).collect();
+    let are_names = !values.is_empty() && different.len() == values.len();
+    Ok(match First::of(values.iter().map(ByteArray::data)).kind {
+        Kind::Numbers | Kind::DistinctIntegers if are_names => Kind::Strings,
+        Kind::Numbers | Kind::DistinctIntegers => Kind::Encodable,
+        kind => kind,
+    })
 }
 
 /// The roles of the columns of a table.
 pub(super) fn roles_of(table: &ParquetTable, purpose: Purpose, form: &TableForm) -> Result<Roles> {
     let schema = table.schema();
-    let mut columns = columns_of(schema);
+    let mut columns = columns_of(table)?;
     let refuse = |what: String| Error::input(table.file().path(), Position::Whole, what);
     // Only if no name tells the ids, their values do: reading them takes a page of each column.
     if Roles::id_of(&columns, true, &form.columns).map_err(refuse)?.is_none() {
@@ -197,12 +237,11 @@ pub(super) fn roles_of(table: &ParquetTable, purpose: Purpose, form: &TableForm)
 
 /// Whether the first values of a column of integers are different ones, none of them negative or missing.
 fn are_distinct(table: &ParquetTable, at: usize) -> Result<bool> {
-    const ROWS_MAX: u64 = 100;
     let column = table.schema().column(at);
     let Some(group) = table.groups().first() else {
         return Ok(false);
     };
-    let rows = group.rows.min(ROWS_MAX) as usize;
+    let rows = group.rows.min(FIRST_ROWS) as usize;
     table.check_columns([at].into_iter())?;
     let values: Vec<i64> = match table.column(0, at)? {
         ColumnReader::Int32ColumnReader(mut reader) => {

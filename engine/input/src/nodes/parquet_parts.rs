@@ -13,8 +13,9 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     TableForm,
+    class_names::ClassNames,
     node_file::Forms,
-    parquet_rows::{EachRow, ParquetRows},
+    parquet_rows::{Chosen, EachCells, EachRow, ParquetRows},
     place::Place,
 };
 use crate::{
@@ -33,10 +34,13 @@ pub(super) struct ParquetParts {
     held_bytes: u64,
     columns: usize,
     element: ElementType,
-    id: Option<String>,
-    /// The names of the columns with the data, and of the others.
-    names: Vec<String>,
+    chosen: Chosen,
     left_out: Vec<String>,
+    /// Whether all columns have numbers, or zeros and ones.
+    are_numbers: bool,
+    is_list: bool,
+    /// The names of classes, if the data are labels that are names.
+    class_names: Arc<ClassNames>,
     /// The part that is read.
     open: Mutex<Option<(usize, ParquetRows)>>,
 }
@@ -51,7 +55,8 @@ struct Part {
 impl ParquetParts {
     /// A table in one file.
     pub fn file(file: &Arc<InputFile>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
-        let table = ParquetRows::open(file, forms, form)?;
+        let class_names = Arc::default();
+        let table = ParquetRows::open(file, forms, form, &class_names, None)?;
         let part = Part {
             path: file.path().to_owned(),
             first_row: 0,
@@ -63,6 +68,7 @@ impl ParquetParts {
             vec![part],
             file.bytes(),
             table.held_bytes(),
+            class_names,
             table,
         ))
     }
@@ -71,9 +77,11 @@ impl ParquetParts {
     pub fn folder(files: Vec<PathBuf>, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         let (mut parts, mut bytes, mut held_bytes) = (Vec::new(), 0, 0);
         let (mut rows, mut first) = (0, None::<ParquetRows>);
+        let class_names = Arc::default();
         for path in files {
             let file = open_part(&path)?;
-            let table = ParquetRows::open(&file, forms, form)?;
+            let like = first.as_ref().filter(|first| first.rows() > 0).map(ParquetRows::chosen);
+            let table = ParquetRows::open(&file, forms, form, &class_names, like.as_ref())?;
             bytes += file.bytes();
             held_bytes = held_bytes.max(table.held_bytes());
             // Writers that divide a table by keys leave parts without rows.
@@ -101,7 +109,7 @@ impl ParquetParts {
                 rows: 0,
             });
         }
-        Ok(Self::new(forms, form, parts, bytes, held_bytes, first))
+        Ok(Self::new(forms, form, parts, bytes, held_bytes, class_names, first))
     }
 
     fn new(
@@ -110,6 +118,7 @@ impl ParquetParts {
         parts: Vec<Part>,
         bytes: u64,
         held_bytes: u64,
+        class_names: Arc<ClassNames>,
         first: ParquetRows,
     ) -> Self {
         Self {
@@ -120,9 +129,11 @@ impl ParquetParts {
             held_bytes,
             columns: first.columns(),
             element: first.element(),
-            id: first.id_name().map(str::to_owned),
-            names: first.names(),
+            chosen: first.chosen(),
+            are_numbers: first.are_numbers(),
+            is_list: first.is_list(),
             left_out: first.left_out(),
+            class_names,
             open: Mutex::new(Some((0, first))),
         }
     }
@@ -136,19 +147,39 @@ impl ParquetParts {
         self.columns
     }
 
+    /// The names of classes that were read, if the data are labels that are names.
+    pub fn class_names(&self) -> &Arc<ClassNames> {
+        &self.class_names
+    }
+
     pub fn has_ids(&self) -> bool {
-        self.id.is_some()
+        self.chosen.id.is_some()
+    }
+
+    /// The names of the columns with the data.
+    pub fn names(&self) -> &[String] {
+        &self.chosen.data
+    }
+
+    /// Whether all columns have numbers, or zeros and ones.
+    pub fn are_numbers(&self) -> bool {
+        self.are_numbers
+    }
+
+    /// Whether rows are lists in one column.
+    pub fn is_list(&self) -> bool {
+        self.is_list
     }
 
     /// How the table is read.
     pub fn reading(&self, what: &'static str) -> Reading {
-        let ids = self.id.iter().map(|name| ("ids", name.clone()));
-        let data = self.names.iter().map(|name| (what, name.clone()));
+        let ids = self.chosen.id.iter().map(|name| ("ids", name.clone()));
+        let data = self.chosen.data.iter().map(|name| (what, name.clone()));
         Reading {
             format: "Parquet",
             columns: ids.chain(data).collect(),
             left_out: self.left_out.clone(),
-            by_position: Some(self.id.is_none()),
+            by_position: Some(self.chosen.id.is_none()),
             more_files: self.parts.len() - 1,
             ..Reading::of(what)
         }
@@ -183,15 +214,32 @@ impl ParquetParts {
         after.saturating_sub(1)
     }
 
-    /// Calls `each` with up to `count` rows from row `first` on. A missing number is NaN. Returns the number of rows.
+    /// Calls `each` with up to `count` rows of numbers from row `first` on. A missing number is NaN. Returns the number of rows.
     pub fn read(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
+        self.read_parts(first, count, &mut |part, from, count| part.read(from, count, each))
+    }
+
+    /// Calls `each` with the values of up to `count` rows from row `first` on. Returns the number of rows.
+    pub fn read_cells(&self, first: u64, count: usize, each: &mut EachCells<'_>) -> Result<usize> {
+        self.read_parts(first, count, &mut |part, from, count| {
+            part.read_cells(from, count, each)
+        })
+    }
+
+    /// Calls `read` with each part of the rows, its first row and the number of rows. It returns the number that it read.
+    fn read_parts(
+        &self,
+        first: u64,
+        count: usize,
+        read: &mut dyn FnMut(&ParquetRows, u64, usize) -> Result<usize>,
+    ) -> Result<usize> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let end = self.rows().min(first.saturating_add(count as u64));
         let mut row = first;
         while row < end {
             let number = self.part_of(row);
             let from = row - self.parts[number].first_row;
-            row += self.part(number, &mut open)?.read(from, (end - row) as usize, each)? as u64;
+            row += read(self.part(number, &mut open)?, from, (end - row) as usize)? as u64;
         }
         Ok(end.saturating_sub(first) as usize)
     }
@@ -211,7 +259,8 @@ impl ParquetParts {
                 if are_large(self.bytes) {
                     file.read_past_cache();
                 }
-                let table = ParquetRows::open(&file, self.forms, &self.form)?;
+                let like = Some(&self.chosen);
+                let table = ParquetRows::open(&file, self.forms, &self.form, &self.class_names, like)?;
                 if table.rows() != *rows || table.columns() != self.columns {
                     let what = "the file changed while it was read; start again";
                     return Err(Error::input(path, Position::Whole, what));

@@ -1,9 +1,11 @@
-//! Rows of numbers in a Parquet file.
+//! Rows of numbers and other values in a Parquet file.
 //!
 //! They are read front to back, by one thread, because to go to a row means to decode its page in every column. Between two reads, a page
 //! of each column stays in memory.
 
 use std::{
+    borrow::Cow,
+    collections::BTreeSet,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -12,20 +14,26 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 use parquet::{
     basic::Type,
-    column::reader::{ColumnReader, ColumnReaderImpl},
-    data_type::DataType,
-    errors::ParquetError,
-    schema::types::ColumnDescriptor,
+    column::reader::ColumnReader,
+    data_type::ByteArray,
+    schema::types::{ColumnDescriptor, SchemaDescriptor},
 };
 
-use super::{TableForm, node_file::Forms, parquet_ids::roles_of};
+use super::{
+    TableForm,
+    class_names::ClassNames,
+    node_file::Forms,
+    parquet_column::{NextRows, Values, level_in_list},
+    parquet_ids::roles_of,
+};
 use crate::{
-    columns::Roles,
+    columns::{Purpose, Roles},
     file::InputFile,
     parquet::{
-        ParquetTable, ReadValues, read_column,
-        types::{is_flat, is_number, is_signed, name},
+        ParquetTable, read_column,
+        types::{ValueType, is_flat, is_number, name},
     },
+    table::Cell,
 };
 
 /// Writers end a page after this many bytes by default, and a dictionary too.
@@ -36,6 +44,9 @@ const PIECE_NUMBERS: usize = 1 << 14;
 /// Gets the numbers of a row. An error says what is wrong with them.
 pub(super) type EachRow<'a> = dyn FnMut(&[f64]) -> std::result::Result<(), String> + 'a;
 
+/// Gets the values of a row. An error says what is wrong with them.
+pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> std::result::Result<(), String> + 'a;
+
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
     columns: Columns,
@@ -45,11 +56,50 @@ pub(super) struct ParquetRows {
     cursor: Mutex<Cursor>,
 }
 
+/// The names of the columns of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub id: Option<String>,
+    pub data: Vec<String>,
+    /// All of them.
+    all: BTreeSet<String>,
+}
+
+impl Chosen {
+    /// The columns of these names. None if the table has other columns.
+    fn roles(&self, schema: &SchemaDescriptor) -> Option<Roles> {
+        if names_of(schema) != self.all {
+            return None;
+        }
+        let find = |wanted: &String| schema.columns().iter().position(|column| name(column) == wanted);
+        let id = match &self.id {
+            Some(id) => Some(find(id)?),
+            None => None,
+        };
+        let data: Vec<usize> = self.data.iter().map(find).collect::<Option<_>>()?;
+        let others = (0..schema.num_columns()).filter(|column| Some(*column) != id && !data.contains(column));
+        Some(Roles {
+            id,
+            left_out: others.collect(),
+            data,
+        })
+    }
+}
+
+fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
+    schema.columns().iter().map(|column| name(column).to_owned()).collect()
+}
+
 /// Columns of a table.
 struct Columns {
     table: ParquetTable,
     numbers: Vec<usize>,
+    /// The classes of names, for a column of labels that are names.
+    class_names: Arc<ClassNames>,
 }
+
+/// Gets the first row, the number of rows and the columns of a piece.
+type EachPiece<'a> = dyn FnMut(u64, usize, &[Values]) -> Result<()> + 'a;
 
 /// The position of a reader.
 #[derive(Default)]
@@ -60,19 +110,34 @@ struct Cursor {
 }
 
 impl ParquetRows {
-    /// Reads the footer and chooses the columns.
-    pub fn open(file: &Arc<InputFile>, forms: &Forms, form: &TableForm) -> Result<Self> {
+    /// Reads the footer and chooses the columns. `like`: the columns of another part of the table, which are read if both parts have
+    /// the same columns. A single column of labels may have names; its numbers are their `class_names`.
+    pub fn open(
+        file: &Arc<InputFile>,
+        forms: &Forms,
+        form: &TableForm,
+        class_names: &Arc<ClassNames>,
+        like: Option<&Chosen>,
+    ) -> Result<Self> {
         let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
         let table = ParquetTable::open(file)?;
         let schema = table.schema();
-        let roles = roles_of(&table, forms.purpose, form)?;
+        let roles = match like.and_then(|like| like.roles(schema)) {
+            Some(roles) => roles,
+            None => roles_of(&table, forms.purpose, form)?,
+        };
         let numbers = roles.data.clone();
         if numbers.is_empty() {
             return Err(refuse(format!("expected columns of {}, found none", forms.name)));
         }
         let is_list = |column: usize| schema.column(column).max_rep_level() == 1;
-        for &column in &numbers {
-            check_numbers(&schema.column(column)).map_err(refuse)?;
+        let may_have_names = forms.purpose == Purpose::Labels && numbers.len() == 1;
+        let has_names = |column: usize| {
+            let column = schema.column(column);
+            may_have_names && ValueType::of(&column) == ValueType::String
+        };
+        for &column in numbers.iter().filter(|&&column| !has_names(column)) {
+            check_type(&schema.column(column), forms.purpose).map_err(refuse)?;
             if is_list(column) && numbers.len() > 1 {
                 return Err(refuse(format!(
                     "column {} has lists, so it must be the only one beside the ids, and there are {} more; leave them out: {}",
@@ -84,7 +149,11 @@ impl ParquetRows {
         }
         table.check_columns(numbers.iter().copied())?;
         let is_list = is_list(numbers[0]);
-        let columns = Columns { table, numbers };
+        let columns = Columns {
+            table,
+            numbers,
+            class_names: Arc::clone(class_names),
+        };
         let dim = match is_list {
             true if columns.table.rows() > 0 => columns.first_list()?,
             true => 1,
@@ -123,12 +192,25 @@ impl ParquetRows {
         match (self.has_ids(), other.has_ids()) {
             (true, false) => refuse("there are ids", "none"),
             (false, true) => refuse("there are no ids", "some"),
+            _ if self.types() != other.types() => {
+                let (types, others) = (self.types(), other.types());
+                let at = (0..types.len()).find(|&at| types[at] != others[at]).unwrap_or(0);
+                let shown = |kind: ValueType| format!("column {} has values of the type {kind:?}", names[at]);
+                refuse(&shown(types[at]), &shown(others[at]))
+            }
             _ if self.dim != other.dim => refuse(
                 &format!("lists have {} numbers", self.dim),
                 &format!("{} numbers", other.dim),
             ),
             _ => Ok(()),
         }
+    }
+
+    /// What the columns with the data have.
+    fn types(&self) -> Vec<ValueType> {
+        let schema = self.columns.table.schema();
+        let columns = self.columns.numbers.iter();
+        columns.map(|&column| ValueType::of(&schema.column(column))).collect()
     }
 
     pub fn rows(&self) -> u64 {
@@ -149,6 +231,15 @@ impl ParquetRows {
         self.roles
             .id
             .map(|column| self.columns.table.schema().columns()[column].name())
+    }
+
+    /// The columns that are read.
+    pub fn chosen(&self) -> Chosen {
+        Chosen {
+            id: self.id_name().map(str::to_owned),
+            data: self.names(),
+            all: names_of(self.columns.table.schema()),
+        }
     }
 
     /// The names of the columns with the data.
@@ -182,8 +273,65 @@ impl ParquetRows {
         self.columns.numbers.iter().map(of_column).sum()
     }
 
-    /// Calls `each` with up to `count` rows from row `first` on. A missing number is NaN. Returns the number of rows.
+    /// Whether all columns have numbers, or zeros and ones.
+    pub fn are_numbers(&self) -> bool {
+        let schema = self.columns.table.schema();
+        let has_numbers = |&column: &usize| ValueType::of(&schema.column(column)).is_number();
+        self.is_list() || self.columns.numbers.iter().all(has_numbers)
+    }
+
+    /// Whether rows are lists in one column.
+    pub fn is_list(&self) -> bool {
+        self.columns
+            .table
+            .schema()
+            .column(self.columns.numbers[0])
+            .max_rep_level()
+            == 1
+    }
+
+    /// Calls `each` with up to `count` rows of numbers from row `first` on. A missing number is NaN. Returns the number of rows.
     pub fn read(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
+        let mut row = Vec::with_capacity(self.dim);
+        self.read_pieces(first, count, &mut |from, rows, values| {
+            let columns: Vec<Cow<'_, [f64]>> = values.iter().map(|values| self.columns.as_numbers(values)).collect();
+            for index in 0..rows {
+                row.clear();
+                match &columns[..] {
+                    [lists] => row.extend_from_slice(&lists[index * self.dim..][..self.dim]),
+                    columns => row.extend(columns.iter().map(|column| column[index])),
+                }
+                each(&row).map_err(|what| self.refused(from + index as u64, what))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `each` with the values of up to `count` rows from row `first` on. Returns the number of rows.
+    pub fn read_cells(&self, first: u64, count: usize, each: &mut EachCells<'_>) -> Result<usize> {
+        self.read_pieces(first, count, &mut |from, rows, values| {
+            let mut row = Vec::with_capacity(values.len());
+            for index in 0..rows {
+                row.clear();
+                for (at, column) in values.iter().enumerate() {
+                    row.push(column.cell(index).map_err(|_| {
+                        let name = &self.names()[at];
+                        let what = format!("expected text in UTF-8 in column {name}, found other bytes");
+                        self.refused(from + index as u64, what)
+                    })?);
+                }
+                each(&row).map_err(|what| self.refused(from + index as u64, what))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn refused(&self, row: u64, what: String) -> Error {
+        Error::input(self.path(), Position::Row(row), what)
+    }
+
+    /// Calls `each` with the first row, the number of rows and the columns of each piece of the rows.
+    fn read_pieces(&self, first: u64, count: usize, each: &mut EachPiece<'_>) -> Result<usize> {
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.row != first {
             *cursor = Cursor { row: first, open: None };
@@ -198,7 +346,7 @@ impl ParquetRows {
     }
 
     /// Reads rows up to `end`, or up to the end of a row group.
-    fn read_piece(&self, cursor: &mut Cursor, end: u64, each: &mut EachRow<'_>) -> Result<()> {
+    fn read_piece(&self, cursor: &mut Cursor, end: u64, each: &mut EachPiece<'_>) -> Result<()> {
         let from = cursor.row;
         let (group, skip, mut readers) = match cursor.open.take() {
             Some((group, readers)) => (group, 0, readers),
@@ -207,25 +355,19 @@ impl ParquetRows {
         let bounds = &self.columns.table.groups()[group];
         let group_end = bounds.first_row + bounds.rows;
         let rows = (end.min(group_end) - from) as usize;
-        let mut values: Vec<Vec<f64>> = Vec::with_capacity(readers.len());
+        let mut values = Vec::with_capacity(readers.len());
         for (reader, &column) in readers.iter_mut().zip(&self.columns.numbers) {
-            values.push(self.columns.numbers(reader, column, skip, rows, from, self.dim)?);
+            let next = NextRows {
+                table: &self.columns.table,
+                column: &self.columns.table.schema().column(column),
+                skip,
+                rows,
+                first: from,
+                dim: self.dim,
+            };
+            values.push(next.values(reader)?);
         }
-        let mut row = Vec::with_capacity(self.dim);
-        for index in 0..rows {
-            row.clear();
-            match &values[..] {
-                [lists] => row.extend_from_slice(&lists[index * self.dim..][..self.dim]),
-                columns => row.extend(columns.iter().map(|column| column[index])),
-            }
-            each(&row).map_err(|what| {
-                Error::input(
-                    self.columns.table.file().path(),
-                    Position::Row(from + index as u64),
-                    what,
-                )
-            })?;
-        }
+        each(from, rows, &values)?;
         cursor.row = from + rows as u64;
         if cursor.row < group_end {
             cursor.open = Some((group, readers));
@@ -242,6 +384,18 @@ impl Columns {
             .iter()
             .map(|&column| name(&schema.column(column)).to_owned());
         names.collect()
+    }
+
+    /// Values as numbers. The numbers of strings are their classes.
+    fn as_numbers<'a>(&self, values: &'a Values) -> Cow<'a, [f64]> {
+        match values {
+            Values::Numbers(numbers) | Values::Booleans(numbers) | Values::Dates(numbers) => numbers.into(),
+            Values::Strings(names) => {
+                let class = |name: &ByteArray| self.class_names.number(name.data());
+                let classes = names.iter().map(|name| name.as_ref().map_or(f64::NAN, class));
+                classes.collect::<Vec<_>>().into()
+            }
+        }
     }
 
     /// The row group of a row, the number of rows before it in the group, and the columns of the group.
@@ -277,131 +431,22 @@ impl Columns {
             count => Ok(count),
         }
     }
-
-    /// Skips rows of a column and reads the next ones, `dim` numbers each if they are lists.
-    fn numbers(
-        &self,
-        reader: &mut ColumnReader,
-        column: usize,
-        skip: usize,
-        rows: usize,
-        first: u64,
-        dim: usize,
-    ) -> Result<Vec<f64>> {
-        let at = Place {
-            columns: self,
-            column: &self.table.schema().column(column),
-            skip,
-            rows,
-            first,
-            dim,
-        };
-        let signed = is_signed(at.column);
-        match reader {
-            ColumnReader::BoolColumnReader(reader) => at.read(reader, |value| f64::from(u8::from(value))),
-            ColumnReader::FloatColumnReader(reader) => at.read(reader, f64::from),
-            ColumnReader::DoubleColumnReader(reader) => at.read(reader, |value| value),
-            // Parquet has the bits of unsigned integers in signed ones.
-            ColumnReader::Int32ColumnReader(reader) => at.read(reader, |value| match signed {
-                true => f64::from(value),
-                false => f64::from(value.cast_unsigned()),
-            }),
-            ColumnReader::Int64ColumnReader(reader) => at.read(reader, |value| match signed {
-                true => value as f64,
-                false => value.cast_unsigned() as f64,
-            }),
-            _ => unreachable!("columns of other types are refused"),
-        }
-    }
 }
 
-/// The next rows of a column.
-struct Place<'a> {
-    columns: &'a Columns,
-    column: &'a ColumnDescriptor,
-    /// Rows to skip, and rows to read after them.
-    skip: usize,
-    rows: usize,
-    /// The number of the first one.
-    first: u64,
-    dim: usize,
-}
-
-impl Place<'_> {
-    fn read<T: DataType>(&self, reader: &mut ColumnReaderImpl<T>, number: impl Fn(T::T) -> f64) -> Result<Vec<f64>> {
-        let read = read_column(reader, self.column, self.skip, self.rows)
-            .map_err(|error| self.columns.table.damaged(self.first, &error))?;
-        if self.column.max_rep_level() == 0 && read.levels.is_empty() {
-            return Ok(read.values.into_iter().map(number).collect());
-        }
-        self.check_lists(&read)?;
-        let (present, exists) = (self.column.max_def_level(), level_in_list(self.column));
-        let mut values = read.values.into_iter();
-        let levels = read.levels.iter().filter(|&&level| level >= exists);
-        let numbers: Vec<f64> = levels
-            .map(|&level| match level == present {
-                true => values.next().map_or(f64::NAN, &number),
-                false => f64::NAN,
-            })
-            .collect();
-        // Levels of a damaged file may begin within a list.
-        let of_row = if self.column.max_rep_level() > 0 { self.dim } else { 1 };
-        match numbers.len() == self.rows * of_row {
-            true => Ok(numbers),
-            false => {
-                let error = ParquetError::General("its lists are inconsistent".to_owned());
-                Err(self.columns.table.damaged(self.first, &error))
-            }
-        }
-    }
-
-    /// Refuses lists of other lengths than the first one.
-    fn check_lists<T>(&self, read: &ReadValues<T>) -> Result<()> {
-        if self.column.max_rep_level() == 0 {
-            return Ok(());
-        }
-        let exists = level_in_list(self.column);
-        let (mut row, mut length) = (None, 0);
-        let check = |row: Option<u64>, length: usize| match row {
-            Some(row) if length != self.dim => Err(Error::input(
-                self.columns.table.file().path(),
-                Position::Row(row),
-                format!(
-                    "expected a list of {} numbers in column {}, as in the first row, found {length}",
-                    self.dim,
-                    name(self.column)
-                ),
-            )),
-            _ => Ok(()),
-        };
-        for (&repeat, &level) in read.repeats.iter().zip(&read.levels) {
-            if repeat == 0 {
-                check(row, length)?;
-                (row, length) = (Some(row.map_or(self.first, |row| row + 1)), 0);
-            }
-            length += usize::from(level >= exists);
-        }
-        check(row, length)
-    }
-}
-
-/// The definition level from which on there is a value, which may be missing: a null, or no element of a list.
-fn level_in_list(column: &ColumnDescriptor) -> i16 {
-    match column.max_rep_level() {
-        0 => 0,
-        _ => column.max_def_level() - i16::from(column.self_type().is_optional()),
-    }
-}
-
-/// Refuses a column that has no numbers, nor lists of numbers.
-fn check_numbers(column: &ColumnDescriptor) -> std::result::Result<(), String> {
+/// Refuses a column that has no numbers, nor lists of numbers. Features may have other values that become numbers.
+fn check_type(column: &ColumnDescriptor, purpose: Purpose) -> std::result::Result<(), String> {
     let is_list = column.max_rep_level() == 1;
     let has_numbers = is_number(column) || column.physical_type() == Type::BOOLEAN;
-    match has_numbers && (is_list || is_flat(column)) {
+    let is_encodable = purpose != Purpose::Labels && ValueType::of(column) != ValueType::Other;
+    match is_encodable || has_numbers && (is_list || is_flat(column)) {
         true => Ok(()),
         false => Err(format!(
-            "expected numbers, or lists of numbers, in column {} ({}); name other columns with --features-from or --label, or write \
+            "expected {}numbers, or lists of numbers, in column {} ({}); name other columns with --features-from or --label, or write \
              numbers",
+            match purpose {
+                Purpose::Features | Purpose::Splits => "text, dates, ",
+                Purpose::Labels => "",
+            },
             name(column),
             column.physical_type()
         )),

@@ -130,10 +130,10 @@ impl SplitSource {
     /// The ids in the files of a folder, in their order.
     fn open_folder(path: &Path, ids: IdKind, limit: IdLimit, form: &TableForm) -> Result<Self> {
         let files = files_of(path)?;
-        let (mut rows, mut name) = (0, None);
+        let (mut rows, mut name) = (0, None::<String>);
         // All are opened before any is read, so that a mistake is found soon.
         for path in &files {
-            let part = ParquetIds::open(&open_part(path)?, ids, form)?;
+            let part = ParquetIds::open(&open_part(path)?, ids, form, name.as_deref())?;
             rows += part.rows();
             let expected = name.get_or_insert_with(|| part.name().to_owned());
             if part.name() != expected {
@@ -147,7 +147,7 @@ impl SplitSource {
         let mut rest = files.into_iter();
         let file = open_part(&rest.next().expect("a folder has files"))?;
         let content = Content::Parquet(Box::new(ParquetParts {
-            ids: ParquetIds::open(&file, ids, form)?,
+            ids: ParquetIds::open(&file, ids, form, name.as_deref())?,
             rest,
             rows,
         }));
@@ -176,7 +176,7 @@ impl SplitSource {
             return Err(Error::input(path, Position::Whole, what));
         }
         let content = if head.starts_with(parquet::MAGIC) {
-            let ids = ParquetIds::open(&file, ids, form)?;
+            let ids = ParquetIds::open(&file, ids, form, None)?;
             Content::Parquet(Box::new(ParquetParts {
                 rows: ids.rows(),
                 ids,
@@ -293,7 +293,8 @@ impl SplitSource {
                 && let Some(path) = parts.rest.next()
             {
                 self.file = open_part(&path)?;
-                parts.ids = ParquetIds::open(&self.file, self.ids, &self.form)?;
+                let name = parts.ids.name().to_owned();
+                parts.ids = ParquetIds::open(&self.file, self.ids, &self.form, Some(&name))?;
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::{
     text_table::{TextTable, split},
 };
 use crate::{
-    columns::Roles,
+    columns::{Purpose, Roles},
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
@@ -21,6 +21,10 @@ use crate::{
     reading::Reading,
     separator::{Field, Separator, trim},
 };
+
+/// Gets the number and the fields of a row, or what is wrong with its line. An error says what is wrong with it.
+pub(super) type EachLine<'a> =
+    dyn FnMut(u64, std::result::Result<&[&str], String>) -> std::result::Result<(), String> + 'a;
 
 /// The longest line, in bytes: a million numbers of 16 characters.
 const ROW_BYTES_MAX: usize = 16 << 20;
@@ -30,10 +34,16 @@ pub(super) struct TextRows {
     extent: Extent,
     header: bool,
     separator: Separator,
-    /// The columns that are read, unless the numbers of a row are all that a line has.
+    /// The columns that are read, unless it is a matrix.
     table: Option<Columns>,
-    /// The roles of columns and their names, if they have names.
+    /// Whether a line with a number for each column is a row of the table as it is of a matrix.
+    is_plain: bool,
+    /// Whether all first values are numbers.
+    are_numbers: bool,
+    /// The roles of columns and their names, or their numbers, if it is a table.
     roles: Vec<(&'static str, String)>,
+    /// The names of the columns with the data, if they have names.
+    names: Vec<String>,
     left_out: Vec<String>,
     has_ids: bool,
     /// Numbers per row.
@@ -75,7 +85,10 @@ impl TextRows {
             header,
             separator: table.separator,
             table: None,
+            is_plain: true,
+            are_numbers: true,
             roles: Vec::new(),
+            names: Vec::new(),
             left_out: Vec::new(),
             has_ids: false,
             columns,
@@ -106,14 +119,20 @@ impl TextRows {
         rows.left_out = names(&left_out);
         rows.has_ids = id.is_some();
         rows.columns = data.len();
+        rows.are_numbers = table.are_numbers(&data);
         let is_all = data.iter().copied().eq(0..table.names.len());
-        if !is_all || !splits_as_matrix {
-            rows.table = Some(Columns {
-                separator: table.separator,
-                width: table.names.len(),
-                data,
-            });
+        // A name of a class may have spaces and quotes.
+        let may_have_names = forms.purpose == Purpose::Labels && table.header;
+        rows.is_plain = is_all && splits_as_matrix && rows.are_numbers && !table.has_quotes && !may_have_names;
+        // Columns without names are known by their numbers if they have no matrix.
+        if table.header || forms.purpose == Purpose::Splits || forms.purpose == Purpose::Features && !rows.are_numbers {
+            rows.names = names(&data);
         }
+        rows.table = Some(Columns {
+            separator: table.separator,
+            width: table.names.len(),
+            data,
+        });
         Ok(rows)
     }
 
@@ -139,6 +158,21 @@ impl TextRows {
         self.columns
     }
 
+    /// The names of the columns with the data. Empty if they have none.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether all first values are numbers.
+    pub fn are_numbers(&self) -> bool {
+        self.are_numbers
+    }
+
+    /// The place of a row.
+    pub fn position(&self, row: u64) -> Position {
+        Position::Line(row + 1 + u64::from(self.header))
+    }
+
     pub fn file(&self) -> &InputFile {
         &self.extent.file
     }
@@ -149,12 +183,7 @@ impl TextRows {
     }
 
     /// Calls `each` with the fields of up to `count` rows from row `first` on. Returns the number of rows.
-    pub fn read(
-        &self,
-        first: u64,
-        count: usize,
-        each: &mut dyn FnMut(&[&str]) -> std::result::Result<(), String>,
-    ) -> Result<usize> {
+    pub fn read(&self, first: u64, count: usize, each: &mut EachLine<'_>) -> Result<usize> {
         let mut guard = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut lines, mut next) = match guard.take() {
             Some((lines, next)) if next <= first => (lines, next),
@@ -179,14 +208,8 @@ impl TextRows {
                     return Err(self.too_many(expected, if_more));
                 }
                 let text = text_of(&line, self.file())?;
-                let result = match &self.table {
-                    None => self.row(&fields(text).collect::<Vec<_>>(), each),
-                    Some(table) => {
-                        let numbers = table.numbers(&line, self.file())?;
-                        each(&numbers.iter().map(|number| &**number).collect::<Vec<_>>())
-                    }
-                };
-                result.map_err(|what| Error::input(self.file().path(), Position::Line(line.number), what))?;
+                self.row(next, text, &line, each)
+                    .map_err(|what| Error::input(self.file().path(), Position::Line(line.number), what))?;
                 read += 1;
             }
             next += 1;
@@ -201,20 +224,27 @@ impl TextRows {
         Ok(read)
     }
 
-    /// Calls `each` with the numbers of a row.
-    fn row(
-        &self,
-        numbers: &[&str],
-        each: &mut dyn FnMut(&[&str]) -> std::result::Result<(), String>,
-    ) -> std::result::Result<(), String> {
-        if numbers.len() == self.columns {
-            return each(numbers);
+    /// Calls `each` with the fields of a row, or with what is wrong with its line.
+    fn row(&self, row: u64, text: &str, line: &Line, each: &mut EachLine<'_>) -> std::result::Result<(), String> {
+        if self.is_plain {
+            let numbers: Vec<_> = fields(text).collect();
+            if numbers.len() == self.columns {
+                return each(row, Ok(&numbers));
+            }
+            if self.table.is_none() {
+                let what = format!(
+                    "expected {} numbers as in the first row, found {}",
+                    self.columns,
+                    numbers.len()
+                );
+                return each(row, Err(what));
+            }
         }
-        Err(format!(
-            "expected {} numbers as in the first row, found {}",
-            self.columns,
-            numbers.len()
-        ))
+        let table = self.table.as_ref().expect("what is no matrix is a table");
+        match table.fields(line) {
+            Ok(fields) => each(row, Ok(&fields.iter().map(|field| &**field).collect::<Vec<_>>())),
+            Err(what) => each(row, Err(what)),
+        }
     }
 
     fn check_end(&self, rows: u64) -> Result<()> {
@@ -272,17 +302,15 @@ fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> 
 
 impl Columns {
     /// The fields of a line with the data.
-    fn numbers<'a>(&self, line: &'a Line, file: &InputFile) -> Result<Vec<Cow<'a, str>>> {
-        let refuse = |what| Error::input(file.path(), Position::Line(line.number), what);
+    fn fields<'a>(&self, line: &'a Line) -> std::result::Result<Vec<Cow<'a, str>>, String> {
         let mut fields = Vec::new();
-        split(self.separator, &line.bytes, &mut fields).map_err(refuse)?;
+        split(self.separator, &line.bytes, &mut fields)?;
         if fields.len() != self.width {
-            let what = format!(
+            return Err(format!(
                 "expected {} columns as in the first line, found {}",
                 self.width,
                 fields.len()
-            );
-            return Err(refuse(what));
+            ));
         }
         let text = |field: Field<'a>| match field {
             Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),

@@ -14,6 +14,7 @@ use crate::{
     file::InputFile,
     line_reader::Line,
     separator::{Field, OpenQuote, Separator, trim, unquoted},
+    table::{Form, HEXADECIMAL, form_of},
 };
 
 /// The first lines that show what the columns have, and their bytes.
@@ -28,6 +29,10 @@ pub(super) struct TextTable {
     /// Their names, or their numbers, from 1.
     pub names: Vec<String>,
     kinds: Vec<Kind>,
+    /// Whether all first values of a column are numbers.
+    are_numbers: Vec<bool>,
+    /// Whether any of the first lines has a quote.
+    pub has_quotes: bool,
     /// The number of the first line.
     line: u64,
 }
@@ -68,11 +73,14 @@ impl TextTable {
             .filter_map(|text| separator.fields(text).ok())
             .filter(|fields| fields.len() == names.len())
             .collect();
-        let kinds = (0..names.len()).map(|column| kind_of(data.iter().map(|row| &*row[column])));
+        let columns = (0..names.len()).map(|column| First::of(data.iter().map(|row| unquoted(&row[column]))));
+        let columns: Vec<First> = columns.collect();
         Ok(Some(Self {
             separator,
             header,
-            kinds: kinds.collect(),
+            kinds: columns.iter().map(|column| column.kind).collect(),
+            are_numbers: columns.iter().map(|column| column.are_numbers).collect(),
+            has_quotes: head.iter().any(|line| line.bytes.contains(&b'"')),
             names: match header {
                 true => names,
                 false => (1..=names.len()).map(|number| number.to_string()).collect(),
@@ -89,7 +97,13 @@ impl TextTable {
 
     /// Whether it is a matrix of numbers without names.
     pub fn is_matrix(&self) -> bool {
-        !self.header && !self.kinds.contains(&Kind::Strings)
+        let is_text = |kind: &Kind| matches!(kind, Kind::Strings | Kind::Encodable);
+        !self.header && !self.kinds.iter().any(is_text)
+    }
+
+    /// Whether all first values of these columns are numbers.
+    pub fn are_numbers(&self, columns: &[usize]) -> bool {
+        columns.iter().all(|&column| self.are_numbers[column])
     }
 
     /// The error about its columns.
@@ -111,10 +125,10 @@ impl TextTable {
     }
 }
 
-/// Whether the fields of a first line are names: none of them is a number, or one is known. A first column without a name, before
-/// numbers from 0, is the index of pandas.
+/// Whether the fields of a first line are names: none of them is a number, a date or the like, or one is known. A first column
+/// without a name, before numbers from 0, is the index of pandas.
 fn is_header(names: &[String]) -> bool {
-    let is_number = |name: &String| name.parse::<f64>().is_ok();
+    let is_number = |name: &String| is_value(name);
     if names.iter().any(|name| is_known_name(name)) {
         return true;
     }
@@ -127,30 +141,67 @@ fn is_header(names: &[String]) -> bool {
     }
 }
 
-/// What the values of a column are.
-fn kind_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Kind {
-    let (mut all, mut numbers, mut integers, mut texts) = (0, 0, HashSet::new(), HashSet::new());
-    for value in values {
-        let text = std::str::from_utf8(unquoted(value)).unwrap_or("\u{fffd}");
-        if text.is_empty() {
-            continue;
+/// Whether a text is a value rather than a name. Letters such as `y` are names.
+fn is_value(text: &str) -> bool {
+    let is_boolean = ["true", "false"].iter().any(|word| word.eq_ignore_ascii_case(text));
+    let form = form_of(text);
+    is_boolean
+        || text.parse::<f64>().is_ok()
+        || matches!(
+            form,
+            Form::Code | Form::Date(_) | Form::OtherDate | Form::OtherNumber(_)
+        )
+}
+
+/// What the first values of a column are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct First {
+    pub kind: Kind,
+    /// Whether all are numbers, and there is at least one.
+    pub are_numbers: bool,
+}
+
+impl First {
+    /// What these values are.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut all, mut missing, mut numbers, mut plain, mut booleans, mut others) = (0, 0, 0, 0, 0, 0);
+        let (mut integers, mut texts) = (HashSet::new(), HashSet::new());
+        for value in values {
+            let text = str::from_utf8(value).unwrap_or("\u{fffd}");
+            let form = form_of(text);
+            if form == Form::Missing {
+                missing += 1;
+                continue;
+            }
+            all += 1;
+            match form {
+                Form::Number(_) => (numbers, plain) = (numbers + 1, plain + 1),
+                Form::Code => numbers += 1,
+                Form::Boolean(..) => booleans += 1,
+                // A number in base 16 may be an address.
+                Form::Date(_) | Form::OtherDate => others += 1,
+                Form::OtherNumber(kind) => others += usize::from(kind != HEXADECIMAL),
+                Form::Missing | Form::Text => {}
+            }
+            integers.extend(text.parse::<u64>().ok());
+            texts.insert(text);
         }
-        all += 1;
-        numbers += usize::from(text.parse::<f64>().is_ok());
-        integers.extend(text.parse::<u64>().ok());
-        texts.insert(text);
-    }
-    if all > 0 && 2 * numbers < all {
-        // Text that repeats is a category.
-        if texts.len() == all {
-            Kind::Strings
+        let kind = if all > 0 && 2 * numbers < all {
+            // Text that repeats is a category.
+            if texts.len() == all && booleans < all && 2 * others < all {
+                Kind::Strings
+            } else {
+                Kind::Encodable
+            }
+        } else if all > 1 && integers.len() == all {
+            Kind::DistinctIntegers
         } else {
-            Kind::Others
+            Kind::Numbers
+        };
+        Self {
+            kind,
+            are_numbers: all > 0 && plain == all && missing == 0,
         }
-    } else if all > 1 && integers.len() == all {
-        Kind::DistinctIntegers
-    } else {
-        Kind::Numbers
     }
 }
 
@@ -260,6 +311,8 @@ mod tests {
             ("0,1\n1,2", false),
             ("nan,1\n1,2", false),
             ("n0,3\nn1,4", false),
+            ("true,2024-01-01\nfalse,2024-01-02", false),
+            ("x,y\n1,2", true),
         ] {
             assert_eq!(read(text).0.header, header, "{text}");
         }
@@ -267,15 +320,21 @@ mod tests {
 
     #[test]
     fn values_say_what_a_column_has() {
-        let (table, _) = read("a,b,c,d,e,f\n3,0.5,x,1,,z\n5,1,y,1,7,z\n");
+        let (table, _) =
+            read("a,b,c,d,e,f,g,h,i\n3,0.5,x,1,,z,2024-01-01,true,0x1\n5,1,y,1,7,z,2024-01-02,false,0x2\n");
         let kinds = [
             Kind::DistinctIntegers,
             Kind::Numbers,
             Kind::Strings,
             Kind::Numbers,
             Kind::Numbers,
-            Kind::Others,
+            Kind::Encodable,
+            Kind::Encodable,
+            Kind::Encodable,
+            Kind::Strings,
         ];
         assert_eq!(table.kinds, kinds);
+        let numbers = [true, true, false, true, false, false, false, false, false];
+        assert_eq!(table.are_numbers, numbers);
     }
 }

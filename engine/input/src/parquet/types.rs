@@ -1,7 +1,7 @@
 //! The types of columns.
 
 use parquet::{
-    basic::{ConvertedType, LogicalType, Type},
+    basic::{ConvertedType, LogicalType, TimeUnit, Type},
     schema::types::ColumnDescriptor,
 };
 
@@ -49,6 +49,55 @@ pub(crate) fn is_string(column: &ColumnDescriptor) -> bool {
 /// Whether a column has integers or floats.
 pub(crate) fn is_number(column: &ColumnDescriptor) -> bool {
     matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) || is_integer(column)
+}
+
+/// What a column has in each row, as far as features can have it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum ValueType {
+    Number,
+    Boolean,
+    /// Days since 1970-01-01.
+    Days,
+    /// Moments since 1970-01-01, as multiples of a fraction of a day.
+    Moments(f64),
+    /// Moments as old writers have them: nanoseconds of a day, and the day.
+    OldMoments,
+    String,
+    /// Lists, groups, decimals and binary numbers.
+    Other,
+}
+
+impl ValueType {
+    pub fn of(column: &ColumnDescriptor) -> Self {
+        const DAY_MILLISECONDS: f64 = 86_400e3;
+        if !is_flat(column) {
+            return Self::Other;
+        }
+        match (
+            column.physical_type(),
+            column.logical_type_ref(),
+            column.converted_type(),
+        ) {
+            (Type::BOOLEAN, ..) => Self::Boolean,
+            (Type::INT32, Some(LogicalType::Date), _) | (Type::INT32, None, ConvertedType::DATE) => Self::Days,
+            (Type::INT64, Some(LogicalType::Timestamp(moment)), _) => Self::Moments(match moment.unit {
+                TimeUnit::MILLIS => DAY_MILLISECONDS,
+                TimeUnit::MICROS => DAY_MILLISECONDS * 1e3,
+                TimeUnit::NANOS => DAY_MILLISECONDS * 1e6,
+            }),
+            (Type::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => Self::Moments(DAY_MILLISECONDS),
+            (Type::INT64, None, ConvertedType::TIMESTAMP_MICROS) => Self::Moments(DAY_MILLISECONDS * 1e3),
+            (Type::INT96, ..) => Self::OldMoments,
+            _ if is_number(column) => Self::Number,
+            _ if is_string(column) => Self::String,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether all values are numbers, or zeros and ones.
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Number | Self::Boolean)
+    }
 }
 
 /// A column's name and type, for messages.

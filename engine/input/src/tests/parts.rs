@@ -94,8 +94,8 @@ fn a_mistake_is_named_with_the_file_of_the_folder() {
     let source = MatrixSource::open(&folder.0.path().join("nan")).unwrap();
     features(&source, 2).unwrap();
     assert_contains(
-        &message(source.check_finite()),
-        &["nan/part-1.parquet at row 1", "column 0"],
+        &message(source.check_values(false, &|row| Ok(row.to_string()))),
+        &["nan/part-1.parquet at row 1", "missing values in a (2 in row 1 of "],
     );
 
     for (bytes, parts) in [

@@ -303,6 +303,158 @@ fn labels_in_tables_may_be_missing() {
     assert_contains(&error, &["y.parquet at row 1", "class", "1.5"]);
 }
 
+/// The classes of all rows after a first pass that collected the names, and these names.
+fn named(path: &Path, form: &TableForm) -> Result<(Vec<Option<u32>>, Vec<String>)> {
+    let source = LabelSource::open_with(path, form)?;
+    let mut batch = LabelBatch::default();
+    let read = |batch: &mut LabelBatch| {
+        let (mut classes, mut rows) = (Vec::new(), 0);
+        while source.read_rows(rows, 2, batch)? > 0 {
+            classes.extend((0..batch.len()).map(|row| batch.get(row).map(|classes| classes[0])));
+            rows += batch.len() as u64;
+        }
+        Ok(classes)
+    };
+    read(&mut batch)?;
+    source.all_were_read();
+    Ok((read(&mut batch)?, source.class_names()))
+}
+
+#[test]
+fn names_of_classes_are_numbered_in_their_order() {
+    let folder = Folder::new();
+    let label = |name: &str| TableForm {
+        columns: TableOptions {
+            label: vec![name.to_owned()],
+            ..TableOptions::default()
+        },
+        ..TableForm::default()
+    };
+    let plans = [
+        Some("gold"),
+        Some(""),
+        None,
+        Some("free tier"),
+        Some("gold"),
+        Some("NaN"),
+        Some("-1"),
+    ];
+    let nodes = || Column::I64(some(&[6, 5, 4, 3, 2, 1, 0]));
+    let plan = || Column::Text(plans.to_vec());
+    let two = table(&[("id", nodes()), ("plan", plan()), ("x", nodes())], 3);
+    let parts = folder.0.path().join("parts");
+    std::fs::create_dir(&parts).unwrap();
+    let part = |rows: std::ops::Range<i64>, plans: &[Option<&'static str>]| {
+        let ids: Vec<i64> = rows.collect();
+        table(
+            &[("id", Column::I64(some(&ids))), ("plan", Column::Text(plans.to_vec()))],
+            2,
+        )
+    };
+    std::fs::write(parts.join("0.parquet"), part(0..2, &plans[..2])).unwrap();
+    std::fs::write(parts.join("1.parquet"), part(2..7, &plans[2..])).unwrap();
+    let quoted = "id,plan,x\n6,gold,1\n5,,1\n4,\"\",2\n3,\"free tier\",2\n2,gold,0\n1,nan,0\n0,-1,0\n";
+    for (path, form) in [
+        (folder.file("y.parquet", &two), label("plan")),
+        (parts, TableForm::default()),
+        (folder.file("y.csv", quoted), label("plan")),
+        (
+            folder.file(
+                "y.tsv",
+                "plan\tid\ngold\t6\n\t5\n\t4\nfree tier\t3\ngold\t2\n\t1\nnan\t0\n",
+            ),
+            label("plan"),
+        ),
+        (
+            folder.file("y.txt", "plan\ngold\n\n\n\"free tier\"\ngold\n\nnan\n"),
+            TableForm {
+                separator: Some(Separator::Comma),
+                ..label("plan")
+            },
+        ),
+    ] {
+        let (classes, names) = named(&path, &form).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let expected = [Some(1), None, None, Some(0), Some(1), None, None];
+        assert_eq!(classes, expected, "{}", path.display());
+        assert_eq!(names, ["free tier", "gold"], "{}", path.display());
+    }
+    // Integers are no names in text. In Parquet, what is stored as text is.
+    let (classes, names) = named(&folder.file("y.csv", "id,plan\n0,7\n1,3\n"), &label("plan")).unwrap();
+    assert_eq!((classes, names.len()), (vec![Some(7), Some(3)], 0));
+    let digits = [
+        ("id", Column::I64(some(&[0, 1]))),
+        ("plan", Column::Text(some(&["7", "3"]))),
+    ];
+    let (classes, names) = named(&folder.file("y.parquet", table(&digits, 9)), &label("plan")).unwrap();
+    assert_eq!(
+        (classes, names),
+        (vec![Some(1), Some(0)], vec!["3".to_owned(), "7".to_owned()])
+    );
+    // Columns of sets name the classes.
+    let sets = LabelSource::open(&folder.file("y.csv", "id,music,art\n0,1,0\n")).unwrap();
+    assert_eq!(sets.class_names(), ["music", "art"]);
+    assert!(
+        LabelSource::open(&folder.file("y.csv", "1,0\n0,0\n"))
+            .unwrap()
+            .class_names()
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_column_with_names_and_numbers_is_refused() {
+    let folder = Folder::new();
+    for (text, parts) in [
+        ("id,label\n0,gold\n1,3\n", ["y.csv:3", "the number \"3\"", "are names"]),
+        (
+            "id,label\n0,3\n1,gold\n",
+            ["y.csv:3", "the name \"gold\"", "are numbers"],
+        ),
+        (
+            "id,label\n0,\n1,0\n2,?\n",
+            ["y.csv:4", "the name \"?\"", "leave the label empty"],
+        ),
+        (
+            "id,a,b\n0,0,gold\n",
+            ["y.csv", "which column has the labels", "--label"],
+        ),
+        (
+            "id,a,b\n0,0,1\n1,0,1\n2,0,gold\n",
+            ["y.csv:4", "zeros and ones", "\"gold\""],
+        ),
+    ] {
+        let error = message(named(&folder.file("y.csv", text), &TableForm::default()));
+        assert_contains(&error, &parts);
+    }
+}
+
+#[test]
+fn features_have_the_names_of_their_columns() {
+    let folder = Folder::new();
+    let numbers = || Column::F64(some(&[0.5, 1.5]));
+    let columns = [
+        ("age", numbers()),
+        ("id", Column::I64(some(&[1, 0]))),
+        ("income", numbers()),
+    ];
+    let lists = Column::Lists(vec![Some(vec![Some(1.0), Some(2.0)]); 2]);
+    let lists = table(&[("id", Column::I64(some(&[1, 0]))), ("vector", lists)], 9);
+    for (path, names) in [
+        (folder.file("x.parquet", table(&columns, 9)), &["age", "income"][..]),
+        (folder.file("lists.parquet", lists), &[]),
+        (
+            folder.file("x.csv", "age,id,income\n1,2,3\n4,5,6\n"),
+            &["age", "income"],
+        ),
+        (folder.file("f.csv", "f0,f1\n1,2\n"), &["f0", "f1"]),
+        (folder.file("m.csv", "1,2\n3,4\n"), &[]),
+    ] {
+        let source = MatrixSource::open(&path).unwrap();
+        let found: Vec<_> = source.columns().iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(found, names, "{}", path.display());
+    }
+}
+
 #[test]
 fn labels_are_left_out_of_the_features_of_text() {
     let folder = Folder::new();

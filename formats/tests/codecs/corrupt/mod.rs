@@ -197,6 +197,42 @@ fn a_prefix_that_is_too_short_is_an_error() {
 }
 
 #[test]
+fn schemas_that_are_not_valid_json_of_a_schema() {
+    let invalid = "the schema's JSON is invalid";
+    let replaced = |text: &'static str| move |parts: &mut Parts| parts.payload = text.into();
+    let with_meta = |parts: &mut Parts| {
+        parts.meta.push(0);
+        parts.payload_offset = 128;
+    };
+    changed("schema", with_meta, 32, "the meta has 1 bytes, not 0");
+    changed("schema", |parts| parts.payload[20] = 0xff, 64, invalid);
+    changed("schema", |parts| parts.payload.push(b'}'), 64, invalid);
+    for text in [
+        "",
+        r#"{"features":[]}"#,
+        r#"{"features":[],"classes":["a"],"labels":[]}"#,
+        r#"{"features":[],"features":[],"classes":["a"]}"#,
+        r#"{"features":[{"name":"a","encoding":{"kind":"text"}}],"classes":[]}"#,
+        r#"{"features":[{"name":"a","encoding":{"kind":"number","missing":{"mean":1e999}}}],"classes":[]}"#,
+        r#"{"features":[{"name":"a","encoding":{"kind":"number","missing":"refused","unit":"s"}}],"classes":[]}"#,
+    ] {
+        changed("schema", replaced(text), 64, invalid);
+    }
+    changed(
+        "schema",
+        replaced(r#"{"features":[],"classes":[]}"#),
+        64,
+        "names nothing",
+    );
+    changed(
+        "schema",
+        replaced(r#"{"features":[],"classes":["a","a"]}"#),
+        64,
+        "two classes have the name",
+    );
+}
+
+#[test]
 fn aggregates_of_another_store_or_kind() {
     let other = "the pre-aggregated features are of another store";
     changed("aggregates", |parts| parts.meta[0] ^= 1, 64, other);

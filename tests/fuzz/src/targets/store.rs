@@ -14,6 +14,7 @@ use grappa_formats::{
     labels::Labels,
     manifest::{FeatureDtype, LabelKind, Manifest},
     permutation_table::{PermutationTable, encode_entries},
+    schema::{Column, Schema},
     splits,
     weights::Weights,
 };
@@ -91,6 +92,20 @@ pub fn targets() -> Vec<Target> {
             repair: |file| container_of(FileKind::SPLIT, file),
             ..target("split", split_seeds, run_split)
         },
+        Target {
+            words: &[
+                "\"kind\":\"number\"",
+                "{\"mean\":1e9}",
+                "\"one_hot\"",
+                "\"values\":[]",
+                "\\u0000",
+                "null",
+            ],
+            repair: |file| container_of(FileKind::SCHEMA, file),
+            // A name of a column comes back in the names of its dimensions.
+            memory_per_byte: 256,
+            ..target("schema", schema_seeds, run_schema)
+        },
     ]
 }
 
@@ -103,6 +118,25 @@ pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
         iter::once(first).chain(fs::read(folder.join("v1-pages").join(name)))
     };
     names.iter().flat_map(both).collect()
+}
+
+fn schema_seeds() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden/v1-pages");
+    let golden = fs::read(folder.join("schema")).expect("the golden file is there");
+    let numbers = Schema {
+        features: (0..10).map(|i| Column::number(format!("f{i}"))).collect(),
+        classes: vec!["a".into(), "b".into()],
+    };
+    vec![golden, numbers.encode().0]
+}
+
+fn run_schema(input: &Input) -> String {
+    outcome(Schema::decode(input.bytes, 10, 2), |schema| {
+        assert_eq!(schema.feature_names().len() as u64, schema.dim());
+        let again = Schema::decode(&schema.encode().0, 10, 2).expect("it was just encoded");
+        assert_eq!(again, schema);
+        format!("accepted, {} dimensions", schema.dim())
+    })
 }
 
 /// A container whose payload was verified, as the decoder sees it.

@@ -176,14 +176,13 @@ const IDS: &[Case] = &[
         EDGES,
     )
     .with_features(ROWS),
-    refused(
+    read(
         &[E, ("x.csv", "kind,f0,f1\nred,0.5,5\nred,1.5,10\nblue,2.5,20\n")],
         X,
-        "not all columns are clearly features: kind",
-        "--features-from f0,f1",
+        "features kind, f0, f1; kind is one of blue, red, else other",
         EDGES,
     )
-    .with_features(ROWS),
+    .with_features("0,1,0,0.5,5 0,1,0,1.5,10 1,0,0,2.5,20"),
     // The only names are no ids.
     refused(
         &[E, ("x.csv", "member,city,f0\n2,Rome,2.5\n0,Oslo,0.5\n1,Bonn,1.5\n")],

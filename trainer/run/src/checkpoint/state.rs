@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use grappa_formats::manifest::{EdgeOptions, SelfLoops};
+use grappa_formats::{
+    manifest::{EdgeOptions, SelfLoops},
+    schema::Schema,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -15,7 +18,9 @@ const PARTITIONS: &str = "partitions";
 const CONCURRENT: &str = "concurrent";
 /// 1 if nodes have sets of labels.
 const MULTI_LABEL: &str = "multi_label";
-/// 1 if the run has names of classes.
+/// The digest of the file with the names of features and classes in the store, if it has names.
+const SCHEMA: &str = "schema";
+/// 1 if the run has names of classes that the user gave.
 const CLASS_NAMES: &str = "class_names";
 // Changes that ingest made to the edges.
 const UNDIRECTED: &str = "edges_undirected";
@@ -186,12 +191,24 @@ impl RunState {
         ]
     }
 
-    /// Notes whether the run has names of classes.
+    /// Notes the names of features and classes in the store.
+    pub fn note_schema(&mut self, schema: &Schema) {
+        if !schema.is_empty() {
+            self.counters.insert(SCHEMA.to_owned(), schema.encode().1);
+        }
+    }
+
+    /// The digest of the file with these names. None if the store has none, or an older version wrote this state.
+    pub fn schema_digest(&self) -> Option<u64> {
+        self.counters.get(SCHEMA).copied()
+    }
+
+    /// Notes whether the run has names of classes that the user gave.
     pub fn note_class_names(&mut self, has_names: bool) {
         self.counters.insert(CLASS_NAMES.to_owned(), has_names.into());
     }
 
-    /// Whether the run has names of classes.
+    /// Whether the run has names of classes that the user gave.
     pub fn has_class_names(&self) -> bool {
         self.counters.get(CLASS_NAMES) == Some(&1)
     }

@@ -1,3 +1,4 @@
+use grappa_formats::schema::{Column, Schema};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use tempfile::tempdir;
 
@@ -253,6 +254,48 @@ fn a_flipped_byte_of_the_configuration_or_the_names_of_classes_is_found() {
     assert!(class_names_of(folder.path(), 3, false).unwrap().is_empty());
     let text = class_names_of(folder.path(), 3, true).unwrap_err().to_string();
     assert!(text.contains("missing") && text.contains("--class-names"), "{text}");
+}
+
+#[test]
+fn the_schema_of_a_run_is_the_one_that_its_checkpoints_name() {
+    let folder = tempdir().unwrap();
+    let run = RunFolder::create(folder.path(), &TrainConfig::default()).unwrap();
+    let schema = |classes: [&str; 2]| Schema {
+        features: vec![Column::number("age"), Column::number("income")],
+        classes: classes.map(str::to_owned).to_vec(),
+    };
+    let mut state = RunState {
+        inputs: 2,
+        outputs: 2,
+        ..RunState::default()
+    };
+    // A store without names, or a run of an older version.
+    state.note_schema(&Schema::default());
+    run.write_schema(&Schema::default()).unwrap();
+    assert_eq!(schema_of(folder.path(), &state).unwrap(), Schema::default());
+    assert!(!folder.path().join(SCHEMA).exists());
+
+    let own = schema(["free", "gold"]);
+    state.note_schema(&own);
+    let error = || schema_of(folder.path(), &state).unwrap_err().to_string();
+    assert!(
+        error().contains("missing") && error().contains("resume the run"),
+        "{}",
+        error()
+    );
+    run.write_schema(&own).unwrap();
+    assert_eq!(schema_of(folder.path(), &state).unwrap(), own);
+    run.write_schema(&schema(["gold", "free"])).unwrap();
+    assert!(error().contains("belongs to another run"), "{}", error());
+    run.write_schema(&own).unwrap();
+    let path = folder.path().join(SCHEMA);
+    let sound = fs::read(&path).unwrap();
+    for at in 0..sound.len() {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 0x20;
+        fs::write(&path, &damaged).unwrap();
+        assert!(error().contains("restore it from a copy"), "{at}: {}", error());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The first columns of rows.
+//! The first columns of rows, and columns in another order.
 
 use std::ops::Range;
 
@@ -80,5 +80,51 @@ impl NodeRows for FirstColumns<'_> {
 
     fn in_memory(&self) -> Option<RowValues<'_>> {
         self.rows.in_memory()
+    }
+}
+
+/// The columns of rows in another order: features of a store in the order of those that a model was trained on.
+pub(crate) struct ReorderedColumns<'a> {
+    rows: &'a dyn NodeRows,
+    /// The position in `rows` of each column.
+    order: &'a [usize],
+}
+
+impl<'a> ReorderedColumns<'a> {
+    /// # Panics
+    /// If `order` does not have a position for each column.
+    pub(crate) fn of(rows: &'a dyn NodeRows, order: &'a [usize]) -> Self {
+        assert_eq!(order.len(), rows.width(), "a position for each column");
+        Self { rows, order }
+    }
+}
+
+impl NodeRows for ReorderedColumns<'_> {
+    fn width(&self) -> usize {
+        self.rows.width()
+    }
+
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
+        self.rows.read(positions, out)?;
+        let mut stored = vec![0.0; self.width()];
+        for row in out.chunks_exact_mut(self.width()) {
+            stored.copy_from_slice(row);
+            for (value, &position) in row.iter_mut().zip(self.order) {
+                *value = stored[position];
+            }
+        }
+        Ok(())
+    }
+
+    fn file_end(&self, position: u64) -> u64 {
+        self.rows.file_end(position)
+    }
+
+    fn read_ahead(&self, positions: Range<u64>) {
+        self.rows.read_ahead(positions);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.rows.file_bytes()
     }
 }

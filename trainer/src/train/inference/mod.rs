@@ -38,6 +38,7 @@ use grappa_io::progress::Progress;
 use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 
+pub(super) use self::columns::ReorderedColumns;
 pub use self::{
     degrees::Degrees,
     first_inputs::FirstInputs,

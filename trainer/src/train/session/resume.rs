@@ -6,7 +6,9 @@ use grappa_run::{
     Error as RunError,
     checkpoint::{Checkpoint, Checkpoints, RunState},
     config::{LrSchedule, TrainConfig},
+    folder,
     journal::EpochRecord,
+    schema::Match,
     stages::{Stage, StageSeconds},
 };
 use grappa_storage::Store;
@@ -17,10 +19,21 @@ use crate::{Error, Result};
 /// A larger rise of the learning rate is worth a warning.
 const RISE_NOTED: f64 = 1.5;
 
-/// Refuses a store that is not the one of the run. `digest` is that of the store, or of what all hosts train on.
-pub(super) fn check_store(state: &RunState, store: &Store, digest: u64) -> Result<()> {
+/// Refuses a store that is not the one of the run in `folder`. `digest` is that of the store, or of what all hosts train on.
+pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest: u64) -> Result<()> {
     if state.store_digest == digest {
         return Ok(());
+    }
+    let (run, found) = (folder::schema_of(folder, state)?, store.schema()?);
+    let features = ("features", Match::of_features(&run, &found));
+    for (what, matched) in [features, ("classes", Match::of(&run.classes, &found.classes))] {
+        if matched.is_other() || matches!(matched, Match::Reordered(_)) {
+            return Err(Error::Options(format!(
+                "the {what} of the store are not those that the run was trained with: {}; use the store that it was trained on, or start \
+                 a new run",
+                matched.difference()
+            )));
+        }
     }
     let manifest = store.manifest();
     if let (Some(features), Some(labels)) = (&manifest.features, manifest.labels) {

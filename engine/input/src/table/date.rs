@@ -1,0 +1,171 @@
+//! Dates and times of ISO 8601, as days since 1970-01-01 in UTC.
+
+/// Seconds of a day.
+const DAY_SECONDS: f64 = 86_400.0;
+
+/// The days since 1970-01-01 of `2024-02-29`, with a fraction for a time: `2024-02-29T12:30`, `2024-02-29 12:30:05.25+01:00`.
+/// None if the text has another form, or there is no such day.
+pub fn days_of(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let (date, time) = bytes.split_at_checked(10)?;
+    let [_, _, _, _, b'-', _, _, b'-', _, _] = date else {
+        return None;
+    };
+    let (year, month, day) = (digits(&date[..4])?, digits(&date[5..7])?, digits(&date[8..])?);
+    if !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
+        return None;
+    }
+    let days = days_before_year(year) + days_before_month(year, month) + i64::from(day) - 1 - days_before_year(1970);
+    let fraction = match time {
+        [] => 0.0,
+        [b'T' | b't' | b' ', time @ ..] => fraction_of(time)?,
+        _ => return None,
+    };
+    Some(days as f64 + fraction)
+}
+
+/// Whether a text is a date in another order or with other separators: `01/02/2024`, `31.12.24`, `2024/1/5`.
+pub fn is_other_date(text: &str) -> bool {
+    let date = text.split([' ', 'T']).next().unwrap_or_default();
+    ['/', '.', '-'].into_iter().any(|separator| {
+        let parts: Vec<&str> = date.split(separator).collect();
+        let are_digits = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        are_digits && matches!(lengths[..], [1 | 2, 1 | 2, 2 | 4] | [4, 1 | 2, 1 | 2])
+    })
+}
+
+/// The fraction of a day of `12:30`, `12:30:05` or `12:30:05.25`, less the offset from UTC behind it.
+fn fraction_of(time: &[u8]) -> Option<f64> {
+    let at = time
+        .iter()
+        .position(|byte| matches!(byte, b'Z' | b'z' | b'+' | b'-'))
+        .unwrap_or(time.len());
+    let (time, zone) = time.split_at(at);
+    let offset_seconds = match zone {
+        [] | [b'Z' | b'z'] => 0.0,
+        [sign, zone @ ..] => {
+            let (hours, minutes) = match zone {
+                [hours @ .., b':', _, _] if hours.len() == 2 => (hours, &zone[3..]),
+                [_, _, _, _] => zone.split_at(2),
+                [_, _] => (zone, &b"00"[..]),
+                _ => return None,
+            };
+            let seconds = f64::from(3600 * digits(hours)? + 60 * digits(minutes)?);
+            if *sign == b'-' { -seconds } else { seconds }
+        }
+    };
+    let (clock, second) = match time {
+        [_, _, b':', _, _] => (time, 0.0),
+        [clock @ .., b':', _, _] if clock.len() == 5 => (clock, f64::from(digits(&time[6..])?)),
+        _ => {
+            let (whole, after) = (time.get(6..8)?, time.get(8..)?);
+            let [b'.' | b',', fraction @ ..] = after else {
+                return None;
+            };
+            if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
+                return None;
+            }
+            let fraction: f64 = format!("0.{}", str::from_utf8(fraction).ok()?).parse().ok()?;
+            (&time[..5], f64::from(digits(whole)?) + fraction)
+        }
+    };
+    let [_, _, b':', _, _] = clock else { return None };
+    let (hour, minute) = (digits(&clock[..2])?, digits(&clock[3..])?);
+    if hour > 23 || minute > 59 || second >= 61.0 {
+        return None;
+    }
+    Some((f64::from(3600 * hour + 60 * minute) + second - offset_seconds) / DAY_SECONDS)
+}
+
+fn digits(bytes: &[u8]) -> Option<u32> {
+    let all = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+    all.then(|| {
+        bytes
+            .iter()
+            .fold(0, |number, byte| 10 * number + u32::from(byte - b'0'))
+    })
+}
+
+fn is_leap(year: u32) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_in_month(year: u32, month: u32) -> u32 {
+    match month {
+        2 => 28 + u32::from(is_leap(year)),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn days_before_month(year: u32, month: u32) -> i64 {
+    (1..month).map(|month| i64::from(days_in_month(year, month))).sum()
+}
+
+/// The days from the beginning of year 0 to the beginning of `year`.
+fn days_before_year(year: u32) -> i64 {
+    let year = i64::from(year);
+    // Year 0 is a leap year.
+    365 * year + (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_days_since_1970() {
+        for (text, days) in [
+            ("1970-01-01", 0.0),
+            ("1969-12-31", -1.0),
+            ("2000-02-29", 11_016.0),
+            ("2000-03-01", 11_017.0),
+            ("2024-01-01", 19_723.0),
+            ("1900-03-01", -25_508.0),
+            ("2024-01-01T12:00", 19_723.5),
+            ("2024-01-01 06:00:00", 19_723.25),
+            ("2024-01-01T00:00:00Z", 19_723.0),
+            ("2024-01-01T01:00:00+01:00", 19_723.0),
+            ("2024-01-01T18:00:00.000-0600", 19_724.0),
+            ("2024-01-01 12:00:43.2+00", 19_723.500_5),
+        ] {
+            assert_eq!(days_of(text), Some(days), "{text}");
+        }
+        for text in [
+            "2024-02-30",
+            "2023-02-29",
+            "2024-13-01",
+            "2024-00-01",
+            "2024-1-1",
+            "01/02/2024",
+            "20240101",
+            "2024-01-01x",
+            "2024-01-01T25:00",
+            "2024-01-01T12",
+            "2024-01-01T12:00:0a",
+            "2024-01-01T12:00+1",
+            "",
+            "née-01-01",
+        ] {
+            assert_eq!(days_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_in_other_forms_are_known() {
+        for (text, expected) in [
+            ("01/02/2024", true),
+            ("1.2.24", true),
+            ("31-12-2024", true),
+            ("2024/01/31 12:00", true),
+            ("2024-1-5", true),
+            ("1.2", false),
+            ("192.168.0.1", false),
+            ("a/b/c", false),
+            ("555-1234", false),
+        ] {
+            assert_eq!(is_other_date(text), expected, "{text}");
+        }
+    }
+}

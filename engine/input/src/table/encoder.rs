@@ -1,0 +1,213 @@
+//! Rows of a table as numbers.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_formats::schema::{CategoryForm, Column, Encoding, Missing};
+
+use super::{
+    cell::{Cell, Form, form_of, is_code},
+    problems::{Kind, Problems},
+};
+
+/// Encodes rows as the schema of a table says.
+pub(crate) struct Encoder {
+    columns: Vec<Column>,
+    /// The positions of the values of each category.
+    positions: Vec<HashMap<String, usize>>,
+    /// The column of each dimension.
+    column_of: Vec<usize>,
+    /// Whether the columns are numbers only because their first rows are.
+    assumed: bool,
+    /// The number of values of each column that are none of its category.
+    unseen: Vec<AtomicU64>,
+}
+
+impl Encoder {
+    /// An encoder of these columns.
+    pub fn new(columns: Vec<Column>) -> Self {
+        let positions = columns.iter().map(|column| match &column.encoding {
+            Encoding::Category { values, .. } => values.iter().cloned().zip(0..).collect(),
+            _ => HashMap::new(),
+        });
+        let dims = columns.iter().enumerate();
+        Self {
+            positions: positions.collect(),
+            column_of: dims
+                .flat_map(|(at, column)| std::iter::repeat_n(at, column.encoding.dim() as usize))
+                .collect(),
+            unseen: columns.iter().map(|_| AtomicU64::new(0)).collect(),
+            columns,
+            assumed: false,
+        }
+    }
+
+    /// An encoder of columns whose first rows are numbers.
+    pub fn of_numbers(names: Vec<String>) -> Self {
+        Self {
+            assumed: true,
+            ..Self::new(names.into_iter().map(Column::number).collect())
+        }
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub fn is_assumed(&self) -> bool {
+        self.assumed
+    }
+
+    /// Numbers per row.
+    pub fn dim(&self) -> usize {
+        self.column_of.len()
+    }
+
+    /// The number of values of a column so far that are none of its category.
+    pub fn unseen(&self, column: usize) -> u64 {
+        self.unseen[column].load(Ordering::Relaxed)
+    }
+
+    /// The column of a dimension.
+    pub fn column_of(&self, dim: usize) -> usize {
+        self.column_of[dim]
+    }
+
+    /// Whether a missing value of a column is an error only because the first table had none.
+    pub fn is_later(&self, column: usize) -> bool {
+        !self.assumed && missing_of(&self.columns[column].encoding) == Some(Missing::Refused)
+    }
+
+    /// Appends the numbers of a row. A missing value that has no replacement is NaN. A value that does not fit is a problem.
+    pub fn row(&self, row: u64, cells: &[Cell<'_>], out: &mut Vec<f32>, problems: &mut Problems) {
+        for (at, &cell) in cells.iter().enumerate() {
+            self.value(at, row, cell, out, problems);
+        }
+    }
+
+    /// The same for the fields of a row of text, for columns of numbers.
+    pub fn row_of_numbers(&self, row: u64, fields: &[&str], out: &mut Vec<f32>, problems: &mut Problems) {
+        for (at, &field) in fields.iter().enumerate() {
+            match field.parse() {
+                Ok(number) if !is_code(field) => out.push(number),
+                _ => self.value(at, row, Cell::Raw(field), out, problems),
+            }
+        }
+    }
+
+    /// Appends zeros for a line that is no row, which is a problem.
+    pub fn no_row(&self, row: u64, what: &str, out: &mut Vec<f32>, problems: &mut Problems) {
+        problems.add(Kind::Line, 0, row, what);
+        out.extend(std::iter::repeat_n(0.0, self.dim()));
+    }
+
+    /// Appends the numbers of a value. One that does not fit is a problem, and zeros.
+    fn value(&self, at: usize, row: u64, cell: Cell<'_>, out: &mut Vec<f32>, problems: &mut Problems) {
+        let encoding = &self.columns[at].encoding;
+        if let Err(kind) = self.cell(at, encoding, cell, out) {
+            problems.add(kind, at, row, cell.category().as_deref().unwrap_or("a date"));
+            out.extend(std::iter::repeat_n(0.0, encoding.dim() as usize));
+        }
+    }
+
+    /// Appends the numbers of a value. If it does not fit, it appends nothing.
+    fn cell(&self, at: usize, encoding: &Encoding, cell: Cell<'_>, out: &mut Vec<f32>) -> Result<(), Kind> {
+        match encoding {
+            Encoding::Number { missing } => scalar(number_of(cell)?, *missing, out),
+            Encoding::Boolean { missing } => scalar(boolean_of(cell)?, *missing, out),
+            Encoding::Date { missing } => scalar(date_of(cell)?, *missing, out),
+            Encoding::Category { values, form } => {
+                let is_missing = matches!(cell, Cell::Raw(text) | Cell::String(text) if form_of(text) == Form::Missing);
+                let text = match cell {
+                    Cell::Missing => None,
+                    _ if is_missing => None,
+                    Cell::Date(_) => return Err(Kind::Text),
+                    cell => cell.category(),
+                };
+                let position = match text {
+                    None => values.len(),
+                    Some(text) => self.positions[at].get(&*text).copied().unwrap_or_else(|| {
+                        self.unseen[at].fetch_add(1, Ordering::Relaxed);
+                        values.len()
+                    }),
+                };
+                match form {
+                    CategoryForm::Index => out.push(position as f32),
+                    CategoryForm::OneHot => out.extend((0..=values.len()).map(|value| f32::from(value == position))),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a missing value becomes. None for categories, which have a place for it.
+fn missing_of(encoding: &Encoding) -> Option<Missing> {
+    match encoding {
+        Encoding::Number { missing } | Encoding::Boolean { missing } | Encoding::Date { missing } => Some(*missing),
+        Encoding::Category { .. } => None,
+    }
+}
+
+/// Appends a number, or the replacement of a missing one, and perhaps the indicator.
+fn scalar(number: Option<f32>, missing: Missing, out: &mut Vec<f32>) {
+    let replacement = missing.value().map_or(f32::NAN, |value| value as f32);
+    out.push(number.unwrap_or(replacement));
+    if missing.has_indicator() {
+        out.push(f32::from(number.is_none()));
+    }
+}
+
+/// The number of a value. None if it is missing.
+fn number_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
+    let text = match cell {
+        Cell::Missing => return Ok(None),
+        Cell::Number(number) => return Ok((!number.is_nan()).then_some(number as f32)),
+        Cell::Boolean(value) => return Ok(Some(f32::from(value))),
+        Cell::Date(_) => return Err(Kind::Text),
+        Cell::Raw(text) | Cell::String(text) => text,
+    };
+    match form_of(text) {
+        Form::Missing => Ok(None),
+        // The nearest 32-bit float of the text: to round to 64 bits first may give another.
+        Form::Number(_) => Ok(text.parse().ok()),
+        Form::Code => Err(Kind::Code),
+        Form::OtherNumber(kind) => Err(Kind::OtherNumber(kind)),
+        _ => Err(Kind::Text),
+    }
+}
+
+/// 1 for true, 0 for false. None if the value is missing.
+pub(crate) fn boolean_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
+    match cell {
+        Cell::Missing => Ok(None),
+        Cell::Boolean(value) => Ok(Some(f32::from(value))),
+        Cell::Number(number) if number.is_nan() => Ok(None),
+        Cell::Number(number) if number == 0.0 || number == 1.0 => Ok(Some(number as f32)),
+        Cell::Number(_) | Cell::Date(_) => Err(Kind::NotBoolean),
+        Cell::Raw(text) | Cell::String(text) => match form_of(text) {
+            Form::Missing => Ok(None),
+            Form::Boolean(value, _) => Ok(Some(f32::from(value))),
+            Form::Number(number) if number == 0.0 || number == 1.0 => Ok(Some(number as f32)),
+            _ => Err(Kind::NotBoolean),
+        },
+    }
+}
+
+/// The days since 1970-01-01. None if the value is missing.
+fn date_of(cell: Cell<'_>) -> Result<Option<f32>, Kind> {
+    match cell {
+        Cell::Missing => Ok(None),
+        Cell::Date(days) => Ok(Some(days as f32)),
+        Cell::Number(number) if number.is_nan() => Ok(None),
+        Cell::Number(_) | Cell::Boolean(_) => Err(Kind::NotDate),
+        Cell::Raw(text) | Cell::String(text) => match form_of(text) {
+            Form::Missing => Ok(None),
+            Form::Date(days) => Ok(Some(days as f32)),
+            Form::OtherDate => Err(Kind::OtherDate),
+            _ => Err(Kind::NotDate),
+        },
+    }
+}

@@ -1,0 +1,294 @@
+//! The schema: what the features and classes of a store are called, and what became of each column of the user's table.
+//!
+//! The file `schema` is optional. It has no meta. Its payload is JSON:
+//!
+//! ```text
+//! {"features":[{"name":"age","encoding":{"kind":"number","missing":{"mean":37.5}}},
+//!              {"name":"country","encoding":{"kind":"category","values":["DE","FR"],"form":"one_hot"}}],
+//!  "classes":["free","gold"]}
+//! ```
+//!
+//! The columns together have as many dimensions as the store's features, in the same order. So the schema can encode the next
+//! table as it did the first, and names tell whether two stores have the same features.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    FormatError, Result,
+    bytes::Fields,
+    container::{self, FileKind},
+};
+
+/// Name of the file in a store.
+pub const FILE: &str = "schema";
+
+/// The most bytes of the name of a column. Names of dimensions repeat it, and a reader has to hold all of them.
+pub const COLUMN_NAME_BYTES_MAX: usize = 255;
+
+/// What the features and classes of a store are called.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// The columns of the table that the features come from, in the order of their dimensions. Empty if features have no names.
+    pub features: Vec<Column>,
+    /// The name of each class. Empty if classes have no names.
+    pub classes: Vec<String>,
+}
+
+/// A column of a table of features.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Its name in the table.
+    pub name: String,
+    /// The dimensions that it became.
+    pub encoding: Encoding,
+}
+
+/// How the values of a column become dimensions of the features.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Encoding {
+    /// A number is its value: 1 dimension, and perhaps an indicator.
+    Number {
+        /// What a missing value becomes.
+        missing: Missing,
+    },
+    /// False is 0 and true is 1: 1 dimension, and perhaps an indicator.
+    Boolean {
+        /// What a missing value becomes.
+        missing: Missing,
+    },
+    /// One of a list of values. A value that is not in the list, and a missing one, is *other*.
+    Category {
+        /// The known values, all different.
+        values: Vec<String>,
+        /// How a value becomes dimensions.
+        form: CategoryForm,
+    },
+    /// A date is the number of days since 1970-01-01 in UTC, with a fraction for the time of the day: 1 dimension, and perhaps
+    /// an indicator.
+    Date {
+        /// What a missing value becomes, in days.
+        missing: Missing,
+    },
+}
+
+/// How one of a list of values becomes dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CategoryForm {
+    /// A dimension for each value and a last one for others: 1 where the value is that, and else 0.
+    OneHot,
+    /// 1 dimension: the position of the value in the list, or the length of the list for others.
+    Index,
+}
+
+/// What a missing value of a column becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// An error: the column has a value in each row.
+    Refused,
+    /// A constant that the user gave.
+    Constant(f64),
+    /// The mean of the values of the first table.
+    Mean(f64),
+    /// This value, and the column has a second dimension, the *indicator*: 1 where the value is missing, and else 0.
+    Indicator(f64),
+}
+
+impl Schema {
+    /// The name of each dimension of the features, such as `age`, `country=DE`, `country=other`, `income` and `income_missing`.
+    /// All are different.
+    pub fn feature_names(&self) -> Vec<String> {
+        self.features.iter().flat_map(Column::dimensions).collect()
+    }
+
+    /// Number of dimensions of the features. 0 if they have no names.
+    pub fn dim(&self) -> u64 {
+        self.features.iter().map(|column| column.encoding.dim()).sum()
+    }
+
+    /// Whether nothing has a name. Then a store needs no schema.
+    pub fn is_empty(&self) -> bool {
+        self.features.is_empty() && self.classes.is_empty()
+    }
+
+    /// Checks that names are there, not too long, and different, and that values are finite.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] with the name that is wrong. Its offset is 0.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(FormatError::invalid(0, what));
+        if let Some(i) = self.features.iter().position(|column| column.name.is_empty()) {
+            return wrong(format!("column {i} of the features has an empty name"));
+        }
+        if let Some(column) = self
+            .features
+            .iter()
+            .find(|column| column.name.len() > COLUMN_NAME_BYTES_MAX)
+        {
+            return wrong(format!(
+                "a column of the features has a name of {} bytes, and at most {COLUMN_NAME_BYTES_MAX} are possible: {:.40}...",
+                column.name.len(),
+                column.name
+            ));
+        }
+        for column in &self.features {
+            if let Some(what) = column.encoding.problem() {
+                return wrong(format!("the column {:?} of the features {what}", column.name));
+            }
+        }
+        if let Some(name) = first_twice(&self.feature_names()) {
+            return wrong(format!("two features have the name {name:?}"));
+        }
+        if self.classes.iter().any(String::is_empty) {
+            return wrong("a class has an empty name".into());
+        }
+        match first_twice(&self.classes) {
+            Some(name) => wrong(format!("two classes have the name {name:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Encodes the file `schema`. Returns its bytes and its digest.
+    ///
+    /// # Panics
+    /// If [`Schema::check`] fails.
+    pub fn encode(&self) -> (Vec<u8>, u64) {
+        self.check().expect("the caller made a valid schema");
+        let payload =
+            serde_json::to_vec(self).expect("a schema is plain data with finite numbers, which JSON can express");
+        container::encode_file(FileKind::SCHEMA, Vec::new(), &payload)
+    }
+
+    /// Decodes and fully checks the file `schema` of a store whose features have `dim` dimensions and whose labels have
+    /// `classes` classes. Either is 0 if the store has none.
+    pub fn decode(file: &[u8], dim: u32, classes: u32) -> Result<Self> {
+        let (header, payload) = container::decode_file(file, FileKind::SCHEMA)?;
+        Fields::of(&header, 0)?;
+        let wrong = |what: String| FormatError::invalid(header.payload_offset, what);
+        let schema: Self =
+            serde_json::from_slice(payload).map_err(|e| wrong(format!("the schema's JSON is invalid: {e}")))?;
+        schema.check().map_err(|e| match e {
+            FormatError::Invalid { what, .. } => wrong(what),
+            other => other,
+        })?;
+        if schema.is_empty() {
+            return Err(wrong("the schema names nothing".into()));
+        }
+        if !schema.features.is_empty() && schema.dim() != u64::from(dim) {
+            return Err(wrong(format!(
+                "the schema has names for {} dimensions of features, but the store has {dim}",
+                schema.dim()
+            )));
+        }
+        if !schema.classes.is_empty() && schema.classes.len() as u64 != u64::from(classes) {
+            return Err(wrong(format!(
+                "the schema has names of {} classes, but the store has {classes}",
+                schema.classes.len()
+            )));
+        }
+        Ok(schema)
+    }
+}
+
+impl Column {
+    /// A column of numbers without missing values.
+    pub fn number(name: impl Into<String>) -> Self {
+        let missing = Missing::Refused;
+        Self {
+            name: name.into(),
+            encoding: Encoding::Number { missing },
+        }
+    }
+
+    /// The names of its dimensions.
+    pub fn dimensions(&self) -> Vec<String> {
+        let name = &self.name;
+        match &self.encoding {
+            Encoding::Number { missing } | Encoding::Boolean { missing } | Encoding::Date { missing } => {
+                let indicator = missing.has_indicator().then(|| format!("{name}_missing"));
+                [name.clone()].into_iter().chain(indicator).collect()
+            }
+            Encoding::Category {
+                form: CategoryForm::Index,
+                ..
+            } => vec![name.clone()],
+            Encoding::Category {
+                values,
+                form: CategoryForm::OneHot,
+            } => {
+                let others = [others_name(values)];
+                let values = values.iter().chain(&others);
+                values.map(|value| format!("{name}={value}")).collect()
+            }
+        }
+    }
+}
+
+impl Encoding {
+    /// Number of dimensions.
+    pub fn dim(&self) -> u64 {
+        match self {
+            Self::Number { missing } | Self::Boolean { missing } | Self::Date { missing } => {
+                1 + u64::from(missing.has_indicator())
+            }
+            Self::Category {
+                form: CategoryForm::Index,
+                ..
+            } => 1,
+            Self::Category {
+                values,
+                form: CategoryForm::OneHot,
+            } => values.len() as u64 + 1,
+        }
+    }
+
+    /// What is wrong with it, as the rest of a sentence about its column.
+    fn problem(&self) -> Option<String> {
+        match self {
+            Self::Number { missing } | Self::Boolean { missing } | Self::Date { missing } => {
+                let value = missing.value().filter(|value| !value.is_finite())?;
+                Some(format!("replaces missing values by {value}"))
+            }
+            Self::Category { values, .. } => {
+                let value = first_twice(values)?;
+                Some(format!("has the value {value:?} twice"))
+            }
+        }
+    }
+}
+
+impl Missing {
+    /// What a missing value becomes. None if missing values are refused.
+    pub fn value(self) -> Option<f64> {
+        match self {
+            Self::Refused => None,
+            Self::Constant(value) | Self::Mean(value) | Self::Indicator(value) => Some(value),
+        }
+    }
+
+    /// Whether the column has a second dimension.
+    pub fn has_indicator(self) -> bool {
+        matches!(self, Self::Indicator(_))
+    }
+}
+
+/// The name of other values: `other`, with as many `_` after it as it takes to be none of the values.
+fn others_name(values: &[String]) -> String {
+    let mut name = "other".to_owned();
+    while values.contains(&name) {
+        name.push('_');
+    }
+    name
+}
+
+/// The first name that is there before.
+fn first_twice(names: &[String]) -> Option<&String> {
+    let mut seen = HashSet::new();
+    names.iter().find(|name| !seen.insert(name.as_str()))
+}
