@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod conversions;
 mod crc;
 mod edges;
 mod extent;
@@ -32,12 +33,14 @@ pub mod ogb;
 mod parquet;
 mod reading;
 mod separator;
+mod sparse;
 mod zip;
 
 #[cfg(test)]
 mod tests;
 
 pub use columns::{EdgeColumnOptions, TableOptions};
+pub use conversions::Conversion;
 pub use edges::{
     BadEdge, BlockId, Comments, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit,
     Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,

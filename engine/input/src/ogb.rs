@@ -224,7 +224,7 @@ fn nodes_in(archive: &Npz) -> Result<Option<u64>> {
     }
     let mut bytes = [0; 8];
     let reader = array.reader();
-    reader.read_exact_at(&mut bytes, array.data_offset)?;
+    reader.read(0, &mut bytes)?;
     reader.check()?;
     Ok(Some(u64::from_le_bytes(bytes)))
 }

@@ -10,6 +10,7 @@
 use std::{
     fs::File,
     io::BufReader,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -20,6 +21,7 @@ use ::zip::{
 use grappa_io::{Error, Position, Result};
 
 use crate::{
+    conversions::Conversion,
     crc::MemberCrc,
     extent::{Compression, Extent},
     file::InputFile,
@@ -62,6 +64,11 @@ impl Npz {
         })
     }
 
+    /// Names of the arrays.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     pub fn contains(&self, name: &str) -> bool {
         self.names.iter().any(|other| other == name)
     }
@@ -72,20 +79,20 @@ impl Npz {
         match (name, &self.names[..]) {
             (Some(name), _) => self.array(name),
             (None, [only]) => self.array(only),
-            // An adjacency matrix of scipy.sparse.save_npz, or of the GNN benchmark of Shchur et al.
-            (None, _) if what == "edges" && self.names.iter().any(|name| name.ends_with("indptr") || name == "row") => {
+            (None, all) => {
+                let first = all.first().map_or("NAME", String::as_str);
                 Err(self.error(&format!(
-                    "this is a sparse matrix ({}), not an array of edges; save its entries: a = matrix.tocoo(); \
-                     numpy.save(path, numpy.stack([a.row, a.col], axis=1))",
-                    self.names.join(", ")
+                    "expected an array of {what} named {}, found {}; save the right one as a file of its own: {}",
+                    names.join(" or "),
+                    all.join(", "),
+                    Conversion::NamedArray.command_for(self.path(), first)
                 )))
             }
-            (None, _) => Err(self.error(&format!(
-                "expected an array of {what} named {}, found {}; rename it, or save it as a .npy file of its own",
-                names.join(" or "),
-                self.names.join(", ")
-            ))),
         }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// An error about the archive as a whole.

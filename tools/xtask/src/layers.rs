@@ -84,6 +84,7 @@ const LAYERS: [Layer; 10] = [
         dependencies: &["grappa-formats", "grappa-io"],
         modules: &[
             "messages",
+            "conversions",
             "file",
             "folder",
             "gzip",
@@ -92,6 +93,7 @@ const LAYERS: [Layer; 10] = [
             "line_reader",
             "npy",
             "zip",
+            "sparse",
             "parquet",
             "separator",
             "columns",

@@ -14,6 +14,7 @@ pub(crate) use self::{
     names::{LABEL_NAMES, is_id_name, is_known_name},
     nodes::{Kind, Purpose, Roles, TableColumn},
 };
+use crate::messages::in_shell;
 
 /// The word that gives a role to no column.
 const NONE: &str = "none";
@@ -50,15 +51,6 @@ fn listed(names: &[&str], between: &str) -> String {
         shown.push(format!("{} more", names.len() - SHOWN_MAX));
     }
     shown.join(between)
-}
-
-/// A word of a command line.
-pub(crate) fn in_shell(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte);
-    match !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]

@@ -46,8 +46,10 @@ pub enum BadEdge {
     LongId,
     /// An id that is not an integer.
     NotInteger,
-    /// An id with a fraction or an exponent.
+    /// An id with a fraction.
     Decimal,
+    /// A float that is too large to be exact.
+    Rounded,
     /// An id with a plus sign.
     Plus,
     /// An id below zero.
@@ -95,7 +97,10 @@ impl BadEdge {
             Self::EmptyId => "a node id is empty".to_owned(),
             Self::LongId => format!("a node id is longer than {KEY_BYTES_MAX} bytes"),
             Self::NotInteger => "a node id is not an integer".to_owned(),
-            Self::Decimal => "a node id is a decimal number, not an integer".to_owned(),
+            Self::Decimal => "a node id has a fraction".to_owned(),
+            Self::Rounded => {
+                "a node id is a float that is too large to be exact, so it may have been rounded".to_owned()
+            }
             Self::Plus => "a node id has a plus sign".to_owned(),
             Self::Negative => "a node id is negative".to_owned(),
             Self::TooLarge(IdLimit::Dense) => "a node id is too large: dense ids are below 2^40".to_owned(),
@@ -143,6 +148,7 @@ impl BadEdge {
             | Self::EmptyId
             | Self::LongId
             | Self::Decimal
+            | Self::Rounded
             | Self::Weight
             | Self::WeightNotFinite
             | Self::Quote

@@ -5,22 +5,20 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    EdgeFormat, EdgeSourceOptions, IdKind,
-    layout::TextLayout,
-    packed_text::TextStream,
-    parquet::ParquetFile,
-    table::{IdType, Table},
-    text::TextFile,
+    EdgeFormat, EdgeSourceOptions, IdKind, layout::TextLayout, packed_text::TextStream, parquet::ParquetFile,
+    table::Table, text::TextFile,
 };
 use crate::{
-    columns::EdgeColumns,
+    columns::{EdgeColumnOptions, EdgeColumns},
     extent::Compression,
     file::InputFile,
     npy::{self, NpyArray},
     reading::Reading,
+    sparse::SparseArrays,
     zip::{self, Npz},
 };
 
@@ -38,7 +36,7 @@ pub(super) enum Content {
         stream: Mutex<Option<TextStream>>,
     },
     Table {
-        table: Table,
+        table: Box<Table>,
         next: AtomicU64,
         /// Held while a worker reads a table that must be read front to back.
         turn: Mutex<()>,
@@ -99,23 +97,16 @@ impl Content {
                 next: AtomicU64::new(0),
             });
         }
-        if options.columns.is_given() {
+        if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
             return refuse(
                 "the columns of this array have no names: omit --src, --dst and --weight; weights are given with --weights",
             );
         }
         let table = match format {
-            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
-                let archive = Npz::open(file)?;
-                let is_edge_index = archive.contains("edge_index");
-                Table::npy(
-                    archive.first_of(&["edge_index", "edges", "edge_list"], "edges")?,
-                    is_edge_index,
-                )?
-            }
+            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => Self::archive(&Npz::open(file)?, options)?,
             EdgeFormat::Npy => Table::npy(NpyArray::open(file)?, false)?,
-            EdgeFormat::U32 => Table::raw(file.clone(), IdType::U32)?,
-            EdgeFormat::U64 => Table::raw(file.clone(), IdType::U64)?,
+            EdgeFormat::U32 => Table::raw(file, ElementType::U32)?,
+            EdgeFormat::U64 => Table::raw(file, ElementType::U64)?,
             EdgeFormat::Auto | EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => {
                 unreachable!("decided above")
             }
@@ -128,10 +119,21 @@ impl Content {
             return Ok(Self::Nothing);
         }
         Ok(Self::Table {
-            table,
+            table: Box::new(table),
             next: AtomicU64::new(0),
             turn: Mutex::new(()),
         })
+    }
+
+    /// The edges in an archive: an array, or else the entries of a sparse matrix.
+    fn archive(archive: &Npz, options: &EdgeSourceOptions) -> Result<Table> {
+        const NAMES: [&str; 3] = ["edge_index", "edges", "edge_list"];
+        let has_edges = NAMES.iter().any(|name| archive.contains(name));
+        if !has_edges && let Some(matrix) = SparseArrays::find(archive, "adj_")? {
+            return Table::entries(&matrix, options.columns.weight.is_none());
+        }
+        let is_edge_index = archive.contains("edge_index");
+        Table::npy(archive.first_of(&NAMES, "edges")?, is_edge_index)
     }
 
     /// The layout of text.
@@ -154,12 +156,13 @@ impl Content {
             });
         }
         let Some(layout) = self.layout() else {
-            let is_table = matches!(self, Self::Table { .. });
-            return is_table.then(|| Reading {
-                format: if weighted {
-                    "binary, with weights in another file"
-                } else {
-                    "binary"
+            let Self::Table { table, .. } = self else { return None };
+            return Some(Reading {
+                format: match (table.matrix_nodes().is_some(), table.has_weights()) {
+                    (true, true) => "sparse matrix, an edge from each row to its columns, values are weights",
+                    (true, false) => "sparse matrix, an edge from each row to its columns",
+                    (false, _) if weighted => "binary, with weights in another file",
+                    (false, _) => "binary",
                 },
                 ..Reading::of("edges")
             });
@@ -197,8 +200,17 @@ impl Content {
             Self::Nothing => false,
             Self::Text { text, .. } => text.layout().form.weighted(),
             Self::PackedText { layout, .. } => layout.form.weighted(),
-            Self::Table { .. } => false,
+            Self::Table { table, .. } => table.has_weights(),
             Self::Parquet { parquet, .. } => parquet.weighted(),
+        }
+    }
+
+    /// The number of nodes that a matrix states.
+    pub fn stated_nodes(&self) -> Option<u64> {
+        match self {
+            Self::Table { table, .. } => table.matrix_nodes(),
+            Self::Text { .. } | Self::PackedText { .. } => Some(self.layout()?.matrix?.nodes),
+            Self::Nothing | Self::Parquet { .. } => None,
         }
     }
 

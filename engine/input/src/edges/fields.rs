@@ -150,11 +150,34 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     if field[0] == b'+' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
         return Err(BadEdge::Plus);
     }
-    // "nan" and "inf" parse as floats too. As ids they are names.
-    if text.parse::<f64>().is_ok_and(f64::is_finite) {
-        return Err(BadEdge::Decimal);
+    // pandas writes integers with a point where a value of the column is missing.
+    if let Some((digits, zeros)) = text.split_once('.')
+        && zeros.bytes().all(|byte| byte == b'0')
+        && !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return integer(digits.as_bytes(), limit);
     }
-    Err(BadEdge::NotInteger)
+    // "nan" and "inf" parse as floats too. As ids they are names.
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => match id_of_float(value, f64::MANTISSA_DIGITS)? {
+            id if id < limit.exclusive() => Ok(id),
+            _ => Err(BadEdge::TooLarge(limit)),
+        },
+        _ => Err(BadEdge::NotInteger),
+    }
+}
+
+/// The integer that a float is, of a type with `digits` binary digits. From 2^`digits` on, not every integer is a float, so an
+/// id may have been rounded to another one.
+pub(crate) fn id_of_float(value: f64, digits: u32) -> Checked<u64> {
+    match value {
+        _ if value.is_nan() => Err(BadEdge::Null),
+        _ if value < 0.0 => Err(BadEdge::Negative),
+        _ if value >= (1_u64 << digits) as f64 => Err(BadEdge::Rounded),
+        _ if value.fract() != 0.0 => Err(BadEdge::Decimal),
+        _ => Ok(value as u64),
+    }
 }
 
 /// Parses a weight, which must be finite.

@@ -8,7 +8,7 @@ use super::{
     IdKind,
     fields::{NumberFields, is_comment},
 };
-use crate::{columns::in_shell, separator::Separator};
+use crate::{messages::in_shell, separator::Separator};
 
 /// Lines of different lengths that make a file one of adjacency lists.
 const LISTS_MIN: usize = 3;

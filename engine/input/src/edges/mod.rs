@@ -36,7 +36,7 @@ use grappa_io::{
     workers::{self, ReadAhead},
 };
 
-pub(crate) use self::fields::{integer, is_comment};
+pub(crate) use self::fields::{id_of_float, integer, is_comment};
 pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
@@ -160,8 +160,7 @@ impl EdgeSource {
 
     /// The number of nodes that the files state: the rows of the largest matrix.
     pub fn stated_nodes(&self) -> Option<u64> {
-        let matrices = self.files.iter().filter_map(|file| file.content.layout()?.matrix);
-        matrices.map(|matrix| matrix.nodes).max()
+        self.files.iter().filter_map(|file| file.content.stated_nodes()).max()
     }
 
     /// How the files are read: one entry for all files that are read in the same way.
@@ -522,7 +521,7 @@ fn check_separate_weights(weights: &EdgeWeights, in_column: bool, files: &[EdgeF
         return Err(Error::input(
             file.file.path(),
             Position::Whole,
-            "the edges have weights in a third column; omit --weights, or drop the column",
+            "the edges have weights already; omit --weights, or leave theirs out with --weight none",
         ));
     }
     let mut edges = 0;

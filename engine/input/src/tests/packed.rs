@@ -73,13 +73,6 @@ fn archives_that_are_damaged_or_hold_no_edges_are_refused() {
         &open(folder.file("e.npz", &whole)),
         &["e.npz", "edge_index or edges", "found a, b"],
     );
-    let fortran = npy_of(
-        1,
-        "{'descr': '<i8', 'fortran_order': True, 'shape': (1, 2), }",
-        &[0; 16],
-    );
-    let what = open(folder.file("e.npz", npz(&[("edge_index", fortran)], false, false)));
-    assert_contains(&what, &["e.npz", "member edge_index", "Fortran"]);
     let whole = npz(&[("edges", array)], false, true);
     for cut in 4..whole.len() {
         assert_contains(&open(folder.file("e.npz", &whole[..cut])), &["e.npz"]);
@@ -225,25 +218,6 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
     }
     let error = message(open(["a", "b", "c"], EdgeColumnOptions::default()));
     assert_contains(&error, &["edges.parquet", "--src a --dst b", "there are a, b, c"]);
-}
-
-#[test]
-fn a_sparse_matrix_given_as_edges_is_refused_with_the_call_that_saves_its_edges() {
-    let folder = Folder::new();
-    let array = || npy("<i4", "(2,)", &[0; 8]);
-    for names in [
-        // scipy.sparse.save_npz, as CSR and as COO, and the GNN benchmark of Shchur et al.
-        ["indices", "indptr", "data", "shape"],
-        ["row", "col", "data", "shape"],
-        ["adj_data", "adj_indices", "adj_indptr", "labels"],
-    ] {
-        let members = names.map(|name| (name, array()));
-        let path = folder.file("a.npz", npz(&members, false, false));
-        assert_contains(
-            &message(read_path(&path, EdgeSourceOptions::default())),
-            &["a.npz", "sparse matrix", ".tocoo()", "numpy.save"],
-        );
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
     let folder = Folder::new();
-    let cases: [(&str, &[u8], IdLimit, &[&str]); 21] = [
+    let cases: [(&str, &[u8], IdLimit, &[&str]); 23] = [
         (
             "a.tsv",
             b"1 2\n3\n",
@@ -56,7 +56,9 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
             IdLimit::Dense,
             &["a.tsv:1", "not an integer"],
         ),
-        ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "decimal"]),
+        ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "fraction"]),
+        ("a.tsv", b"1 2\n1e17 2\n", IdLimit::Sparse, &["a.tsv:2", "rounded"]),
+        ("a.tsv", b"1 2\n1e13 2\n", IdLimit::Dense, &["a.tsv:2", "below 2^40"]),
         (
             "a.tsv",
             b"1 2\n+1 2\n",

@@ -1,11 +1,14 @@
 //! Picks the columns of a Parquet file that hold the edges.
 
+use std::path::Path;
+
 use parquet::schema::types::SchemaDescriptor;
 
 use super::super::IdKind;
 use crate::{
     columns::{EdgeColumnOptions, EdgeColumns},
-    parquet::types::{described, is_flat, is_integer, is_number, is_signed, is_string, name},
+    conversions::Conversion,
+    parquet::types::{described, is_flat, is_number, is_signed, is_string, name},
 };
 
 /// The columns of a table that hold its edges.
@@ -23,7 +26,12 @@ pub(super) struct PickedColumns {
 
 impl PickedColumns {
     /// Finds the columns by their names. An error says what was expected.
-    pub fn of(schema: &SchemaDescriptor, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self, String> {
+    pub fn of(
+        schema: &SchemaDescriptor,
+        ids: IdKind,
+        options: &EdgeColumnOptions,
+        path: &Path,
+    ) -> Result<Self, String> {
         // The index of pandas is no data.
         let names: Vec<&str> = schema.columns().iter().map(|column| name(column)).collect();
         let is_data = |&column: &usize| names[column] != "__index_level_0__";
@@ -36,17 +44,21 @@ impl PickedColumns {
         for column in picked.map(|column| schema.column(column)) {
             let fits = is_flat(&column)
                 && match ids {
-                    IdKind::Integer => is_integer(&column),
+                    IdKind::Integer => is_number(&column),
                     IdKind::String => is_string(&column),
                 };
             if !fits {
-                let column = described(&column);
+                let (column, name) = (described(&column), name(&column).to_owned());
                 return Err(match ids {
                     IdKind::Integer => format!(
-                        "expected integers in column {column}; strings need --ids string, other types a cast to int64"
+                        "expected integers in column {column}; strings need --ids string, other types a cast to int64: {}",
+                        Conversion::ParquetToIntegers.command_for(path, &name)
                     ),
                     IdKind::String => {
-                        format!("expected strings in column {column}; integers need --ids dense or sparse")
+                        format!(
+                            "expected strings in column {column}; integers need --ids dense or sparse, other types a cast to string: {}",
+                            Conversion::ParquetToStrings.command_for(path, &name)
+                        )
                     }
                 });
             }
