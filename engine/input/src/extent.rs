@@ -123,7 +123,7 @@ impl Extent {
     fn mismatch(&self, CrcMismatch { expected, found }: CrcMismatch) -> Error {
         self.error(format!(
             "the CRC-32 of its bytes is {found:08x}, but the archive records {expected:08x}: the file is damaged; fetch \
-             it again, or write it again with numpy.savez"
+             it again, or write it again"
         ))
     }
 

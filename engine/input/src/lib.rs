@@ -25,6 +25,7 @@ mod extent;
 mod file;
 mod folder;
 mod gzip;
+mod kinds;
 mod line_reader;
 mod messages;
 mod nodes;
@@ -46,6 +47,7 @@ pub use edges::{
     Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use folder::{files_of, files_of_all};
+pub use messages::read_ids_from_one;
 pub use nodes::{
     LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SplitSource, TableForm, read_split_ids,
 };

@@ -25,10 +25,11 @@ use crate::{
     crc::MemberCrc,
     extent::{Compression, Extent},
     file::InputFile,
+    kinds::{self, Kind},
     npy::NpyArray,
 };
 
-pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
+pub(crate) const MAGIC: &[u8] = kinds::ZIP;
 
 /// An open archive of arrays.
 pub(crate) struct Npz {
@@ -47,16 +48,17 @@ impl Npz {
             archive_offset: ArchiveOffset::Known(0),
         };
         let archive = ZipArchive::with_config(config, reader).map_err(|error| damaged(file, error))?;
-        let mut names = Vec::with_capacity(archive.len());
-        for name in archive.file_names_raw() {
-            let name = String::from_utf8_lossy(name);
-            if name == "data.pkl" || name.ends_with("/data.pkl") {
-                let what = "this is a PyTorch file; save each tensor in it as .npy: numpy.save(path, \
-                            torch.load(file, weights_only=False).numpy())";
-                return Err(Error::input(file.path(), Position::Whole, what));
-            }
-            names.push(name.strip_suffix(".npy").unwrap_or(&name).to_owned());
+        let members: Vec<String> = archive
+            .file_names_raw()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        if let Some(kind) = Kind::of_archive(members.iter().map(String::as_str)) {
+            return Err(kind.error(file.path()));
         }
+        let names = members
+            .into_iter()
+            .map(|name| name.strip_suffix(".npy").map(str::to_owned).unwrap_or(name))
+            .collect();
         Ok(Self {
             file: file.clone(),
             archive: Mutex::new(archive),
@@ -134,7 +136,7 @@ impl Npz {
         };
         let refused = |why: String| {
             Err(extent.error(format!(
-                "it is {why}; write the archive with numpy.savez or numpy.savez_compressed"
+                "it is {why}; write the archive with NumPy's savez or savez_compressed"
             )))
         };
         if member.encrypted() {
@@ -167,7 +169,7 @@ fn damaged(file: &InputFile, why: impl ToString) -> Error {
         file.path(),
         Position::Whole,
         format!(
-            "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with numpy.savez",
+            "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with NumPy's savez",
             why.to_string()
         ),
     )

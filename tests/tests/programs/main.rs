@@ -16,6 +16,7 @@ mod misread;
 mod place;
 mod planted;
 mod real;
+mod remedies;
 mod repartition;
 mod sample;
 mod signals;

@@ -90,6 +90,7 @@ const LAYERS: [Layer; 10] = [
             "gzip",
             "crc",
             "extent",
+            "kinds",
             "line_reader",
             "npy",
             "zip",

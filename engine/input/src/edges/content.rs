@@ -14,8 +14,10 @@ use super::{
 };
 use crate::{
     columns::{EdgeColumnOptions, EdgeColumns},
+    conversions::Conversion,
     extent::Compression,
     file::InputFile,
+    kinds::{self, refuse_other_kinds},
     npy::{self, NpyArray},
     reading::Reading,
     sparse::SparseArrays,
@@ -51,6 +53,13 @@ impl Content {
     /// Detects the format of `file` and opens it.
     pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
+        // Raw integers may begin as anything.
+        if !matches!(
+            raw_format(file.path(), options.format),
+            EdgeFormat::U32 | EdgeFormat::U64
+        ) {
+            refuse_other_kinds(file)?;
+        }
         let compression = Compression::of(&head);
         let format = match options.format {
             EdgeFormat::Auto => format_of(file.path(), &head, compression)?,
@@ -79,13 +88,32 @@ impl Content {
             });
         }
         let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
+        let has_magic = [kinds::NPY, kinds::ZIP, kinds::PARQUET]
+            .iter()
+            .any(|magic| head.starts_with(magic));
+        if options.format == EdgeFormat::Auto
+            && matches!(format, EdgeFormat::Npy | EdgeFormat::Parquet)
+            && !has_magic
+            && !head.is_empty()
+            && compression == Compression::None
+            && head.iter().all(|&byte| byte >= b'\t')
+        {
+            return refuse("this file is called .npy or .parquet, but it is text: give --format tsv, or rename it");
+        }
         if options.separator.is_some() {
             return refuse("--separator is for text, and this file is none; omit it");
         }
         // Raw pairs may start with the magic bytes of a compression by chance, so for them the name decides too.
         let raw = matches!(format, EdgeFormat::U32 | EdgeFormat::U64);
         if compression != Compression::None && (!raw || names_compression(file.path())) {
-            return refuse("a compressed binary file cannot be read from several places at once; unpack it first");
+            let unpack = match compression {
+                Compression::Zstd => Conversion::UnpackZstd,
+                _ => Conversion::UnpackGzip,
+            };
+            return refuse(&format!(
+                "a compressed binary file cannot be read from several places at once; unpack it first: {}",
+                unpack.command(file.path())
+            ));
         }
         if format == EdgeFormat::Parquet {
             let parquet = ParquetFile::open(file, options.ids, &options.columns)?;
@@ -243,15 +271,44 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
         "u32" => EdgeFormat::U32,
         "u64" => EdgeFormat::U64,
         _ if compression == Compression::None && head.contains(&0) => {
+            let position = Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64);
+            if is_text_with_nuls(head) {
+                let what = format!(
+                    "found a NUL byte in text; remove such bytes: {}",
+                    Conversion::RemoveNuls.command(path)
+                );
+                return Err(Error::input(path, position, what));
+            }
             return Err(Error::input(
                 path,
-                Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64),
-                "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
-                 (convert it: iconv -t utf-8)",
+                position,
+                format!(
+                    "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
+                     (convert it: {})",
+                    Conversion::Utf16ToUtf8.command(path)
+                ),
             ));
         }
         _ => EdgeFormat::Tsv,
     })
+}
+
+/// Whether these are lines of text with a few NUL bytes, or with many at their end.
+fn is_text_with_nuls(head: &[u8]) -> bool {
+    let end = head.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let text = &head[..end];
+    let nuls = text.iter().filter(|&&byte| byte == 0).count();
+    let controls = text.iter().filter(|&&byte| byte < b'\t').count();
+    nuls == controls && 4 * nuls < text.len() && text.contains(&b'\n')
+}
+
+/// The format that an option or the name of a file says, if that is one of raw integers.
+fn raw_format(path: &Path, format: EdgeFormat) -> EdgeFormat {
+    match (format, extension(path).as_str()) {
+        (EdgeFormat::Auto, "u32") => EdgeFormat::U32,
+        (EdgeFormat::Auto, "u64") => EdgeFormat::U64,
+        (format, _) => format,
+    }
 }
 
 /// A name's last extension, in lower case.

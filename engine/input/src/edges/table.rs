@@ -22,6 +22,9 @@ use crate::{
     sparse::{EntryReader, SparseArrays},
 };
 
+/// Entries of a matrix that are read at a time, beside the block that they belong to.
+const ENTRIES: usize = 1 << 15;
+
 /// A table of edges.
 pub(super) struct Table {
     ids: Ids,
@@ -267,11 +270,17 @@ impl Table {
                 targets.read(self.rows + first, into_targets)?;
             }
             Ids::Entries(entries) => {
+                let (into_sources, into_targets) = ids.split_at_mut(rows * id);
+                let (into_sources, into_targets) = (into_sources.as_chunks_mut().0, into_targets.as_chunks_mut().0);
                 let (mut from, mut to) = (Vec::new(), Vec::new());
-                entries.read(first, rows, &mut from, &mut to)?;
-                let (ids, _) = ids.as_chunks_mut();
-                for (into, id) in ids.iter_mut().zip(from.iter().chain(&to)) {
-                    *into = id.to_le_bytes();
+                for at in (0..rows).step_by(ENTRIES) {
+                    let count = ENTRIES.min(rows - at);
+                    entries.read(first + at as u64, count, &mut from, &mut to)?;
+                    for (into, ids) in [(&mut *into_sources, &from), (&mut *into_targets, &to)] {
+                        for (into, id) in into[at..at + count].iter_mut().zip(ids) {
+                            *into = id.to_le_bytes();
+                        }
+                    }
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Features: one row of numbers per node.
 //!
-//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), Parquet, and
+//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it, Parquet, and
 //! text such as OGB's `node-feat.csv.gz`. Feature rows are returned as f32.
 //!
 //! **Cost**: any number of threads read a plain array in place. Deflated arrays, text and Parquet are unpacked front to back;
@@ -120,7 +120,7 @@ impl MatrixSource {
         self.file.reading()
     }
 
-    /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
+    /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
     pub fn held_bytes(&self) -> u64 {
         self.file.held_bytes()
     }

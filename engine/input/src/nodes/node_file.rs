@@ -10,6 +10,7 @@ use crate::{
     conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
+    kinds::refuse_other_kinds,
     messages::wrong_rows,
     npy::{self, ArrayReader, NpyArray},
     parquet,
@@ -65,6 +66,7 @@ impl NodeFile {
         if head.is_empty() {
             return Err(Error::input(path, Position::Whole, "this file is empty"));
         }
+        refuse_other_kinds(&file)?;
         let (rows, columns, content) = if head.starts_with(zip::MAGIC) {
             let archive = Npz::open(&file)?;
             let matrix = match forms.sparse {

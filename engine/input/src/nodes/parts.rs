@@ -9,6 +9,7 @@ use crate::{
     conversions::Conversion,
     extent::{Compression, Extent},
     file::InputFile,
+    kinds::refuse_other_kinds,
     line_reader::Lines,
     messages::shown,
     npy::{self, ArrayReader, NpyArray},
@@ -41,6 +42,7 @@ impl PartSource {
     /// Opens `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let file = InputFile::open(path)?;
+        refuse_other_kinds(&file)?;
         let head = file.head(8)?;
         let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;

@@ -24,6 +24,7 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     folder::files_of,
+    kinds::refuse_other_kinds,
     line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
     npy::{self, ArrayReader, NpyArray},
@@ -168,6 +169,7 @@ impl SplitSource {
             return Self::open_folder(path, ids, limit, form);
         }
         let file = InputFile::open(path)?;
+        refuse_other_kinds(&file)?;
         let head = file.head(8)?;
         if head.starts_with(zip::MAGIC) {
             let archive = Npz::open(&file)?;
@@ -251,9 +253,10 @@ impl SplitSource {
         let is_name = std::str::from_utf8(text).is_ok_and(is_id_name);
         Ok(is_name.then(|| {
             format!(
-                "{}:1: the first line, {}, is read as an id; if it is a header, remove it: tail -n +2",
+                "{}:1: the first line, {}, is read as an id; if it is a header, remove it: {}",
                 self.path().display(),
-                shown(text)
+                shown(text),
+                Conversion::RemoveHeader.command(self.path())
             )
         }))
     }

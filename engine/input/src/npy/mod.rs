@@ -17,10 +17,11 @@ pub(crate) use self::reader::ArrayReader;
 use crate::{
     extent::{Compression, Extent},
     file::InputFile,
+    kinds,
     messages::shown,
 };
 
-pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
+pub(crate) const MAGIC: &[u8] = kinds::NPY;
 
 /// The longest header. Real headers have a few hundred bytes.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
@@ -60,7 +61,7 @@ impl NpyArray {
             return Err(fail(
                 0,
                 format!(
-                    "expected a .npy array, which starts with the bytes \\x93NUMPY, found {}; write it with numpy.save",
+                    "expected a .npy array, which starts with the bytes \\x93NUMPY, found {}; write it with NumPy's save",
                     shown(&prefix[..read.min(6)])
                 ),
             ));

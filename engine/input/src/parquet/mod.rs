@@ -25,10 +25,10 @@ use parquet::{
 };
 
 use self::pages::{CheckedPages, Chunks, guarded, value_bytes};
-use crate::{conversions::Conversion, file::InputFile};
+use crate::{conversions::Conversion, file::InputFile, kinds};
 
 /// The first bytes of a file.
-pub(crate) const MAGIC: &[u8] = b"PAR1";
+pub(crate) const MAGIC: &[u8] = kinds::PARQUET;
 
 /// An open file.
 pub(crate) struct ParquetTable {

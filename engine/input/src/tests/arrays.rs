@@ -86,7 +86,7 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
             npy("<i4", "(2, 4)", &data)[..100].to_vec(),
             &["within its .npy header", "truncated"],
         ),
-        (npy("<i8", "(1, 4)", &data), &["found (1, 4)", "--weights"]),
+        (npy("<i8", "(1, 4)", &data), &["(1, 4)", "--weights"]),
         (npy("<f2", "(8, 2)", &data), &["found float16", "astype(float)"]),
         (npy("|b1", "(2, 16)", &data), &["found bool"]),
         (npy("<i2", "(4, 4)", &data), &["adjacency matrix", "argwhere"]),
@@ -130,7 +130,7 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
     let path = folder.file("a.npy", "1 2\n");
     assert_contains(
         &message(EdgeSource::open(&[path], EdgeSourceOptions::default())),
-        &["x93NUMPY", "numpy.save"],
+        &["it is text", "--format tsv"],
     );
 }
 
@@ -187,7 +187,7 @@ fn binary_files_in_the_wrong_place_are_recognized() {
         &["at offset 8", "4 bytes are left over"],
     );
     let packed = folder.file("a.npy.gz", gzip(&npy("<u8", "(2, 2)", &pairs)));
-    assert_contains(&open(packed, default()), &["unpack it first"]);
+    assert_contains(&open(packed, default()), &["gzip -dc"]);
     let strings = EdgeSourceOptions {
         ids: IdKind::String,
         ..default()

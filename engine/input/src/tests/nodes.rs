@@ -482,7 +482,7 @@ fn node_data_in_other_formats_is_refused_with_the_remedy() {
     let archive = folder.file("s.npz", npz(&[("ids", npy("|u1", "(1,)", &[0]))], false, false));
     assert_contains(
         &message(SplitSource::open(&archive, IdKind::Integer, IdLimit::Dense)),
-        &["s.npz", "not read from a .npz archive", "numpy.save"],
+        &["s.npz", "not read from a .npz archive", "np.save"],
     );
     let named = MatrixSource::open(&folder.file("x.csv", "name,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
     assert!(named.has_ids() && named.dim() == 2);

@@ -336,7 +336,7 @@ fn parquet_strings_are_keys() {
         }
         let expected = [("x", "one"), ("zé", "four"), (longest.as_str(), "six")];
         assert_eq!(edges, expected.map(|(u, v)| (u.to_owned(), v.to_owned())));
-        let expected = [(1, BadEdge::Null), (2, BadEdge::EmptyId), (4, BadEdge::LongId)];
+        let expected = [(1, BadEdge::Null), (2, BadEdge::EmptySource), (4, BadEdge::LongId)];
         assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
     let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));

@@ -164,11 +164,11 @@ impl ParquetFile {
             let bad = if missing {
                 BadEdge::Null
             } else if source.is_empty() || target.is_empty() {
-                BadEdge::EmptyId
+                BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
             } else if source.len().max(target.len()) > KEY_BYTES_MAX {
                 BadEdge::LongId
             } else if !text(source) || !text(target) {
-                BadEdge::NotUtf8
+                BadEdge::BinaryKey
             } else if weight.is_some_and(|weight| !weight.is_finite()) {
                 BadEdge::WeightNotFinite
             } else {

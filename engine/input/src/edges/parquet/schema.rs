@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use parquet::schema::types::SchemaDescriptor;
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use super::super::IdKind;
 use crate::{
@@ -37,7 +37,16 @@ impl PickedColumns {
         let is_data = |&column: &usize| names[column] != "__index_level_0__";
         let all: Vec<usize> = (0..schema.num_columns()).filter(is_data).collect();
         let names: Vec<&str> = all.iter().map(|&column| names[column]).collect();
-        let columns = EdgeColumns::named(&names, false, options)?;
+        let is_struct = |column: &ColumnDescPtr| column.max_rep_level() == 0 && column.path().parts().len() > 1;
+        let columns = EdgeColumns::named(&names, false, options).map_err(|what| {
+            match schema.columns().iter().any(is_struct) {
+                true => format!(
+                    "{what}; columns in structs are read as columns of their own: {}",
+                    Conversion::ParquetStructs.command(path)
+                ),
+                false => what,
+            }
+        })?;
         let left_out = columns.left_out(&names);
         let picked = [columns.source, columns.target].map(|column| all[column]);
         let weight = columns.weight.map(|column| all[column]);
@@ -47,6 +56,13 @@ impl PickedColumns {
                     IdKind::Integer => is_number(&column),
                     IdKind::String => is_string(&column),
                 };
+            if column.max_rep_level() > 0 {
+                let name = name(&column);
+                return Err(format!(
+                    "the column {name} has lists; write a row for each element: {}",
+                    Conversion::ParquetLists.command_for(path, name)
+                ));
+            }
             if !fits {
                 let (column, name) = (described(&column), name(&column).to_owned());
                 return Err(match ids {
@@ -67,8 +83,9 @@ impl PickedColumns {
             && !(is_flat(&column) && is_number(&column))
         {
             return Err(format!(
-                "expected numbers in column {}; cast it to float, or give --weight none if it holds no weights",
-                described(&column)
+                "expected numbers in column {}; give --weight none if it holds no weights, or cast it: {}",
+                described(&column),
+                Conversion::ParquetToFloats.command_for(path, name(&column))
             ));
         }
         Ok(Self {
