@@ -84,6 +84,11 @@ impl Extent {
         Error::input(self.file.path(), Position::Whole, self.in_member(what.as_ref()))
     }
 
+    /// An error about the whole file, whichever member this is.
+    pub fn of_file(&self, what: impl Into<String>) -> Error {
+        Error::input(self.file.path(), Position::Whole, what)
+    }
+
     /// An error at an offset of the unpacked bytes.
     pub fn error_at(&self, offset: u64, what: impl AsRef<str>) -> Error {
         let position = match self.compression {
@@ -118,7 +123,7 @@ impl Extent {
     fn mismatch(&self, CrcMismatch { expected, found }: CrcMismatch) -> Error {
         self.error(format!(
             "the CRC-32 of its bytes is {found:08x}, but the archive records {expected:08x}: the file is damaged; fetch \
-             it again, or write it again with numpy.savez"
+             it again, or write it again"
         ))
     }
 
@@ -317,10 +322,6 @@ impl ExtentReader {
     /// Fails unless the CRC-32 is right: see [`Extent::check`].
     pub fn check(&self) -> Result<()> {
         self.extent.check()
-    }
-
-    pub fn extent(&self) -> &Extent {
-        &self.extent
     }
 
     /// Whether only reads in order are cheap.

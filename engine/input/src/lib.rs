@@ -19,12 +19,14 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod conversions;
 mod crc;
 mod edges;
 mod extent;
 mod file;
 mod folder;
 mod gzip;
+mod kinds;
 mod line_reader;
 mod messages;
 mod nodes;
@@ -33,6 +35,7 @@ pub mod ogb;
 mod parquet;
 mod reading;
 mod separator;
+mod sparse;
 mod table;
 mod zip;
 
@@ -40,11 +43,13 @@ mod zip;
 mod tests;
 
 pub use columns::{EdgeColumnOptions, TableOptions};
+pub use conversions::Conversion;
 pub use edges::{
     BadEdge, BlockId, Comments, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit,
     Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use folder::{files_of, files_of_all};
+pub use messages::read_ids_from_one;
 pub use nodes::{
     LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, Place, SPLITS, SplitColumns, SplitSource, TableForm,
     read_split_ids,

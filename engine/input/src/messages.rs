@@ -22,9 +22,18 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     format!("\"{shown}\"")
 }
 
-/// Advice for a file that has one row less than there are nodes: the mistake may be in another file.
-pub(crate) const ONE_LESS: &str = "; or, with --ids string, the header of a list of ids or edges was read as an id: remove that \
-                                   line (tail -n +2)";
+/// What reads ids from 1 to `last`.
+pub fn read_ids_from_one(last: u64) -> String {
+    format!("read such ids with: seq {last} > IDS, and then --ids sparse --node-ids IDS")
+}
+
+/// Advice for a file that has one row less than there are `nodes`: the mistake may be in another file.
+pub(crate) fn one_less(nodes: u64) -> String {
+    format!(
+        "; if dense ids count from 1, {}; or, with --ids string, the header of a list of ids or edges was read as an id: remove that line",
+        read_ids_from_one(nodes - 1)
+    )
+}
 
 /// The message about a file with another number of rows than there are nodes. `if_more` is advice for more rows.
 pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
@@ -35,6 +44,19 @@ pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
         } else {
             "the file belongs to another graph, or is incomplete"
         },
-        if rows + 1 == nodes { ONE_LESS } else { "" }
+        if rows + 1 == nodes {
+            one_less(nodes)
+        } else {
+            String::new()
+        }
     )
+}
+
+/// A word of a command line.
+pub(crate) fn in_shell(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte);
+    match !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }

@@ -20,6 +20,7 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use crate::{
+    conversions::Conversion,
     extent::{Compression, Extent},
     file::InputFile,
     messages::shown,
@@ -111,11 +112,6 @@ pub fn discover(folder: &Path, with_split: bool) -> Result<OgbLayout> {
     })
 }
 
-/// The message about a split as OGB's `DatasetSaver` writes it.
-const PICKLED: &str = "this split is a PyTorch file; in its folder, write its lists as text: python3 -c \"import torch; \
-                       [open(n + '.csv', 'w').writelines(f'{int(i)}\\n' for i in ids) for n, ids in \
-                       torch.load('split_dict.pt', weights_only=False).items()]\"; or draw another split with --split";
-
 /// The file `NAME.csv.gz` or `NAME.csv`, if it exists.
 fn text_file(folder: &Path, name: &str) -> Option<PathBuf> {
     ["csv.gz", "csv"]
@@ -144,7 +140,13 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
     found.sort();
     match found.len() {
         0 => match pickled {
-            Some(file) => Err(Error::input(file, Position::Whole, PICKLED)),
+            Some(file) => {
+                let what = format!(
+                    "this split is a PyTorch file; write its lists as text beside it: {}; or draw another split with --split",
+                    Conversion::OgbSplitToText.command(&file)
+                );
+                Err(Error::input(file, Position::Whole, what))
+            }
             None => Ok([None, None, None]),
         },
         1 => {
@@ -224,7 +226,7 @@ fn nodes_in(archive: &Npz) -> Result<Option<u64>> {
     }
     let mut bytes = [0; 8];
     let reader = array.reader();
-    reader.read_exact_at(&mut bytes, array.data_offset)?;
+    reader.read(0, &mut bytes)?;
     reader.check()?;
     Ok(Some(u64::from_le_bytes(bytes)))
 }

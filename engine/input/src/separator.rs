@@ -54,6 +54,17 @@ impl Separator {
     /// All separators.
     pub const ALL: [Self; 5] = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar, Self::Spaces];
 
+    /// The separator in a command of sed.
+    pub(crate) fn in_sed(self) -> &'static str {
+        match self {
+            Self::Tab => "\\t",
+            Self::Comma => ",",
+            Self::Semicolon => ";",
+            Self::Bar => "|",
+            Self::Spaces => " ",
+        }
+    }
+
     /// Its word on the command line.
     pub fn word(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@
 use std::{
     fs::File,
     io::BufReader,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -20,13 +21,15 @@ use ::zip::{
 use grappa_io::{Error, Position, Result};
 
 use crate::{
+    conversions::Conversion,
     crc::MemberCrc,
     extent::{Compression, Extent},
     file::InputFile,
+    kinds::{self, Kind},
     npy::NpyArray,
 };
 
-pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
+pub(crate) const MAGIC: &[u8] = kinds::ZIP;
 
 /// An open archive of arrays.
 pub(crate) struct Npz {
@@ -45,21 +48,27 @@ impl Npz {
             archive_offset: ArchiveOffset::Known(0),
         };
         let archive = ZipArchive::with_config(config, reader).map_err(|error| damaged(file, error))?;
-        let mut names = Vec::with_capacity(archive.len());
-        for name in archive.file_names_raw() {
-            let name = String::from_utf8_lossy(name);
-            if name == "data.pkl" || name.ends_with("/data.pkl") {
-                let what = "this is a PyTorch file; save each tensor in it as .npy: numpy.save(path, \
-                            torch.load(file, weights_only=False).numpy())";
-                return Err(Error::input(file.path(), Position::Whole, what));
-            }
-            names.push(name.strip_suffix(".npy").unwrap_or(&name).to_owned());
+        let members: Vec<String> = archive
+            .file_names_raw()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        if let Some(kind) = Kind::of_archive(members.iter().map(String::as_str)) {
+            return Err(kind.error(file.path()));
         }
+        let names = members
+            .into_iter()
+            .map(|name| name.strip_suffix(".npy").map(str::to_owned).unwrap_or(name))
+            .collect();
         Ok(Self {
             file: file.clone(),
             archive: Mutex::new(archive),
             names,
         })
+    }
+
+    /// Names of the arrays.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     pub fn contains(&self, name: &str) -> bool {
@@ -72,20 +81,20 @@ impl Npz {
         match (name, &self.names[..]) {
             (Some(name), _) => self.array(name),
             (None, [only]) => self.array(only),
-            // An adjacency matrix of scipy.sparse.save_npz, or of the GNN benchmark of Shchur et al.
-            (None, _) if what == "edges" && self.names.iter().any(|name| name.ends_with("indptr") || name == "row") => {
+            (None, all) => {
+                let first = all.first().map_or("NAME", String::as_str);
                 Err(self.error(&format!(
-                    "this is a sparse matrix ({}), not an array of edges; save its entries: a = matrix.tocoo(); \
-                     numpy.save(path, numpy.stack([a.row, a.col], axis=1))",
-                    self.names.join(", ")
+                    "expected an array of {what} named {}, found {}; save the right one as a file of its own: {}",
+                    names.join(" or "),
+                    all.join(", "),
+                    Conversion::NamedArray.command_for(self.path(), first)
                 )))
             }
-            (None, _) => Err(self.error(&format!(
-                "expected an array of {what} named {}, found {}; rename it, or save it as a .npy file of its own",
-                names.join(" or "),
-                self.names.join(", ")
-            ))),
         }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.file.path()
     }
 
     /// An error about the archive as a whole.
@@ -127,7 +136,7 @@ impl Npz {
         };
         let refused = |why: String| {
             Err(extent.error(format!(
-                "it is {why}; write the archive with numpy.savez or numpy.savez_compressed"
+                "it is {why}; write the archive with NumPy's savez or savez_compressed"
             )))
         };
         if member.encrypted() {
@@ -160,7 +169,7 @@ fn damaged(file: &InputFile, why: impl ToString) -> Error {
         file.path(),
         Position::Whole,
         format!(
-            "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with numpy.savez",
+            "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with NumPy's savez",
             why.to_string()
         ),
     )

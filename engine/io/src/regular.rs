@@ -97,7 +97,7 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String> {
     String::from_utf8(read_up_to(path, bytes_max)?).map_err(|error| {
         let at = Position::Offset(error.utf8_error().valid_up_to() as u64);
-        Error::input(path, at, "expected text in UTF-8; convert it (iconv -t utf-8)")
+        Error::input(path, at, "expected text in UTF-8; save it in that encoding")
     })
 }
 

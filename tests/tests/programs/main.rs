@@ -17,6 +17,7 @@ mod misread;
 mod place;
 mod planted;
 mod real;
+mod remedies;
 mod repartition;
 mod sample;
 mod signals;

@@ -6,6 +6,7 @@
 mod columns;
 mod edges;
 mod formats;
+mod odd;
 mod tables;
 mod twice;
 mod whole;
@@ -17,7 +18,7 @@ use std::{
 };
 
 use grappa_engine::{
-    IngestOptions, Silent, Store,
+    IngestOptions, Silent, SplitFile, Store,
     export::{
         ExportBudget,
         columns::{export_features, export_labels},
@@ -32,13 +33,13 @@ use tempfile::TempDir;
 
 /// What an input means.
 #[derive(Debug, Clone, Copy, Default)]
-struct Graph {
+pub(crate) struct Graph {
     /// Edges as `a>b`, or `a>b:weight`, with `&` between them.
-    edges: &'static str,
+    pub(crate) edges: &'static str,
     /// The features of all nodes in the order of their ids: numbers separated by commas, rows by blanks. Empty: not compared.
-    features: &'static str,
+    pub(crate) features: &'static str,
     /// The label of each node. Empty: not compared.
-    labels: &'static str,
+    pub(crate) labels: &'static str,
 }
 
 /// An input.
@@ -131,7 +132,7 @@ impl Case {
             run.expect(&arguments, self.says, self.graph, &context);
         } else if self.remedy.starts_with("awk") || self.remedy.starts_with("grep") {
             let command = error[error.find(self.remedy).unwrap()..]
-                .split(" (METIS")
+                .split(" (or if this is METIS")
                 .next()
                 .unwrap();
             let ran = Command::new("sh")
@@ -146,8 +147,8 @@ impl Case {
 }
 
 /// A folder in which an input is read.
-struct Run {
-    folder: TempDir,
+pub(crate) struct Run {
+    pub(crate) folder: TempDir,
 }
 
 impl Run {
@@ -156,14 +157,14 @@ impl Run {
     }
 
     /// Reads the input. Returns what the summary says, or the error.
-    fn ingest(&self, arguments: &str) -> Result<String, String> {
+    pub(crate) fn ingest(&self, arguments: &str) -> Result<String, String> {
         let _ = fs::remove_dir_all(self.path("out.grappa"));
         let options = options(self.folder.path(), arguments);
         let summary = ingest(&options, &Silent).map_err(|error| error.to_string())?;
         Ok(summary.readings.iter().map(|reading| format!("{reading}\n")).collect())
     }
 
-    fn expect(&self, arguments: &str, says: &str, graph: Graph, context: &str) {
+    pub(crate) fn expect(&self, arguments: &str, says: &str, graph: Graph, context: &str) {
         let said = self
             .ingest(arguments)
             .unwrap_or_else(|error| panic!("{error}\n{context}"));
@@ -285,6 +286,11 @@ fn options(folder: &Path, arguments: &str) -> IngestOptions {
             "--features" => options.features = Some(folder.join(&value)),
             "--labels" => options.labels = Some(folder.join(&value)),
             "--node-ids" => options.node_ids = Some(folder.join(&value)),
+            "--weights" => options.weights = Some(folder.join(&value)),
+            "--train" => options.splits.push(SplitFile {
+                name: "train",
+                path: folder.join(&value),
+            }),
             "--src" => options.edge_columns.source = Some(value),
             "--dst" => options.edge_columns.target = Some(value),
             "--weight" => options.edge_columns.weight = Some(value),

@@ -221,7 +221,7 @@ fn the_split_of_a_dataset_is_used_or_replaced_or_missed() {
     assert!(missed.contains("the store has no splits; give --split"), "{missed}");
     let pickled = ogb.join("split/random/split_dict.pt");
     fs::write(&pickled, "").unwrap();
-    ingest(&[]).failure(&["split/random/split_dict.pt", "torch.load('split_dict.pt'", "--split"]);
+    ingest(&[]).failure(&["split/random/split_dict.pt", "torch.load(sys.argv[1]", "--split"]);
     assert!(ingest(&random).success().stderr.contains(replaced));
     for name in ["train", "valid", "test"] {
         fs::write(

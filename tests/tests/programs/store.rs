@@ -494,7 +494,7 @@ fn stores_without_edges_survive_a_round_trip() {
     fs::write(at("cut.npy"), "").unwrap();
     ingest("cut.npy", &["--nodes", "3"])
         .0
-        .failure(&["cut.npy", "numpy.save"]);
+        .failure(&["cut.npy", "NumPy's save"]);
 
     let (ran, weighted) = ingest("weighted.tsv", &["--nodes", "3"]);
     ran.success();

@@ -58,8 +58,9 @@ const RESOURCES: &str = "Resources";
 pub struct Args {
     /// Files with edges, or folders of them, source before destination
     ///
-    /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), raw integers, Parquet, or Matrix Market. Shape (2, 2) is
-    /// read as (E, 2). In a folder, names that begin with _ or . do not count. A file that is there twice is an error.
+    /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
+    /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, names that begin with _ or . do not count. A file that is there
+    /// twice is an error.
     #[arg(long, help_heading = INPUT, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
     /// Dataset folder in the layout of the Open Graph Benchmark (OGB)

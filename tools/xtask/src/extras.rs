@@ -17,8 +17,20 @@ use crate::{
 /// Names a Python with PyTorch Geometric.
 pub const PYG_PYTHON: &str = "GRAPPA_PYG_PYTHON";
 
-/// The packages that load exported models and compare them.
-const PYG_PACKAGES: [&str; 3] = ["torch_geometric==2.8.0", "safetensors", "numpy"];
+/// The packages that load exported models and compare them, and that write and convert the files of other programs.
+const PYG_PACKAGES: [&str; 11] = [
+    "torch_geometric==2.8.0",
+    "safetensors",
+    "numpy",
+    "fastavro",
+    "h5py",
+    "networkx",
+    "openpyxl",
+    "pandas",
+    "pyarrow",
+    "pydot",
+    "scipy",
+];
 
 /// The path of Debian's package.
 const BROWSER: &str = "/usr/bin/chromium";

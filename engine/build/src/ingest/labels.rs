@@ -4,7 +4,7 @@ use grappa_formats::{
     manifest::{LabelKind, LabelSpec},
     schema::Schema,
 };
-use grappa_input::{LabelBatch, LabelSource};
+use grappa_input::{Conversion, LabelBatch, LabelSource};
 use grappa_io::{Error, Position, Result};
 
 use crate::ingest::columns::ColumnInput;
@@ -171,8 +171,9 @@ impl ColumnInput for LabelInput {
         if self.source.is_one_hot() {
             tracing::warn!(
                 "{}: every label is a set of exactly one class, and training treats sets as several classes per node; if each \
-                 node has one class, give its number: numpy.save(path, labels.argmax(axis=1))",
-                self.source.path().display()
+                 node has one class, give its number: {}",
+                self.source.path().display(),
+                Conversion::OneHotToClasses.command(self.source.path())
             );
         }
         self.source.check()

@@ -61,7 +61,7 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{ExternalIds, Manifest},
 };
-use grappa_input::{EdgeSource, LimitSource, Reading};
+use grappa_input::{EdgeSource, LimitSource, Reading, read_ids_from_one};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
@@ -326,6 +326,7 @@ impl Run<'_> {
             rejects.collect(&input, &rejects_path(self.options))?;
             self.warn_of_unknown_nodes(input.counts(), scan.nodes);
         }
+        self.warn_of_ids_from_one(scan.nodes);
         let bytes_on_disk = self.folder.commit(&manifest)?;
         Summary::of(&manifest, bytes_on_disk, self.options)
     }
@@ -356,6 +357,18 @@ impl Run<'_> {
             others => format!("; {others} more lines were left out because they are no edges"),
         };
         tracing::warn!("{unknown_nodes} edges were left out because they {why}{others}");
+    }
+
+    /// Warns about dense ids that seem to count from 1: node 0 has no edges.
+    fn warn_of_ids_from_one(&self, nodes: u64) {
+        if self.options.ids != ExternalIds::Dense || !self.source.counts_from_one() {
+            return;
+        }
+        tracing::warn!(
+            "no edge has node 0, and node 1 has edges: if ids count from 1, node 0 is one too many, and rows of features and labels \
+             belong to other nodes; {}",
+            read_ids_from_one(nodes - 1)
+        );
     }
 
     /// The program, and the options of a random split.

@@ -11,7 +11,7 @@ use grappa_formats::{
     manifest::{ExternalIds, FeatureSpec, LabelKind, LabelSpec, SplitEntry},
     schema::Schema,
 };
-use grappa_input::{LabelSource, MatrixSource, Reading, SplitColumns};
+use grappa_input::{Conversion, LabelSource, MatrixSource, Reading, SplitColumns};
 use grappa_io::{
     Error, Position, Result,
     memory::{MemoryGate, SpareBuffers},
@@ -298,9 +298,9 @@ impl NodeFiles {
                     "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows{}",
                     file.display(),
                     if rows + 1 == ids {
-                        ", without a header (tail -n +2)"
+                        format!(", without a header: {}", Conversion::RemoveHeader.command(path))
                     } else {
-                        ""
+                        String::new()
                     }
                 );
                 return Err(Error::input(path, Position::Whole, what));
@@ -338,10 +338,14 @@ fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
         return Ok(());
     }
     Err(Error::Budget {
-        what: format!("a page of each column of {}, which may take half of it", path.display()),
+        what: format!(
+            "the parts of {} that stay in memory, which may take half of it",
+            path.display()
+        ),
         given: budget.memory * budget.share,
         least: held * 2 * budget.share,
-        remedy: "raise --memory, or write the table again with one column of lists, or with smaller row groups",
+        remedy: "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
+                 format csr",
     })
 }
 

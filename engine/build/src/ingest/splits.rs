@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_input::{IdKind, IdLimit, Place, SplitSource};
+use grappa_input::{Conversion, IdKind, IdLimit, Place, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
@@ -40,7 +40,7 @@ pub fn read(
     let source = open()?;
     if source.is_mask() && !rows_are_ids {
         let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
-                    give the ids of the nodes: numpy.save(path, ids[mask])";
+                    give a list of the ids of its nodes";
         return Err(Error::input(path, Position::Whole, what));
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
@@ -49,10 +49,10 @@ pub fn read(
         let what = match node {
             Some(node) if set.insert(node.0) => return Ok(()),
             Some(_) => format!(
-                "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: \
-                 numpy.save(path, mask.astype(bool))",
+                "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: {}",
                 id(),
                 first_place(open()?, id_kind(kind), &id())?,
+                Conversion::IntegersToMask.command(path)
             ),
             None => format!("the graph has no node with the id {}; remove it from the split", id()),
         };
@@ -87,8 +87,11 @@ pub fn check_disjoint(
                     b.name,
                     b.path.display(),
                     match is_header {
-                        true => "; it is the first line of both files: if that is a header, remove it (tail -n +2)",
-                        false => "",
+                        true => format!(
+                            "; it is the first line of both files: if that is a header, remove it: {}",
+                            Conversion::RemoveHeader.command(&a.path)
+                        ),
+                        false => String::new(),
                     }
                 );
                 return Err(Error::input(&a.path, Position::Whole, what));

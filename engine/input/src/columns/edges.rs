@@ -25,6 +25,14 @@ pub(crate) struct EdgeColumns {
 }
 
 impl EdgeColumnOptions {
+    /// Edges whose weights are left out.
+    pub(crate) fn without_weights() -> Self {
+        Self {
+            weight: Some(NONE.to_owned()),
+            ..Self::default()
+        }
+    }
+
     /// Whether an option names a column.
     pub fn is_given(&self) -> bool {
         self.all().next().is_some()

@@ -14,14 +14,26 @@ pub(crate) use self::{
     names::{LABEL_NAMES, is_id_name, is_known_name},
     nodes::{Kind, Purpose, Roles, TableColumn, shell_list},
 };
+use crate::messages::in_shell;
 
 /// The word that gives a role to no column.
 const NONE: &str = "none";
 
 /// The column that the user calls `wanted`: its name, its name in other letters if that is the only one, or its number, from 1.
 fn find(names: &[&str], wanted: &str, option: &str) -> Result<usize, String> {
-    if let Some(column) = names.iter().position(|name| *name == wanted) {
-        return Ok(column);
+    let same: Vec<usize> = (0..names.len()).filter(|&column| names[column] == wanted).collect();
+    match same[..] {
+        [] => {}
+        [column] => return Ok(column),
+        _ => {
+            let numbers: Vec<String> = same.iter().map(|column| (column + 1).to_string()).collect();
+            return Err(format!(
+                "{} columns are called {}; give {option} the number of one: {}",
+                same.len(),
+                in_shell(wanted),
+                numbers.join(", ")
+            ));
+        }
     }
     let mut alike = (0..names.len()).filter(|&column| names[column].eq_ignore_ascii_case(wanted));
     if let (Some(column), None) = (alike.next(), alike.next()) {
@@ -52,15 +64,6 @@ fn listed(names: &[&str], between: &str) -> String {
     shown.join(between)
 }
 
-/// A word of a command line.
-pub(crate) fn in_shell(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte);
-    match !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +78,8 @@ mod tests {
             let error = find(&names, wanted, "--src").unwrap_err();
             assert!(error.contains("give --src one of src, Dst, 3, x, X"), "{error}");
         }
+        let error = find(&["a", "b", "a"], "a", "--src").unwrap_err();
+        assert!(error.contains("give --src the number of one: 1, 3"), "{error}");
     }
 
     #[test]

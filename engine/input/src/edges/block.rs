@@ -75,6 +75,12 @@ impl RawBlock<'_> {
             "string ids are parsed by parse_text"
         );
         into.clear();
+        self.parse_integers(into, on_reject)?;
+        self.source.note_ids(into);
+        Ok(())
+    }
+
+    fn parse_integers(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         let limit = self.source.options.id_limit;
         match (&self.file.content, &self.payload) {
             (Content::Parquet { parquet, .. }, _) => {
@@ -169,7 +175,9 @@ impl RawBlock<'_> {
     ) -> Result<()> {
         let options = &self.source.options;
         match options.on_bad_line {
-            OnBadLine::Fail => Err(bad.error(options, self.file.file.path(), position, line, |line| bad.message(line))),
+            OnBadLine::Fail => Err(bad.error(options, self.file.file.path(), position, line, |line| {
+                bad.message(line, self.file.file.path())
+            })),
             OnBadLine::Skip => on_reject(Reject::new(position, bad, line)),
         }
     }

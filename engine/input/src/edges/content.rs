@@ -5,22 +5,22 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    EdgeFormat, EdgeSourceOptions, IdKind,
-    layout::TextLayout,
-    packed_text::TextStream,
-    parquet::ParquetFile,
-    table::{IdType, Table},
-    text::TextFile,
+    EdgeFormat, EdgeSourceOptions, IdKind, layout::TextLayout, packed_text::TextStream, parquet::ParquetFile,
+    table::Table, text::TextFile,
 };
 use crate::{
-    columns::EdgeColumns,
+    columns::{EdgeColumnOptions, EdgeColumns},
+    conversions::Conversion,
     extent::Compression,
     file::InputFile,
+    kinds::{self, refuse_other_kinds},
     npy::{self, NpyArray},
     reading::Reading,
+    sparse::SparseArrays,
     zip::{self, Npz},
 };
 
@@ -38,7 +38,7 @@ pub(super) enum Content {
         stream: Mutex<Option<TextStream>>,
     },
     Table {
-        table: Table,
+        table: Box<Table>,
         next: AtomicU64,
         /// Held while a worker reads a table that must be read front to back.
         turn: Mutex<()>,
@@ -53,6 +53,13 @@ impl Content {
     /// Detects the format of `file` and opens it.
     pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
+        // Raw integers may begin as anything.
+        if !matches!(
+            raw_format(file.path(), options.format),
+            EdgeFormat::U32 | EdgeFormat::U64
+        ) {
+            refuse_other_kinds(file)?;
+        }
         let compression = Compression::of(&head);
         let format = match options.format {
             EdgeFormat::Auto => format_of(file.path(), &head, compression)?,
@@ -81,13 +88,32 @@ impl Content {
             });
         }
         let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
+        let has_magic = [kinds::NPY, kinds::ZIP, kinds::PARQUET]
+            .iter()
+            .any(|magic| head.starts_with(magic));
+        if options.format == EdgeFormat::Auto
+            && matches!(format, EdgeFormat::Npy | EdgeFormat::Parquet)
+            && !has_magic
+            && !head.is_empty()
+            && compression == Compression::None
+            && head.iter().all(|&byte| byte >= b'\t')
+        {
+            return refuse("this file is called .npy or .parquet, but it is text: give --format tsv, or rename it");
+        }
         if options.separator.is_some() {
             return refuse("--separator is for text, and this file is none; omit it");
         }
         // Raw pairs may start with the magic bytes of a compression by chance, so for them the name decides too.
         let raw = matches!(format, EdgeFormat::U32 | EdgeFormat::U64);
         if compression != Compression::None && (!raw || names_compression(file.path())) {
-            return refuse("a compressed binary file cannot be read from several places at once; unpack it first");
+            let unpack = match compression {
+                Compression::Zstd => Conversion::UnpackZstd,
+                _ => Conversion::UnpackGzip,
+            };
+            return refuse(&format!(
+                "a compressed binary file cannot be read from several places at once; unpack it first: {}",
+                unpack.command(file.path())
+            ));
         }
         if format == EdgeFormat::Parquet {
             let parquet = ParquetFile::open(file, options.ids, &options.columns)?;
@@ -99,23 +125,16 @@ impl Content {
                 next: AtomicU64::new(0),
             });
         }
-        if options.columns.is_given() {
+        if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
             return refuse(
                 "the columns of this array have no names: omit --src, --dst and --weight; weights are given with --weights",
             );
         }
         let table = match format {
-            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
-                let archive = Npz::open(file)?;
-                let is_edge_index = archive.contains("edge_index");
-                Table::npy(
-                    archive.first_of(&["edge_index", "edges", "edge_list"], "edges")?,
-                    is_edge_index,
-                )?
-            }
+            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => Self::archive(&Npz::open(file)?, options)?,
             EdgeFormat::Npy => Table::npy(NpyArray::open(file)?, false)?,
-            EdgeFormat::U32 => Table::raw(file.clone(), IdType::U32)?,
-            EdgeFormat::U64 => Table::raw(file.clone(), IdType::U64)?,
+            EdgeFormat::U32 => Table::raw(file, ElementType::U32)?,
+            EdgeFormat::U64 => Table::raw(file, ElementType::U64)?,
             EdgeFormat::Auto | EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => {
                 unreachable!("decided above")
             }
@@ -128,10 +147,21 @@ impl Content {
             return Ok(Self::Nothing);
         }
         Ok(Self::Table {
-            table,
+            table: Box::new(table),
             next: AtomicU64::new(0),
             turn: Mutex::new(()),
         })
+    }
+
+    /// The edges in an archive: an array, or else the entries of a sparse matrix.
+    fn archive(archive: &Npz, options: &EdgeSourceOptions) -> Result<Table> {
+        const NAMES: [&str; 3] = ["edge_index", "edges", "edge_list"];
+        let has_edges = NAMES.iter().any(|name| archive.contains(name));
+        if !has_edges && let Some(matrix) = SparseArrays::find(archive, "adj_")? {
+            return Table::entries(&matrix, options.columns.weight.is_none());
+        }
+        let is_edge_index = archive.contains("edge_index");
+        Table::npy(archive.first_of(&NAMES, "edges")?, is_edge_index)
     }
 
     /// The layout of text.
@@ -154,12 +184,13 @@ impl Content {
             });
         }
         let Some(layout) = self.layout() else {
-            let is_table = matches!(self, Self::Table { .. });
-            return is_table.then(|| Reading {
-                format: if weighted {
-                    "binary, with weights in another file"
-                } else {
-                    "binary"
+            let Self::Table { table, .. } = self else { return None };
+            return Some(Reading {
+                format: match (table.matrix_nodes().is_some(), table.has_weights()) {
+                    (true, true) => "sparse matrix, an edge from each row to its columns, values are weights",
+                    (true, false) => "sparse matrix, an edge from each row to its columns",
+                    (false, _) if weighted => "binary, with weights in another file",
+                    (false, _) => "binary",
                 },
                 ..Reading::of("edges")
             });
@@ -197,8 +228,17 @@ impl Content {
             Self::Nothing => false,
             Self::Text { text, .. } => text.layout().form.weighted(),
             Self::PackedText { layout, .. } => layout.form.weighted(),
-            Self::Table { .. } => false,
+            Self::Table { table, .. } => table.has_weights(),
             Self::Parquet { parquet, .. } => parquet.weighted(),
+        }
+    }
+
+    /// The number of nodes that a matrix states.
+    pub fn stated_nodes(&self) -> Option<u64> {
+        match self {
+            Self::Table { table, .. } => table.matrix_nodes(),
+            Self::Text { .. } | Self::PackedText { .. } => Some(self.layout()?.matrix?.nodes),
+            Self::Nothing | Self::Parquet { .. } => None,
         }
     }
 
@@ -231,15 +271,44 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
         "u32" => EdgeFormat::U32,
         "u64" => EdgeFormat::U64,
         _ if compression == Compression::None && head.contains(&0) => {
+            let position = Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64);
+            if is_text_with_nuls(head) {
+                let what = format!(
+                    "found a NUL byte in text; remove such bytes: {}",
+                    Conversion::RemoveNuls.command(path)
+                );
+                return Err(Error::input(path, position, what));
+            }
             return Err(Error::input(
                 path,
-                Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64),
-                "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
-                 (convert it: iconv -t utf-8)",
+                position,
+                format!(
+                    "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
+                     (convert it: {})",
+                    Conversion::Utf16ToUtf8.command(path)
+                ),
             ));
         }
         _ => EdgeFormat::Tsv,
     })
+}
+
+/// Whether these are lines of text with a few NUL bytes, or with many at their end.
+fn is_text_with_nuls(head: &[u8]) -> bool {
+    let end = head.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let text = &head[..end];
+    let nuls = text.iter().filter(|&&byte| byte == 0).count();
+    let controls = text.iter().filter(|&&byte| byte < b'\t').count();
+    nuls == controls && 4 * nuls < text.len() && text.contains(&b'\n')
+}
+
+/// The format that an option or the name of a file says, if that is one of raw integers.
+fn raw_format(path: &Path, format: EdgeFormat) -> EdgeFormat {
+    match (format, extension(path).as_str()) {
+        (EdgeFormat::Auto, "u32") => EdgeFormat::U32,
+        (EdgeFormat::Auto, "u64") => EdgeFormat::U64,
+        (format, _) => format,
+    }
 }
 
 /// A name's last extension, in lower case.

@@ -4,18 +4,25 @@ use std::{path::Path, sync::Arc};
 
 use grappa_io::Result;
 
-use crate::{extent::ExtentReader, file::InputFile, npy::NpyArray};
+use crate::{
+    file::InputFile,
+    npy::{ArrayReader, NpyArray},
+};
 
-/// A `.npy` file with one weight per edge.
+/// An array with one weight per edge.
 #[derive(Clone)]
 pub(super) struct EdgeWeights {
     array: Arc<NpyArray>,
-    reader: Arc<ExtentReader>,
+    reader: Arc<ArrayReader>,
 }
 
 impl EdgeWeights {
     pub fn open(path: &Path) -> Result<Self> {
-        let array = NpyArray::open(&InputFile::open(path)?)?;
+        Self::of(NpyArray::open(&InputFile::open(path)?)?)
+    }
+
+    /// The weights in an array.
+    pub fn of(array: NpyArray) -> Result<Self> {
         if !matches!(*array.shape, [_] | [_, 1]) {
             return Err(array.error(format!(
                 "weights must have shape [E], one per edge, found {}",
@@ -39,13 +46,18 @@ impl EdgeWeights {
         )))
     }
 
+    /// Fails unless the member of an archive has its CRC-32.
+    pub fn check(&self) -> Result<()> {
+        self.reader.check()
+    }
+
     pub fn element_bytes(&self) -> usize {
         self.array.element.bytes()
     }
 
     /// Fills `into` with the bytes of the weights from number `first` on.
     pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
-        self.reader.read_exact_at(into, self.array.offset_of(first))
+        self.reader.read(first, into)
     }
 
     /// Replaces the contents of `into` with the weights in `bytes`.

@@ -28,6 +28,8 @@ pub(super) struct LineForm {
     pub columns: EdgeColumns,
     /// The number of columns.
     pub width: usize,
+    /// The number of last columns that are empty in all lines.
+    pub empty_columns: usize,
     /// Whether a line with a comma, semicolon or bar contradicts the separator: it is spaces, and nobody said so.
     pub guards_spaces: bool,
 }
@@ -43,6 +45,7 @@ impl LineForm {
                 weight: weighted.then_some(2),
             },
             width: if weighted { 3 } else { 2 },
+            empty_columns: 0,
             guards_spaces: false,
         }
     }
@@ -74,6 +77,8 @@ impl LineForm {
                 fields[1] = field;
             } else if Some(found) == self.columns.weight {
                 fields[2] = field;
+            } else if found + self.empty_columns >= self.width && !field.is_empty() && found < self.width {
+                return Err(BadEdge::LastColumn);
             }
             found += 1;
             rest = after;
@@ -109,8 +114,8 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
     }
     let [source, target, third] = columns;
     Ok(Some((
-        integer(source.unwrap_or_default(), limit)?,
-        integer(target.unwrap_or_default(), limit)?,
+        integer(source.unwrap_or_default(), limit).map_err(|bad| bad.of_end(0))?,
+        integer(target.unwrap_or_default(), limit).map_err(|bad| bad.of_end(1))?,
         third.map_or(Ok(1.0), weight)?,
     )))
 }
@@ -126,7 +131,11 @@ pub(super) fn selected_edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> 
     }
     let [source, target, third] = form.selected(line)?;
     let weight = if form.weighted() { weight(&third)? } else { 1.0 };
-    Ok(Some((integer(&source, limit)?, integer(&target, limit)?, weight)))
+    Ok(Some((
+        integer(&source, limit).map_err(|bad| bad.of_end(0))?,
+        integer(&target, limit).map_err(|bad| bad.of_end(1))?,
+        weight,
+    )))
 }
 
 /// Parses one integer id.
@@ -150,16 +159,47 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     if field[0] == b'+' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
         return Err(BadEdge::Plus);
     }
-    // "nan" and "inf" parse as floats too. As ids they are names.
-    if text.parse::<f64>().is_ok_and(f64::is_finite) {
-        return Err(BadEdge::Decimal);
+    // What pandas, R and databases write where a value is missing.
+    if ["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"].contains(&text) {
+        return Err(BadEdge::Null);
     }
-    Err(BadEdge::NotInteger)
+    // pandas writes integers with a point where a value of the column is missing.
+    if let Some((digits, zeros)) = text.split_once('.')
+        && zeros.bytes().all(|byte| byte == b'0')
+        && !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return integer(digits.as_bytes(), limit);
+    }
+    // "nan" and "inf" parse as floats too. As ids they are names.
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => match id_of_float(value, f64::MANTISSA_DIGITS)? {
+            id if id < limit.exclusive() => Ok(id),
+            _ => Err(BadEdge::TooLarge(limit)),
+        },
+        _ => Err(BadEdge::NotInteger),
+    }
+}
+
+/// The integer that a float is, of a type with `digits` binary digits. From 2^`digits` on, not every integer is a float, so an
+/// id may have been rounded to another one.
+pub(crate) fn id_of_float(value: f64, digits: u32) -> Checked<u64> {
+    match value {
+        _ if value.is_nan() => Err(BadEdge::Null),
+        _ if value < 0.0 => Err(BadEdge::Negative),
+        _ if value >= (1_u64 << digits) as f64 => Err(BadEdge::Rounded),
+        _ if value.fract() != 0.0 => Err(BadEdge::Decimal),
+        _ => Ok(value as u64),
+    }
 }
 
 /// Parses a weight, which must be finite.
 fn weight(field: &[u8]) -> Checked<f32> {
-    let weight = float(unquoted(field))?;
+    let field = unquoted(field);
+    if field.is_empty() {
+        return Err(BadEdge::EmptyWeight);
+    }
+    let weight = float(field)?;
     if weight.is_finite() {
         Ok(weight)
     } else {
@@ -222,8 +262,10 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut Text
         return Err(BadEdge::OtherSeparator);
     }
     let [source, target, third] = form.selected(line)?;
-    if source.is_empty() || target.is_empty() {
-        return Err(BadEdge::EmptyId);
+    for (column, id) in [&source, &target].into_iter().enumerate() {
+        if id.is_empty() {
+            return Err(BadEdge::EmptyId.of_end(column));
+        }
     }
     if source.len().max(target.len()) > KEY_BYTES_MAX {
         return Err(BadEdge::LongId);

@@ -8,7 +8,7 @@ use super::{
     IdKind,
     fields::{NumberFields, is_comment},
 };
-use crate::{columns::in_shell, separator::Separator};
+use crate::{conversions::Conversion, separator::Separator};
 
 /// Lines of different lengths that make a file one of adjacency lists.
 const LISTS_MIN: usize = 3;
@@ -17,16 +17,16 @@ const TRIPLES_MIN: usize = 20;
 
 /// Fails if a file begins as another format does.
 pub(super) fn refuse_other_formats(head: &[&[u8]], path: &Path) -> Result<()> {
-    let name = in_shell(&path.display().to_string());
     let first = &head[..head.len().min(LISTS_MIN)];
     let Some(format) = first.first().and_then(|line| Format::of_first_line(line, first)) else {
         return Ok(());
     };
-    let what = format!(
-        "this is {}, not a list of edges; convert it: {}",
-        format.name(),
-        format.command(&name)
-    );
+    let remedy = match format.conversion() {
+        Some(conversion) => format!("convert it: {}", conversion.command(path)),
+        None => "write a line for each edge, with source and target, or a Parquet file with the columns src and dst"
+            .to_owned(),
+    };
+    let what = format!("this is {}, not a list of edges; {remedy}", format.name());
     Err(Error::input(path, Position::Whole, what))
 }
 
@@ -38,7 +38,6 @@ pub(super) fn refuse_adjacency_lists(
     ids: IdKind,
     path: &Path,
 ) -> Result<()> {
-    let name = in_shell(&path.display().to_string());
     // Lines of integers that begin as comments are bad lines.
     let is_data = |line: &&&[u8]| ids == IdKind::String || !is_comment(line);
     let data: Vec<&[u8]> = data.iter().filter(is_data).copied().collect();
@@ -52,8 +51,8 @@ pub(super) fn refuse_adjacency_lists(
     let refuse = |what: String| Err(Error::input(path, Position::Whole, what));
     if ids == IdKind::Integer && is_whole && is_metis(&data, &counts) {
         return refuse(format!(
-            "this is a graph of METIS, whose lines are the neighbors of each node, not a list of edges; convert it: grep -v '^%' {name} | awk \
-             'NR > 1 {{for (i = 1; i <= NF; i++) print NR - 2, $i - 1}}' > NEW"
+            "this is a graph of METIS, whose lines are the neighbors of each node, not a list of edges; convert it: {}",
+            Conversion::MetisToEdges.command(path)
         ));
     }
     let most = counts.iter().copied().max().unwrap_or(0);
@@ -73,10 +72,11 @@ pub(super) fn refuse_adjacency_lists(
         _ => split,
     };
     refuse(format!(
-        "lines have from {} to {most} columns, as adjacency lists have: a node and its neighbors; write a line for each edge: awk \
-         {split}'{{for (i = 2; i <= NF; i++) if ($i != \"\") print $1 \"\\t\" $i}}' {name} > NEW (METIS: grep -v '^%' {name} | awk 'NR > 1 {{for (i \
-         = 1; i <= NF; i++) print NR - 2, $i - 1}}' > NEW)",
+        "lines have from {} to {most} columns, as adjacency lists have: a node and its neighbors; write a line for each edge: {} (or \
+         if this is METIS: {})",
         counts.iter().copied().min().unwrap_or(0),
+        Conversion::ListsToEdges.command(path).replacen("SPLIT", &split, 1),
+        Conversion::MetisToEdges.command(path)
     ))
 }
 
@@ -155,6 +155,9 @@ enum Format {
     Gexf,
     Xml,
     Json,
+    JsonLines,
+    PythonList,
+    ExcelSeparator,
     Gml,
     Pajek,
     Dot,
@@ -178,6 +181,11 @@ impl Format {
             _ if text.starts_with('<') && has_xml("<graphml") => Some(Self::GraphMl),
             _ if text.starts_with('<') && has_xml("<gexf") => Some(Self::Gexf),
             _ if text.starts_with("<?xml") || text.starts_with("<!doctype") => Some(Self::Xml),
+            _ if text.starts_with("[(") || text.starts_with("{(") => Some(Self::PythonList),
+            [word] if word.len() == 5 && word.starts_with("sep=") => Some(Self::ExcelSeparator),
+            _ if text.starts_with("{\"") && first.len() > 1 && first.iter().all(|line| line.starts_with(b"{")) => {
+                Some(Self::JsonLines)
+            }
             _ if text == "{"
                 || text.starts_with("{\"")
                 || text.starts_with("[{")
@@ -202,6 +210,9 @@ impl Format {
             Self::Gexf => "GEXF",
             Self::Xml => "XML",
             Self::Json => "JSON",
+            Self::JsonLines => "JSON with an object in each line",
+            Self::PythonList => "a list of Python",
+            Self::ExcelSeparator => "text whose first line tells Excel the separator",
             Self::Gml => "GML",
             Self::Pajek => "a network of Pajek",
             Self::Dot => "a graph of Graphviz",
@@ -210,26 +221,22 @@ impl Format {
         }
     }
 
-    /// A command that writes edges to NEW. `name` is the file.
-    fn command(self, name: &str) -> String {
-        let networkx = |read: &str| {
-            format!(
-                "python3 -c \"import networkx as nx, sys; nx.write_edgelist({read}, 'NEW', delimiter='\\t', data=False)\" {name}"
-            )
-        };
-        match self {
-            Self::GraphMl => networkx("nx.read_graphml(sys.argv[1])"),
-            Self::Gexf => networkx("nx.read_gexf(sys.argv[1])"),
-            Self::Gml => networkx("nx.read_gml(sys.argv[1])"),
-            Self::Pajek => networkx("nx.read_pajek(sys.argv[1])"),
-            Self::Dot => networkx("nx.nx_pydot.read_dot(sys.argv[1])"),
-            Self::Dimacs => format!("awk '$1 == \"a\" || $1 == \"e\" {{print $2 - 1, $3 - 1}}' {name} > NEW"),
-            Self::NTriples => format!("awk '$3 ~ /^</ {{print $1 \"\\t\" $3}}' {name} > NEW"),
-            Self::Xml | Self::Json => {
-                "write a line for each edge, with source and target, or a Parquet file with the columns src and dst"
-                    .to_owned()
-            }
-        }
+    /// The command that writes its edges, if there is one.
+    fn conversion(self) -> Option<Conversion> {
+        Some(match self {
+            Self::GraphMl => Conversion::GraphMlToEdges,
+            Self::Gexf => Conversion::GexfToEdges,
+            Self::Gml => Conversion::GmlToEdges,
+            Self::Pajek => Conversion::PajekToEdges,
+            Self::Dot => Conversion::DotToEdges,
+            Self::Dimacs => Conversion::DimacsToEdges,
+            Self::NTriples => Conversion::NTriplesToEdges,
+            Self::Json => Conversion::JsonToText,
+            Self::JsonLines => Conversion::JsonLinesToText,
+            Self::PythonList => Conversion::ListToText,
+            Self::ExcelSeparator => Conversion::RemoveHeader,
+            Self::Xml => return None,
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     columns::{EdgeColumns, is_header_of_edges, names_both_ends, names_one_of},
+    conversions::Conversion,
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{LINE_BYTES_MAX, Line, Lines},
@@ -214,12 +215,17 @@ impl Sniffer<'_> {
         let Some(first) = head.data.first() else {
             return Ok(None);
         };
-        let FirstData { header, note } = self.first_line(all[0], separator);
+        let FirstData { mut header, note } = self.first_line(all[0], separator);
         let data = &head.data[usize::from(header.is_some())..];
         let texts = &all[usize::from(header.is_some())..];
         if header.is_none() && !options.columns.is_given() {
             refuse_adjacency_lists(texts, head.is_whole, separator, options.ids, path)?;
         }
+        if let Some(names) = &mut header {
+            let last = names.iter().rposition(|name| !name.is_empty());
+            names.truncate(last.map_or(0, |last| last + 1));
+        }
+        let empty_columns = empty_columns(texts, separator, header.as_ref().map_or(2, Vec::len));
         let columns = match &header {
             None => None,
             Some(names) => {
@@ -230,7 +236,7 @@ impl Sniffer<'_> {
         };
         let mut first_bad = None;
         for (line, text) in data.iter().zip(texts) {
-            match self.form(line, text, separator, header.as_deref(), columns) {
+            match self.form(line, text, separator, empty_columns, header.as_deref(), columns) {
                 Ok((form, weight)) => {
                     let is_first = line.number == first.number;
                     let is_auto = options.ids == IdKind::String && options.header == HeaderLine::Auto;
@@ -283,7 +289,7 @@ impl Sniffer<'_> {
     fn bad(&self, line: &Line, bad: BadEdge) -> Error {
         let bytes = &line.bytes[mark_of(line)..];
         bad.error(self.options, self.path, Position::Line(line.number), bytes, |line| {
-            bad.message_of_file(line)
+            bad.message_of_file(line, self.path)
         })
     }
 
@@ -371,6 +377,7 @@ impl Sniffer<'_> {
         line: &Line,
         text: &[u8],
         separator: Separator,
+        empty_columns: usize,
         header: Option<&[String]>,
         columns: Option<EdgeColumns>,
     ) -> Result<(LineForm, Option<f32>)> {
@@ -385,24 +392,40 @@ impl Sniffer<'_> {
             false => NumberFields::of(text, separator).count(),
         };
         let columns = match (header, columns) {
-            (Some(names), Some(_)) if names.len() != width => {
-                let what = format!("the header has {} columns, but this line has {width}", names.len());
+            (Some(names), Some(_)) if names.len() + empty_columns != width => {
+                let remedy = match names.len() + 1 == width {
+                    true => format!(
+                        "; if the first column has the names of rows, give it a name, which is then left out with --src and --dst: {}",
+                        Conversion::NameFirstColumn.command(self.path).replacen(
+                            "/row/",
+                            &format!("/row{}/", separator.in_sed()),
+                            1
+                        )
+                    ),
+                    false => String::new(),
+                };
+                let what = format!(
+                    "the header has {} columns, but this line has {width}{remedy}",
+                    names.len()
+                );
                 return Err(self.refused(line, what));
             }
             (_, Some(columns)) => columns,
-            (_, None) if width < 2 => {
+            (_, None) if width < 2 + empty_columns => {
                 let bad = BadEdge::Columns {
                     expected: 2,
                     found: width,
                 };
                 return Err(self.bad(line, bad));
             }
-            (_, None) => EdgeColumns::numbered(width, &options.columns).map_err(|what| self.refused(line, what))?,
+            (_, None) => EdgeColumns::numbered(width - empty_columns, &options.columns)
+                .map_err(|what| self.refused(line, what))?,
         };
         let form = LineForm {
             separator,
             columns,
             width,
+            empty_columns,
             guards_spaces: are_strings && separator == Separator::Spaces && options.separator.is_none(),
         };
         if are_strings {
@@ -427,6 +450,16 @@ impl Sniffer<'_> {
                     --src 1 --dst 2 to leave it out, or --weight 3 if it has the weights of the edges";
         Err(self.refused(line, what.to_owned()))
     }
+}
+
+/// The number of last columns that are empty in all lines, after the first `named` columns.
+fn empty_columns(lines: &[&[u8]], separator: Separator, named: usize) -> usize {
+    let empty = |line: &&[u8]| {
+        let fields = separator.fields(line).unwrap_or_default();
+        let ends = fields.iter().rev().take_while(|field| field.is_empty()).count();
+        ends.min(fields.len().saturating_sub(named))
+    };
+    lines.iter().map(empty).min().unwrap_or(0)
 }
 
 /// Whether a line of string ids that is read as an edge may have column names instead.

@@ -18,7 +18,7 @@ use super::{
     BadEdge, EdgeSourceOptions, IdKind, IdLimit,
     fields::{Checked, LineForm, edge_of},
 };
-use crate::{line_reader::Line, messages::shown, separator::Separator};
+use crate::{conversions::Conversion, line_reader::Line, messages::shown, separator::Separator};
 
 /// The start of the first line.
 const BANNER: &[u8] = b"%%matrixmarket";
@@ -72,10 +72,9 @@ impl Matrix {
                     first,
                     format!(
                         "expected a matrix in coordinates, pattern, real or integer, general or symmetric, found {}; write it as one: \
-                         python3 -c \"import scipy.io as io, scipy.sparse as sp; io.mmwrite('NEW.mtx', \
-                         sp.coo_matrix(io.mmread('{}')).real, symmetry='general')\"",
+                         {}",
                         shown(&first.bytes),
-                        path.display()
+                        Conversion::GeneralMtx.command(path)
                     ),
                 );
             }
@@ -103,9 +102,8 @@ impl Matrix {
         if rows != columns {
             let what = format!(
                 "the matrix has {rows} rows and {columns} columns, but edges between nodes make a square one; if columns are other nodes \
-                 than rows, number them after the rows: python3 -c \"import scipy.io as io, scipy.sparse as sp; \
-                 a = sp.coo_matrix(io.mmread('{}')); io.mmwrite('NEW.mtx', sp.bmat([[None, a], [sp.coo_matrix(a.shape[::-1]), None]]))\"",
-                path.display()
+                 than rows, number them after the rows: {}",
+                Conversion::BipartiteMtx.command(path)
             );
             return refuse(size, what);
         }

@@ -19,6 +19,7 @@ mod options;
 mod packed_text;
 mod parquet;
 mod parse;
+mod repair;
 mod row_check;
 mod table;
 mod text;
@@ -36,7 +37,7 @@ use grappa_io::{
     workers::{self, ReadAhead},
 };
 
-pub(crate) use self::fields::{integer, is_comment};
+pub(crate) use self::fields::{id_of_float, integer, is_comment};
 pub use self::{
     bad_edge::{BadEdge, IdLimit},
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
@@ -48,6 +49,7 @@ use self::{
     text::TextFile,
 };
 use crate::{
+    conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     reading::Reading,
 };
@@ -66,6 +68,8 @@ pub struct EdgeSource {
     skipped_bytes: AtomicU64,
     /// Whether a block was skipped.
     has_skipped: AtomicBool,
+    /// Whether an edge has the integer 0, or 1.
+    has_ids: [AtomicBool; 2],
     /// Buffers of dropped blocks, for reuse.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
@@ -129,6 +133,7 @@ impl EdgeSource {
             front: AtomicUsize::new(0),
             skipped_bytes: AtomicU64::new(0),
             has_skipped: AtomicBool::new(false),
+            has_ids: [const { AtomicBool::new(false) }; 2],
             buffers: Mutex::default(),
         })
     }
@@ -160,8 +165,25 @@ impl EdgeSource {
 
     /// The number of nodes that the files state: the rows of the largest matrix.
     pub fn stated_nodes(&self) -> Option<u64> {
-        let matrices = self.files.iter().filter_map(|file| file.content.layout()?.matrix);
-        matrices.map(|matrix| matrix.nodes).max()
+        self.files.iter().filter_map(|file| file.content.stated_nodes()).max()
+    }
+
+    /// Whether the integers of all blocks probably count from 1: there is a 1, and no 0.
+    pub fn counts_from_one(&self) -> bool {
+        let [zero, one] = self.has_ids.each_ref().map(|has| has.load(Ordering::Relaxed));
+        one && !zero && !self.has_skipped.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a batch of dense ids has 0 and 1. When both were found, it costs nothing.
+    fn note_ids(&self, batch: &EdgeBatch) {
+        if self.options.id_limit == IdLimit::Sparse {
+            return;
+        }
+        for (id, has) in (0..).zip(&self.has_ids) {
+            if !has.load(Ordering::Relaxed) && (batch.sources.contains(&id) || batch.targets.contains(&id)) {
+                has.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     /// How the files are read: one entry for all files that are read in the same way.
@@ -219,8 +241,9 @@ impl EdgeSource {
             let path = square.next()?.file.path();
             Some(format!(
                 "{}: the array of shape (2, 2) is read as two edges, each a row of source and target; if its first row has the \
-                 sources and its second one the targets, save numpy.ascontiguousarray(a.T){}",
+                 sources and its second one the targets, convert it: {}{}",
                 path.display(),
+                Conversion::Transpose.command(path),
                 in_more_files(square.count())
             ))
         };
@@ -522,7 +545,7 @@ fn check_separate_weights(weights: &EdgeWeights, in_column: bool, files: &[EdgeF
         return Err(Error::input(
             file.file.path(),
             Position::Whole,
-            "the edges have weights in a third column; omit --weights, or drop the column",
+            "the edges have weights already; omit --weights, or leave theirs out with --weight none",
         ));
     }
     let mut edges = 0;

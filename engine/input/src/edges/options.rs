@@ -16,8 +16,8 @@ pub enum EdgeFormat {
     /// Text with columns separated by commas. A file that is called so may have another separator. More first lines are a
     /// [`HeaderLine`].
     Csv,
-    /// NumPy array of 32- or 64-bit integers with shape [E, 2] or [2, E]. Shape [2, 2] is read as [E, 2]. In a `.npz`
-    /// archive: the array `edge_index`, `edges` or `edge_list`, or the only array.
+    /// NumPy array of integers, or of floats that are integers, with shape [E, 2] or [2, E]. Shape [2, 2] is read as [E, 2]. In a
+    /// `.npz` archive: the array `edge_index`, `edges` or `edge_list`, the only array, or else a sparse matrix.
     Npy,
     /// Pairs of little-endian 32-bit integers.
     U32,

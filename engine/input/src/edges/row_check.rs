@@ -1,11 +1,9 @@
 //! Checks the rows of arrays and tables, and removes the bad ones.
 
-use grappa_io::Result;
-
-use super::{BadEdge, EdgeBatch, IdLimit};
+use super::{BadEdge, EdgeBatch, IdLimit, fields::id_of_float};
 
 /// Called for each bad row with its number in the file, the row written as a line, and its fault. An error ends the block.
-pub(super) type OnBadRow<'a> = dyn FnMut(u64, &[u8], BadEdge) -> Result<()> + 'a;
+pub(super) type OnBadRow<'a> = dyn FnMut(u64, &[u8], BadEdge) -> grappa_io::Result<()> + 'a;
 
 /// The conditions that the rows of a batch must meet.
 pub(super) struct RowCheck<'a> {
@@ -14,15 +12,47 @@ pub(super) struct RowCheck<'a> {
     pub limit: IdLimit,
     /// Whether sources and targets were signed integers. Then values of 2^63 or more were negative.
     pub signed: [bool; 2],
-    /// For each row, whether a value is missing. None if no value is.
-    pub missing: Option<&'a [bool]>,
+    /// The faults of each row. None if there are none.
+    pub faults: Option<&'a [Fault]>,
+}
+
+/// Values of a row that are no ids and no weight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// Whether a value is missing.
+    pub missing: bool,
+    /// Whether source and target are floats that are no integers. The ids have the bits of the floats.
+    pub float: [bool; 2],
+}
+
+impl Fault {
+    /// The id in a float, or the fault of column `column` and what takes the place of the id.
+    pub fn of_float(value: f64, digits: u32, column: usize) -> Result<u64, (Self, u64)> {
+        let mut fault = Self::default();
+        if value.is_nan() {
+            fault.missing = true;
+            return Err((fault, 0));
+        }
+        if let Ok(id) = id_of_float(value, digits) {
+            return Ok(id);
+        }
+        fault.float[column] = true;
+        Err((fault, value.to_bits()))
+    }
+
+    /// Adds the faults of other columns of the row.
+    pub fn add(&mut self, other: Self) {
+        self.missing |= other.missing;
+        self.float[0] |= other.float[0];
+        self.float[1] |= other.float[1];
+    }
 }
 
 impl RowCheck<'_> {
     /// Removes the bad rows. If there are none, which is quick to see, nothing is moved.
-    pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+    pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> grappa_io::Result<()> {
         let largest = |ids: &[u64]| ids.iter().copied().fold(0, u64::max);
-        if self.missing.is_none()
+        if self.faults.is_none()
             && largest(&into.sources) < self.exclusive(0)
             && largest(&into.targets) < self.exclusive(1)
             && into.weights.iter().all(|weight| weight.is_finite())
@@ -56,15 +86,21 @@ impl RowCheck<'_> {
         if self.signed[column] { limit.min(1 << 63) } else { limit }
     }
 
-    fn is_missing(&self, row: usize) -> bool {
-        self.missing.is_some_and(|missing| missing[row])
+    fn fault(&self, row: usize) -> Fault {
+        self.faults.map_or(Fault::default(), |faults| faults[row])
     }
 
     fn bad(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> Option<BadEdge> {
-        if self.is_missing(row) {
+        let fault = self.fault(row);
+        if fault.missing {
             return Some(BadEdge::Null);
         }
         for (column, id) in ids.into_iter().enumerate() {
+            if fault.float[column] {
+                let value = id_of_float(f64::from_bits(id), f64::MANTISSA_DIGITS);
+                // A float of fewer digits is rounded sooner.
+                return Some(value.err().unwrap_or(BadEdge::Rounded));
+            }
             if id >= self.exclusive(column) {
                 return Some(if self.signed[column] && id >= 1 << 63 {
                     BadEdge::Negative
@@ -80,11 +116,14 @@ impl RowCheck<'_> {
 
     /// The row as a line of text.
     fn line(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> String {
-        if self.is_missing(row) {
+        let fault = self.fault(row);
+        if fault.missing {
             return "null".to_owned();
         }
         let [source, target] = [0, 1].map(|column| {
-            if self.signed[column] {
+            if fault.float[column] {
+                f64::from_bits(ids[column]).to_string()
+            } else if self.signed[column] {
                 (ids[column] as i64).to_string()
             } else {
                 ids[column].to_string()

@@ -1,7 +1,8 @@
-//! Edges in binary files: `.npy` arrays, alone or in an archive, and raw pairs of integers.
+//! Edges in binary files: `.npy` arrays, alone or in an archive, sparse matrices and raw pairs of integers.
 //!
 //! Each worker reads its own rows, from anywhere in the file. Only a deflated member of an archive must be unpacked front to
 //! back. A deflated array of shape [2, E] is unpacked by two streams side by side; the second one first skips the sources.
+//! The arrays of a sparse matrix are read side by side; see [`EntryReader`] for what compressed rows cost.
 
 use std::sync::Arc;
 
@@ -11,106 +12,154 @@ use grappa_io::{Error, Position, Result};
 use super::{
     EdgeBatch, IdLimit,
     edge_weights::EdgeWeights,
-    row_check::{OnBadRow, RowCheck},
+    row_check::{Fault, OnBadRow, RowCheck},
 };
 use crate::{
-    extent::{Compression, Extent, ExtentReader},
+    conversions::Conversion,
+    extent::{Compression, Extent},
     file::InputFile,
-    npy::NpyArray,
+    npy::{ArrayReader, NpyArray},
+    sparse::{EntryReader, SparseArrays},
 };
 
-/// The type of stored ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum IdType {
-    I32,
-    I64,
-    U32,
-    U64,
-}
-
-impl IdType {
-    fn bytes(self) -> usize {
-        match self {
-            Self::I32 | Self::U32 => 4,
-            Self::I64 | Self::U64 => 8,
-        }
-    }
-
-    fn is_signed(self) -> bool {
-        matches!(self, Self::I32 | Self::I64)
-    }
-}
+/// Entries of a matrix that are read at a time, beside the block that they belong to.
+const ENTRIES: usize = 1 << 15;
 
 /// A table of edges.
 pub(super) struct Table {
-    /// Reads sources, or pairs.
-    sources: ExtentReader,
-    /// Reads targets that are not paired. It is a second reader because deflated data needs a second stream.
-    targets: ExtentReader,
-    /// Offset of the first source in the unpacked bytes.
-    offset: u64,
+    ids: Ids,
+    /// Bytes of the edges in the file.
+    bytes: u64,
     rows: u64,
-    id: IdType,
-    /// Shape [2, E]: all sources, then all targets. Otherwise sources and targets alternate.
-    halves: bool,
+    /// The type of the ids that are read; those of entries become int64.
+    id: ElementType,
     /// Shape [2, 2], which is read as [E, 2] although it may be [2, E].
     is_square: bool,
-    /// Number of rows in the files before this one.
-    first_row: u64,
+    /// Number of nodes that a matrix has.
+    nodes: Option<u64>,
+    /// The row of `weights` that belongs to the first row.
+    first_weight: u64,
     weights: Option<EdgeWeights>,
+    /// Whether the weights are the values of the matrix.
+    has_values: bool,
     block_rows: u64,
+}
+
+/// Readers of the ids.
+enum Ids {
+    /// Sources and targets alternate.
+    Pairs(Box<ArrayReader>),
+    /// All sources, then all targets. There are two readers because deflated data needs two streams.
+    Halves {
+        sources: Box<ArrayReader>,
+        targets: Box<ArrayReader>,
+    },
+    /// Rows of a matrix are sources, and columns are targets.
+    Entries(Box<EntryReader>),
 }
 
 impl Table {
     /// The edges of a `.npy` array. An `edge_index` has shape [2, E], also with two edges.
     pub fn npy(array: NpyArray, is_edge_index: bool) -> Result<Self> {
-        let id = match array.element {
-            ElementType::I32 => IdType::I32,
-            ElementType::I64 => IdType::I64,
-            ElementType::U32 => IdType::U32,
-            ElementType::U64 => IdType::U64,
-            other => {
-                return Err(array.error(format!(
-                    "edges must be int32, int64, uint32 or uint64, found {}: numpy.save(path, a.astype('<i8'))",
-                    other.name()
-                )));
-            }
+        let refuse = |what: &str, conversion: Option<Conversion>| {
+            let command = conversion.map(|conversion| conversion.command(array.path()));
+            let command = command.map_or_else(String::new, |command| format!("; convert it: {command}"));
+            Err(array.error(format!(
+                "{what}, found {} of shape {}{command}",
+                array.element.name(),
+                array.shape_shown()
+            )))
         };
-        let (rows, halves) = match *array.shape {
+        let (rows, is_halves) = match *array.shape {
             [2, 2] if is_edge_index => (2, true),
             [rows, 2] => (rows, false),
             [2, rows] => (rows, true),
+            [rows, columns] if rows == columns && rows > 3 => {
+                return refuse(
+                    "edges must have shape [E, 2] or [2, E], not that of an adjacency matrix",
+                    Some(Conversion::DenseAdjacency),
+                );
+            }
+            [_, 3] | [3, _] => {
+                return refuse(
+                    "edges must have shape [E, 2] or [2, E], with weights in an array of their own, which --weights names",
+                    Some(Conversion::SplitWeights),
+                );
+            }
             _ => {
-                return Err(array.error(format!(
-                    "edges must have shape [E, 2] or [2, E], found {}; store weights in a separate array and name it \
-                     with --weights",
-                    array.shape_shown()
-                )));
+                return refuse(
+                    "edges must have shape [E, 2] or [2, E]; weights are in an array of their own, which --weights names",
+                    None,
+                );
             }
         };
+        match array.element {
+            ElementType::Bool => return refuse("edges must be integers, or floats that are integers", None),
+            ElementType::F16 | ElementType::Bf16 => {
+                return refuse(
+                    "ids are read from integers, float32 and float64",
+                    Some(Conversion::WideArray),
+                );
+            }
+            _ => {}
+        }
+        let is_square = *array.shape == [2, 2] && !is_edge_index;
+        let (id, bytes) = (array.element, array.extent.bytes);
+        // The columns of an array are the rows of its transpose.
+        let ids = match is_halves != array.has_columns {
+            true => Ids::Halves {
+                sources: Box::new(array.reader()),
+                targets: Box::new(array.reader()),
+            },
+            false => Ids::Pairs(Box::new(array.reader())),
+        };
         Ok(Self {
-            is_square: *array.shape == [2, 2] && !is_edge_index,
-            ..Self::new(array.extent, array.data_offset, rows, id, halves)
+            is_square,
+            ..Self::new(ids, bytes, rows, id)
         })
     }
 
-    fn new(extent: Extent, offset: u64, rows: u64, id: IdType, halves: bool) -> Self {
+    /// The entries of a sparse matrix: an edge from each row to its columns. `has_values`: their values are the weights, unless
+    /// they are bool.
+    pub fn entries(arrays: &SparseArrays, has_values: bool) -> Result<Self> {
+        if arrays.rows != arrays.columns {
+            return Err(arrays.data.extent.of_file(format!(
+                "the matrix has {} rows and {} columns, but edges between nodes make a square one; if columns are other nodes than \
+                 rows, number them after the rows: {}",
+                arrays.rows,
+                arrays.columns,
+                Conversion::BipartiteNpz.command(arrays.data.path())
+            )));
+        }
+        let values = (has_values && arrays.data.element != ElementType::Bool)
+            .then(|| EdgeWeights::of(arrays.data.clone()))
+            .transpose()?;
+        let ids = Ids::Entries(Box::new(EntryReader::of(arrays)));
+        Ok(Self {
+            nodes: Some(arrays.rows),
+            has_values: values.is_some(),
+            weights: values,
+            ..Self::new(ids, arrays.data.extent.file.bytes(), arrays.entries(), ElementType::I64)
+        })
+    }
+
+    fn new(ids: Ids, bytes: u64, rows: u64, id: ElementType) -> Self {
         Self {
-            sources: ExtentReader::new(extent.clone()),
-            targets: ExtentReader::new(extent),
-            offset,
+            ids,
+            bytes,
             rows,
             id,
-            halves,
             is_square: false,
-            first_row: 0,
+            nodes: None,
+            first_weight: 0,
             weights: None,
+            has_values: false,
             block_rows: 1,
         }
     }
 
     /// Pairs of integers from the start of the file to its end.
-    pub fn raw(file: Arc<InputFile>, id: IdType) -> Result<Self> {
+    pub fn raw(file: &Arc<InputFile>, id: ElementType) -> Result<Self> {
         let record = 2 * id.bytes() as u64;
         if !file.bytes().is_multiple_of(record) {
             return Err(Error::input(
@@ -125,13 +174,15 @@ impl Table {
             ));
         }
         let rows = file.bytes() / record;
-        Ok(Self::new(Extent::whole(&file, Compression::None), 0, rows, id, false))
+        let array = NpyArray::raw(Extent::whole(file, Compression::None), id, vec![rows, 2]);
+        Ok(Self::new(Ids::Pairs(Box::new(array.reader())), file.bytes(), rows, id))
     }
 
     /// Sets the number of rows in the files before this one, the weights of the rows of all files, and the block size.
     pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
-        self.first_row = first_row;
-        self.weights = weights;
+        if !self.has_values {
+            (self.first_weight, self.weights) = (first_row, weights);
+        }
         self.block_rows = (block_bytes / self.row_bytes()).max(1) as u64;
     }
 
@@ -144,13 +195,23 @@ impl Table {
         self.is_square
     }
 
+    /// Whether it is a sparse matrix, and its number of nodes.
+    pub fn matrix_nodes(&self) -> Option<u64> {
+        self.nodes
+    }
+
+    /// Whether the file has the weights as well.
+    pub fn has_weights(&self) -> bool {
+        self.has_values
+    }
+
     pub fn blocks(&self) -> u64 {
         self.rows.div_ceil(self.block_rows)
     }
 
     /// Bytes of the edges in the file.
     pub fn total_bytes(&self) -> u64 {
-        self.sources.extent().bytes
+        self.bytes
     }
 
     /// The block's share of these bytes.
@@ -161,17 +222,26 @@ impl Table {
 
     /// Whether blocks must be read one after another.
     pub fn is_sequential(&self) -> bool {
-        self.sources.is_sequential()
+        match &self.ids {
+            Ids::Pairs(ids) | Ids::Halves { sources: ids, .. } => ids.is_sequential(),
+            Ids::Entries(entries) => entries.is_sequential(),
+        }
     }
 
     fn row_bytes(&self) -> usize {
         2 * self.id.bytes() + self.weights.as_ref().map_or(0, |weights| weights.element_bytes())
     }
 
-    /// Fails unless the member of an archive has its CRC-32.
+    /// Fails unless the members of an archive have their CRC-32.
     pub fn check(&self) -> Result<()> {
-        // Both halves are in one member.
-        self.sources.check()
+        if let Some(weights) = &self.weights {
+            weights.check()?;
+        }
+        match &self.ids {
+            // Both halves are in one member.
+            Ids::Pairs(ids) | Ids::Halves { sources: ids, .. } => ids.check(),
+            Ids::Entries(entries) => entries.check(),
+        }
     }
 
     /// The block's first row, and its number of rows.
@@ -186,24 +256,37 @@ impl Table {
         let id = self.id.bytes();
         buffer.resize(buffer.len().max(rows * self.row_bytes()), 0);
         let (ids, rest) = buffer.split_at_mut(rows * 2 * id);
-        if self.halves {
-            let (sources, targets) = ids.split_at_mut(rows * id);
-            let offset = self.offset + first * id as u64;
-            let half = self.rows * id as u64;
-            for next in [offset, offset + half] {
-                self.sources
-                    .will_need(next + sources.len() as u64, sources.len() as u64);
+        match &self.ids {
+            Ids::Pairs(pairs) => {
+                pairs.will_need(2 * (first + rows as u64), 2 * rows);
+                pairs.read(2 * first, ids)?;
             }
-            self.sources.read_exact_at(sources, offset)?;
-            self.targets.read_exact_at(targets, offset + half)?;
-        } else {
-            let offset = self.offset + first * 2 * id as u64;
-            self.sources.will_need(offset + ids.len() as u64, ids.len() as u64);
-            self.sources.read_exact_at(ids, offset)?;
+            Ids::Halves { sources, targets } => {
+                for next in [first, self.rows + first] {
+                    sources.will_need(next + rows as u64, rows);
+                }
+                let (into_sources, into_targets) = ids.split_at_mut(rows * id);
+                sources.read(first, into_sources)?;
+                targets.read(self.rows + first, into_targets)?;
+            }
+            Ids::Entries(entries) => {
+                let (into_sources, into_targets) = ids.split_at_mut(rows * id);
+                let (into_sources, into_targets) = (into_sources.as_chunks_mut().0, into_targets.as_chunks_mut().0);
+                let (mut from, mut to) = (Vec::new(), Vec::new());
+                for at in (0..rows).step_by(ENTRIES) {
+                    let count = ENTRIES.min(rows - at);
+                    entries.read(first + at as u64, count, &mut from, &mut to)?;
+                    for (into, ids) in [(&mut *into_sources, &from), (&mut *into_targets, &to)] {
+                        for (into, id) in into[at..at + count].iter_mut().zip(ids) {
+                            *into = id.to_le_bytes();
+                        }
+                    }
+                }
+            }
         }
         if let Some(weights) = &self.weights {
             let bytes = rows * weights.element_bytes();
-            weights.read(self.first_row + first, &mut rest[..bytes])?;
+            weights.read(self.first_weight + first, &mut rest[..bytes])?;
         }
         Ok(())
     }
@@ -220,19 +303,36 @@ impl Table {
         let (first, rows) = self.block(block);
         let (ids, rest) = buffer.split_at(rows * 2 * self.id.bytes());
         into.reserve(rows, self.weights.is_some());
+        let mut faults = Vec::new();
         match self.id {
-            IdType::I32 => self.ids(ids, into, |bytes: [u8; 4]| i64::from(i32::from_le_bytes(bytes)) as u64),
-            IdType::I64 | IdType::U64 => self.ids(ids, into, u64::from_le_bytes),
-            IdType::U32 => self.ids(ids, into, |bytes: [u8; 4]| u64::from(u32::from_le_bytes(bytes))),
+            ElementType::U8 => self.ids(ids, into, |[byte]: [u8; 1]| byte.into()),
+            ElementType::I8 => self.ids(ids, into, |bytes| i64::from(i8::from_le_bytes(bytes)) as u64),
+            ElementType::U16 => self.ids(ids, into, |bytes| u16::from_le_bytes(bytes).into()),
+            ElementType::I16 => self.ids(ids, into, |bytes| i64::from(i16::from_le_bytes(bytes)) as u64),
+            ElementType::U32 => self.ids(ids, into, |bytes| u32::from_le_bytes(bytes).into()),
+            ElementType::I32 => self.ids(ids, into, |bytes| i64::from(i32::from_le_bytes(bytes)) as u64),
+            ElementType::F32 => {
+                self.ids(ids, into, |bytes| f64::from(f32::from_le_bytes(bytes)).to_bits());
+                faults = faults_of_floats(into, f32::MANTISSA_DIGITS);
+            }
+            ElementType::F64 => {
+                self.ids(ids, into, u64::from_le_bytes);
+                faults = faults_of_floats(into, f64::MANTISSA_DIGITS);
+            }
+            _ => self.ids(ids, into, u64::from_le_bytes),
         }
         if let Some(weights) = &self.weights {
             weights.convert(&rest[..rows * weights.element_bytes()], &mut into.weights);
         }
+        let is_signed = matches!(
+            self.id,
+            ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64
+        );
         let check = RowCheck {
             first_row: first,
             limit,
-            signed: [self.id.is_signed(); 2],
-            missing: None,
+            signed: [is_signed; 2],
+            faults: (!faults.is_empty()).then_some(&faults),
         };
         check.sift(into, on_bad)
     }
@@ -240,19 +340,36 @@ impl Table {
     /// Appends the ids, which have `N` bytes each.
     fn ids<const N: usize>(&self, bytes: &[u8], into: &mut EdgeBatch, id: impl Fn([u8; N]) -> u64 + Copy) {
         let (ids, _) = bytes.as_chunks::<N>();
-        if self.halves {
-            let (sources, targets) = ids.split_at(ids.len() / 2);
-            into.sources.extend(sources.iter().map(|&bytes| id(bytes)));
-            into.targets.extend(targets.iter().map(|&bytes| id(bytes)));
-        } else {
+        if matches!(self.ids, Ids::Pairs(_)) {
             // Two passes over each tile: one for sources, one for targets. A tile stays in the L1 cache.
             for tile in ids.chunks(1024) {
                 let (pairs, _) = tile.as_chunks::<2>();
                 into.sources.extend(pairs.iter().map(|&[source, _]| id(source)));
                 into.targets.extend(pairs.iter().map(|&[_, target]| id(target)));
             }
+        } else {
+            let (sources, targets) = ids.split_at(ids.len() / 2);
+            into.sources.extend(sources.iter().map(|&bytes| id(bytes)));
+            into.targets.extend(targets.iter().map(|&bytes| id(bytes)));
         }
     }
+}
+
+/// Turns the bits of floats, which a batch has instead of ids, into ids. Returns the faults of its rows, or nothing if there are
+/// none.
+fn faults_of_floats(batch: &mut EdgeBatch, digits: u32) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let rows = batch.sources.len();
+    for (column, ids) in [&mut batch.sources, &mut batch.targets].into_iter().enumerate() {
+        for (row, id) in ids.iter_mut().enumerate() {
+            *id = Fault::of_float(f64::from_bits(*id), digits, column).unwrap_or_else(|(fault, bits)| {
+                faults.resize(rows, Fault::default());
+                faults[row].add(fault);
+                bits
+            });
+        }
+    }
+    faults
 }
 
 /// The part of `total` that belongs to the first `rows` of `all` rows.

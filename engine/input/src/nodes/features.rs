@@ -1,6 +1,6 @@
 //! Features: one row of numbers per node.
 //!
-//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), Parquet, and
+//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it, Parquet, and
 //! text such as OGB's `node-feat.csv.gz`. Feature rows are returned as f32. The columns of a table may have other values, which
 //! [`MatrixSource::fit`] makes numbers of.
 //!
@@ -42,7 +42,7 @@ use crate::{
 /// Rows between two looks at whether the caller wants to stop.
 const FIT_ROWS: usize = 1 << 14;
 
-/// Numbers of a dense matrix that are read and converted at a time.
+/// Numbers of a dense matrix in rows that are read and converted at a time.
 const DENSE_PIECE: usize = 1 << 16;
 
 const FORMS: Forms = Forms {
@@ -325,7 +325,7 @@ impl MatrixSource {
         constant.map(|fitted| fitted.column.name.as_str())
     }
 
-    /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
+    /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
     pub fn held_bytes(&self) -> u64 {
         self.file.held_bytes()
     }
@@ -379,14 +379,19 @@ impl MatrixSource {
         let read = match &self.file.content {
             Content::Dense { array, reader } => {
                 out.resize(count * self.dim(), 0.0);
-                // Piece by piece, so that the bytes are still in the cache when they are converted.
+                // Piece by piece, so that the bytes are still in the cache when they are converted. Columns are read for all
+                // rows at once, because each takes a read.
+                let piece_rows = match array.has_columns {
+                    true => count.max(1),
+                    false => (DENSE_PIECE / self.dim()).max(1),
+                };
                 let mut bytes = Vec::new();
-                let mut element = first * self.dim() as u64;
-                for numbers in out.chunks_mut(DENSE_PIECE) {
+                let mut row = first;
+                for numbers in out.chunks_mut(piece_rows * self.dim()) {
                     bytes.resize(numbers.len() * array.element.bytes(), 0);
-                    reader.read_exact_at(&mut bytes, array.offset_of(element))?;
+                    reader.read_rows(row, &mut bytes)?;
                     array.element.to_f32(&bytes, numbers);
-                    element += numbers.len() as u64;
+                    row += piece_rows as u64;
                 }
                 count
             }

@@ -304,7 +304,7 @@ impl LabelSource {
                 let count = (count as u64).min(rows) as usize;
                 let row_bytes = columns * array.element.bytes();
                 let mut bytes = vec![0; count * row_bytes];
-                reader.read_exact_at(&mut bytes, array.offset_of(first * columns as u64))?;
+                reader.read_rows(first, &mut bytes)?;
                 for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
                     values.clear();
                     values.extend(

@@ -7,13 +7,15 @@ use grappa_io::{Error, Position, Result};
 use super::{TableForm, parquet_parts::ParquetParts, place::Place, sparse::Sparse, text_rows::TextRows};
 use crate::{
     columns::Purpose,
-    extent::ExtentReader,
+    conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
+    kinds::refuse_other_kinds,
     messages::wrong_rows,
-    npy::{self, NpyArray},
+    npy::{self, ArrayReader, NpyArray},
     parquet,
     reading::Reading,
+    sparse::SparseArrays,
     table::Cell,
     zip::{self, Npz},
 };
@@ -29,7 +31,7 @@ pub(super) struct NodeFile {
 }
 
 pub(super) enum Content {
-    Dense { array: NpyArray, reader: ExtentReader },
+    Dense { array: NpyArray, reader: ArrayReader },
     Sparse(Box<Sparse>),
     Text(TextRows),
     Parquet(ParquetParts),
@@ -69,14 +71,19 @@ impl NodeFile {
         if head.is_empty() {
             return Err(Error::input(path, Position::Whole, "this file is empty"));
         }
+        refuse_other_kinds(&file)?;
         let (rows, columns, content) = if head.starts_with(zip::MAGIC) {
             let archive = Npz::open(&file)?;
-            let is_sparse = |archive: &Npz| ["indptr", "row", "offsets"].iter().any(|name| archive.contains(name));
-            if forms.sparse && is_sparse(&archive) {
-                let sparse = Sparse::open(&archive)?;
-                (Some(sparse.rows), sparse.columns, Content::Sparse(Box::new(sparse)))
-            } else {
-                dense(archive.first_of(forms.arrays, forms.name)?, forms)?
+            let matrix = match forms.sparse {
+                true => SparseArrays::find(&archive, "attr_")?,
+                false => None,
+            };
+            match matrix {
+                Some(matrix) => {
+                    let sparse = Sparse::open(matrix, path)?;
+                    (Some(sparse.rows), sparse.columns, Content::Sparse(Box::new(sparse)))
+                }
+                None => dense(archive.first_of(forms.arrays, forms.name)?, forms)?,
             }
         } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             dense(NpyArray::open(&file)?, forms)?
@@ -218,7 +225,8 @@ impl NodeFile {
     pub fn held_bytes(&self) -> u64 {
         match &self.content {
             Content::Parquet(table) => table.held_bytes(),
-            Content::Text(_) | Content::Dense { .. } | Content::Sparse(_) => 0,
+            Content::Sparse(sparse) => sparse.held_bytes(),
+            Content::Text(_) | Content::Dense { .. } => 0,
         }
     }
 
@@ -268,13 +276,23 @@ fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, u64, Content)> 
         [rows, columns] => (rows, columns),
         _ => {
             return Err(array.error(format!(
-                "{} must have {}, found {}: numpy.save(path, a.reshape(len(a), -1))",
+                "{} must have {}, found {}{}",
                 forms.name,
                 forms.shapes,
-                array.shape_shown()
+                array.shape_shown(),
+                match array.shape.len() {
+                    0 => String::new(),
+                    _ => format!("; convert it: {}", Conversion::FlattenRows.command(array.path())),
+                }
             )));
         }
     };
     let reader = array.reader();
+    if array.has_columns && reader.is_sequential() {
+        return Err(array.error(format!(
+            "the array is packed column by column (Fortran order), so no row can be read without all of it; convert it: {}",
+            Conversion::ColumnsToRows.command(array.path())
+        )));
+    }
     Ok((Some(rows), columns, Content::Dense { array, reader }))
 }

@@ -12,7 +12,8 @@ use parquet::{
 use super::{TableForm, text_table::First};
 use crate::{
     columns::{Kind, Purpose, Roles, TableColumn},
-    edges::IdKind,
+    conversions::Conversion,
+    edges::{BadEdge, IdKind, id_of_float},
     file::InputFile,
     parquet::{
         ParquetTable, read_column,
@@ -55,20 +56,22 @@ impl ParquetIds {
         let descriptor = schema.column(column);
         let fits = is_flat(&descriptor)
             && match kind {
-                IdKind::Integer => is_integer(&descriptor),
+                IdKind::Integer => is_number(&descriptor),
                 IdKind::String => is_string(&descriptor),
             };
         if !fits {
-            let column = described(&descriptor);
+            let (column, name) = (described(&descriptor), name(&descriptor));
             return Err(refuse(match kind {
                 IdKind::Integer => format!(
-                    "expected integers in column {column}; strings need --ids string, other types a cast to int64; if another column \
-                     has the ids, give --id"
+                    "expected integers in column {column}; strings need --ids string; if another column has the ids, give --id; other \
+                     types need a cast: {}",
+                    Conversion::ParquetToIntegers.command_for(file.path(), name)
                 ),
                 IdKind::String => {
                     format!(
                         "expected strings in column {column}; integers need --ids dense or sparse; if another column has the ids, give \
-                         --id"
+                         --id; other types need a cast: {}",
+                        Conversion::ParquetToStrings.command_for(file.path(), name)
                     )
                 }
             }));
@@ -102,6 +105,28 @@ impl ParquetIds {
 
     /// The next ids, `count` at most. None of them only at the end.
     pub fn next_integers(&mut self, count: usize) -> Result<Vec<i128>> {
+        let first = self.row;
+        if matches!(
+            self.table.schema().column(self.column).physical_type(),
+            Type::FLOAT | Type::DOUBLE
+        ) {
+            let floats = self.next(count, |ids, reader, rows| match reader {
+                ColumnReader::FloatColumnReader(reader) => ids.read(reader, rows, |id| {
+                    id_of_float(id.into(), f32::MANTISSA_DIGITS).map_err(|bad| (f64::from(id), bad))
+                }),
+                ColumnReader::DoubleColumnReader(reader) => ids.read(reader, rows, |id| {
+                    id_of_float(id, f64::MANTISSA_DIGITS).map_err(|bad| (id, bad))
+                }),
+                _ => unreachable!("floats are read from columns of floats"),
+            })?;
+            let id = |(row, id): (u64, std::result::Result<u64, (f64, BadEdge)>)| {
+                id.map(i128::from).map_err(|(value, bad)| {
+                    let what = format!("expected a node id, found {value}: {}", bad.reason());
+                    Error::input(self.table.file().path(), Position::Row(row), what)
+                })
+            };
+            return (first..).zip(floats).map(id).collect();
+        }
         let signed = is_signed(&self.table.schema().column(self.column));
         self.next(count, |ids, reader, rows| match reader {
             ColumnReader::Int32ColumnReader(reader) => ids.read(reader, rows, |id: i32| match signed {

@@ -6,11 +6,13 @@ use grappa_io::{Error, Position, Result};
 
 use super::{split::array_id, text_rows::lines_of};
 use crate::{
-    extent::{Compression, Extent, ExtentReader},
+    conversions::Conversion,
+    extent::{Compression, Extent},
     file::InputFile,
+    kinds::refuse_other_kinds,
     line_reader::Lines,
     messages::shown,
-    npy::{self, NpyArray},
+    npy::{self, ArrayReader, NpyArray},
     separator::trim,
 };
 
@@ -30,7 +32,7 @@ pub struct PartSource {
 enum Content {
     Array {
         array: NpyArray,
-        reader: ExtentReader,
+        reader: Box<ArrayReader>,
         next: u64,
     },
     Text(Lines),
@@ -40,19 +42,20 @@ impl PartSource {
     /// Opens `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let file = InputFile::open(path)?;
+        refuse_other_kinds(&file)?;
         let head = file.head(8)?;
         let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || array.element.bytes() == 1 {
                 return Err(array.error(format!(
-                    "expected the part of each node, integers of shape [N]; found {} of shape {}: numpy.save(path, \
-                     a.astype('<i4').ravel())",
+                    "expected the part of each node, integers of shape [N]; found {} of shape {}; convert it: {}",
                     array.element.name(),
-                    array.shape_shown()
+                    array.shape_shown(),
+                    Conversion::RavelIntegers.command(path)
                 )));
             }
             Content::Array {
-                reader: array.reader(),
+                reader: Box::new(array.reader()),
                 array,
                 next: 0,
             }
@@ -77,13 +80,13 @@ impl PartSource {
                 let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
                 let width = array.element.bytes();
                 let mut bytes = vec![0; count * width];
-                reader.read_exact_at(&mut bytes, array.offset_of(*next))?;
+                reader.read(*next, &mut bytes)?;
                 for (row, bytes) in (*next..).zip(bytes.chunks_exact(width)) {
                     match array_id(array.element, bytes, row) {
                         Ok(Some(part)) if part < PARTS_MAX => out.push(part),
                         Ok(Some(part)) => return bad(Position::Row(row), &part.to_string()),
                         Ok(None) => unreachable!("masks are refused when opened"),
-                        Err(negative) => return bad(Position::Row(row), &negative.to_string()),
+                        Err((found, _)) => return bad(Position::Row(row), &found),
                     }
                 }
                 *next += count as u64;

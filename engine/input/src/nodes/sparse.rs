@@ -1,116 +1,174 @@
-//! Sparse matrices as `scipy.sparse.save_npz` writes them, in compressed rows (CSR).
+//! Features in a sparse matrix.
+//!
+//! The rows of format csr are read where they are. The entries of formats coo and csc may be anywhere: those of a small matrix
+//! are held in memory, in the order of their rows, and a large one is refused with the command that converts it.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use crate::{extent::ExtentReader, messages::shown, npy::NpyArray, zip::Npz};
+use crate::{
+    conversions::Conversion,
+    npy::{ArrayReader, NpyArray},
+    sparse::{Compressed, EntryReader, Places, SparseArrays, indices_of, starts_do_not_rise},
+};
 
 /// Entries of a sparse matrix that are read at a time.
 const SPARSE_PIECE: usize = 1 << 16;
 
-/// A sparse matrix in compressed rows: the entries of row `r` are `indptr[r]..indptr[r + 1]`; entry `k` is `data[k]` in
-/// column `indices[k]`.
+/// The most entries that are held in memory: 24 MiB of them.
+const HELD_MAX: u64 = 1 << 20;
+
+/// A matrix with one row per node.
 pub(super) struct Sparse {
     pub rows: u64,
     pub columns: u64,
-    indptr: NpyArray,
-    indptr_reader: ExtentReader,
-    /// The row after those read last, and the start of its entries.
-    last_end: Mutex<Option<(u64, i64)>>,
-    indices: NpyArray,
-    indices_reader: ExtentReader,
-    data: NpyArray,
-    data_reader: ExtentReader,
+    element: ElementType,
+    entries: Entries,
+}
+
+enum Entries {
+    /// In compressed rows, in the file.
+    Stored(Box<StoredRows>),
+    /// In memory, in the order of their rows.
+    Held(Vec<Entry>),
+}
+
+/// A value, and its place.
+struct Entry {
+    row: u64,
+    column: u64,
+    value: f32,
 }
 
 impl Sparse {
-    pub fn open(archive: &Npz) -> Result<Self> {
-        if archive.contains("format") {
-            let (extent, bytes) = archive.extent("format")?;
-            let mut text = vec![0; bytes.min(1 << 10) as usize];
-            let read = extent.stream()?.read_full(&mut text)?;
-            extent.check()?;
-            // The last three letters, stored as |S3, or as <U3 with zeros in between.
-            let letters: Vec<u8> = text[..read].iter().copied().filter(|&byte| byte != 0).collect();
-            let format = &letters[letters.len().saturating_sub(3)..];
-            if format != b"csr" {
-                return Err(extent.error(format!(
-                    "expected a sparse matrix in format csr, found {}: scipy.sparse.save_npz(path, a.tocsr())",
-                    shown(format)
-                )));
+    /// The matrix of these arrays, which are in the archive `path`.
+    pub fn open(arrays: SparseArrays, path: &Path) -> Result<Self> {
+        let (rows, columns, element) = (arrays.rows, arrays.columns, arrays.data.element);
+        let entries = match arrays.places {
+            Places::Rows(lines) => Entries::Stored(Box::new(StoredRows::new([rows, columns], lines, arrays.data))),
+            _ if arrays.entries() > HELD_MAX => {
+                let what = format!(
+                    "of a matrix with more than {HELD_MAX} entries, only format csr is read by rows; convert it: {}",
+                    Conversion::SparseToCsr.command(path)
+                );
+                return Err(Error::input(path, Position::Whole, what));
             }
-        }
-        if !archive.contains("indptr") {
-            return Err(archive.error(
-                "expected a sparse matrix in format csr, with indptr, indices and data: scipy.sparse.save_npz(path, \
-                 a.tocsr())",
-            ));
-        }
-        let [indptr, indices, data] = ["indptr", "indices", "data"].map(|name| archive.array(name));
-        let (indptr, indices, data) = (indptr?, indices?, data?);
-        let shape = archive.array("shape")?;
-        if *shape.shape != [2] || !is_index(shape.element) {
-            return Err(shape.error("expected two int64: the number of rows and the number of columns"));
-        }
-        let (mut numbers, mut bytes) = (Vec::new(), vec![0; 2 * shape.element.bytes()]);
-        let reader = shape.reader();
-        reader.read_exact_at(&mut bytes, shape.data_offset)?;
-        reader.check()?;
-        indices_of(shape.element, &bytes, &mut numbers);
-        let [Some(rows), Some(columns)] = [0, 1].map(|at: usize| u64::try_from(numbers[at]).ok()) else {
-            return Err(shape.error("a number of rows or columns is negative"));
+            _ => Entries::Held(held(&arrays)?),
         };
-        for (array, name) in [(&indptr, "indptr"), (&indices, "indices")] {
-            if array.shape.len() != 1 || !is_index(array.element) {
-                return Err(array.error(format!(
-                    "{name} must be a row of int32 or int64, found {} of shape {}",
-                    array.element.name(),
-                    array.shape_shown()
-                )));
-            }
-        }
-        if Some(indptr.shape[0]) != rows.checked_add(1) {
-            return Err(indptr.error(format!(
-                "expected {rows} + 1 entries for {rows} rows, found {}; convert the matrix to format csr: \
-                 scipy.sparse.save_npz(path, a.tocsr())",
-                indptr.shape[0]
-            )));
-        }
-        if data.shape != indices.shape {
-            return Err(data.error(format!(
-                "there are {} column numbers but values of shape {}",
-                indices.shape[0],
-                data.shape_shown()
-            )));
-        }
         Ok(Self {
             rows,
             columns,
-            indptr_reader: indptr.reader(),
-            last_end: Mutex::new(None),
-            indices_reader: indices.reader(),
-            data_reader: data.reader(),
-            indptr,
-            indices,
-            data,
+            element,
+            entries,
         })
     }
 
     /// The type of the entries.
     pub fn element(&self) -> ElementType {
-        self.data.element
+        self.element
     }
 
     pub fn is_sequential(&self) -> bool {
-        self.data_reader.is_sequential()
+        match &self.entries {
+            Entries::Stored(stored) => stored.data_reader.is_sequential(),
+            Entries::Held(_) => false,
+        }
     }
 
+    /// Bytes of memory that stay in use between reads.
+    pub fn held_bytes(&self) -> u64 {
+        match &self.entries {
+            Entries::Stored(_) => 0,
+            Entries::Held(held) => (held.capacity() * size_of::<Entry>()) as u64,
+        }
+    }
+
+    /// Fails unless the arrays have their CRC-32. It reads the bytes that were not read yet.
     pub fn check(&self) -> Result<()> {
-        [&self.indptr_reader, &self.indices_reader, &self.data_reader]
-            .into_iter()
-            .try_for_each(ExtentReader::check)
+        match &self.entries {
+            Entries::Stored(stored) => [&stored.starts_reader, &stored.others_reader, &stored.data_reader]
+                .into_iter()
+                .try_for_each(ArrayReader::check),
+            // They were checked when they were read.
+            Entries::Held(_) => Ok(()),
+        }
+    }
+
+    /// Adds the entries of the rows to `out`, which is all zeros. Entries with the same row and column add up, as in SciPy.
+    pub fn read_rows(&self, first: u64, count: usize, out: &mut [f32]) -> Result<()> {
+        match &self.entries {
+            Entries::Stored(stored) => stored.read_rows(first, count, out),
+            Entries::Held(held) => {
+                let start = held.partition_point(|entry| entry.row < first);
+                let end = held.partition_point(|entry| entry.row < first + count as u64);
+                for entry in &held[start..end] {
+                    out[((entry.row - first) * self.columns + entry.column) as usize] += entry.value;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All entries, in the order of their rows.
+fn held(arrays: &SparseArrays) -> Result<Vec<Entry>> {
+    let (places, data) = (EntryReader::of(arrays), arrays.data.reader());
+    let mut all = Vec::with_capacity(arrays.entries() as usize);
+    let (mut rows, mut columns, mut bytes, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    while (all.len() as u64) < arrays.entries() {
+        let first = all.len() as u64;
+        let count = (arrays.entries() - first).min(SPARSE_PIECE as u64) as usize;
+        places.read(first, count, &mut rows, &mut columns)?;
+        bytes.resize(count * arrays.data.element.bytes(), 0);
+        data.read(first, &mut bytes)?;
+        values.resize(count, 0.0);
+        arrays.data.element.to_f32(&bytes, &mut values);
+        let entries = rows.iter().zip(&columns).zip(&values);
+        all.extend(entries.map(|((&row, &column), &value)| Entry {
+            row: row as u64,
+            column: column as u64,
+            value,
+        }));
+    }
+    places.check()?;
+    data.check()?;
+    // Stable, so that entries of one place add up in their order.
+    all.sort_by_key(|entry| entry.row);
+    Ok(all)
+}
+
+/// Entries in compressed rows: the entries of row `r` are `starts[r]..starts[r + 1]`.
+struct StoredRows {
+    rows: u64,
+    columns: u64,
+    starts: NpyArray,
+    starts_reader: ArrayReader,
+    /// The row after those read last, and the start of its entries.
+    last_end: Mutex<Option<(u64, i64)>>,
+    others: NpyArray,
+    others_reader: ArrayReader,
+    data: NpyArray,
+    data_reader: ArrayReader,
+}
+
+impl StoredRows {
+    fn new([rows, columns]: [u64; 2], Compressed { starts, others }: Compressed, data: NpyArray) -> Self {
+        Self {
+            rows,
+            columns,
+            starts_reader: starts.reader(),
+            last_end: Mutex::new(None),
+            others_reader: others.reader(),
+            data_reader: data.reader(),
+            starts,
+            others,
+            data,
+        }
     }
 
     /// The starts of the rows' entries, and the end of the last row's.
@@ -120,11 +178,10 @@ impl Sparse {
         // The start of these rows is the end of those read before. A deflated stream has already passed it.
         let known = last.filter(|&(row, _)| row == first).map(|(_, end)| end);
         let missing = if known.is_some() { count } else { count + 1 };
-        let mut bytes = vec![0; missing * self.indptr.element.bytes()];
+        let mut bytes = vec![0; missing * self.starts.element.bytes()];
         let from = first + (count + 1 - missing) as u64;
-        self.indptr_reader
-            .read_exact_at(&mut bytes, self.indptr.offset_of(from))?;
-        indices_of(self.indptr.element, &bytes, &mut ends);
+        self.starts_reader.read(from, &mut bytes)?;
+        indices_of(self.starts.element, &bytes, &mut ends);
         if let Some(known) = known {
             ends.insert(0, known);
         }
@@ -132,26 +189,19 @@ impl Sparse {
         Ok(ends)
     }
 
-    /// Adds the entries of the rows to `out`, which is all zeros. Entries with the same row and column add up, as in SciPy.
-    pub fn read_rows(&self, first: u64, count: usize, out: &mut [f32]) -> Result<()> {
+    fn read_rows(&self, first: u64, count: usize, out: &mut [f32]) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
         let ends = self.ends(first, count)?;
-        let entries = self.indices.shape[0];
+        let entries = self.others.shape[0];
         let in_order = ends.windows(2).all(|pair| pair[0] <= pair[1]);
         let is_first = first == 0;
         let is_last = first + count as u64 == self.rows;
         let in_range = ends[0] >= 0 && ends[count] as u64 <= entries;
         let has_all = (!is_first || ends[0] == 0) && (!is_last || ends[count] as u64 == entries);
         if !in_order || !in_range || !has_all {
-            return Err(Error::input(
-                self.indptr.extent.file.path(),
-                Position::Row(first),
-                format!(
-                    "indptr does not rise from 0 to {entries}, the number of entries; the matrix is damaged: write it again"
-                ),
-            ));
+            return Err(starts_do_not_rise(&self.starts, entries));
         }
         let columns = self.columns as usize;
         let (mut at, end) = (ends[0] as u64, ends[count] as u64);
@@ -159,12 +209,11 @@ impl Sparse {
         let mut row = 0;
         while at < end {
             let piece = (end - at).min(SPARSE_PIECE as u64) as usize;
-            bytes.resize(piece * self.indices.element.bytes(), 0);
-            self.indices_reader
-                .read_exact_at(&mut bytes, self.indices.offset_of(at))?;
-            indices_of(self.indices.element, &bytes, &mut indices);
+            bytes.resize(piece * self.others.element.bytes(), 0);
+            self.others_reader.read(at, &mut bytes)?;
+            indices_of(self.others.element, &bytes, &mut indices);
             bytes.resize(piece * self.data.element.bytes(), 0);
-            self.data_reader.read_exact_at(&mut bytes, self.data.offset_of(at))?;
+            self.data_reader.read(at, &mut bytes)?;
             values.resize(piece, 0.0);
             self.data.element.to_f32(&bytes, &mut values);
             for (&column, &value) in indices.iter().zip(&values) {
@@ -173,7 +222,7 @@ impl Sparse {
                 }
                 let Some(column) = usize::try_from(column).ok().filter(|&column| column < columns) else {
                     return Err(Error::input(
-                        self.indices.extent.file.path(),
+                        self.others.extent.file.path(),
                         Position::Row(first + row as u64),
                         format!(
                             "column {column} does not exist, as there are {columns}; the matrix is damaged: write it again"
@@ -185,25 +234,5 @@ impl Sparse {
             }
         }
         Ok(())
-    }
-}
-
-fn is_index(element: ElementType) -> bool {
-    matches!(element, ElementType::I32 | ElementType::I64)
-}
-
-/// Replaces the contents of `into` with the elements, which are int32 or int64.
-fn indices_of(element: ElementType, bytes: &[u8], into: &mut Vec<i64>) {
-    into.clear();
-    if element == ElementType::I32 {
-        into.extend(
-            bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&bytes| i64::from(i32::from_le_bytes(bytes))),
-        );
-    } else {
-        into.extend(bytes.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)));
     }
 }

@@ -19,13 +19,15 @@ use super::{
 };
 use crate::{
     columns::is_id_name,
-    edges::{IdKind, IdLimit, Keys, integer, is_comment},
-    extent::{Compression, Extent, ExtentReader},
+    conversions::Conversion,
+    edges::{BadEdge, IdKind, IdLimit, Keys, id_of_float, integer, is_comment},
+    extent::{Compression, Extent},
     file::InputFile,
     folder::files_of,
+    kinds::refuse_other_kinds,
     line_reader::{Line, Lines},
     messages::{shown, wrong_rows},
-    npy::{self, NpyArray},
+    npy::{self, ArrayReader, NpyArray},
     parquet,
     separator::{Field, trim},
     zip::{self, Npz},
@@ -58,7 +60,7 @@ pub struct SplitSource {
 enum Content {
     Array {
         array: NpyArray,
-        reader: ExtentReader,
+        reader: ArrayReader,
         next: u64,
     },
     Text(Lines),
@@ -167,12 +169,15 @@ impl SplitSource {
             return Self::open_folder(path, ids, limit, form);
         }
         let file = InputFile::open(path)?;
+        refuse_other_kinds(&file)?;
         let head = file.head(8)?;
         if head.starts_with(zip::MAGIC) {
-            // It fails if this is no archive of arrays.
-            Npz::open(&file)?;
-            let what = "a list of ids is not read from a .npz archive; save its array as .npy: numpy.save(path, \
-                        numpy.load(archive)[name])";
+            let archive = Npz::open(&file)?;
+            let what = format!(
+                "a list of ids is not read from a .npz archive, which has {}; save the right array as .npy: {}",
+                archive.names().join(", "),
+                Conversion::NamedArray.command_for(path, archive.names().first().map_or("NAME", String::as_str))
+            );
             return Err(Error::input(path, Position::Whole, what));
         }
         let content = if head.starts_with(parquet::MAGIC) {
@@ -192,17 +197,18 @@ impl SplitSource {
             let is_masks = array.element == ElementType::Bool && array.shape.len() == 2 && array.shape[1] > 1;
             if is_masks && accepts(ElementType::Bool) {
                 return Err(array.error(format!(
-                    "expected a mask, bool of shape [N]; found several of them, shape {}: choose one, such as the first: \
-                     numpy.save(path, mask[:, 0])",
-                    array.shape_shown()
+                    "expected a mask, bool of shape [N]; found several of them, shape {}: choose one, such as the first: {}",
+                    array.shape_shown(),
+                    Conversion::FirstMask.command(path)
                 )));
             }
-            if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || !accepts(array.element) {
+            let is_read = !array.element.is_float() || matches!(array.element, ElementType::F32 | ElementType::F64);
+            if !matches!(*array.shape, [_] | [_, 1]) || !is_read || !accepts(array.element) {
                 return Err(array.error(format!(
-                    "expected node ids, {expected}; found {} of shape {}: \
-                     numpy.save(path, a.astype('<i8').ravel())",
+                    "expected node ids, {expected}; found {} of shape {}; if its numbers are the ids, convert it: {}",
                     array.element.name(),
-                    array.shape_shown()
+                    array.shape_shown(),
+                    Conversion::RavelIntegers.command(path)
                 )));
             }
             Content::Array {
@@ -247,9 +253,10 @@ impl SplitSource {
         let is_name = std::str::from_utf8(text).is_ok_and(is_id_name);
         Ok(is_name.then(|| {
             format!(
-                "{}:1: the first line, {}, is read as an id; if it is a header, remove it: tail -n +2",
+                "{}:1: the first line, {}, is read as an id; if it is a header, remove it: {}",
                 self.path().display(),
-                shown(text)
+                shown(text),
+                Conversion::RemoveHeader.command(self.path())
             )
         }))
     }
@@ -317,14 +324,17 @@ impl SplitSource {
                     let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
                     let width = array.element.bytes();
                     bytes.resize(count * width, 0);
-                    reader.read_exact_at(&mut bytes, array.offset_of(*next))?;
+                    reader.read(*next, &mut bytes)?;
                     for (row, bytes) in (*next..).zip(bytes.chunks_exact(width)) {
                         let position = Position::Row(row);
                         let id = match array_id(array.element, bytes, row) {
                             Ok(None) => continue,
                             Ok(Some(id)) if id < self.limit.exclusive() => id,
                             Ok(Some(id)) => return Err(bad(&self.file, position, self.limit, &id.to_string())),
-                            Err(id) => return Err(bad(&self.file, position, self.limit, &id.to_string())),
+                            Err((found, bad)) => {
+                                let what = format!("expected a node id, found {found}: {}", bad.reason());
+                                return Err(Error::input(self.file.path(), position, what));
+                            }
                         };
                         out.push(id);
                         self.positions.push(position);
@@ -460,10 +470,25 @@ fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error 
     )
 }
 
-/// The id in an element: none if a mask leaves the node out. The error is a negative number.
-pub(super) fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::result::Result<Option<u64>, i64> {
-    if element == ElementType::Bool {
-        return Ok((bytes[0] != 0).then_some(row));
+/// The id in an element: none if a mask leaves the node out. The error is a number that is no id.
+pub(super) fn array_id(
+    element: ElementType,
+    bytes: &[u8],
+    row: u64,
+) -> std::result::Result<Option<u64>, (String, BadEdge)> {
+    let of_float = |value: f64, digits| match id_of_float(value, digits) {
+        Ok(id) => Ok(Some(id)),
+        Err(bad) => Err((value.to_string(), bad)),
+    };
+    match (element, bytes) {
+        (ElementType::Bool, _) => return Ok((bytes[0] != 0).then_some(row)),
+        (ElementType::F32, &[a, b, c, d]) => {
+            return of_float(f32::from_le_bytes([a, b, c, d]).into(), f32::MANTISSA_DIGITS);
+        }
+        (ElementType::F64, &[a, b, c, d, e, f, g, h]) => {
+            return of_float(f64::from_le_bytes([a, b, c, d, e, f, g, h]), f64::MANTISSA_DIGITS);
+        }
+        _ => {}
     }
     let negative = bytes[bytes.len() - 1] & 0x80 != 0;
     let signed = matches!(
@@ -474,7 +499,7 @@ pub(super) fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::res
     let mut wide = [if signed && negative { 0xff } else { 0 }; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
     if signed && negative {
-        return Err(i64::from_le_bytes(wide));
+        return Err((i64::from_le_bytes(wide).to_string(), BadEdge::Negative));
     }
     Ok(Some(u64::from_le_bytes(wide)))
 }

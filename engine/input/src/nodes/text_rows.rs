@@ -17,7 +17,7 @@ use crate::{
     extent::{Compression, Extent},
     file::InputFile,
     line_reader::{Line, Lines},
-    messages::ONE_LESS,
+    messages::one_less,
     reading::Reading,
     separator::{Field, Separator, trim},
 };
@@ -251,7 +251,7 @@ impl TextRows {
         match self.expected {
             Some((expected, _)) if rows < expected => Err(self.extent.error(format!(
                 "expected {expected} rows, one per node, found {rows}; the file is truncated, or belongs to another graph{}",
-                if rows + 1 == expected { ONE_LESS } else { "" }
+                if rows + 1 == expected { one_less(expected) } else { String::new() }
             ))),
             _ => Ok(()),
         }

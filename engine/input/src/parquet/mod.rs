@@ -25,10 +25,10 @@ use parquet::{
 };
 
 use self::pages::{CheckedPages, Chunks, guarded, value_bytes};
-use crate::file::InputFile;
+use crate::{conversions::Conversion, file::InputFile, kinds};
 
 /// The first bytes of a file.
-pub(crate) const MAGIC: &[u8] = b"PAR1";
+pub(crate) const MAGIC: &[u8] = kinds::PARQUET;
 
 /// An open file.
 pub(crate) struct ParquetTable {
@@ -105,7 +105,7 @@ impl ParquetTable {
                 // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
                 let chunk = described.columns().get(column).ok_or_else(damaged)?;
                 if let Compression::BROTLI(_) | Compression::LZO = chunk.compression() {
-                    return Err(refuse(unread_compression(chunk)));
+                    return Err(refuse(self.unread_compression(chunk)));
                 }
                 let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
                 let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
@@ -137,6 +137,19 @@ impl ParquetTable {
             Ok(get_column_reader(described, Box::new(pages)))
         };
         guarded(open).map_err(|error| self.damaged(first_row, &error))
+    }
+
+    /// The message about a column whose compression is not read.
+    fn unread_compression(&self, chunk: &ColumnChunkMetaData) -> String {
+        format!(
+            "column {} is compressed with {}, which is not read; write the file again with another compression: {}",
+            chunk.column_descr().name(),
+            match chunk.compression() {
+                Compression::BROTLI(_) => "brotli",
+                _ => "LZO",
+            },
+            Conversion::RecompressParquet.command(self.file.path())
+        )
     }
 
     /// The error about data that cannot be read from `row` on.
@@ -198,17 +211,4 @@ pub(crate) fn read_column<T: DataType>(
 
 fn impossible(group: usize) -> String {
     format!("row group {group} has impossible sizes; the file is damaged: write it again")
-}
-
-/// The message about a column whose compression is not read.
-fn unread_compression(chunk: &ColumnChunkMetaData) -> String {
-    format!(
-        "column {} is compressed with {}, which is not read; write the file again with another compression, such as with pyarrow: \
-         pyarrow.parquet.write_table(pyarrow.parquet.read_table(old), new, compression=\"zstd\")",
-        chunk.column_descr().name(),
-        match chunk.compression() {
-            Compression::BROTLI(_) => "brotli",
-            _ => "LZO",
-        }
-    )
 }

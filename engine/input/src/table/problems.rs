@@ -7,8 +7,8 @@ use grappa_io::{Result, text::printable};
 
 use super::options::TEXT_BYTES_MAX;
 use crate::{
-    columns::{in_shell, shell_list},
-    messages::shown,
+    columns::shell_list,
+    messages::{in_shell, shown},
 };
 
 /// The first rows that a message has, of each column and kind.

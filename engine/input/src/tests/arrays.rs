@@ -75,26 +75,24 @@ fn raw_pairs_are_read() {
 fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
     let folder = Folder::new();
     let data = le(&[1_u64, 2, 3, 4], u64::to_le_bytes);
-    let fortran = "{'descr': '<i8', 'fortran_order': True, 'shape': (2, 2), }";
     let records = "{'descr': [('u', '<i8'), ('v', '<i8')], 'fortran_order': False, 'shape': (2,), }";
     let mut wrong_version = npy("<i8", "(2, 2)", &data);
     wrong_version[6] = 9;
     let mut long_header = npy("<i8", "(2, 2)", &data);
     long_header[8] = 0xff;
-    let cases: [(Vec<u8>, &[&str]); 15] = [
+    let cases: [(Vec<u8>, &[&str]); 14] = [
         (npy("<i8", "(4,)", &data), &["a.npy: ", "[E, 2] or [2, E]", "(4,)"]),
         (
             npy("<i4", "(2, 4)", &data)[..100].to_vec(),
             &["within its .npy header", "truncated"],
         ),
-        (npy("<i8", "(1, 4)", &data), &["found (1, 4)", "--weights"]),
-        (npy("<f8", "(2, 2)", &data), &["found float64", "astype('<i8')"]),
-        (npy("<i2", "(8, 2)", &data), &["found int16"]),
-        (npy(">i8", "(2, 2)", &data), &["big-endian", "astype('<i8')"]),
-        (npy("|O", "(2, 2)", &data), &["object", "astype"]),
-        (npy("<U2", "(2, 2)", &data), &["'<U2'", "astype"]),
-        (npy_of(1, fortran, &data), &["Fortran", "ascontiguousarray"]),
-        (npy_of(1, records, &data), &["named fields"]),
+        (npy("<i8", "(1, 4)", &data), &["(1, 4)", "--weights"]),
+        (npy("<f2", "(8, 2)", &data), &["found float16", "astype(float)"]),
+        (npy("|b1", "(2, 16)", &data), &["found bool"]),
+        (npy("<i2", "(4, 4)", &data), &["adjacency matrix", "argwhere"]),
+        (npy("|O", "(2, 2)", &data), &["object", "allow_pickle"]),
+        (npy("<U2", "(2, 2)", &data), &["'<U2'", "writerows"]),
+        (npy_of(1, records, &data), &["named fields", "dtype.names"]),
         (
             npy("<i8", "(3, 2)", &data),
             &["takes 176 bytes", "found 160", "truncated"],
@@ -132,7 +130,7 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
     let path = folder.file("a.npy", "1 2\n");
     assert_contains(
         &message(EdgeSource::open(&[path], EdgeSourceOptions::default())),
-        &["x93NUMPY", "numpy.save"],
+        &["it is text", "--format tsv"],
     );
 }
 
@@ -189,7 +187,7 @@ fn binary_files_in_the_wrong_place_are_recognized() {
         &["at offset 8", "4 bytes are left over"],
     );
     let packed = folder.file("a.npy.gz", gzip(&npy("<u8", "(2, 2)", &pairs)));
-    assert_contains(&open(packed, default()), &["unpack it first"]);
+    assert_contains(&open(packed, default()), &["gzip -dc"]);
     let strings = EdgeSourceOptions {
         ids: IdKind::String,
         ..default()
@@ -210,7 +208,7 @@ fn an_array_of_strings_is_refused_as_one_and_not_as_integers() {
             .err()
             .unwrap()
             .to_string();
-        assert_contains(&error, &["e.npy", "strings (dtype '<U1')", "Parquet", "--ids string"]);
+        assert_contains(&error, &["e.npy", "strings (dtype '<U1')", "NEW.csv"]);
         assert!(!error.contains("integers"), "{error}");
     }
 }

@@ -2,8 +2,10 @@
 
 mod arrays;
 mod damage;
+mod matrices;
 mod naive;
 mod nodes;
+mod orders;
 mod packed;
 mod parts;
 mod sources;

@@ -46,11 +46,18 @@ fn naive_line(line: &str, columns: Option<usize>) -> Naive {
         fields.len() == columns
     });
     let id = |field: &str| {
-        let digits = !field.is_empty() && field.chars().all(|c| c.is_ascii_digit());
-        digits
-            .then(|| field.parse().ok())
-            .flatten()
-            .filter(|&id: &u64| id < 1 << 40)
+        let digits = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+        let (whole, zeros) = field.split_once('.').unwrap_or((field, ""));
+        let id: u64 = match digits(whole) && zeros.trim_matches('0').is_empty() {
+            true => whole.parse().ok()?,
+            // An integer that was written as a float.
+            false if !field.starts_with('+') => {
+                let value = field.parse::<f64>().ok()?;
+                (value.fract() == 0.0 && (0.0..2_f64.powi(53)).contains(&value)).then_some(value as u64)?
+            }
+            false => return None,
+        };
+        (id < 1 << 40).then_some(id)
     };
     if !fits {
         return Naive::Bad;
@@ -106,7 +113,8 @@ fn line() -> impl Strategy<Value = String> {
         1 => (0..10_u64).prop_map(|id| format!("{id:020}")),
         1 => any::<u64>().prop_map(|id| id.to_string()),
         1 => prop::sample::select(vec![
-            "-1", "1.5", "1e3", "abc", "18446744073709551616", "1099511627776", "1099511627775", "99999999", "100000000",
+            "-1", "1.5", "1e3", "4.0", "4.", "2.5e0", "30e-1", "-0.0",
+            "abc", "18446744073709551616", "1099511627776", "1099511627775", "99999999", "100000000",
             "9999999999999999", "10000000000000000", "", "0x1", "+1", "é", "12345678901234567890123",
             "000000000000000000000000000007",
         ]).prop_map(str::to_owned),
@@ -119,7 +127,7 @@ fn line() -> impl Strategy<Value = String> {
     let weight = prop_oneof![
         6 => Just(None),
         3 => prop::num::f32::NORMAL.prop_map(|weight| Some(weight.to_string())),
-        1 => prop::sample::select(vec!["nan", "inf", "x", "1e99", "7", "-0.5", ""]).prop_map(|w| Some(w.to_owned())),
+        1 => prop::sample::select(vec!["nan", "inf", "x", "1e99", "7", "-0.5"]).prop_map(|w| Some(w.to_owned())),
     ];
     let edge =
         (id.clone(), gap.clone(), id, gap, weight).prop_map(|(source, gap, target, gap2, weight)| match weight {

@@ -218,10 +218,10 @@ fn arrays_that_are_no_features_are_refused() {
     );
     assert_contains(&open(npy("<f4", "(0, 2)", &[])), &["f.npy", "found 0 by 2"]);
     assert_contains(&open(npy("<f4", "(2, 0)", &[])), &["f.npy", "found 2 by 0"]);
-    assert_contains(&open(npy(">f4", "(2, 1)", &[0; 8])), &["big-endian", "astype('<f4')"]);
-    assert_contains(&open(npy("<c8", "(2, 1)", &[0; 16])), &["'<c8'"]);
+    assert_contains(&open(npy("<c8", "(2, 1)", &[0; 16])), &["'<c8'", "a.real"]);
     let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }";
-    assert_contains(&open(npy_of(1, fortran, &[0; 16])), &["Fortran", "ascontiguousarray"]);
+    let packed = npz(&[("x", npy_of(1, fortran, &[0; 16]))], true, false);
+    assert_contains(&open(packed), &["Fortran", "ascontiguousarray"]);
     assert_contains(&open(npy("<f4", "(2, 2)", &[0; 15])), &["found 143", "truncated"]);
 }
 
@@ -274,22 +274,18 @@ fn sparse_matrices_that_do_not_fit_together_are_refused() {
             members.push((name, array.clone()));
         })
     };
-    assert_contains(&read(csr(Some("csc"), true, |_| {})), &["f.npz", "\"csc\"", "tocsr()"]);
-    assert_contains(
-        &read(csr(None, true, |members| members[1].0 = "row")),
-        &["f.npz", "tocsr()"],
-    );
+    assert_contains(&read(csr(Some("bsr"), true, |_| {})), &["f.npz", "\"bsr\"", "tocsr()"]);
     assert_contains(
         &read(csr(None, true, |members| members[3].0 = "form")),
-        &["named shape"],
+        &["found indices, indptr, data, form"],
     );
     let indptr = |ends: [i64; 4]| with("indptr", npy("<i8", "(4,)", &le(&ends, i64::to_le_bytes)));
     for ends in [[0, 2, 1, 4], [-1, 1, 1, 4], [0, 1, 1, 5]] {
-        assert_contains(&read(indptr(ends)), &["f.npz at row 0", "indptr"]);
+        assert_contains(&read(indptr(ends)), &["f.npz: ", "member indptr"]);
     }
     // Entries before the first row, and after the last one.
     for ends in [[1, 1, 1, 4], [0, 1, 1, 3]] {
-        assert_contains(&read(indptr(ends)), &["f.npz at row 0", "indptr", "from 0 to 4"]);
+        assert_contains(&read(indptr(ends)), &["f.npz: ", "member indptr", "from 0 to 4"]);
     }
     let short = npy("<i8", "(3,)", &le(&[0_i64, 1, 4], i64::to_le_bytes));
     assert_contains(&read(with("indptr", short)), &["member indptr", "3 + 1 entries"]);
@@ -301,7 +297,7 @@ fn sparse_matrices_that_do_not_fit_together_are_refused() {
         );
     }
     let data = npy("<f4", "(3,)", &[0; 12]);
-    assert_contains(&read(with("data", data)), &["member data", "4 column numbers"]);
+    assert_contains(&read(with("data", data)), &["member data", "4 entries"]);
     let shape = npy("<i8", "(2,)", &le(&[3_i64, -3], i64::to_le_bytes));
     assert_contains(&read(with("shape", shape)), &["member shape", "negative"]);
 }
@@ -486,7 +482,7 @@ fn node_data_in_other_formats_is_refused_with_the_remedy() {
     let archive = folder.file("s.npz", npz(&[("ids", npy("|u1", "(1,)", &[0]))], false, false));
     assert_contains(
         &message(SplitSource::open(&archive, IdKind::Integer, IdLimit::Dense)),
-        &["s.npz", "not read from a .npz archive", "numpy.save"],
+        &["s.npz", "not read from a .npz archive", "np.save"],
     );
     let named = MatrixSource::open(&folder.file("x.csv", "name,a,b\nuser_0,1,2\nuser_1,3,4\n")).unwrap();
     assert!(named.has_ids() && named.dim() == 2);

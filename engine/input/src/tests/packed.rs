@@ -73,13 +73,6 @@ fn archives_that_are_damaged_or_hold_no_edges_are_refused() {
         &open(folder.file("e.npz", &whole)),
         &["e.npz", "edge_index or edges", "found a, b"],
     );
-    let fortran = npy_of(
-        1,
-        "{'descr': '<i8', 'fortran_order': True, 'shape': (1, 2), }",
-        &[0; 16],
-    );
-    let what = open(folder.file("e.npz", npz(&[("edge_index", fortran)], false, false)));
-    assert_contains(&what, &["e.npz", "member edge_index", "Fortran"]);
     let whole = npz(&[("edges", array)], false, true);
     for cut in 4..whole.len() {
         assert_contains(&open(folder.file("e.npz", &whole[..cut])), &["e.npz"]);
@@ -228,25 +221,6 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
 }
 
 #[test]
-fn a_sparse_matrix_given_as_edges_is_refused_with_the_call_that_saves_its_edges() {
-    let folder = Folder::new();
-    let array = || npy("<i4", "(2,)", &[0; 8]);
-    for names in [
-        // scipy.sparse.save_npz, as CSR and as COO, and the GNN benchmark of Shchur et al.
-        ["indices", "indptr", "data", "shape"],
-        ["row", "col", "data", "shape"],
-        ["adj_data", "adj_indices", "adj_indptr", "labels"],
-    ] {
-        let members = names.map(|name| (name, array()));
-        let path = folder.file("a.npz", npz(&members, false, false));
-        assert_contains(
-            &message(read_path(&path, EdgeSourceOptions::default())),
-            &["a.npz", "sparse matrix", ".tocoo()", "numpy.save"],
-        );
-    }
-}
-
-#[test]
 fn bad_parquet_rows_are_errors_or_rejects() {
     let folder = Folder::new();
     let rows = [
@@ -362,7 +336,7 @@ fn parquet_strings_are_keys() {
         }
         let expected = [("x", "one"), ("zé", "four"), (longest.as_str(), "six")];
         assert_eq!(edges, expected.map(|(u, v)| (u.to_owned(), v.to_owned())));
-        let expected = [(1, BadEdge::Null), (2, BadEdge::EmptyId), (4, BadEdge::LongId)];
+        let expected = [(1, BadEdge::Null), (2, BadEdge::EmptySource), (4, BadEdge::LongId)];
         assert_eq!(rejected, expected.map(|(row, reason)| (Position::Row(row), reason)));
     }
     let what = message(EdgeSource::open(&[path], EdgeSourceOptions::default()));

@@ -95,7 +95,17 @@ fn bad_splits_are_refused() {
         &read(array("<i8", "(2,)", &le(&[1_i64, 10], i64::to_le_bytes))),
         &["s.npy at row 1", "10", "number of nodes, 10"],
     );
-    assert_contains(&read(array("<f8", "(1,)", &[0; 8])), &["float64", "astype('<i8')"]);
+    assert_contains(&read(array("<f2", "(1,)", &[0; 2])), &["float16", "astype('i8')"]);
+    assert_contains(
+        &read(array("<f8", "(1,)", &1.5_f64.to_le_bytes())),
+        &["found 1.5", "fraction"],
+    );
+    assert_contains(
+        &read(array("<f4", "(1,)", &f32::NAN.to_le_bytes())),
+        &["found NaN", "missing"],
+    );
+    let large = 3e7_f32.to_le_bytes();
+    assert_contains(&read(array("<f4", "(1,)", &large)), &["found 30000000", "rounded"]);
     assert_contains(&read(array("<i8", "(1, 2)", &[0; 16])), &["(1, 2)"]);
     assert_contains(&read(folder.file("s.txt", "1\n2 3\n")), &["s.txt:2", "\"2 3\""]);
     assert_contains(&read(folder.file("s.txt", "1\n\n-3\n")), &["s.txt:3", "negative"]);

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
     let folder = Folder::new();
-    let cases: [(&str, &[u8], IdLimit, &[&str]); 21] = [
+    let cases: [(&str, &[u8], IdLimit, &[&str]); 23] = [
         (
             "a.tsv",
             b"1 2\n3\n",
@@ -56,7 +56,9 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
             IdLimit::Dense,
             &["a.tsv:1", "not an integer"],
         ),
-        ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "decimal"]),
+        ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "fraction"]),
+        ("a.tsv", b"1 2\n1e17 2\n", IdLimit::Sparse, &["a.tsv:2", "rounded"]),
+        ("a.tsv", b"1 2\n1e13 2\n", IdLimit::Dense, &["a.tsv:2", "below 2^40"]),
         (
             "a.tsv",
             b"1 2\n+1 2\n",
@@ -405,10 +407,102 @@ fn names_in_a_header_give_the_order_of_the_columns() {
 }
 
 #[test]
+fn last_columns_without_values_are_left_out() {
+    let folder = Folder::new();
+    for (name, text, left_out) in [
+        ("a.csv", "0,1,\n2,3,\n", "3"),
+        ("a.csv", "0;1;;\n2;3;;\n", "3 4"),
+        ("a.txt", "0 ,1,\n2, 3 , \n", "3"),
+        ("a.csv", "src,dst,\n0,1,\n2,3,\n", ""),
+        ("a.csv", "src,dst\n0,1,\n2,3,\n", ""),
+        ("a.csv", "src,dst,\n0,1\n2,3\n", ""),
+    ] {
+        let source = EdgeSource::open(&[folder.file(name, text)], EdgeSourceOptions::default()).unwrap();
+        let read = read(&source, 1).unwrap();
+        assert_eq!((read.edges, read.weights.len()), (vec![(0, 1), (2, 3)], 0), "{text}");
+        assert_eq!(source.readings()[0].left_out.join(" "), left_out, "{text}");
+    }
+    let source = EdgeSource::open(
+        &[folder.file("a.csv", "0,1,.5,\n2,3,1,\n")],
+        EdgeSourceOptions::default(),
+    );
+    assert_eq!(read(&source.unwrap(), 1).unwrap().weights, [0.5, 1.0]);
+    // A column with a name is one of the edges, though it is empty.
+    let named = folder.file("a.csv", "src,dst,weight\n0,1,\n2,3,\n");
+    assert_contains(
+        &message(read_path(&named, EdgeSourceOptions::default())),
+        &["a.csv:2", "the weight is empty", "--weight none"],
+    );
+    // Beyond the lines that show the columns.
+    let text = format!("{}2,3,9\n", "0,1,\n".repeat(1001));
+    let path = folder.file("a.csv", text);
+    assert_contains(
+        &message(read_path(&path, EdgeSourceOptions::default())),
+        &["a.csv:1002", "last column", "--src 1 --dst 2"],
+    );
+    let (edges, ..) = keys(&folder.file("a.csv", "a,b,\nc,d,\n"), EdgeSourceOptions::default()).unwrap();
+    assert_eq!(edges.len(), 2);
+}
+
+#[test]
+fn empty_cells_are_named_with_their_column() {
+    let folder = Folder::new();
+    for (text, parts) in [
+        ("0,1\n,2\n", ["a.csv:2", "the source is empty"]),
+        ("0,1\n2,\n", ["a.csv:2", "the target is empty"]),
+        ("0,1,5\n2,3,\n", ["a.csv:2", "the weight is empty"]),
+        ("src,x,dst\n0,a,1\n2,b,\n", ["a.csv:3", "the target is empty"]),
+    ] {
+        let path = folder.file("a.csv", text);
+        let columns = EdgeColumnOptions {
+            source: text.starts_with("src").then(|| "src".to_owned()),
+            target: text.starts_with("src").then(|| "dst".to_owned()),
+            weight: None,
+        };
+        let options = EdgeSourceOptions {
+            columns,
+            ..Default::default()
+        };
+        let error = message(read_path(&path, options.clone()));
+        assert_contains(&error, &parts);
+        assert_contains(&error, &["--on-bad-line skip"]);
+        let skip = EdgeSourceOptions {
+            on_bad_line: OnBadLine::Skip,
+            ..options
+        };
+        assert_eq!(read_path(&path, skip).unwrap().edges, [(0, 1)]);
+    }
+}
+
+#[test]
+fn integers_that_were_written_as_floats_are_read() {
+    let folder = Folder::new();
+    let text = "0.0,1.00\n2.,3\n4e0,1.5e1\n1.000000000000000000e+00,9007199254740993.0\n";
+    let options = EdgeSourceOptions {
+        id_limit: IdLimit::Sparse,
+        ..Default::default()
+    };
+    assert_eq!(
+        read_path(&folder.file("a.csv", text), options).unwrap().edges,
+        [(0, 1), (2, 3), (4, 15), (1, 9_007_199_254_740_993)]
+    );
+}
+
+#[test]
+fn ids_that_count_from_one_are_noticed() {
+    let folder = Folder::new();
+    for (text, expected) in [("1 2\n2 3\n", true), ("1 2\n0 3\n", false), ("5 7\n", false)] {
+        let source = EdgeSource::open(&[folder.file("a.txt", text)], EdgeSourceOptions::default()).unwrap();
+        read(&source, 1).unwrap();
+        assert_eq!(source.counts_from_one(), expected, "{text}");
+    }
+}
+
+#[test]
 fn lines_of_other_columns_are_refused_with_a_remedy_that_helps() {
     let folder = Folder::new();
     let refused = |name: &str, text: &str| message(read_path(&folder.file(name, text), EdgeSourceOptions::default()));
-    assert_contains(&refused("a.tsv", "1:2\n"), &["found 1", "give --separator"]);
+    assert_contains(&refused("a.tsv", "1~2\n"), &["found 1", "give --separator"]);
     for error in [
         refused("a.csv", "src,dst,type,time\n1,2,3,4\n5,6,7,8\n"),
         message(read_path(
@@ -424,8 +518,9 @@ fn lines_of_other_columns_are_refused_with_a_remedy_that_helps() {
 #[test]
 fn bad_string_keys_are_rejected() {
     let folder = Folder::new();
-    let bad: [(&[u8], BadEdge); 6] = [
-        (b"a,", BadEdge::EmptyId),
+    let bad: [(&[u8], BadEdge); 7] = [
+        (b"a,", BadEdge::EmptyTarget),
+        (b",b", BadEdge::EmptySource),
         (b"a,b,c", BadEdge::Columns { expected: 2, found: 3 }),
         (b"\"a,b", BadEdge::Quote),
         (b"\"a\"x,b", BadEdge::Quote),

@@ -177,7 +177,7 @@ const CASES: &[Case] = &[
         "read_dot",
         "",
     ),
-    refused(&[("e.txt", "{\"nodes\": []}\n")], STRINGS, "JSON", "src and dst", ""),
+    refused(&[("e.txt", "{\"nodes\": []}\n")], STRINGS, "JSON", "json.load", ""),
 ];
 
 #[test]

@@ -19,7 +19,7 @@ use self::schema::PickedColumns;
 use super::{
     BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
     edge_weights::EdgeWeights,
-    row_check::{OnBadRow, RowCheck},
+    row_check::{Fault, OnBadRow, RowCheck},
     table::share,
 };
 use crate::{
@@ -54,7 +54,7 @@ impl ParquetFile {
     /// Reads the footer and picks the columns.
     pub fn open(file: &Arc<InputFile>, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self> {
         let table = ParquetTable::open(file)?;
-        let columns = PickedColumns::of(table.schema(), ids, options)
+        let columns = PickedColumns::of(table.schema(), ids, options, file.path())
             .map_err(|what| Error::input(file.path(), Position::Whole, what))?;
         table.check_columns(columns.ids.iter().chain(&columns.weight).copied())?;
         Ok(Self {
@@ -134,15 +134,15 @@ impl ParquetFile {
     /// Reads and parses a block of integers.
     pub fn parse(&self, block: u64, limit: IdLimit, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let block = &self.rows_of(block);
-        let mut missing = Missing::default();
-        self.integers(block, 0, &mut missing, &mut into.sources)?;
-        self.integers(block, 1, &mut missing, &mut into.targets)?;
-        self.read_weights(block, &mut missing, &mut into.weights)?;
+        let mut faults = Faults::default();
+        self.integers(block, 0, &mut faults, &mut into.sources)?;
+        self.integers(block, 1, &mut faults, &mut into.targets)?;
+        self.read_weights(block, &mut faults, &mut into.weights)?;
         let check = RowCheck {
             first_row: block.rows.start,
             limit,
             signed: self.columns.signed,
-            missing: missing.rows.as_deref(),
+            faults: faults.rows.as_deref(),
         };
         check.sift(into, on_bad)
     }
@@ -150,25 +150,25 @@ impl ParquetFile {
     /// Reads and parses a block of strings.
     pub fn parse_text(&self, block: u64, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let block = &self.rows_of(block);
-        let mut missing = Missing::default();
-        let sources = self.strings(block, 0, &mut missing)?;
-        let targets = self.strings(block, 1, &mut missing)?;
+        let mut faults = Faults::default();
+        let sources = self.strings(block, 0, &mut faults)?;
+        let targets = self.strings(block, 1, &mut faults)?;
         let mut weights = Vec::new();
-        self.read_weights(block, &mut missing, &mut weights)?;
+        self.read_weights(block, &mut faults, &mut weights)?;
         for (row, (source, target)) in sources.iter().zip(&targets).enumerate() {
             // A missing value has no bytes.
-            let missing = missing.rows.as_ref().is_some_and(|missing| missing[row]);
+            let missing = faults.rows.as_ref().is_some_and(|faults| faults[row].missing);
             let [source, target] = [source, target].map(|key| if missing { &[] } else { key.data() });
             let weight = weights.get(row).copied();
             let text = |key: &[u8]| std::str::from_utf8(key).is_ok();
             let bad = if missing {
                 BadEdge::Null
             } else if source.is_empty() || target.is_empty() {
-                BadEdge::EmptyId
+                BadEdge::EmptyId.of_end(usize::from(!source.is_empty()))
             } else if source.len().max(target.len()) > KEY_BYTES_MAX {
                 BadEdge::LongId
             } else if !text(source) || !text(target) {
-                BadEdge::NotUtf8
+                BadEdge::BinaryKey
             } else if weight.is_some_and(|weight| !weight.is_finite()) {
                 BadEdge::WeightNotFinite
             } else {
@@ -187,7 +187,7 @@ impl ParquetFile {
         Ok(())
     }
 
-    fn integers(&self, block: &BlockRows, which: usize, missing: &mut Missing, into: &mut Vec<u64>) -> Result<()> {
+    fn integers(&self, block: &BlockRows, which: usize, faults: &mut Faults, into: &mut Vec<u64>) -> Result<()> {
         let column = self.columns.ids[which];
         let signed = self.columns.signed[which];
         match self.column(block, column)? {
@@ -199,21 +199,51 @@ impl ParquetFile {
                         u64::from(value as u32)
                     }
                 };
-                self.read(block, column, reader, missing, |values| into.extend(values.map(extend)))
+                self.read(block, column, reader, faults, |values| into.extend(values.map(extend)))
             }
-            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
                 into.extend(values.map(|value| value as u64))
             }),
-            _ => unreachable!("ids are read from columns of integers"),
+            ColumnReader::FloatColumnReader(reader) => {
+                self.floats(block, which, reader, faults, f32::MANTISSA_DIGITS, into)
+            }
+            ColumnReader::DoubleColumnReader(reader) => {
+                self.floats(block, which, reader, faults, f64::MANTISSA_DIGITS, into)
+            }
+            _ => unreachable!("ids are read from columns of integers or floats"),
         }
     }
 
-    fn strings(&self, block: &BlockRows, which: usize, missing: &mut Missing) -> Result<Vec<ByteArray>> {
+    /// Reads ids from floats with `digits` binary digits, as pandas writes integers if one of them is missing.
+    fn floats<T: DataType<T: Into<f64>>>(
+        &self,
+        block: &BlockRows,
+        which: usize,
+        reader: ColumnReaderImpl<T>,
+        faults: &mut Faults,
+        digits: u32,
+        into: &mut Vec<u64>,
+    ) -> Result<()> {
+        let mut values: Vec<f64> = Vec::new();
+        self.read(block, self.columns.ids[which], reader, faults, |all| {
+            values.extend(all.map(Into::into))
+        })?;
+        let rows = values.len();
+        for (row, value) in values.into_iter().enumerate() {
+            into.push(Fault::of_float(value, digits, which).unwrap_or_else(|(fault, bits)| {
+                faults.of(rows)[row].add(fault);
+                bits
+            }));
+        }
+        Ok(())
+    }
+
+    fn strings(&self, block: &BlockRows, which: usize, faults: &mut Faults) -> Result<Vec<ByteArray>> {
         let column = self.columns.ids[which];
         let mut keys = Vec::new();
         match self.column(block, column)? {
             ColumnReader::ByteArrayColumnReader(reader) => {
-                self.read(block, column, reader, missing, |values| keys.extend(values))?;
+                self.read(block, column, reader, faults, |values| keys.extend(values))?;
             }
             _ => unreachable!("keys are read from columns of strings"),
         }
@@ -221,7 +251,7 @@ impl ParquetFile {
     }
 
     /// Reads the weights of a block's rows from their column or their file, if there are any.
-    fn read_weights(&self, block: &BlockRows, missing: &mut Missing, into: &mut Vec<f32>) -> Result<()> {
+    fn read_weights(&self, block: &BlockRows, faults: &mut Faults, into: &mut Vec<f32>) -> Result<()> {
         if let Some(weights) = &self.weights {
             let rows = (block.rows.end - block.rows.start) as usize;
             let mut bytes = vec![0; rows * weights.element_bytes()];
@@ -233,19 +263,19 @@ impl ParquetFile {
         };
         match self.column(block, column)? {
             ColumnReader::FloatColumnReader(reader) => {
-                self.read(block, column, reader, missing, |values| into.extend(values))
+                self.read(block, column, reader, faults, |values| into.extend(values))
             }
-            ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+            ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, faults, |values| {
                 into.extend(values.map(|value| value as f32))
             }),
             // Parquet has the bits of unsigned integers in signed ones.
-            ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+            ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
                 into.extend(values.map(|value| match self.columns.signed_weight {
                     true => value as f32,
                     false => value.cast_unsigned() as f32,
                 }))
             }),
-            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
                 into.extend(values.map(|value| match self.columns.signed_weight {
                     true => value as f32,
                     false => value.cast_unsigned() as f32,
@@ -265,7 +295,7 @@ impl ParquetFile {
         block: &BlockRows,
         column: usize,
         mut reader: ColumnReaderImpl<T>,
-        missing: &mut Missing,
+        faults: &mut Faults,
         each: impl FnOnce(&mut dyn Iterator<Item = T::T>),
     ) -> Result<()> {
         let rows = (block.rows.end - block.rows.start) as usize;
@@ -276,13 +306,12 @@ impl ParquetFile {
             each(&mut read.values.into_iter());
             return Ok(());
         }
-        let missing = missing.rows.get_or_insert_with(|| vec![false; rows]);
         let mut values = read.values.into_iter();
-        each(&mut read.levels.iter().zip(missing).map(|(&level, missing)| {
+        each(&mut read.levels.iter().zip(faults.of(rows)).map(|(&level, fault)| {
             if level > 0 {
                 values.next().unwrap_or_default()
             } else {
-                *missing = true;
+                fault.missing = true;
                 T::T::default()
             }
         }));
@@ -290,8 +319,15 @@ impl ParquetFile {
     }
 }
 
-/// The rows of a block in which a value is missing.
+/// The faults of a block's rows, if there are any.
 #[derive(Default)]
-struct Missing {
-    rows: Option<Vec<bool>>,
+struct Faults {
+    rows: Option<Vec<Fault>>,
+}
+
+impl Faults {
+    /// The faults of the `rows` rows.
+    fn of(&mut self, rows: usize) -> &mut [Fault] {
+        self.rows.get_or_insert_with(|| vec![Fault::default(); rows])
+    }
 }

@@ -1,11 +1,14 @@
 //! Picks the columns of a Parquet file that hold the edges.
 
-use parquet::schema::types::SchemaDescriptor;
+use std::path::Path;
+
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use super::super::IdKind;
 use crate::{
     columns::{EdgeColumnOptions, EdgeColumns},
-    parquet::types::{described, is_flat, is_integer, is_number, is_signed, is_string, name},
+    conversions::Conversion,
+    parquet::types::{described, is_flat, is_number, is_signed, is_string, name},
 };
 
 /// The columns of a table that hold its edges.
@@ -23,30 +26,55 @@ pub(super) struct PickedColumns {
 
 impl PickedColumns {
     /// Finds the columns by their names. An error says what was expected.
-    pub fn of(schema: &SchemaDescriptor, ids: IdKind, options: &EdgeColumnOptions) -> Result<Self, String> {
+    pub fn of(
+        schema: &SchemaDescriptor,
+        ids: IdKind,
+        options: &EdgeColumnOptions,
+        path: &Path,
+    ) -> Result<Self, String> {
         // The index of pandas is no data.
         let names: Vec<&str> = schema.columns().iter().map(|column| name(column)).collect();
         let is_data = |&column: &usize| names[column] != "__index_level_0__";
         let all: Vec<usize> = (0..schema.num_columns()).filter(is_data).collect();
         let names: Vec<&str> = all.iter().map(|&column| names[column]).collect();
-        let columns = EdgeColumns::named(&names, false, options)?;
+        let is_struct = |column: &ColumnDescPtr| column.max_rep_level() == 0 && column.path().parts().len() > 1;
+        let columns = EdgeColumns::named(&names, false, options).map_err(|what| {
+            match schema.columns().iter().any(is_struct) {
+                true => format!(
+                    "{what}; columns in structs are read as columns of their own: {}",
+                    Conversion::ParquetStructs.command(path)
+                ),
+                false => what,
+            }
+        })?;
         let left_out = columns.left_out(&names);
         let picked = [columns.source, columns.target].map(|column| all[column]);
         let weight = columns.weight.map(|column| all[column]);
         for column in picked.map(|column| schema.column(column)) {
             let fits = is_flat(&column)
                 && match ids {
-                    IdKind::Integer => is_integer(&column),
+                    IdKind::Integer => is_number(&column),
                     IdKind::String => is_string(&column),
                 };
+            if column.max_rep_level() > 0 {
+                let name = name(&column);
+                return Err(format!(
+                    "the column {name} has lists; write a row for each element: {}",
+                    Conversion::ParquetLists.command_for(path, name)
+                ));
+            }
             if !fits {
-                let column = described(&column);
+                let (column, name) = (described(&column), name(&column).to_owned());
                 return Err(match ids {
                     IdKind::Integer => format!(
-                        "expected integers in column {column}; strings need --ids string, other types a cast to int64"
+                        "expected integers in column {column}; strings need --ids string, other types a cast to int64: {}",
+                        Conversion::ParquetToIntegers.command_for(path, &name)
                     ),
                     IdKind::String => {
-                        format!("expected strings in column {column}; integers need --ids dense or sparse")
+                        format!(
+                            "expected strings in column {column}; integers need --ids dense or sparse, other types a cast to string: {}",
+                            Conversion::ParquetToStrings.command_for(path, &name)
+                        )
                     }
                 });
             }
@@ -55,8 +83,9 @@ impl PickedColumns {
             && !(is_flat(&column) && is_number(&column))
         {
             return Err(format!(
-                "expected numbers in column {}; cast it to float, or give --weight none if it holds no weights",
-                described(&column)
+                "expected numbers in column {}; give --weight none if it holds no weights, or cast it: {}",
+                described(&column),
+                Conversion::ParquetToFloats.command_for(path, name(&column))
             ));
         }
         Ok(Self {
