@@ -207,9 +207,14 @@ pub struct Args {
     #[arg(long, help_heading = CHANGES, value_enum, default_value_t = Loops::Keep)]
     self_loops: Loops,
 
-    /// Store to write, usually NAME.grappa; it must not exist
+    /// Store to write, usually NAME.grappa; it must not exist, unless --force is given
     #[arg(long, help_heading = STORE, value_name = "STORE")]
     out: PathBuf,
+    /// Replace the store of --out, with all that was added to it, when the new one is complete
+    ///
+    /// Only a store is replaced. A folder with other files is an error.
+    #[arg(long, help_heading = STORE)]
+    force: bool,
     /// Number of chunks; partitions are groups of chunks
     ///
     /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
@@ -393,6 +398,7 @@ impl Args {
                 BadLine::Skip => OnBadLine::Skip,
             },
             resume: self.resume,
+            replace: self.force,
             tmp: self.tmp.clone(),
             writer: concat!("grappa-ingest ", env!("CARGO_PKG_VERSION")).to_owned(),
         })
