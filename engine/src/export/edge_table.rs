@@ -16,8 +16,15 @@ use crate::export::{
     table::{Cells, Column, GroupSink, Scalar, Shape, Values, group_rows},
 };
 
-/// Bytes of memory for the columns of a group of rows, and for their pages.
-pub(super) const GROUP_MEMORY: u64 = 32 << 20;
+/// Bytes of memory for each byte of a group's records: columns, and their pages.
+const MEMORY_OF_BYTE: u64 = 4;
+
+/// Rows of a group of the edges of `store`, whose ids have `id_bytes` bytes as text, and bytes of memory for it.
+pub(super) fn group_of(store: &Store, id_bytes: u64) -> (u64, u64) {
+    let row_bytes = 2 * (id_bytes.max(4) + 4) + 4;
+    let rows = group_rows(row_bytes as usize, store.manifest().edges);
+    (rows, rows.saturating_mul(row_bytes).saturating_mul(MEMORY_OF_BYTE))
+}
 
 /// Appends the external id of a node to a record. `text` is a buffer.
 pub(super) fn append_id(store: &Store, node: NodeId, text: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<()> {
@@ -27,7 +34,7 @@ pub(super) fn append_id(store: &Store, node: NodeId, text: &mut Vec<u8>, out: &m
     }
     text.clear();
     store.ids().append_text(node, text)?;
-    let length = u32::try_from(text.len()).expect("ids are shorter than a page of the dictionary");
+    let length = u32::try_from(text.len()).expect("an id has at most 65535 bytes");
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(text);
     Ok(())
@@ -40,12 +47,13 @@ pub(super) struct EdgeColumns {
     ends: [Values; 2],
     weights: Vec<f32>,
     rows: u64,
-    /// Bytes of the records.
-    bytes: u64,
+    /// Rows of a group.
+    rows_max: u64,
 }
 
 impl EdgeColumns {
-    pub(super) fn new(store: &Store) -> Result<Self> {
+    /// Columns in groups of `rows_max` rows.
+    pub(super) fn new(store: &Store, rows_max: u64) -> Result<Self> {
         let ids = id_scalar(store)?;
         Ok(Self {
             ids,
@@ -53,7 +61,7 @@ impl EdgeColumns {
             ends: [no_ids(ids), no_ids(ids)],
             weights: Vec::new(),
             rows: 0,
-            bytes: 0,
+            rows_max,
         })
     }
 
@@ -74,7 +82,6 @@ impl EdgeColumns {
     /// Adds a block of records, and writes the groups that are full.
     pub(super) fn add(&mut self, mut block: &[u8], sink: &mut dyn GroupSink) -> Result<()> {
         while !block.is_empty() {
-            let before = block.len();
             for end in &mut self.ends {
                 match end {
                     Values::Texts(texts) => {
@@ -89,8 +96,7 @@ impl EdgeColumns {
                 self.weights.push(f32::from_le_bytes(taken(&mut block)));
             }
             self.rows += 1;
-            self.bytes += (before - block.len()) as u64;
-            if self.rows >= group_rows(1) || self.bytes >= GROUP_MEMORY / 4 {
+            if self.rows >= self.rows_max {
                 self.flush(sink)?;
             }
         }
@@ -108,7 +114,7 @@ impl EdgeColumns {
         if self.weighted {
             cells.push(Values::Floats(std::mem::take(&mut self.weights)).into());
         }
-        (self.rows, self.bytes) = (0, 0);
+        self.rows = 0;
         sink.write(&cells)
     }
 }

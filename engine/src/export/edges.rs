@@ -18,7 +18,7 @@ use grappa_storage::{Chunk, Store};
 
 use crate::export::{
     ExportBudget, Exported,
-    edge_table::{self, EdgeColumns, GROUP_MEMORY},
+    edge_table::{self, EdgeColumns},
     id_descr, pool,
     table::{TableFormat, TableOut, write_table},
 };
@@ -295,7 +295,7 @@ impl<'a> EdgeWriter<'a> {
             EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => 2 * self.id_bytes()? + TEXT_BYTES,
         };
         let of_group = match self.format {
-            EdgeFormat::Parquet => GROUP_MEMORY,
+            EdgeFormat::Parquet => edge_table::group_of(self.store, self.id_bytes()?).1,
             EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Npy | EdgeFormat::NpyWeights => 0,
         };
         let bytes_of_edge = blocks_at_once() as u64 * (in_file + EDGE_BYTES);
@@ -329,7 +329,8 @@ impl<'a> EdgeWriter<'a> {
     /// Writes the edges as a table, on the threads of the current pool. Returns the number of bytes.
     fn write_table(&self, out: Destination<'_>, budget: &ExportBudget, progress: &dyn Progress) -> Result<u64> {
         let plan = Spans::new(self.store, self.block_edges(budget)?);
-        let mut columns = EdgeColumns::new(self.store)?;
+        let (group_rows, _) = edge_table::group_of(self.store, self.id_bytes()?);
+        let mut columns = EdgeColumns::new(self.store, group_rows)?;
         self.start(progress);
         write_table(
             TableOut::File(out, TableFormat::Parquet),

@@ -120,7 +120,7 @@ impl NodeTable<'_> {
         let mut columns = vec![Column::new("id", id_scalar(self.store)?, Shape::One)];
         columns.extend_from_slice(&self.columns);
         write_table(out, &columns, |sink| {
-            for group in self.ids.groups(group_rows(row_bytes)) {
+            for group in self.ids.groups(group_rows(row_bytes, self.ids.len())) {
                 let mut all = vec![id_values(self.store, self.ids.of(group.clone()), escapes)?.into()];
                 all.extend(cells(group)?);
                 sink.write(&all)?;

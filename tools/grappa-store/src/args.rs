@@ -451,7 +451,7 @@ pub struct Export {
     /// Export labels, one row per node in the order of sorted ids: .npy, or a table with ids, .parquet or .csv
     #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Export the ids of all nodes, sorted: the ids of the rows of features and labels. Integers to .npy, .parquet, or a line for each id
+    /// Export the ids of all nodes, sorted as rows of features and labels are, to .npy (integers), .parquet, or text: a line for each
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,
     /// Export the node ids of a split (train, val or test), as --ids does; may be repeated

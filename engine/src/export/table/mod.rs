@@ -20,9 +20,13 @@ use self::{csv::CsvWriter, parquet::ParquetWriter};
 const GROUP_ROWS: u64 = 1 << 17;
 const GROUP_BYTES: u64 = 8 << 20;
 
-/// The rows of a group, if each has `row_bytes` bytes.
-pub fn group_rows(row_bytes: usize) -> u64 {
-    (GROUP_BYTES / row_bytes.max(1) as u64).clamp(1, GROUP_ROWS)
+/// Groups of a Parquet file, which numbers them with 16 bits.
+const GROUPS_MAX: u64 = i16::MAX as u64;
+
+/// The rows of a group, if each of `rows` has `row_bytes` bytes. More rows than groups of the usual size can hold make groups larger.
+pub fn group_rows(row_bytes: usize, rows: u64) -> u64 {
+    let usual = (GROUP_BYTES / row_bytes.max(1) as u64).clamp(1, GROUP_ROWS);
+    usual.max(rows.div_ceil(GROUPS_MAX))
 }
 
 /// The type of the values of a column.
@@ -255,6 +259,16 @@ mod tests {
         let again = TableOut::File(path.as_path().into(), TableFormat::Parquet);
         let error = write_table(again, &columns, |sink| sink.write(&cells)).unwrap_err();
         assert!(matches!(error, Error::Exists { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_parquet_file_has_no_more_groups_than_it_can_number() {
+        for (row_bytes, rows) in [(0, 0), (8, 1 << 20), (4096, 1 << 30), (24, 1 << 40)] {
+            let group = group_rows(row_bytes, rows);
+            assert!(group > 0 && rows.div_ceil(group) <= GROUPS_MAX, "{row_bytes} {rows}");
+        }
+        assert_eq!(group_rows(8, 1 << 30), GROUP_ROWS);
+        assert_eq!(group_rows(1 << 20, 1000), 8);
     }
 
     #[test]

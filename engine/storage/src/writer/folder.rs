@@ -371,13 +371,12 @@ fn is_of_store(name: &str) -> bool {
         "splits",
         files::ASSIGNMENTS,
         files::AGGREGATES,
-        files::MANIFEST,
         scratch::FOLDER,
         scratch::PATH_FILE,
         JOURNAL,
     ]
     .contains(&name);
-    is_known || name.starts_with("chunk-")
+    is_known || files::kind_of(name).is_some() || name.starts_with("chunk-")
 }
 
 /// Adds how to start again to an error about a file of the unfinished store `partial` or of its scratch folder: the file is
