@@ -40,7 +40,8 @@ fn main() -> ExitCode {
                 if console.json() {
                     bail!("--out - prints the edges on stdout, so --json is not possible; give --out a file");
                 }
-                return files::print(&options, &console.bars());
+                // On a terminal, a bar would be between the lines.
+                return files::print(&options, &console.silenced().bars());
             }
             Output::Files(options) => {
                 check_space(&options.edges, args.least_bytes())?;

@@ -471,7 +471,7 @@ pub struct Predict {
     #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities", "logits"])]
     pub embeddings: bool,
     /// Replace the file of --out if it exists, when the new one is complete
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "out", conflicts_with = "nodes")]
     pub force: bool,
     /// Memory limit, such as 512MiB or 4GiB; with less, features are read more often
     #[arg(long, help_heading = MACHINE, value_name = "SIZE", default_value = "4GiB")]

@@ -52,7 +52,7 @@ fn results_that_would_not_be_what_was_asked_for_are_refused() {
         program.current_dir(folder.path()).args([command, "run"]).args(more);
         program
     };
-    for values in ["--embeddings", "--logits"] {
+    for values in ["--embeddings", "--logits", "--probabilities", "--force"] {
         run(&mut trained("predict", &["graph.grappa", "--nodes", "1,2", values])).misuse(&[values, "--nodes"]);
     }
     run(&mut trained("export", &["--out", "model.pt"])).failure(&["model.pt", ".safetensors"]);
