@@ -430,7 +430,7 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
     };
     let export = |what: &'static str, file: &'static str| Job {
         before: Some(featured.clone()),
-        finished: &["exists; remove it"],
+        finished: &["exists; replace it"],
         ..Job::new(&format!("export {what}"), move |folder| {
             let mut command = of_store(folder, &["export", what]);
             command.arg(folder.join(file));

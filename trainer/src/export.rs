@@ -29,12 +29,13 @@
 //! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
 //! or `multi-label`; `class_names` and `feature_names`, lists, which are empty if classes or features have no names.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
+use grappa_io::durable::Destination;
 use grappa_run::checkpoint::{Dtype, NamedTensor};
 use serde::Serialize;
 
-use crate::{Error, Result, train::trained::Trained};
+use crate::{Result, train::trained::Trained};
 
 /// The size of an exported file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -50,12 +51,11 @@ pub struct Exported {
 /// Writes the model of a run to the new file `out`.
 ///
 /// # Errors
-/// If the file exists, or cannot be written.
-pub fn export(trained: &Trained, out: &Path) -> Result<Exported> {
-    if out.exists() {
-        let what = format!("{} exists; remove it or choose another name", out.display());
-        return Err(Error::Options(what));
-    }
+/// If the file exists and is not to be replaced, or cannot be written.
+pub fn export<'a>(trained: &Trained, out: impl Into<Destination<'a>>) -> Result<Exported> {
+    let destination = out.into();
+    destination.check()?;
+    let out = destination.path;
     let model = trained.model();
     let buffers = model.parameters().buffers();
     let counters: Vec<NamedTensor> = buffers

@@ -9,14 +9,11 @@
 //!
 //! A round has four blocks per thread of the caller's rayon pool. Two rounds are in memory.
 
-use std::{
-    io::{Seek, SeekFrom, Write},
-    path::Path,
-};
+use std::io::{Seek, SeekFrom, Write};
 
 use rayon::prelude::*;
 
-use super::durable::Temporary;
+use super::durable::Destination;
 use crate::{
     Error, Result,
     progress::{Progress, check_stopped},
@@ -44,8 +41,8 @@ pub struct Planned<B> {
 
 /// A new file.
 pub struct NewFile<'a> {
-    /// Its final path. The file has it only when it is complete.
-    pub path: &'a Path,
+    /// Its final name. The file has it only when it is complete.
+    pub destination: Destination<'a>,
     /// Bytes reserved at the start for a header.
     pub header_bytes: usize,
     /// Gets the bytes and edges of each written block.
@@ -70,7 +67,7 @@ impl NewFile<'_> {
         make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,
         header: impl FnOnce(u64) -> Vec<u8>,
     ) -> Result<u64> {
-        let temporary = Temporary::create(self.path)?;
+        let temporary = self.destination.begin()?;
         let mut file = &temporary.file;
         file.seek(SeekFrom::Start(self.header_bytes as u64))
             .map_err(Error::io("write", &temporary.path))?;

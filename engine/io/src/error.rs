@@ -213,7 +213,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The name of an output is taken.
-    #[error("{} exists; remove it or choose another name", .path.display())]
+    #[error("{} exists; replace it with --force, or choose another name", .path.display())]
     Exists {
         /// The existing file.
         path: PathBuf,

@@ -46,6 +46,7 @@ fn store_of_model(model: Model, dim: usize, folder: &Path, source: FeatureSource
             memory: 64 << 20,
             threads: 2,
             resume: false,
+            replace: false,
             writer: "test".into(),
         },
         &Silent,

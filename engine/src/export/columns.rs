@@ -1,120 +1,241 @@
-//! Exports features and labels as arrays, from the order of the store to that of external ids.
-//!
-//! ```text
-//! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its dense id
-//! pass 2, each worker: take the next shard; put its rows in place; write them to the file
-//! ```
-//!
-//! This mirrors ingest: rows are read, spilled next to the new file, read back and written, in large pieces and within the
-//! memory budget. A shard is a range of dense ids.
+//! Exports features and labels as arrays or tables, from the order of the store to that of external ids.
 
-use std::{
-    fs::File,
-    os::unix::fs::FileExt,
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::path::Path;
 
 use grappa_build::generate::{check_features_memory, write_features};
 use grappa_formats::{
-    ChunkId, ChunkSpan, NodeId,
+    ChunkSpan,
     features::{FeatureLayout, FeaturesMeta},
-    manifest::{FeatureDtype, FeatureSource, LabelKind, LabelSpec},
+    manifest::{FeatureDtype, FeatureSource, FeatureSpec, LabelKind, LabelSpec},
 };
 use grappa_io::{
     Error, Position, Result,
-    durable::{self, Temporary},
+    durable::{self, Destination},
     map::Access,
     npy,
     progress::{Progress, check_stopped},
-    workers,
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Generator, Recipe};
 
 use crate::export::{
-    ExportBudget, Exported, expect_whole, pool,
-    spill::{Buffers, Spill},
+    ExportBudget, Exported, expect_whole,
+    made::MadeRows,
+    node_table::{DenseIds, NodeTable},
+    order::{Column, READ_BYTES, export_column},
+    pool,
+    table::{self, Scalar, Shape, TableFormat, TableOut, Values},
 };
 
-/// Bytes of rows read at a time.
-const READ_BYTES: usize = 1 << 20;
-/// Larger spill buffers would not be faster.
-const BUFFER_BYTES_MAX: u64 = 256 << 10;
-
-/// Writes the features of all nodes to the new file `path`: a NumPy array with one row for each node, in f16 if the store
-/// has f16, otherwise in f32.
-pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
+/// Writes the features of all nodes to a new file: a table as [`features_table`] if it is called `.parquet` or `.csv`, else a NumPy array
+/// with one row for each node, in f16 if the store has f16, otherwise in f32.
+///
+/// # Errors
+/// If the store has no features or is a slice, the file exists and is not to be replaced, the memory is too small, or files cannot be read
+/// or written.
+pub fn export_features<'a>(
+    store: &Store,
+    out: impl Into<Destination<'a>>,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let out = out.into();
+    if let Some(format) = TableFormat::of(out.path) {
+        let scratch = durable::parent(out.path);
+        return features_table(store, TableOut::File(out, format), scratch, budget, progress);
+    }
     let manifest = store.manifest();
-    let Some(spec) = &manifest.features else {
-        return Err(Error::input(
-            store.path(),
-            Position::Whole,
-            "the nodes have no features",
-        ));
-    };
+    let spec = feature_spec(store)?;
     if spec.source == FeatureSource::Procedural {
         let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
         let dim = spec.dim as usize;
         let bytes = pool(budget.threads)?.install(|| {
             check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
-            write_features(&generator, dim, path, progress)
+            write_features(&generator, dim, out, progress)
         })?;
         return Ok(Exported {
             rows: manifest.nodes,
             bytes,
         });
     }
-    let layout = FeatureLayout {
-        dtype: spec.dtype,
-        dim: spec.dim,
-        stride: spec.row_stride,
-    };
-    progress.stage(
-        "reading features",
-        Some(manifest.nodes.saturating_mul(u64::from(layout.stride))),
-    );
-    let column = FeatureColumn { store, layout };
-    export_column(store, path, &column, &column.header(), budget, progress)
+    let column = FeatureColumn::new(store, spec, false);
+    column.announce(progress);
+    export_column(store, out, &column, &column.header(), budget, progress)
 }
 
-/// Writes the labels of all nodes to the new file `path`. With one class for each node: a NumPy array of int64, -1 for none.
-/// With sets of classes: an array of int8 with one column for each class, 1 for the classes of the node. An unlabelled node
-/// has -1 in all columns.
-pub fn export_labels(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
-    let manifest = store.manifest();
-    let Some(spec) = manifest.labels else {
-        return Err(Error::input(store.path(), Position::Whole, "the nodes have no labels"));
+/// Writes the features of all nodes as a table: the id of each node, and `features`, a list of f32. Scratch files are in the folder
+/// `scratch`.
+///
+/// # Errors
+/// As [`export_features`].
+pub fn features_table(
+    store: &Store,
+    out: TableOut<'_>,
+    scratch: &Path,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let spec = feature_spec(store)?;
+    let dim = spec.dim as usize;
+    let rows = match spec.source {
+        FeatureSource::Procedural => procedural_rows(store, dim, scratch, budget, progress)?,
+        _ => {
+            let column = FeatureColumn::new(store, spec, true);
+            column.announce(progress);
+            expect_whole(store, column.name())?;
+            MadeRows::of_column(store, &column, scratch, budget, progress)?
+        }
     };
-    progress.stage(
-        "reading labels",
-        Some(manifest.nodes.saturating_mul(u64::from(spec.row_bytes()))),
-    );
-    let column = LabelColumn { store, spec };
-    export_column(store, path, &column, &column.header(), budget, progress)
+    let column = table::Column::new("features", Scalar::Float, Shape::Vector(dim));
+    write_rows(store, out, column, &rows, progress, |bytes| {
+        let (values, _) = bytes.as_chunks();
+        Values::Floats(values.iter().map(|&value| f32::from_le_bytes(value)).collect())
+    })
 }
 
-/// A column of the store: feature rows or labels, encoded for the array.
-pub(super) trait Column: Sync {
-    /// The name of the column in errors.
-    fn name(&self) -> &'static str;
+/// The features that a generator computes, in the order of external ids.
+fn procedural_rows(
+    store: &Store,
+    dim: usize,
+    scratch: &Path,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<MadeRows> {
+    let generator = Generator::new(Recipe::from_json(&store.manifest().generator)?)?;
+    check_features_memory(&generator, dim, budget.memory, "raise --memory")?;
+    let made = MadeRows::create(scratch, "features", 4 * dim)?;
+    let (features, mut row, mut bytes) = (generator.features(dim), vec![0.0; dim], Vec::new());
+    let (nodes, at_once) = (generator.nodes(), (READ_BYTES / (4 * dim)).max(1) as u64);
+    progress.stage("computing features", Some(nodes.saturating_mul(4 * dim as u64)));
+    for first in (0..nodes).step_by(at_once as usize) {
+        bytes.clear();
+        for label in first..nodes.min(first + at_once) {
+            features.row(label, &mut row);
+            bytes.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        made.write(first, &bytes)?;
+        progress.advance(bytes.len() as u64, 0);
+        check_stopped(progress)?;
+    }
+    Ok(made)
+}
 
-    /// Length of an exported row in bytes.
-    fn row_bytes(&self) -> usize;
+fn feature_spec(store: &Store) -> Result<&FeatureSpec> {
+    let none = || Error::input(store.path(), Position::Whole, "the nodes have no features");
+    store.manifest().features.as_ref().ok_or_else(none)
+}
 
-    /// Calls `each` with the rows of a chunk, in order.
-    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+/// Writes the labels of all nodes to a new file: a table as [`labels_table`] if it is called `.parquet` or `.csv`, else a NumPy array. With
+/// one class for each node, it is int64, -1 for none. With sets of classes, it is int8 with one column for each class, 1 for the classes of
+/// the node. An unlabelled node has -1 in all columns.
+///
+/// # Errors
+/// As [`export_features`], about labels.
+pub fn export_labels<'a>(
+    store: &Store,
+    out: impl Into<Destination<'a>>,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let out = out.into();
+    if let Some(format) = TableFormat::of(out.path) {
+        let scratch = durable::parent(out.path);
+        return labels_table(store, TableOut::File(out, format), scratch, budget, progress);
+    }
+    let column = LabelColumn::new(store)?;
+    column.announce(progress);
+    export_column(store, out, &column, &column.header(), budget, progress)
+}
+
+/// Writes the labels of all nodes as a table: the id of each node, and `label`, its class, or a list with a zero or one for each class. -1
+/// stands for none. Scratch files are in the folder `scratch`.
+///
+/// # Errors
+/// As [`export_labels`].
+pub fn labels_table(
+    store: &Store,
+    out: TableOut<'_>,
+    scratch: &Path,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let column = LabelColumn::new(store)?;
+    column.announce(progress);
+    expect_whole(store, column.name())?;
+    let rows = MadeRows::of_column(store, &column, scratch, budget, progress)?;
+    let kind = column.spec.kind;
+    let shape = match kind {
+        LabelKind::Single => Shape::One,
+        LabelKind::Multi => Shape::Vector(column.spec.classes as usize),
+    };
+    let column = table::Column {
+        repeats: true,
+        ..table::Column::new("label", Scalar::Integer, shape)
+    };
+    write_rows(store, out, column, &rows, progress, |bytes| {
+        Values::Integers(match kind {
+            LabelKind::Single => {
+                let (classes, _) = bytes.as_chunks();
+                classes.iter().map(|&class| i64::from_le_bytes(class)).collect()
+            }
+            LabelKind::Multi => bytes.iter().map(|&byte| byte.cast_signed().into()).collect(),
+        })
+    })
+}
+
+/// Writes a table with the ids of all nodes and a column.
+fn write_rows(
+    store: &Store,
+    out: TableOut<'_>,
+    column: table::Column,
+    rows: &MadeRows,
+    progress: &dyn Progress,
+    values: impl Fn(&[u8]) -> Values,
+) -> Result<Exported> {
+    let ids = DenseIds::All(store.manifest().nodes);
+    let table = NodeTable {
+        store,
+        ids: &ids,
+        columns: vec![column],
+        escapes_ids: false,
+    };
+    let bytes = table.write(out, rows, progress, |bytes| vec![values(bytes).into()])?;
+    Ok(Exported { rows: ids.len(), bytes })
 }
 
 struct FeatureColumn<'a> {
     store: &'a Store,
     layout: FeatureLayout,
+    /// Whether f16 becomes f32 too.
+    as_f32: bool,
 }
 
-impl FeatureColumn<'_> {
-    /// Whether the store's rows have the bits that the array needs.
+impl<'a> FeatureColumn<'a> {
+    fn new(store: &'a Store, spec: &FeatureSpec, as_f32: bool) -> Self {
+        let layout = FeatureLayout {
+            dtype: spec.dtype,
+            dim: spec.dim,
+            stride: spec.row_stride,
+        };
+        Self { store, layout, as_f32 }
+    }
+
+    fn announce(&self, progress: &dyn Progress) {
+        let bytes = self
+            .store
+            .manifest()
+            .nodes
+            .saturating_mul(u64::from(self.layout.stride));
+        progress.stage("reading features", Some(bytes));
+    }
+
+    /// Whether the store's rows have the bits that the output needs.
     fn is_verbatim(&self) -> bool {
-        matches!(self.layout.dtype, FeatureDtype::F32 | FeatureDtype::F16)
+        match self.layout.dtype {
+            FeatureDtype::F32 => true,
+            FeatureDtype::F16 => !self.as_f32,
+            _ => false,
+        }
     }
 
     fn header(&self) -> [u8; npy::HEADER_BYTES] {
@@ -173,7 +294,22 @@ struct LabelColumn<'a> {
     spec: LabelSpec,
 }
 
-impl LabelColumn<'_> {
+impl<'a> LabelColumn<'a> {
+    fn new(store: &'a Store) -> Result<Self> {
+        let none = || Error::input(store.path(), Position::Whole, "the nodes have no labels");
+        let spec = store.manifest().labels.ok_or_else(none)?;
+        Ok(Self { store, spec })
+    }
+
+    fn announce(&self, progress: &dyn Progress) {
+        let bytes = self
+            .store
+            .manifest()
+            .nodes
+            .saturating_mul(u64::from(self.spec.row_bytes()));
+        progress.stage("reading labels", Some(bytes));
+    }
+
     fn header(&self) -> [u8; npy::HEADER_BYTES] {
         let nodes = self.store.manifest().nodes;
         match self.spec.kind {
@@ -227,245 +363,5 @@ impl Column for LabelColumn<'_> {
         }
         progress.advance(span.rows * u64::from(self.spec.row_bytes()), 0);
         check_stopped(progress)
-    }
-}
-
-/// The division of dense ids into shards.
-#[derive(Debug, Clone, Copy)]
-struct Shards {
-    nodes: u64,
-    row_bytes: usize,
-    /// Rows of a shard; the last may have fewer.
-    rows: u64,
-    /// Records in a worker's buffer for one shard.
-    buffer_records: u64,
-    /// Records of a shard that are read at a time.
-    read_records: u64,
-}
-
-impl Shards {
-    /// Divides the dense ids so that an export of `name` fits the budget.
-    fn new(nodes: u64, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<Self> {
-        let shards = Self::within(nodes, row_bytes, budget);
-        if shards.bytes(budget.threads) <= budget.memory {
-            return Ok(shards);
-        }
-        let mut enough = *budget;
-        while Self::within(nodes, row_bytes, &enough).bytes(budget.threads) > enough.memory {
-            enough.memory = enough.memory.saturating_add(enough.memory / 16 + 1);
-        }
-        Err(Error::Budget {
-            what: format!("sorting {name} by external id with {} threads", budget.threads),
-            given: budget.memory,
-            least: enough.memory,
-            remedy: "raise --memory, or give fewer --threads",
-        })
-    }
-
-    /// Divides them so that each worker can hold one shard in half of its share of the memory. The other half is for
-    /// buffers. If there is less memory than for a row of each shard, it takes more.
-    fn within(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
-        let share = budget.memory / budget.threads as u64 / 2;
-        let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
-        let record_bytes = 8 * record_words(row_bytes) as u64;
-        let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).min(BUFFER_BYTES_MAX);
-        Self {
-            nodes,
-            row_bytes,
-            rows,
-            buffer_records: (buffer_bytes / record_bytes).max(1),
-            read_records: ((share / 2).min(READ_BYTES as u64) / record_bytes).max(1),
-        }
-    }
-
-    /// The most bytes of memory that `threads` workers take: while they fill buffers, or while they put rows in place.
-    fn bytes(&self, threads: usize) -> u64 {
-        let record_words = record_words(self.row_bytes);
-        let (shards, threads) = (self.nodes.div_ceil(self.rows), threads as u64);
-        let (of_shard, of_buffer) = Spill::bytes_of_shard(record_words, self.buffer_records);
-        let read = (8 * record_words as u64).saturating_mul(self.read_records.min(self.rows));
-        let rows = self.rows.saturating_mul(self.row_bytes as u64);
-        let buffers = of_buffer.saturating_mul(shards);
-        let of_worker = buffers.max(rows.saturating_add(read));
-        of_worker.saturating_mul(threads).saturating_add(of_shard * shards)
-    }
-
-    fn count(&self) -> u32 {
-        u32::try_from(self.nodes.div_ceil(self.rows)).expect("the budget is not smaller than that")
-    }
-
-    /// Number of rows of a shard.
-    fn len(&self, shard: u32) -> u64 {
-        self.rows.min(self.nodes - u64::from(shard) * self.rows)
-    }
-}
-
-/// Words of a spilled row: its place in the shard, and the row.
-fn record_words(row_bytes: usize) -> usize {
-    1 + row_bytes.div_ceil(8)
-}
-
-/// Fails if the memory is too small to sort rows of `row_bytes` bytes, one for each node.
-pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<()> {
-    Shards::new(store.manifest().nodes, row_bytes, name, budget).map(drop)
-}
-
-/// Writes a column to the new file `path`, after the header of the array.
-pub(super) fn export_column(
-    store: &Store,
-    path: &Path,
-    column: &dyn Column,
-    header: &[u8; npy::HEADER_BYTES],
-    budget: &ExportBudget,
-    progress: &dyn Progress,
-) -> Result<Exported> {
-    expect_whole(store, column.name())?;
-    let array = Temporary::create(path)?;
-    array
-        .file
-        .write_all_at(header, 0)
-        .map_err(Error::io("write", &array.path))?;
-    let target = Target {
-        file: &array.file,
-        path: &array.path,
-        first_byte: header.len() as u64,
-    };
-    let bytes = write_column(store, target, column, durable::parent(path), budget, progress)?;
-    array.finish()?;
-    Ok(Exported {
-        rows: store.manifest().nodes,
-        bytes: header.len() as u64 + bytes,
-    })
-}
-
-/// The destination of rows in the order of external ids.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) file: &'a File,
-    pub(super) path: &'a Path,
-    /// The offset of the first row.
-    pub(super) first_byte: u64,
-}
-
-/// Writes the rows of a column. In between they are in an unnamed file in the folder `scratch`. Returns the number of bytes
-/// written.
-pub(super) fn write_column(
-    store: &Store,
-    target: Target<'_>,
-    column: &dyn Column,
-    scratch: &Path,
-    budget: &ExportBudget,
-    progress: &dyn Progress,
-) -> Result<u64> {
-    let nodes = store.manifest().nodes;
-    let shards = Shards::new(nodes, column.row_bytes(), column.name(), budget)?;
-    let records = (0..shards.count()).map(|shard| shards.len(shard));
-    let work = Work {
-        store,
-        column,
-        shards,
-        spill: Spill::create(scratch, record_words(column.row_bytes()), records)?,
-        progress,
-    };
-    work.scatter(budget.threads)?;
-    let bytes = nodes.saturating_mul(column.row_bytes() as u64);
-    progress.stage(&format!("writing {}", column.name()), Some(bytes));
-    let shards: Vec<u32> = (0..work.shards.count()).collect();
-    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, target))?;
-    Ok(bytes)
-}
-
-struct Work<'a> {
-    store: &'a Store,
-    column: &'a dyn Column,
-    shards: Shards,
-    spill: Spill,
-    progress: &'a dyn Progress,
-}
-
-impl Work<'_> {
-    /// Pass 1.
-    fn scatter(&self, threads: usize) -> Result<()> {
-        let next_chunk = AtomicU64::new(0);
-        let chunks = self.store.chunks();
-        workers::run(threads, |turn| {
-            let mut buffers = Buffers::new(&self.spill, self.shards.buffer_records);
-            while turn.goes_on() {
-                let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
-                if chunk >= u64::from(chunks.chunks()) {
-                    break;
-                }
-                let span = ChunkSpan::of(chunks, ChunkId(chunk as u32));
-                let mut node = span.first_node.0;
-                self.column.rows(span, self.progress, &mut |row| {
-                    let id = self.store.ids().dense_id(NodeId(node))?.0;
-                    let record = buffers.push((id / self.shards.rows) as u32)?;
-                    record[0] = id % self.shards.rows;
-                    let words: &mut [u8] = bytemuck::cast_slice_mut(&mut record[1..]);
-                    words[..row.len()].copy_from_slice(row);
-                    words[row.len()..].fill(0);
-                    node += 1;
-                    Ok(())
-                })?;
-            }
-            buffers.flush_all()
-        })
-    }
-
-    /// Pass 2, for one shard.
-    fn gather(&self, shard: u32, target: Target<'_>) -> Result<()> {
-        let row_bytes = self.column.row_bytes();
-        let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
-        self.spill.read(shard, self.shards.read_records, |record| {
-            let row: &[u8] = bytemuck::cast_slice(&record[1..]);
-            let place = places.chunks_exact_mut(row_bytes).nth(record[0] as usize);
-            place.map(|place| place.copy_from_slice(&row[..row_bytes])).is_some()
-        })?;
-        let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
-        target
-            .file
-            .write_all_at(&places, at)
-            .map_err(Error::io("write", target.path))?;
-        self.progress.advance(places.len() as u64, 0);
-        check_stopped(self.progress)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shards_cover_all_dense_ids_within_the_budget() {
-        for (nodes, row_bytes, memory) in [
-            (0, 8, 1 << 20),
-            (1, 8, 1 << 20),
-            (1_000_000, 512, 16 << 20),
-            (10, 1 << 20, 16 << 20),
-        ] {
-            let budget = ExportBudget { threads: 2, memory };
-            let shards = Shards::new(nodes, row_bytes, "rows", &budget).unwrap();
-            let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
-            assert_eq!(rows, nodes);
-            assert!(shards.rows == 1 || shards.rows * row_bytes as u64 <= memory / 4);
-            assert!(shards.bytes(budget.threads) <= memory);
-        }
-    }
-
-    #[test]
-    fn memory_too_small_for_the_buffers_of_all_shards_names_what_would_do() {
-        for (nodes, row_bytes, threads, memory) in [
-            (10, 1 << 20, 2, 1),
-            (1 << 31, 512, 16, 64 << 20),
-            (1 << 27, 8, 2, 256 << 10),
-        ] {
-            let new = |memory| Shards::new(nodes, row_bytes, "features", &ExportBudget { threads, memory });
-            let least = match new(memory).unwrap_err() {
-                Error::Budget { given, least, .. } if given == memory => least,
-                other => panic!("{other}"),
-            };
-            assert!(new(least).unwrap().bytes(threads) <= least);
-            assert!(new(least / 8 * 7).is_err(), "{least} is too much");
-        }
     }
 }

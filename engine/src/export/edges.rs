@@ -4,18 +4,24 @@
 //! by all threads. Memory: eight blocks for each thread, which are smaller if the budget is, and the pages of the external ids. Integer
 //! ids in random order cost arithmetic; a dictionary costs a lookup for every source.
 
-use std::{io::Write, path::Path, sync::Arc};
+use std::{io::Write, sync::Arc};
 
 use grappa_formats::{ChunkId, DenseId, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
     blocks::{NewFile, Planned, blocks_at_once, write_in_order},
+    durable::Destination,
     npy,
     progress::{Progress, check_stopped},
 };
 use grappa_storage::{Chunk, Store};
 
-use crate::export::{ExportBudget, Exported, id_descr, pool};
+use crate::export::{
+    ExportBudget, Exported,
+    edge_table::{self, EdgeColumns},
+    id_descr, pool,
+    table::{TableFormat, TableOut, write_table},
+};
 
 /// The most edges in a block; 1 MiB in binary.
 const BLOCK_EDGES_MAX: u64 = 1 << 16;
@@ -39,25 +45,36 @@ pub enum EdgeFormat {
     Npy,
     /// A NumPy array of f32: the weight of each edge.
     NpyWeights,
+    /// A Parquet table with the columns `source`, `target` and, for weighted graphs, `weight`.
+    Parquet,
 }
 
-/// Writes all edges of the store to the new file `path`.
-pub fn export_edges(
+/// Writes all edges of the store to a new file.
+///
+/// # Errors
+/// If the file exists and is not to be replaced, an id does not fit the format, the memory is too small, or files cannot be read or
+/// written.
+pub fn export_edges<'a>(
     store: &Store,
-    path: &Path,
+    out: impl Into<Destination<'a>>,
     format: EdgeFormat,
     budget: &ExportBudget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
-    let edges = store.manifest().edges;
+    let (edges, destination) = (store.manifest().edges, out.into());
     let writer = EdgeWriter::new(store, format)?;
+    if format == EdgeFormat::Parquet {
+        let bytes = pool(budget.threads)?.install(|| writer.write_table(destination, budget, progress))?;
+        return Ok(Exported { rows: edges, bytes });
+    }
     let header = |payload: u64| match format {
         EdgeFormat::Tsv | EdgeFormat::Csv => writer.header.clone(),
         EdgeFormat::Npy => npy::header(writer.descr, &[payload / 16, 2]).to_vec(),
         EdgeFormat::NpyWeights => npy::header(writer.descr, &[payload / 4]).to_vec(),
+        EdgeFormat::Parquet => Vec::new(),
     };
     let file = NewFile {
-        path,
+        destination,
         header_bytes: header(0).len(),
         progress,
     };
@@ -246,12 +263,13 @@ impl<'a> EdgeWriter<'a> {
                 let what = "the edges have no weights";
                 return Err(Error::input(store.path(), Position::Whole, what));
             }
-            EdgeFormat::Tsv | EdgeFormat::Csv => "",
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => "",
         };
         // Without a header, an edge between nodes called `source` and `target` would look like one.
         let header: &[u8] = match (format, manifest.weighted) {
             (EdgeFormat::Csv, false) => b"source,target\n",
             (EdgeFormat::Csv, true) => b"source,target,weight\n",
+            (EdgeFormat::Parquet, _) => b"",
             (_, false) if strings => b"source\ttarget\n",
             (_, true) if strings => b"source\ttarget\tweight\n",
             _ => b"",
@@ -274,14 +292,18 @@ impl<'a> EdgeWriter<'a> {
         let in_file = match self.format {
             EdgeFormat::Npy => 16,
             EdgeFormat::NpyWeights => 4,
-            EdgeFormat::Tsv | EdgeFormat::Csv => 2 * self.id_bytes()? + TEXT_BYTES,
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => 2 * self.id_bytes()? + TEXT_BYTES,
+        };
+        let of_group = match self.format {
+            EdgeFormat::Parquet => edge_table::group_of(self.store, self.id_bytes()?).1,
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Npy | EdgeFormat::NpyWeights => 0,
         };
         let bytes_of_edge = blocks_at_once() as u64 * (in_file + EDGE_BYTES);
-        match budget.memory / bytes_of_edge {
+        match budget.memory.saturating_sub(of_group) / bytes_of_edge {
             edges if edges < BLOCK_EDGES_MIN => Err(Error::Budget {
                 what: format!("blocks of edges for {} threads", budget.threads),
                 given: budget.memory,
-                least: BLOCK_EDGES_MIN * bytes_of_edge,
+                least: of_group + BLOCK_EDGES_MIN * bytes_of_edge,
                 remedy: "raise --memory, or give fewer --threads",
             }),
             edges => Ok(edges.min(BLOCK_EDGES_MAX)),
@@ -304,10 +326,34 @@ impl<'a> EdgeWriter<'a> {
         Ok(longest)
     }
 
+    /// Writes the edges as a table, on the threads of the current pool. Returns the number of bytes.
+    fn write_table(&self, out: Destination<'_>, budget: &ExportBudget, progress: &dyn Progress) -> Result<u64> {
+        let plan = Spans::new(self.store, self.block_edges(budget)?);
+        let (group_rows, _) = edge_table::group_of(self.store, self.id_bytes()?);
+        let mut columns = EdgeColumns::new(self.store, group_rows)?;
+        self.start(progress);
+        write_table(
+            TableOut::File(out, TableFormat::Parquet),
+            &columns.described(),
+            |sink| {
+                write_in_order(
+                    plan.planner(),
+                    |span, buffers, out| self.append(span, buffers, out),
+                    |block, edges| {
+                        columns.add(block, sink)?;
+                        progress.advance(block.len() as u64, edges);
+                        check_stopped(progress)
+                    },
+                )?;
+                columns.flush(sink)
+            },
+        )
+    }
+
     fn start(&self, progress: &dyn Progress) {
         let edges = self.store.manifest().edges;
         match self.format {
-            EdgeFormat::Tsv | EdgeFormat::Csv => progress.stage("writing edges", None),
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => progress.stage("writing edges", None),
             EdgeFormat::Npy => progress.stage("writing edges", Some(edges * 16)),
             EdgeFormat::NpyWeights => progress.stage("writing weights", Some(edges * 4)),
         }
@@ -370,6 +416,16 @@ impl<'a> EdgeWriter<'a> {
                 for &source in sources.iter() {
                     out.extend_from_slice(&ids.integer(NodeId(source))?.to_le_bytes());
                     out.extend_from_slice(&target);
+                }
+            }
+            EdgeFormat::Parquet => {
+                for (i, &source) in sources.iter().enumerate() {
+                    for node in [NodeId(source), target] {
+                        edge_table::append_id(self.store, node, id, out)?;
+                    }
+                    if let Some(weight) = weights.get(i).filter(|_| self.weighted) {
+                        out.extend_from_slice(&weight.to_le_bytes());
+                    }
                 }
             }
             EdgeFormat::Tsv | EdgeFormat::Csv => {

@@ -10,7 +10,7 @@ use std::{
 use grappa_formats::ChunkSpan;
 use grappa_io::{
     Error, Result,
-    durable::Temporary,
+    durable::Destination,
     npy,
     progress::{Progress, check_stopped},
     unnamed::unnamed_file,
@@ -18,13 +18,10 @@ use grappa_io::{
 use grappa_storage::Store;
 
 use crate::export::{
-    ExportBudget, Exported,
-    columns::{Column, Target, check_memory, export_column, write_column},
-    expect_whole,
+    ExportBudget, Exported, expect_whole,
+    order::{Column, READ_BYTES, Target, check_memory, export_column, write_column},
 };
 
-/// Bytes of rows read at a time.
-const READ_BYTES: usize = 1 << 20;
 /// Rows after which progress is asked whether to stop.
 const STOP_ROWS: usize = 1 << 16;
 
@@ -54,6 +51,11 @@ impl MadeRows {
             folder: folder.to_owned(),
             row_bytes,
         })
+    }
+
+    /// Length of a row in bytes.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
     }
 
     /// Fails if the memory is too small for [`MadeRows::export`] or [`MadeRows::by_dense_id`]. For a check before the rows are made.
@@ -88,15 +90,15 @@ impl MadeRows {
             .map_err(Error::io("read a scratch file in", &self.folder))
     }
 
-    /// Writes the rows to the new file `path`, in the order of the sorted external ids: a NumPy array of `descr`, with
+    /// Writes the rows to a new file, in the order of the sorted external ids: a NumPy array of `descr`, with
     /// `columns` columns, or of one dimension if `columns` is none.
     ///
     /// # Errors
-    /// If the file exists, the store is a slice, or files cannot be read or written.
-    pub fn export(
+    /// If the file exists and is not to be replaced, the store is a slice, or files cannot be read or written.
+    pub fn export<'a>(
         &self,
         store: &Store,
-        path: &Path,
+        out: impl Into<Destination<'a>>,
         (descr, columns): (&str, Option<u64>),
         budget: &ExportBudget,
         progress: &dyn Progress,
@@ -107,7 +109,7 @@ impl MadeRows {
             Some(columns) => npy::header(descr, &[nodes, columns]),
         };
         self.announce(store, progress);
-        export_column(store, path, self, &header, budget, progress)
+        export_column(store, out.into(), self, &header, budget, progress)
     }
 
     /// Returns the rows in the order of the sorted external ids.
@@ -116,14 +118,25 @@ impl MadeRows {
     /// If the store is a slice, or files cannot be read or written.
     pub fn by_dense_id(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
         expect_whole(store, self.name)?;
-        let ordered = Self::create(&self.folder, self.name, self.row_bytes)?;
+        self.announce(store, progress);
+        Self::of_column(store, self, &self.folder, budget, progress)
+    }
+
+    /// The rows of a column of the store in the order of the sorted external ids, in a new file in `folder`.
+    pub(super) fn of_column(
+        store: &Store,
+        column: &dyn Column,
+        folder: &Path,
+        budget: &ExportBudget,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let ordered = Self::create(folder, column.name(), column.row_bytes())?;
         let target = Target {
             file: &ordered.file,
             path: &ordered.folder,
             first_byte: 0,
         };
-        self.announce(store, progress);
-        write_column(store, target, self, &self.folder, budget, progress)?;
+        write_column(store, target, column, folder, budget, progress)?;
         Ok(ordered)
     }
 
@@ -149,18 +162,19 @@ impl MadeRows {
         Ok(selected)
     }
 
-    /// Writes the first `rows` rows to the new file `path`, as they are: a NumPy array as that of [`MadeRows::export`].
+    /// Writes the first `rows` rows to a new file, as they are: a NumPy array as that of [`MadeRows::export`].
     ///
     /// # Errors
-    /// If the file exists, or files cannot be read or written.
-    pub fn write_array(
+    /// If the file exists and is not to be replaced, or files cannot be read or written.
+    pub fn write_array<'a>(
         &self,
-        path: &Path,
+        out: impl Into<Destination<'a>>,
         rows: u64,
         (descr, columns): (&str, Option<u64>),
         progress: &dyn Progress,
     ) -> Result<Exported> {
-        let temporary = Temporary::create(path)?;
+        let out = out.into();
+        let (temporary, path) = (out.begin()?, out.path);
         let shape: Vec<u64> = [rows].into_iter().chain(columns).collect();
         let mut bytes = npy::header(descr, &shape).to_vec();
         let piece = (READ_BYTES / self.row_bytes).max(1) as u64;

@@ -3,18 +3,23 @@
 //! - [`edges`]: a line or an array row for each edge, in the order of the store;
 //! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
 //! - [`made`]: values that a program made for each node, in the same order;
-//! - [`ids`]: the sorted ids of all nodes, or of those of a split.
+//! - [`ids`]: the sorted ids of all nodes, or of those of a split;
+//! - [`table`] and [`node_table`]: all of these as Parquet or CSV, with named columns.
 //!
-//! A file gets its name when it is complete and synced. Existing files are not touched. An exported store that is ingested
+//! A file gets its name when it is complete and synced. Existing files are not touched, unless the caller wants them replaced. An exported store that is ingested
 //! again with the same permutation, seed and chunks has the same adjacency lists, features, labels and splits, with two
 //! exceptions: nodes without edges whose ids are sparse or strings are lost if ingest does not get the exported [`ids`], and the
 //! last bit of the scale of an int8 feature row may differ.
 
 pub mod columns;
+mod edge_table;
 pub mod edges;
 pub mod ids;
 pub mod made;
+pub mod node_table;
+mod order;
 mod spill;
+pub mod table;
 
 use std::{io, path::Path};
 

@@ -37,8 +37,8 @@ use grappa_formats::{
     splits,
 };
 use grappa_io::{
-    Error, Position, Result,
-    durable::{self, Temporary},
+    Error, Result,
+    durable::{self, Destination, Temporary},
     journal::Journal,
     machine::free_disk_bytes,
     progress::Progress,
@@ -82,6 +82,8 @@ pub struct PlaceOptions {
     pub threads: usize,
     /// Whether to continue an unfinished run.
     pub resume: bool,
+    /// Whether an existing store of this name is replaced, when the new one is complete.
+    pub replace: bool,
 }
 
 /// Result of [`place`]. Field names are keys of the JSON output of `grappa-store place`.
@@ -144,12 +146,13 @@ struct Finished {
 /// error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn place(store: &Store, options: &PlaceOptions, progress: &dyn Progress) -> Result<Placed> {
     let job = Job::new(store, options, progress)?;
-    if options.out.symlink_metadata().is_ok() {
-        let what = "cannot create the store: something with this name exists; remove it or choose another --to";
-        return Err(Error::input(&options.out, Position::Whole, what));
-    }
+    let out = Destination {
+        path: &options.out,
+        replaces: options.replace,
+    };
+    StoreFolder::check(out)?;
     job.check_disk()?;
-    let (folder, begun) = StoreFolder::begin(&options.out, None, options.resume)?;
+    let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
     job.run(&folder).map_err(|error| folder.failed(begun, error))
 }
 

@@ -118,6 +118,7 @@ fn generate(out: &Path, threads: usize, progress: &dyn Progress) -> Result<()> {
         memory: 256 << 20,
         threads,
         resume: false,
+        replace: false,
         writer: "grappa-store plan".into(),
     };
     generate_store(&options, progress)?;

@@ -35,6 +35,12 @@ const OF_EDGES: ExportBudget = ExportBudget {
     memory: 4 << 20,
 };
 
+/// Tables take more.
+const OF_TABLES: ExportBudget = ExportBudget {
+    threads: 2,
+    memory: 64 << 20,
+};
+
 /// The external id of a node, as text.
 fn id_of(store: &Store, node: u64) -> String {
     store.external_id(NodeId(node)).unwrap().to_string()
@@ -330,33 +336,40 @@ fn exported_and_reingested_stores_are_equal() {
     let first = Store::open(&options.out).unwrap();
     assert_eq!(first.manifest().ids.permutation, PermutationSpec::Feistel(7));
 
-    export_features(&first, &at("x2.npy"), &BUDGET, &Silent).unwrap();
-    export_labels(&first, &at("y2.npy"), &BUDGET, &Silent).unwrap();
-    export_split(&first, "train", &at("train2.npy"), &Silent).unwrap();
+    for ending in ["npy", "parquet", "csv"] {
+        export_features(&first, &at(&format!("x2.{ending}")), &BUDGET, &Silent).unwrap();
+        export_labels(&first, &at(&format!("y2.{ending}")), &BUDGET, &Silent).unwrap();
+        export_split(&first, "train", &at(&format!("train2.{ending}")), &Silent).unwrap();
+    }
     export_edges(&first, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
-    let (before, after) = (files_of(&options.out), |edges: &str, format, weights: Option<&str>| {
-        export_edges(&first, &at(edges), format, &OF_EDGES, &Silent).unwrap();
-        let again = IngestOptions {
-            edges: vec![at(edges)],
-            weights: weights.map(at),
-            out: at(&format!("{edges}.grappa")),
-            features: Some(at("x2.npy")),
-            labels: Some(at("y2.npy")),
-            splits: vec![SplitFile {
-                name: "train",
-                path: at("train2.npy"),
-            }],
-            ..options.clone()
-        };
-        ingest(&again, &Silent).unwrap();
-        files_of(&again.out)
-    });
-    for (edges, format, weights) in [
-        ("e.tsv", EdgeFormat::Tsv, None),
-        ("e.csv", EdgeFormat::Csv, None),
-        ("e.npy", EdgeFormat::Npy, Some("weights.npy")),
+    let (before, after) = (
+        files_of(&options.out),
+        |edges: &str, format, nodes: &str, weights: Option<&str>| {
+            export_edges(&first, &at(edges), format, &OF_TABLES, &Silent).unwrap();
+            let again = IngestOptions {
+                edges: vec![at(edges)],
+                weights: weights.map(at),
+                out: at(&format!("{edges}.grappa")),
+                features: Some(at(&format!("x2.{nodes}"))),
+                feature_dtype: Some(FeatureDtype::F16),
+                labels: Some(at(&format!("y2.{nodes}"))),
+                splits: vec![SplitFile {
+                    name: "train",
+                    path: at(&format!("train2.{nodes}")),
+                }],
+                ..options.clone()
+            };
+            ingest(&again, &Silent).unwrap();
+            files_of(&again.out)
+        },
+    );
+    for (edges, format, nodes, weights) in [
+        ("e.tsv", EdgeFormat::Tsv, "npy", None),
+        ("e.csv", EdgeFormat::Csv, "csv", None),
+        ("e.npy", EdgeFormat::Npy, "npy", Some("weights.npy")),
+        ("e.parquet", EdgeFormat::Parquet, "parquet", None),
     ] {
-        let after = after(edges, format, weights);
+        let after = after(edges, format, nodes, weights);
         assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
         for (name, bytes) in &before {
             assert!(*bytes == after[name], "{edges}: {}", name.display());

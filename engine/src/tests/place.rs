@@ -27,6 +27,7 @@ fn options(out: &Path, edges: SliceEdges) -> PlaceOptions {
         copy: false,
         threads: 2,
         resume: false,
+        replace: false,
     }
 }
 

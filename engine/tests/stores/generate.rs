@@ -56,6 +56,7 @@ fn options(model: Model, out: &Path) -> StoreOptions {
         memory: 1 << 30,
         threads: 2,
         resume: false,
+        replace: false,
         writer: "test".to_owned(),
     }
 }

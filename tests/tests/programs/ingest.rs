@@ -84,7 +84,7 @@ fn an_existing_store_is_untouched() {
     let other = bench.write("other.tsv", "0 5\n");
     let bad = bench.write("bad.tsv", "0 x\n");
     for more in [&[][..], &["--resume"]] {
-        run(&mut bench.ingest(&other, more)).failure(&["out.grappa", "exists", "--out"]);
+        run(&mut bench.ingest(&other, more)).failure(&["out.grappa", "exists", "--force"]);
     }
     run(&mut bench.ingest(&bad, &[])).failure(&[]);
     assert_same(&bench.out(), &before, "after three refusals");

@@ -14,6 +14,7 @@ mod ingest;
 mod input;
 mod memory;
 mod misread;
+mod outputs;
 mod place;
 mod planted;
 mod real;

@@ -146,7 +146,7 @@ fn what_cannot_be_placed_is_told_and_leaves_nothing() {
     let to = path("slice");
     run(&mut place(&whole, "6", &to)).failure(&["there is no chunk 6"]);
     run(&mut place(&whole, "3-1", &to)).misuse(&["5-7"]);
-    run(&mut place(&whole, "0", &whole)).failure(&["something with this name exists", "--to"]);
+    run(&mut place(&whole, "0", &whole)).failure(&["something with this name exists", "--force"]);
     run(&mut place(&whole, "0-1", &path("first"))).success();
     run(&mut place(&path("first"), "1-2", &to)).failure(&["only the chunks 0-1, not chunk 2"]);
     // The file of the slice is the same one, so a copy is damaged.

@@ -175,7 +175,7 @@ fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
     }
 
     // A file that is not what its name says.
-    for (option, file) in [("--edges", "e.parquet"), ("--features", "x.csv"), ("--ids", "ids.npz")] {
+    for (option, file) in [("--edges", "e.feather"), ("--features", "x.tsv"), ("--ids", "ids.npz")] {
         run(export().arg(option).arg(sample.at(file))).failure(&[file, ".npy"]);
         assert!(!sample.at(file).exists());
     }

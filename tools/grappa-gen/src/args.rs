@@ -124,12 +124,17 @@ struct Common {
     #[arg(long, help_heading = FEATURES, value_enum, default_value_t = Features::Stored, requires = "feature_dim")]
     features: Features,
 
-    /// Store or file to write; it must not exist
+    /// Store or file to write; it must not exist, unless --force is given
     ///
     /// With --as tsv or npy, the files of node data are named after it: edges.npy has edges.labels.npy, edges.train.npy and
-    /// so on beside it. A split without nodes has no file.
+    /// so on beside it. A split without nodes has no file. With --as tsv, - prints the edges alone on stdout.
     #[arg(long, help_heading = OUTPUT, value_name = "PATH")]
     out: PathBuf,
+    /// Replace the store of --out, with all that was added to it, or the files, when the new ones are complete
+    ///
+    /// Only a store, or files of the same names, are replaced. A folder with other files is an error.
+    #[arg(long, help_heading = OUTPUT)]
+    force: bool,
     /// Kind of output
     #[arg(long = "as", help_heading = OUTPUT, value_enum, default_value_t = OutputKind::Store)]
     kind: OutputKind,
@@ -275,6 +280,8 @@ pub struct FileOptions {
     pub recipe: Recipe,
     /// The file of edges.
     pub edges: PathBuf,
+    /// Whether files that exist are replaced.
+    pub replace: bool,
     /// Format of the edges.
     pub format: EdgeListFormat,
     /// Features per node, if nodes have features.
@@ -345,10 +352,14 @@ impl Args {
             OutputKind::Tsv => EdgeListFormat::Tsv,
             OutputKind::Npy => EdgeListFormat::Npy,
         };
+        if common.out.as_os_str() == "-" && (common.kind != OutputKind::Tsv || common.feature_dim.is_some()) {
+            bail!("--out - prints edges as text on stdout: give --as tsv and no --feature-dim, or a name for --out");
+        }
         Generator::new(recipe.clone())?;
         Ok(Output::Files(FileOptions {
             recipe,
             edges: common.out.clone(),
+            replace: common.force,
             format,
             feature_dim: common.feature_dim,
             threads: threads.get(),
@@ -412,6 +423,7 @@ impl Common {
             memory: self.memory.0,
             threads: threads.get(),
             resume: self.resume,
+            replace: self.force,
             writer: concat!("grappa-gen ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

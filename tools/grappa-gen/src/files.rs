@@ -1,10 +1,16 @@
 //! Graphs as plain files: one of edges, and NumPy arrays of what nodes have, named after it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context, Result, bail};
-use grappa_build::generate::{check_features_memory, write_classes, write_edge_list, write_features, write_split};
+use anyhow::{Context, Result};
+use grappa_build::generate::{
+    check_features_memory, print_edge_list, write_classes, write_edge_list, write_features, write_split,
+};
 use grappa_console::Bars;
+use grappa_io::durable::Destination;
 use grappa_synthetic::{Generator, Split};
 
 use crate::args::FileOptions;
@@ -19,6 +25,22 @@ pub struct Files {
     pub bytes: u64,
 }
 
+/// Prints the edges as text on stdout.
+pub fn print(options: &FileOptions, bars: &Bars) -> Result<()> {
+    let generator = Generator::new(options.recipe.clone())?;
+    let mut out = grappa_console::stdout();
+    pool(options)?.install(|| print_edge_list(&generator, &mut out, bars))?;
+    out.flush().context("cannot write to stdout")
+}
+
+fn pool(options: &FileOptions) -> Result<rayon::ThreadPool> {
+    grappa_io::check_threads(options.threads)?;
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads)
+        .build()
+        .context("cannot start threads")
+}
+
 /// Contents of a file of node data.
 #[derive(Clone, Copy)]
 enum NodeFile {
@@ -27,7 +49,7 @@ enum NodeFile {
     Split(Split),
 }
 
-/// Writes all files, or none.
+/// Writes all files, or none. If files are replaced, each is when its new content is complete.
 pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
     let generator = Generator::new(options.recipe.clone())?;
     let mut node_files = Vec::new();
@@ -45,26 +67,24 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         .collect();
     // Checked before the work, which may take hours.
     let paths = || node_files.iter().map(|(_, path)| path).chain([&options.edges]);
-    if let Some(path) = paths().find(|path| path.exists()) {
-        bail!("{} exists; remove it or choose another --out", path.display());
-    }
+    let destination = |path| Destination {
+        path,
+        replaces: options.replace,
+    };
+    paths().try_for_each(|path| destination(path).check())?;
 
-    grappa_io::check_threads(options.threads)?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(options.threads)
-        .build()
-        .context("cannot start threads")?;
+    let pool = pool(options)?;
     let mut finished = Vec::new();
     let made = pool.install(|| {
         if let Some(dim) = options.feature_dim {
             let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
             check_features_memory(&generator, dim as usize, options.memory, remedy)?;
         }
-        let written = write_edge_list(&generator, &options.edges, options.format, bars)?;
+        let written = write_edge_list(&generator, destination(&options.edges), options.format, bars)?;
         finished.push(&options.edges);
         let mut bytes = written.bytes;
         for (file, path) in &node_files {
-            bytes += file.write(&generator, path, bars)?;
+            bytes += file.write(&generator, destination(path), bars)?;
             finished.push(path);
         }
         Ok(Files {
@@ -73,7 +93,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
             bytes,
         })
     });
-    if made.is_err() {
+    if made.is_err() && !options.replace {
         // Only the files of this run, because another process may write the same graph. A failed removal would hide the error.
         for path in finished {
             let _ = std::fs::remove_file(path);
@@ -92,11 +112,11 @@ impl NodeFile {
         edges.with_extension(format!("{name}.npy"))
     }
 
-    fn write(self, generator: &Generator, path: &Path, bars: &Bars) -> Result<u64> {
+    fn write(self, generator: &Generator, out: Destination<'_>, bars: &Bars) -> Result<u64> {
         Ok(match self {
-            Self::Features(dim) => write_features(generator, dim, path, bars)?,
-            Self::Classes => write_classes(generator, path, bars)?,
-            Self::Split(split) => write_split(generator, split, path, bars)?,
+            Self::Features(dim) => write_features(generator, dim, out, bars)?,
+            Self::Classes => write_classes(generator, out, bars)?,
+            Self::Split(split) => write_split(generator, split, out, bars)?,
         })
     }
 }

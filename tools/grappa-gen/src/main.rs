@@ -36,6 +36,13 @@ fn main() -> ExitCode {
                     ..Built::new(name, begin.elapsed(), made.edges_drawn)
                 }
             }
+            Output::Files(options) if options.edges.as_os_str() == "-" => {
+                if console.json() {
+                    bail!("--out - prints the edges on stdout, so --json is not possible; give --out a file");
+                }
+                // On a terminal, a bar would be between the lines.
+                return files::print(&options, &console.silenced().bars());
+            }
             Output::Files(options) => {
                 check_space(&options.edges, args.least_bytes())?;
                 signals::stops_by_itself("removing the unfinished files");

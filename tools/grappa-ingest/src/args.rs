@@ -251,9 +251,14 @@ pub struct Args {
     #[arg(long, help_heading = CHANGES, value_enum, default_value_t = Loops::Keep)]
     self_loops: Loops,
 
-    /// Store to write, usually NAME.grappa; it must not exist
+    /// Store to write, usually NAME.grappa; it must not exist, unless --force is given
     #[arg(long, help_heading = STORE, value_name = "STORE", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
+    /// Replace the store of --out, with all that was added to it, when the new one is complete
+    ///
+    /// Only a store is replaced. A folder with other files is an error.
+    #[arg(long, help_heading = STORE)]
+    force: bool,
     /// Print what each column of edges and tables would become, and write nothing
     #[arg(long, help_heading = STORE)]
     pub dry_run: bool,
@@ -471,6 +476,7 @@ impl Args {
                 BadLine::Skip => OnBadLine::Skip,
             },
             resume: self.resume,
+            replace: self.force,
             tmp: self.tmp.clone(),
             writer: concat!("grappa-ingest ", env!("CARGO_PKG_VERSION")).to_owned(),
         })

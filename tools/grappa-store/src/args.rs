@@ -135,9 +135,14 @@ pub struct Place {
     /// Chunks of the slice, such as 0,5-7
     #[arg(long, value_name = "LIST", required = true, value_delimiter = ',', value_parser = chunk_range)]
     pub chunks: Vec<RangeInclusive<u32>>,
-    /// Store to make; it must not exist
+    /// Store to make; it must not exist, unless --force is given
     #[arg(long, value_name = "STORE")]
     pub to: PathBuf,
+    /// Replace the store of --to, with all that was added to it, when the new one is complete
+    ///
+    /// Only a store is replaced. A folder with other files is an error.
+    #[arg(long)]
+    pub force: bool,
     /// Edges into the nodes of these chunks that the slice has
     #[arg(long, value_name = "NAME", default_value = "all", value_parser = explained(SliceEdges::ALL, SliceEdges::name, edges_help))]
     pub edges: SliceEdges,
@@ -299,7 +304,7 @@ pub struct Preaggregate {
     #[arg(long)]
     pub with_features: bool,
     /// Replace existing aggregates of this kind
-    #[arg(long)]
+    #[arg(long, visible_alias = "force")]
     pub replace: bool,
     /// Memory limit, such as 512MiB or 2GiB; with less, features are read more often
     #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
@@ -432,24 +437,29 @@ pub struct Export {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Export edges, source before destination: .npy, .csv, or other names for text with tabs; - prints the text
+    /// Export edges, source before destination: .npy, .parquet, .csv, or other names for text with tabs
+    ///
+    /// Here and below, - prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
     #[arg(long, value_name = "FILE")]
     pub edges: Option<PathBuf>,
-    /// Export edge weights, in the order of the edges; text edges have them in a third column
+    /// Export edge weights, in the order of the edges; .parquet, .csv and text have them in a third column of the edges
     #[arg(long, value_name = "FILE.npy")]
     pub weights: Option<PathBuf>,
-    /// Export features, one row per node in the order of sorted ids
-    #[arg(long, value_name = "FILE.npy")]
+    /// Export features, one row per node in the order of sorted ids: .npy, or a table with ids, .parquet or .csv
+    #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,
-    /// Export labels, one row per node in the order of sorted ids
-    #[arg(long, value_name = "FILE.npy")]
+    /// Export labels, one row per node in the order of sorted ids: .npy, or a table with ids, .parquet or .csv
+    #[arg(long, value_name = "FILE")]
     pub labels: Option<PathBuf>,
-    /// Export the ids of all nodes, sorted: the ids of the rows of features and labels. Integers to .npy, or a line for each id
+    /// Export the ids of all nodes, sorted as rows of features and labels are, to .npy (integers), .parquet, or text: a line for each
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,
     /// Export the node ids of a split (train, val or test), as --ids does; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], action = clap::ArgAction::Append)]
     pub split: Vec<String>,
+    /// Replace files that exist, each when the new one is complete
+    #[arg(long)]
+    pub force: bool,
     /// Memory limit, such as 512MiB or 2GiB
     #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "1GiB")]
     pub memory: ByteSize,

@@ -2,25 +2,27 @@
 
 use std::{
     io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
+use grappa_console::{Bars, ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::export::{
     ExportBudget, Exported,
-    columns::{export_features, export_labels},
+    columns::{export_features, export_labels, features_table, labels_table},
     edges::{EdgeFormat, export_edges, print_edges},
-    ids::{export_ids, export_split},
+    ids::{export_ids, export_split, print_ids, print_split},
+    table::TableOut,
 };
+use grappa_io::durable::Destination;
 use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;
 
-/// Names of files that are neither arrays nor text.
-const OTHER_FORMATS: [&str; 8] = ["npz", "parquet", "gz", "zst", "zip", "pt", "json", "feather"];
+/// Names of files that would be text, and promise another format.
+const OTHER_FORMATS: [&str; 7] = ["npz", "gz", "zst", "zip", "pt", "json", "feather"];
 
 #[derive(Serialize)]
 struct Written {
@@ -37,152 +39,169 @@ struct File {
     bytes: u64,
 }
 
+/// Something to export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What<'a> {
+    Edges,
+    Weights,
+    Features,
+    Labels,
+    Ids,
+    Split(&'a str),
+}
+
 pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    check_names(options)?;
+    let requests = requests(options);
+    requests.iter().try_for_each(|(what, path)| check_name(*what, path))?;
     signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
-    check_requests(&store, options)?;
-    let bars = console.bars();
+    check_requests(&store, &requests)?;
     let budget = ExportBudget {
         threads: options.threads.get()?,
         memory: options.memory.0,
     };
-    let mut written = Written {
-        files: Vec::new(),
-        seconds: 0.0,
-        peak_rss_bytes: None,
-    };
-    let mut add = |what: &str, path: &Path, exported: Exported| {
-        written.files.push(File {
-            path: path.display().to_string(),
-            what: what.to_owned(),
-            rows: exported.rows,
-            bytes: exported.bytes,
-        });
-    };
-    if let Some(path) = &options.edges {
-        if path.as_os_str() == "-" {
-            return print(&store, options, &budget, console);
+    if let Some((what, _)) = requests.iter().find(|(_, path)| is_stdout(path)) {
+        if console.json() || requests.len() > 1 {
+            bail!(
+                "{} - prints on stdout, so --json and other exports are not possible; give it a file",
+                what.option()
+            );
         }
-        let format = edge_format(path);
-        if store.manifest().weighted && format == EdgeFormat::Npy && options.weights.is_none() {
+        return print(&store, *what, &budget, console);
+    }
+    let destination = |path| Destination {
+        path,
+        replaces: options.force,
+    };
+    requests.iter().try_for_each(|(_, path)| destination(path).check())?;
+    let bars = console.bars();
+    let mut files = Vec::new();
+    for (what, path) in requests {
+        let exported = export(&store, what, destination(path), &budget, &bars)?;
+        if what == What::Edges
+            && store.manifest().weighted
+            && has_extension(path, &["npy"])
+            && options.weights.is_none()
+        {
             tracing::warn!(
-                "{} will not contain the edge weights; export them with --weights FILE.npy",
+                "{} does not contain the edge weights; export them with --weights FILE.npy",
                 path.display()
             );
         }
-        add("edges", path, export_edges(&store, path, format, &budget, &bars)?);
+        files.push(File {
+            path: path.display().to_string(),
+            what: what.name().to_owned(),
+            rows: exported.rows,
+            bytes: exported.bytes,
+        });
     }
-    if let Some(path) = &options.weights {
-        let exported = export_edges(&store, path, EdgeFormat::NpyWeights, &budget, &bars)?;
-        add("weights", path, exported);
-    }
-    if let Some(path) = &options.features {
-        add("features", path, export_features(&store, path, &budget, &bars)?);
-    }
-    if let Some(path) = &options.labels {
-        add("labels", path, export_labels(&store, path, &budget, &bars)?);
-    }
-    if let Some(path) = &options.ids {
-        add("ids", path, export_ids(&store, path, &bars)?);
-    }
-    for split in options.split.chunks_exact(2) {
-        let (name, path) = (&split[0], Path::new(&split[1]));
-        add(name, path, export_split(&store, name, path, &bars)?);
-    }
-    written.seconds = begin.elapsed().as_secs_f64();
-    written.peak_rss_bytes = peak_rss_bytes();
     drop(bars);
-    console.finish(&written)
+    console.finish(&Written {
+        files,
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_rss_bytes: peak_rss_bytes(),
+    })
 }
 
-/// Prints edges on stdout. Other output there is refused.
-fn print(store: &Store, options: &args::Export, budget: &ExportBudget, console: &Console) -> anyhow::Result<()> {
-    let others = [&options.weights, &options.features, &options.labels, &options.ids];
-    if console.json() || others.iter().any(|other| other.is_some()) || !options.split.is_empty() {
-        bail!("--edges - prints edges on stdout, so --json and other exports are not possible; give --edges a file");
+/// What to export, and the name of its file.
+fn requests(options: &args::Export) -> Vec<(What<'_>, &Path)> {
+    let files = [
+        (What::Edges, &options.edges),
+        (What::Weights, &options.weights),
+        (What::Features, &options.features),
+        (What::Labels, &options.labels),
+        (What::Ids, &options.ids),
+    ];
+    let files = files
+        .into_iter()
+        .filter_map(|(what, path)| Some((what, path.as_deref()?)));
+    let splits = options.split.chunks_exact(2);
+    let splits = splits.map(|split| (What::Split(&split[0]), Path::new(&split[1])));
+    files.chain(splits).collect()
+}
+
+fn export(
+    store: &Store,
+    what: What<'_>,
+    out: Destination<'_>,
+    budget: &ExportBudget,
+    bars: &Bars,
+) -> grappa_io::Result<Exported> {
+    match what {
+        What::Edges => export_edges(store, out, edge_format(out.path), budget, bars),
+        What::Weights => export_edges(store, out, EdgeFormat::NpyWeights, budget, bars),
+        What::Features => export_features(store, out, budget, bars),
+        What::Labels => export_labels(store, out, budget, bars),
+        What::Ids => export_ids(store, out, bars),
+        What::Split(name) => export_split(store, name, out, bars),
     }
+}
+
+/// Prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
+fn print(store: &Store, what: What<'_>, budget: &ExportBudget, console: &Console) -> anyhow::Result<()> {
     let mut out = grappa_console::stdout();
-    print_edges(store, &mut out, budget, &console.bars())?;
+    let bars = console.bars();
+    // Scratch files of tables.
+    let here = Path::new(".");
+    match what {
+        What::Edges => drop(print_edges(store, &mut out, budget, &bars)?),
+        What::Features => drop(features_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
+        What::Labels => drop(labels_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
+        What::Ids => print_ids(store, &mut out, &bars)?,
+        What::Split(name) => print_split(store, name, &mut out, &bars)?,
+        What::Weights => unreachable!("their names were checked"),
+    }
     out.flush().context("cannot write to stdout")
 }
 
 /// Refuses what cannot be exported before anything is written: a typo should not cost the export of all edges.
-fn check_requests(store: &Store, options: &args::Export) -> anyhow::Result<()> {
+fn check_requests(store: &Store, requests: &[(What<'_>, &Path)]) -> anyhow::Result<()> {
     let manifest = store.manifest();
     let names: Vec<&str> = manifest.splits.iter().map(|split| split.name.as_str()).collect();
-    let splits = options.split.chunks_exact(2);
-    if let Some(split) = splits.clone().find(|split| !names.contains(&split[0].as_str())) {
-        let has = if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
+    for (what, _) in requests {
+        let missing = match what {
+            What::Weights if !manifest.weighted => "the edges have no weights".to_owned(),
+            What::Features if manifest.features.is_none() => "the nodes have no features".to_owned(),
+            What::Labels if manifest.labels.is_none() => "the nodes have no labels".to_owned(),
+            What::Split(name) if !names.contains(name) => {
+                let has = match names[..] {
+                    [] => "none".to_owned(),
+                    _ => names.join(", "),
+                };
+                format!("there is no split {name:?}; the store has {has}")
+            }
+            _ => continue,
         };
-        bail!(
-            "{}: there is no split {:?}; the store has {has}",
-            options.store.display(),
-            split[0]
-        );
+        bail!("{}: {missing}", store.path().display());
     }
-    let columns = [
-        (&options.weights, manifest.weighted, "the edges have no weights"),
-        (
-            &options.features,
-            manifest.features.is_some(),
-            "the nodes have no features",
+    Ok(())
+}
+
+/// Refuses a file whose name promises another format than it would get.
+fn check_name(what: What<'_>, path: &Path) -> anyhow::Result<()> {
+    match what {
+        What::Weights if !has_extension(path, &["npy"]) => bail!(
+            "--weights writes a NumPy array: give it a name that ends in .npy, not {}; weights are also a column of --edges FILE.parquet, \
+             .csv or .tsv",
+            path.display()
         ),
-        (&options.labels, manifest.labels.is_some(), "the nodes have no labels"),
-    ];
-    if let Some((_, _, what)) = columns.iter().find(|(path, is_there, _)| path.is_some() && !is_there) {
-        bail!("{}: {what}", options.store.display());
-    }
-    let files = [
-        &options.edges,
-        &options.weights,
-        &options.features,
-        &options.labels,
-        &options.ids,
-    ];
-    let files = files.into_iter().flatten().map(PathBuf::as_path);
-    let mut files = files.chain(splits.map(|split| Path::new(&split[1])));
-    match files.find(|path| path.exists()) {
-        Some(path) => bail!("{} exists; remove it, or give another name", path.display()),
-        None => Ok(()),
+        What::Features | What::Labels if !is_stdout(path) && !has_extension(path, &["npy", "parquet", "csv"]) => bail!(
+            "{} writes a NumPy array or a table: give it a name that ends in .npy, .parquet or .csv, not {}",
+            what.option(),
+            path.display()
+        ),
+        What::Edges | What::Ids | What::Split(_) if has_extension(path, &OTHER_FORMATS) => bail!(
+            "{} would be text: give it a name that ends in .npy, .parquet, .csv, .tsv or .txt",
+            path.display()
+        ),
+        _ => Ok(()),
     }
 }
 
-/// Refuses files whose names promise another format than they would get.
-fn check_names(options: &args::Export) -> anyhow::Result<()> {
-    let arrays = [
-        ("--weights", &options.weights),
-        ("--features", &options.features),
-        ("--labels", &options.labels),
-    ];
-    for (option, path) in arrays {
-        if let Some(path) = path
-            && !has_extension(path, &["npy"])
-        {
-            bail!(
-                "{option} writes a NumPy array: give it a name that ends in .npy, not {}",
-                path.display()
-            );
-        }
-    }
-    let lists = [&options.edges, &options.ids]
-        .into_iter()
-        .flatten()
-        .map(PathBuf::as_path);
-    let splits = options.split.chunks_exact(2).map(|split| Path::new(&split[1]));
-    for path in lists.chain(splits) {
-        if has_extension(path, &OTHER_FORMATS) {
-            bail!(
-                "{} would be text: give it a name that ends in .npy, .csv, .tsv or .txt",
-                path.display()
-            );
-        }
-    }
-    Ok(())
+/// Whether `-` stands for stdout.
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
@@ -194,7 +213,28 @@ fn edge_format(path: &Path) -> EdgeFormat {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("npy") => EdgeFormat::Npy,
         Some("csv") => EdgeFormat::Csv,
+        Some("parquet") => EdgeFormat::Parquet,
         _ => EdgeFormat::Tsv,
+    }
+}
+
+impl What<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Edges => "edges",
+            Self::Weights => "weights",
+            Self::Features => "features",
+            Self::Labels => "labels",
+            Self::Ids => "ids",
+            Self::Split(name) => name,
+        }
+    }
+
+    fn option(&self) -> String {
+        match self {
+            Self::Split(name) => format!("--split {name}"),
+            other => format!("--{}", other.name()),
+        }
     }
 }
 

@@ -30,6 +30,7 @@ pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
         copy: options.copy,
         threads: options.threads.get()?,
         resume: options.resume,
+        replace: options.force,
     };
     signals::leaves_folder(partial_folder(&options.to), "rerun with --resume to continue");
     let placed = place(&store, &place_options, &console.bars())?;

@@ -41,6 +41,11 @@ pub struct Train {
     /// scheduler starts again.
     #[arg(long, help_heading = RUN, value_name = "auto", num_args = 0..=1, default_missing_value = "always")]
     pub resume: Option<Resume>,
+    /// Train anew where --out contains a run, and remove that run when the new one has finished
+    ///
+    /// Until then it is in the folder `replaced` there. Only a run is replaced. A folder with other files is an error.
+    #[arg(long, help_heading = RUN, conflicts_with = "resume")]
+    pub force: bool,
     #[command(flatten)]
     pub workers: Workers,
     #[command(flatten)]
@@ -443,8 +448,8 @@ pub struct Predict {
     ///
     /// Rows are in the order of sorted ids; with --ids, in the order of its file.
     ///
-    /// NAME.npy has the class of each node; NAME.parquet has the columns id, class and probability. If nodes have sets of classes,
-    /// NAME.npy has a 0 or 1 per class, and NAME.parquet the columns id, classes and probabilities.
+    /// NAME.parquet and NAME.csv have the columns id, class and probability; NAME.npy has the class of each node. If nodes have sets of
+    /// classes, the tables have the columns id, classes and probabilities, and NAME.npy a 0 or 1 per class. - prints the CSV on stdout.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Predict the nodes with these ids and print them
@@ -456,12 +461,18 @@ pub struct Predict {
     /// Predict the nodes of a split, such as test, and print them, or write them to --out
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
-    /// Write logits instead of classes; in Parquet, a column of lists
+    /// Write the probabilities of all classes: columns probability_CLASS, or in NAME.npy an array of nodes x classes
     #[arg(long, requires = "out", conflicts_with = "nodes")]
+    pub probabilities: bool,
+    /// Write logits instead of classes; in Parquet, a column of lists, in CSV a column for each
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities"])]
     pub logits: bool,
-    /// Write the input of the last layer (node embeddings) instead of classes; in Parquet, a column of lists
-    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "logits"])]
+    /// Write the input of the last layer (node embeddings) instead of classes; in Parquet, a column of lists, in CSV a column for each
+    #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities", "logits"])]
     pub embeddings: bool,
+    /// Replace the file of --out if it exists, when the new one is complete
+    #[arg(long, requires = "out", conflicts_with = "nodes")]
+    pub force: bool,
     /// Memory limit, such as 512MiB or 4GiB; with less, features are read more often
     #[arg(long, help_heading = MACHINE, value_name = "SIZE", default_value = "4GiB")]
     pub memory: ByteSize,
@@ -479,9 +490,12 @@ pub struct Export {
     /// Folder of the run; its parameters are those of the best evaluation
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// File to write, in the safetensors format; it must not exist
+    /// File to write, in the safetensors format; it must not exist, unless --force is given
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Replace the file if it exists, when the new one is complete
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Runs, and the page that compares them.
@@ -490,7 +504,7 @@ pub struct Report {
     /// Folders of the runs, two to eight
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
-    /// File to write; it must not exist, unless --force is given
+    /// File to write; it must not exist, unless --force is given; - prints the page on stdout
     #[arg(long, value_name = "FILE", default_value = "compare.html")]
     pub out: PathBuf,
     /// Replace the file if it exists

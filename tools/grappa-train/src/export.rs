@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
+use grappa_io::durable::Destination;
 use grappa_run::config::DeviceChoice;
 use grappa_trainer::{
     export::{Exported, export},
@@ -38,7 +39,13 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         .iter()
         .for_each(|warning| tracing::warn!("{warning}"));
     signals::stops_by_itself("finishing the file, which takes a moment");
-    let exported = export(&trained, &options.out)?;
+    let exported = export(
+        &trained,
+        Destination {
+            path: &options.out,
+            replaces: options.force,
+        },
+    )?;
     console.finish(&Written {
         path: options.out.display().to_string(),
         exported,

@@ -38,7 +38,7 @@ Examples:
     grappa-train web.grappa --out run --resume
 
   Predict the classes of all nodes:
-    grappa-train predict run web.grappa --out classes.parquet";
+    grappa-train predict run web.grappa --out classes.csv";
 
 /// The remedy if libtorch gets no memory for predictions.
 const LESS_MEMORY: &str =
@@ -70,7 +70,7 @@ enum Command {
     /// Uses all neighbors of each node, whatever the model was trained with.
     #[command(after_long_help = "\
 Examples:
-  All nodes:  grappa-train predict run web.grappa --out classes.parquet
+  All nodes:  grappa-train predict run web.grappa --out classes.csv
   A split:    grappa-train predict run web.grappa --split test --out test.parquet
   A list:     grappa-train predict run web.grappa --ids ids.txt --out listed.npy
   A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]

@@ -1,11 +1,15 @@
 //! `grappa-train predict RUN STORE`: the model of a run, applied.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_io::durable::Destination;
 use grappa_run::{
     class_names,
     config::{Evaluate, Monitor},
@@ -15,7 +19,8 @@ use grappa_run::{
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{
-        FileNodes, FileOptions, NanOutputs, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of,
+        FileNodes, FileOptions, NanOutputs, PredictBudget, Predicted, Prediction, Values, predict_file, predict_nodes,
+        print_predictions, split_of,
     },
     runtime,
     train::trained::Trained,
@@ -90,6 +95,9 @@ struct Node {
 
 pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
+    if options.out.as_ref().is_some_and(|out| out.as_os_str() == "-") && console.json() {
+        bail!("--out - prints the predictions on stdout, so --json is not possible; give --out a file");
+    }
     signals::stops_by_itself("removing the unfinished predictions");
     let store = Store::open(&options.store)?;
     let budget = PredictBudget {
@@ -112,9 +120,10 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let model = By::of(&trained, options.run.display().to_string());
     let bars = console.bars();
     if let Some(out) = &options.out {
-        let values = match (options.logits, options.embeddings) {
-            (true, _) => Values::Logits,
-            (_, true) => Values::Embeddings,
+        let values = match (options.probabilities, options.logits, options.embeddings) {
+            (true, ..) => Values::Probabilities,
+            (_, true, _) => Values::Logits,
+            (.., true) => Values::Embeddings,
             _ => Values::Classes,
         };
         let listed = options.ids.as_ref().map(|path| read_nodes(&store, path)).transpose()?;
@@ -126,9 +135,21 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
                 (None, None) => FileNodes::All,
             },
         };
-        let predicted = predict_file(&trained, &store, out, file, budget, &bars)?;
+        let warn = |predicted: &Predicted| warn_of_nan(&store, predicted.nan, predicted.nodes);
+        if out.as_os_str() == "-" {
+            let mut stdout = grappa_console::stdout();
+            let printed = print_predictions(&trained, &store, (&mut stdout, &options.run), file, budget, &bars)?;
+            drop(bars);
+            warn(&printed);
+            return stdout.flush().context("cannot write to stdout");
+        }
+        let destination = Destination {
+            path: out,
+            replaces: options.force,
+        };
+        let predicted = predict_file(&trained, &store, destination, file, budget, &bars)?;
         drop(bars);
-        warn_of_nan(&store, predicted.nan, predicted.nodes);
+        warn(&predicted);
         return console.finish(&Written {
             path: out.display().to_string(),
             nodes: predicted.nodes,

@@ -1,6 +1,10 @@
 //! `grappa-train report RUN RUN ...`: several runs on one page.
 
+use std::io::Write;
+
+use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, printable, signals};
+use grappa_io::durable::Destination;
 use grappa_run::report::Comparison;
 use serde::Serialize;
 
@@ -18,7 +22,20 @@ pub fn run(options: &args::Report, console: &Console) -> anyhow::Result<()> {
     let comparison = Comparison::read(&options.runs)?;
     let warnings = comparison.warnings().iter();
     warnings.for_each(|warning| tracing::warn!("{warning}"));
-    comparison.write(&options.out, options.force)?;
+    if options.out.as_os_str() == "-" {
+        if console.json() {
+            bail!("--out - prints the page on stdout, so --json is not possible; give --out a file");
+        }
+        let mut stdout = grappa_console::stdout();
+        return stdout
+            .write_all(comparison.html().as_bytes())
+            .and_then(|()| stdout.flush())
+            .context("cannot write to stdout");
+    }
+    comparison.write(Destination {
+        path: &options.out,
+        replaces: options.force,
+    })?;
     console.finish(&Written {
         path: options.out.display().to_string(),
         runs: options.runs.iter().map(|run| run.display().to_string()).collect(),

@@ -96,7 +96,7 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
     if let Some(finished) = finished_run(&store, begun.as_ref(), &config) {
         return console.finish(&finished);
     }
-    let folder = open_folder(begun, path, &config)?;
+    let folder = open_folder(begun, path, &config, options.force)?;
     runtime::prepare(config.threads(), config.memory.0);
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
@@ -104,7 +104,7 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
         .and_then(|device| train(store, config, &folder, options.resume.is_some(), device, &mut screen));
     drop(screen);
     let at = folder.path().to_owned();
-    remove_if_not_begun(folder, &trained, options);
+    settle(folder, &trained, options);
     let summary = trained.map_err(|error| {
         let command = resume_command(path, &at, None);
         with_remedy(error, None, &format!("; continue with `{command}`"))
@@ -155,9 +155,7 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     });
     let summary = workers::end(&group, trained);
     drop(screen);
-    folder
-        .into_iter()
-        .for_each(|folder| remove_if_not_begun(folder, &summary, options));
+    folder.into_iter().for_each(|folder| settle(folder, &summary, options));
     // One rank tells for all.
     let remedy = || match (local.rank, options.workers.launched()) {
         (0, Some(workers)) => format!("; continue with `{}`", resume_command(path, &at, Some(workers))),
@@ -173,8 +171,13 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     }
 }
 
-/// Makes room for the next try if a new run ended with an error before it began.
-fn remove_if_not_begun<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &args::Train) {
+/// Removes the run that a finished one replaces. Makes room for the next try if a new run ended with an error before it began.
+fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &args::Train) {
+    if trained.is_ok()
+        && let Err(error) = folder.remove_replaced()
+    {
+        tracing::warn!("{error}");
+    }
     if trained.as_ref().is_err_and(|error| !error.is_stopped()) && options.resume != Some(Resume::Always) {
         folder.remove_if_not_begun();
     }
@@ -273,7 +276,7 @@ fn open_together(group: &ProcessGroup, store: &Store, path: &Path, options: &arg
     })? {
         return Ok(Opened::Finished(finished.map(Box::new)));
     }
-    let (at, folder) = workers::share_folder(group, &config, || open_folder(found, path, &config))?;
+    let (at, folder) = workers::share_folder(group, &config, || open_folder(found, path, &config, options.force))?;
     Ok(Opened::Run(at, folder, Box::new(config)))
 }
 
@@ -318,11 +321,14 @@ fn configured(options: &args::Train, before: Option<&TrainConfig>) -> grappa_run
     }
 }
 
-/// The folder of the run, which has its configuration then.
-fn open_folder(begun: Option<RunFolder>, store: &Path, config: &TrainConfig) -> anyhow::Result<RunFolder> {
+/// The folder of the run, which has its configuration then. With `force`, a run in the folder of a new one is set aside.
+fn open_folder(begun: Option<RunFolder>, store: &Path, config: &TrainConfig, force: bool) -> anyhow::Result<RunFolder> {
     let Some(folder) = begun else {
         let path = config.out.clone().unwrap_or_else(|| RunFolder::unused(store));
-        return Ok(RunFolder::create(&path, config)?);
+        return Ok(match force {
+            true => RunFolder::replace(&path, config)?,
+            false => RunFolder::create(&path, config)?,
+        });
     };
     folder.write_config(config)?;
     Ok(folder)

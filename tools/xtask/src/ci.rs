@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use crate::{
     benches,
     command::{BUILD, cargo, run, target_folder},
-    dist, examples, extras, fuzz, lint,
+    dist, docs, examples, extras, fuzz, lint,
     quickstart::{self, Dataset, Profile},
     setup, test,
 };
@@ -39,6 +39,9 @@ pub fn ci(with_tests: bool) -> Result<()> {
     stages.run("benches", benches::benches)?;
     stages.run("examples", examples::examples)?;
     stages.run("quickstart", || quickstart::quickstart(Dataset::Auto, Profile::Dev))?;
+    // A second time, over what the first left.
+    stages.run("quickstart", || quickstart::quickstart(Dataset::Cora, Profile::Dev))?;
+    stages.run("docs", || docs::docs("debug"))?;
     stages.run("dist", || dist::dist(None, Profile::Dev, true))?;
     stages.run("fuzz", || fuzz::fuzz(None, FUZZ_SECONDS, false))?;
     if !with_tests {

@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 
 use crate::command::{cargo, program, root, run, target_folder};
 
-/// Each example with its arguments, in an order in which the first makes the store for the others. STORE is that store.
-const EXAMPLES: [(&str, &[&str]); 3] = [
-    ("ingest", &["tests/data/cora", "STORE"]),
-    ("neighbors", &["STORE", "35"]),
-    ("minibatches", &["STORE"]),
+/// Each example with its arguments, in an order in which the first makes the store for the others. They run in a folder of their own.
+const EXAMPLES: [(&str, &[&str]); 4] = [
+    ("ingest", &["CORA", "cora.grappa"]),
+    ("neighbors", &["cora.grappa", "35"]),
+    ("minibatches", &["cora.grappa"]),
+    ("readme", &[]),
 ];
 
 /// Builds them alone, without libtorch.
@@ -25,15 +26,15 @@ pub fn examples() -> Result<()> {
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
     }
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-    let store = work.join("cora.grappa");
+    let cora = root().join("tests/data/cora");
     for (name, arguments) in EXAMPLES {
         let arguments = arguments.iter().map(|argument| match *argument {
-            "STORE" => store.as_path(),
+            "CORA" => cora.as_path(),
             other => Path::new(other),
         });
         run(program(target_folder().join("debug/examples").join(name))
             .args(arguments)
-            .current_dir(root()))?;
+            .current_dir(&work))?;
     }
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
 }

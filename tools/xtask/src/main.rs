@@ -10,6 +10,7 @@ mod ci;
 mod command;
 mod data;
 mod dist;
+mod docs;
 mod examples;
 mod extras;
 mod fuzz;
@@ -68,6 +69,12 @@ enum Task {
         #[arg(long)]
         dev: bool,
     },
+    /// Run the commands of the README and the other pages, twice, with the programs of a build for tests
+    Docs {
+        /// Take the programs as they were built before
+        #[arg(long)]
+        no_build: bool,
+    },
     /// Run the examples of the library
     Examples,
     /// Fuzz parsers and decoders with mutated files
@@ -113,6 +120,8 @@ fn main() -> ExitCode {
             let profile = if dev { Profile::Dev } else { Profile::Release };
             dist::dist(out.as_deref(), profile, check)
         }
+        Task::Docs { no_build: true } => docs::docs("debug"),
+        Task::Docs { no_build: false } => docs::build().and_then(|()| docs::docs("debug")),
         Task::Examples => examples::build().and_then(|()| examples::examples()),
         Task::Fuzz {
             target,

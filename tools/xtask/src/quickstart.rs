@@ -1,9 +1,10 @@
 //! `cargo xtask quickstart`: trains a model on a real graph, for newcomers.
 //!
-//! Every command is printed before it runs, so that you can repeat it. All files are in `.data/quickstart`, which is
-//! emptied first. Settings are small, for a result within a minute. More epochs give a better model.
+//! Every command is printed before it runs, so that you can repeat it. All files are in `.data/quickstart`. A second quickstart uses
+//! libtorch, the programs and Debian's graph again, and replaces the store and the run. Settings are small, for a result within a minute.
+//! More epochs give a better model.
 
-use std::{fs, io::ErrorKind, path::PathBuf, thread, time::Instant};
+use std::{fs, path::PathBuf, thread, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -39,15 +40,12 @@ const FOLDER: &str = ".data/quickstart";
 pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
     let started = Instant::now();
     let folder = root().join(FOLDER);
-    match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot remove {FOLDER}"));
-        }
-        _ => {}
-    }
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {FOLDER}"))?;
 
     heading("Set up and build: libtorch, and the programs");
+    if root().join(".libtorch/torch").exists() {
+        println!("libtorch is there, from an earlier setup.");
+    }
     let folder = match profile {
         Profile::Release => {
             build_release()?;
@@ -60,6 +58,11 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
         }
     };
     let programs = Programs(target_folder().join(folder));
+    for (name, what) in [("graph.grappa", "store"), ("run", "run")] {
+        if root().join(FOLDER).join(name).exists() {
+            println!("{FOLDER}/{name} is the {what} of an earlier quickstart, and is replaced.");
+        }
+    }
     let built = Instant::now();
 
     match dataset {
@@ -76,10 +79,13 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
 
     println!(
         "\nDone in {:.0} s, and {:.0} s before that for setup and build.\n\
-         Open {FOLDER}/run/report.html in a browser to see the report. The store is {FOLDER}/graph.grappa. datasets.md lists larger\n\
-         graphs; `grappa-train --help` lists models and options.",
+         Open {FOLDER}/run/report.html in a browser to see the report. The store is {FOLDER}/graph.grappa.\n\
+         You can repeat the commands above in this folder. To call the programs by their names, as the README does:\n\n    \
+         export PATH=\"{}:$PATH\"\n\n\
+         `grappa-train --help` lists models and options. datasets.md lists larger graphs.",
         built.elapsed().as_secs_f64(),
-        (built - started).as_secs_f64()
+        (built - started).as_secs_f64(),
+        programs.0.display()
     );
     Ok(())
 }
@@ -108,8 +114,14 @@ impl Programs {
     /// Predicts the sections of packages from the package archive's index.
     fn debian(&self) -> Result<()> {
         heading("A real graph: Debian's packages with dependencies, descriptions and sections");
-        eprintln!("$ cargo xtask data debian {FOLDER}/debian");
-        data::debian(&root().join(FOLDER).join("debian"), &data::Source::default())?;
+        let folder = root().join(FOLDER).join("debian");
+        match folder.exists() {
+            true => println!("{FOLDER}/debian is the graph of an earlier quickstart. Remove it to make it anew."),
+            false => {
+                eprintln!("$ cargo xtask data debian {FOLDER}/debian");
+                data::debian(&folder, &data::Source::default())?;
+            }
+        }
 
         heading("Ingest it into a compressed, checksummed store, within a memory budget");
         self.ingest(
@@ -144,7 +156,7 @@ impl Programs {
         let options = options.replace(short, folder);
         self.run(
             "ingest",
-            &format!("{options} --memory 256MiB --out {FOLDER}/graph.grappa"),
+            &format!("{options} --memory 256MiB --out {FOLDER}/graph.grappa --force"),
         )?;
         self.run("store", &format!("verify {FOLDER}/graph.grappa"))?;
         self.run("store", &format!("info {FOLDER}/graph.grappa"))
@@ -154,7 +166,7 @@ impl Programs {
         heading("Train GraphSAGE in 4 partitions that exchange gradients only");
         self.run(
             "train",
-            &format!("{FOLDER}/graph.grappa --partitions 4 {options} --memory 1GiB --out {FOLDER}/run"),
+            &format!("{FOLDER}/graph.grappa --partitions 4 {options} --memory 1GiB --out {FOLDER}/run --force"),
         )
     }
 

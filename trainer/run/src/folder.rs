@@ -10,11 +10,13 @@
 //!     schema                       the names of features and classes in the store, in the store's format; only if it has names
 //!     report.html                  the report
 //!     summary.json                 the result
+//!     replaced/                    the run that was here before; only until this one has finished
 //! ```
 //!
 //! The last line of `config.toml` and of `classes.txt` is a checksum of the lines before it. It is verified whenever the run
 //! is read. To edit one of these files, remove that line. Runs of older versions have no checksum.
 
+mod replaced;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +30,7 @@ use std::{
 use grappa_formats::schema::Schema;
 use grappa_io::{Error as EngineError, durable, regular};
 
+use self::replaced::REPLACED;
 use super::{
     checkpoint::{Checkpoints, RunState},
     checksum_line::with_checksum,
@@ -91,11 +94,11 @@ impl RunFolder {
         for entry in fs::read_dir(path).map_err(EngineError::io("read", path))? {
             let name = entry.map_err(EngineError::io("read", path))?.file_name();
             // Left by a run that was killed or failed before it began.
-            if name == left_over.as_os_str() || (is_log(&name) && !path.join(CONFIG).exists()) {
+            if name == left_over.as_os_str() || name == REPLACED || (is_log(&name) && !path.join(CONFIG).exists()) {
                 continue;
             }
             let what = if path.join(CONFIG).exists() {
-                "it already contains a run: continue it with --resume, or choose another folder with --out"
+                "it already contains a run: continue it with --resume, replace it with --force, or choose another folder with --out"
             } else {
                 "it is not empty and contains no run: choose another folder with --out"
             };
@@ -126,7 +129,7 @@ impl RunFolder {
     }
 
     /// Removes what a new run has written, except logs of ranks, if it ended with an error before its first checkpoint and epoch. So the next
-    /// try can have the same folder.
+    /// try can have the same folder. A run that it was to replace is put back.
     pub fn remove_if_not_begun(self) {
         if self.check().is_err() {
             return;
@@ -155,6 +158,9 @@ impl RunFolder {
         let events = names.filter(|name| name.starts_with(EVENTS));
         for file in events.chain([METRICS, CLASSES, SCHEMA, CONFIG].map(str::to_owned)) {
             let _ = fs::remove_file(path.join(file));
+        }
+        if let Err(error) = replaced::put_back(path) {
+            tracing::warn!("{error}");
         }
         if !self.existed {
             let _ = fs::remove_dir(path);
@@ -404,6 +410,7 @@ fn is_of_run(name: &OsStr) -> bool {
         SCHEMA,
         REPORT,
         SUMMARY,
+        REPLACED,
     ];
     names.iter().any(|own| name == *own) || is_log(name) || name.as_encoded_bytes().starts_with(EVENTS.as_bytes())
 }

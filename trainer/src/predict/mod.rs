@@ -8,9 +8,13 @@
 //! | `.npy`, classes | int64 of `[nodes]`: its class, or -1 if a logit is NaN. For multi-label tasks, int8 of `[nodes, classes]`: 1 for the classes in its set, and -1 everywhere if a logit is NaN. This is the format of `grappa-store export --labels` |
 //! | `.npy`, logits | f32 of `[nodes, classes]` |
 //! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
-//! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class). For multi-label tasks, `classes` and `probabilities`: lists of those with a probability above 0.5 |
-//! | `.parquet`, logits | columns `id` and `logits`, a list of f32 |
-//! | `.parquet`, embeddings | columns `id` and `embedding`, a list of f32. `grappa-ingest --features` reads such tables |
+//! | `.npy`, probabilities | f32 of `[nodes, classes]` |
+//! | a table, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class). For multi-label tasks, `classes` and `probabilities`: lists of those with a probability above 0.5 |
+//! | a table, probabilities | columns `id`, `class` or `classes`, and `probability_NAME` for each class (f32; its number if it has no name) |
+//! | a table, logits | columns `id` and `logits`, a list of f32 |
+//! | a table, embeddings | columns `id` and `embedding`, a list of f32. `grappa-ingest --features` reads such tables |
+//!
+//! A table is `.parquet` or `.csv`, where lists are as in [`grappa_engine::export::table`].
 //!
 //! A file of a split has the rows of its nodes only, in the same order. A file of listed nodes has their rows in the order of the list.
 //!
@@ -18,16 +22,24 @@
 //! for each of its nodes.
 
 mod nan;
-mod parquet;
+mod table;
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 use grappa_engine::{
     aggregate::Budget,
-    export::{ExportBudget, made::MadeRows},
+    export::{
+        ExportBudget,
+        made::MadeRows,
+        node_table::DenseIds,
+        table::{TableFormat, TableOut},
+    },
 };
 use grappa_formats::{DenseId, NodeId};
-use grappa_io::{durable, progress::Progress};
+use grappa_io::{
+    durable::{self, Destination},
+    progress::Progress,
+};
 use grappa_run::{
     model::Task,
     scores::{ScoreReport, is_undecided, largest},
@@ -38,10 +50,7 @@ use roaring::RoaringTreemap;
 use tch::Tensor;
 
 pub use self::nan::NanOutputs;
-use self::{
-    nan::NanRows,
-    parquet::{Columns, DenseIds},
-};
+use self::{nan::NanRows, table::Table};
 use crate::{
     Error, Result,
     train::{
@@ -57,6 +66,8 @@ use crate::{
 pub enum Values {
     /// Its class, or its set of labels.
     Classes,
+    /// The probability of each class.
+    Probabilities,
     /// One value per class.
     Logits,
     /// The input of the last layer.
@@ -109,11 +120,12 @@ pub struct Prediction {
     pub labels: Option<Vec<u64>>,
 }
 
-/// The format of a file, by the ending of its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Npy,
-    Parquet,
+/// The place of predictions.
+enum Out<'a> {
+    /// A NumPy array.
+    Npy(Destination<'a>),
+    /// A table.
+    Table(TableOut<'a>),
 }
 
 /// Contents of a file of predictions.
@@ -146,27 +158,60 @@ impl From<Values> for FileOptions<'_> {
     }
 }
 
-/// Predicts nodes of a store and writes their values to the new file `out`, a `.npy` or `.parquet` as the [module](self) describes.
-/// Computes only what the nodes depend on.
+/// Predicts nodes of a store and writes their values to the new file `out`, a `.npy`, `.parquet` or `.csv` as the [module](self)
+/// describes. Computes only what the nodes depend on.
 ///
 /// # Errors
-/// If the model does not fit the store, the store has no such split or is a slice and all nodes are asked for, `out` exists, its ending is unknown or does not fit the values,
-/// files cannot be read or written, or memory is too small. Also if the outputs of all nodes are NaN.
+/// If the model does not fit the store, the store has no such split or is a slice and all nodes are asked for, `out` exists and is not to
+/// be replaced, its ending is unknown, files cannot be read or written, or memory is too small. Also if the outputs of all nodes are NaN.
 pub fn predict_file<'a>(
     trained: &Trained,
     store: &Store,
-    out: &Path,
+    out: impl Into<Destination<'a>>,
     options: impl Into<FileOptions<'a>>,
     budget: PredictBudget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
-    let FileOptions { values, nodes } = options.into();
+    let out = out.into();
     let form = form(out)?;
+    out.check()?;
+    predict_to(
+        trained,
+        store,
+        (form, durable::parent(out.path)),
+        options.into(),
+        budget,
+        progress,
+    )
+}
+
+/// As [`predict_file`], but prints CSV to `out`, such as standard output. Scratch files are in the folder of the run.
+///
+/// # Errors
+/// As [`predict_file`].
+pub fn print_predictions<'a>(
+    trained: &Trained,
+    store: &Store,
+    (out, scratch): (&mut (dyn Write + Send), &Path),
+    options: impl Into<FileOptions<'a>>,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<Predicted> {
+    let out = Out::Table(TableOut::Text(out));
+    predict_to(trained, store, (out, scratch), options.into(), budget, progress)
+}
+
+/// Predicts nodes and writes their values, with scratch files in a folder.
+fn predict_to(
+    trained: &Trained,
+    store: &Store,
+    (out, folder): (Out<'_>, &Path),
+    options: FileOptions<'_>,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<Predicted> {
+    let FileOptions { values, nodes } = options;
     trained.check_store(store)?;
-    if out.exists() {
-        let what = format!("{} exists; remove it or choose another name", out.display());
-        return Err(Error::Options(what));
-    }
     if matches!(nodes, FileNodes::All) && !store.manifest().is_whole() {
         return Err(Error::Options(format!(
             "{}: the store is a slice of its graph, so it cannot predict all nodes: name a --split, or nodes with --nodes or --ids",
@@ -179,19 +224,19 @@ pub fn predict_file<'a>(
         FileNodes::Split(name) => Some(split_of(store, name)?),
         FileNodes::Listed(nodes) => Some(nodes.iter().map(|node| node.0).collect()),
     };
-    let folder = durable::parent(out);
     let options = trained.model().options();
     let columns = match values {
         Values::Embeddings => options.hidden,
         _ => options.outputs,
     };
-    let encoding = match (values, trained.task(), form) {
-        (Values::Classes, Task::MultiClass, Form::Parquet) => Encoding::ClassAndProbability,
-        (Values::Classes, Task::MultiClass, Form::Npy) => Encoding::Class,
-        (Values::Classes, Task::MultiLabel, Form::Npy) => Encoding::Set,
-        (Values::Classes, Task::MultiLabel, Form::Parquet) | (Values::Logits | Values::Embeddings, ..) => {
-            Encoding::Floats
-        }
+    let encoding = match (values, trained.task(), &out) {
+        (Values::Classes, Task::MultiClass, Out::Table(_)) => Encoding::ClassAndProbability,
+        (Values::Classes, Task::MultiClass, Out::Npy(_)) => Encoding::Class,
+        (Values::Classes, Task::MultiLabel, Out::Npy(_)) => Encoding::Set,
+        (Values::Probabilities, task, Out::Npy(_)) => Encoding::Probabilities(task),
+        (Values::Classes, Task::MultiLabel, Out::Table(_))
+        | (Values::Probabilities, _, Out::Table(_))
+        | (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
     };
     let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
     let output = match values {
@@ -215,7 +260,7 @@ pub fn predict_file<'a>(
     let mut bytes = Vec::new();
     let mut nan = NanRows::default();
     let mut scored = match (&some, values) {
-        (Some(some), Values::Classes | Values::Logits) => Scored::of(trained, store, some)?,
+        (Some(some), Values::Classes | Values::Probabilities | Values::Logits) => Scored::of(trained, store, some)?,
         _ => None,
     };
     let all = store.manifest().nodes;
@@ -245,33 +290,30 @@ pub fn predict_file<'a>(
             trained.checkpoint().display()
         )));
     }
-    if form == Form::Parquet {
-        let (rows, ids) = match &some {
-            None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
-            Some(some) => {
-                let (positions, ids) = in_order(store, nodes, some)?;
-                (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
-            }
-        };
-        let table = match (values, trained.task()) {
-            (Values::Classes, Task::MultiClass) => Columns::Class,
-            (Values::Classes, Task::MultiLabel) => Columns::Set(columns),
-            (Values::Logits, _) => Columns::Numbers("logits", columns),
-            (Values::Embeddings, _) => Columns::Numbers("embedding", columns),
-        };
-        let bytes = parquet::write(out, store, trained, &rows, &ids, table, progress)?;
-        return Ok(Predicted {
-            nodes: ids.len(),
-            bytes,
-            scores,
-            nan,
-        });
-    }
+    let out = match out {
+        Out::Npy(out) => out,
+        Out::Table(out) => {
+            let (rows, ids) = match &some {
+                None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
+                Some(some) => {
+                    let (positions, ids) = in_order(store, nodes, some)?;
+                    (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
+                }
+            };
+            let bytes = Table::new(trained, values, columns).write(out, store, &rows, &ids, progress)?;
+            return Ok(Predicted {
+                nodes: ids.len(),
+                bytes,
+                scores,
+                nan,
+            });
+        }
+    };
     let columns = columns as u64;
     let array = match encoding {
         Encoding::Class | Encoding::ClassAndProbability => ("<i8", None),
         Encoding::Set => ("|i1", Some(columns)),
-        Encoding::Floats => ("<f4", Some(columns)),
+        Encoding::Probabilities(_) | Encoding::Floats => ("<f4", Some(columns)),
     };
     let exported = match &some {
         None => made.export(store, out, array, &order, progress)?,
@@ -453,7 +495,7 @@ fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
         Task::MultiLabel => (0..)
             .zip(logits)
             .filter(|(_, logit)| **logit > 0.0)
-            .map(|(class, logit)| (class, (1.0 + (-logit).exp()).recip()))
+            .map(|(class, logit)| (class, sigmoid(*logit)))
             .collect(),
     }
 }
@@ -474,13 +516,35 @@ fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
     })
 }
 
-fn form(out: &Path) -> Result<Form> {
-    match out.extension().and_then(|extension| extension.to_str()) {
-        Some("npy") => Ok(Form::Npy),
-        Some("parquet") => Ok(Form::Parquet),
-        _ => Err(Error::Options(format!(
-            "{}: predictions are written to files that end with .npy or .parquet",
-            out.display()
+/// The probability of each class.
+fn probabilities(task: Task, logits: &[f32]) -> Vec<f32> {
+    match (task, largest(logits)) {
+        (_, None) => vec![f32::NAN; logits.len()],
+        (Task::MultiClass, Some(best)) => {
+            let scale = probability(logits, best);
+            logits
+                .iter()
+                .map(|logit| (logit - logits[best]).exp() * scale)
+                .collect()
+        }
+        (Task::MultiLabel, Some(_)) => logits.iter().map(|logit| sigmoid(*logit)).collect(),
+    }
+}
+
+fn sigmoid(logit: f32) -> f32 {
+    (1.0 + (-logit).exp()).recip()
+}
+
+/// The format of a file, by the ending of its name.
+fn form(out: Destination<'_>) -> Result<Out<'_>> {
+    if out.path.extension().is_some_and(|extension| extension == "npy") {
+        return Ok(Out::Npy(out));
+    }
+    match TableFormat::of(out.path) {
+        Some(format) => Ok(Out::Table(TableOut::File(out, format))),
+        None => Err(Error::Options(format!(
+            "{}: predictions are written to files that end with .npy, .parquet or .csv, or as CSV to stdout with --out -",
+            out.path.display()
         ))),
     }
 }
@@ -494,6 +558,8 @@ enum Encoding {
     ClassAndProbability,
     /// One byte per class; -1 in all of them for no set.
     Set,
+    /// The probability of each class, f32.
+    Probabilities(Task),
     /// The values, f32.
     Floats,
 }
@@ -502,9 +568,9 @@ impl Encoding {
     fn row_bytes(self, columns: usize) -> usize {
         match self {
             Self::Class => 8,
-            Self::ClassAndProbability => parquet::ROW_BYTES,
+            Self::ClassAndProbability => table::ROW_BYTES,
             Self::Set => columns,
-            Self::Floats => 4 * columns,
+            Self::Probabilities(_) | Self::Floats => 4 * columns,
         }
     }
 
@@ -512,6 +578,10 @@ impl Encoding {
     fn encode(self, rows: &[f32], columns: usize, bytes: &mut Vec<u8>) {
         for row in rows.chunks_exact(columns) {
             match self {
+                Self::Probabilities(task) => {
+                    let probabilities = probabilities(task, row).into_iter();
+                    bytes.extend(probabilities.flat_map(f32::to_le_bytes));
+                }
                 Self::Floats => bytes.extend(row.iter().flat_map(|value| value.to_le_bytes())),
                 Self::Set => {
                     match is_undecided(row) {
@@ -559,9 +629,30 @@ mod tests {
 
     #[test]
     fn files_of_other_formats_are_refused() {
-        for out in ["preds.csv", "preds"] {
-            let error = form(Path::new(out)).unwrap_err().to_string();
-            assert!(error.contains(out) && error.contains(".npy or .parquet"), "{error}");
+        for out in ["preds.tsv", "preds"] {
+            let Err(error) = form(Path::new(out).into()) else {
+                panic!("{out}")
+            };
+            let error = error.to_string();
+            assert!(
+                error.contains(out) && error.contains(".npy, .parquet or .csv"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn probabilities_of_all_classes_agree_with_the_prediction() {
+        let logits = [1.0, 3.0, 2.0];
+        let all = probabilities(Task::MultiClass, &logits);
+        assert!((all.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{all:?}");
+        assert_eq!(predicted(Task::MultiClass, &logits), [(1, all[1])]);
+        assert!(all[2] > all[0]);
+        let sets = probabilities(Task::MultiLabel, &[0.0, 2.0]);
+        assert_eq!(sets[0], 0.5);
+        assert_eq!(predicted(Task::MultiLabel, &[0.0, 2.0]), [(1, sets[1])]);
+        for task in [Task::MultiClass, Task::MultiLabel] {
+            assert!(probabilities(task, &[1.0, f32::NAN]).iter().all(|value| value.is_nan()));
         }
     }
 }

@@ -57,6 +57,7 @@ fn generated(out: &Path, source: FeatureSource, only_chunks: Option<RangeInclusi
             memory: 64 << 20,
             threads: 2,
             resume: false,
+            replace: false,
             writer: "test".into(),
         },
         &Silent,

@@ -43,6 +43,7 @@ fn store(folder: &Path) -> Arc<Store> {
         memory: 64 << 20,
         threads: 2,
         resume: false,
+        replace: false,
         writer: "test".into(),
     };
     generate_store(&options, &Silent).unwrap();

@@ -7,11 +7,11 @@ use std::{
 };
 
 use grappa_formats::{DenseId, NodeId, manifest::ExternalIds};
-use grappa_io::{npy, progress::Silent};
+use grappa_io::{durable::Destination, npy, progress::Silent};
 use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
 use grappa_trainer::{
-    predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes},
+    predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes, print_predictions},
     train::trained::Trained,
 };
 use parquet::{
@@ -135,6 +135,60 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
         let embeddings: Vec<f32> = embeddings.into_iter().map(f32::from_le_bytes).collect();
         assert_eq!(found, embeddings);
 
+        // Probabilities of all classes: an array, or columns with the names of classes. CSV has the columns of Parquet.
+        let all = values::<4>(&written("all.npy", Values::Probabilities));
+        let all: Vec<f32> = all.into_iter().map(f32::from_le_bytes).collect();
+        for (row, (&class, probability)) in all
+            .chunks_exact(CLASSES as usize)
+            .zip(classes.iter().zip(&probabilities))
+        {
+            assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{row:?}");
+            assert!((row[class as usize] - probability).abs() < 1e-5, "{row:?}");
+        }
+        let columns_of_classes = NAMES.map(|name| format!("probability_{name}"));
+        let file = fs::File::open(written("all.parquet", Values::Probabilities)).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        for (dense, row) in reader.get_row_iter(None).unwrap().enumerate() {
+            let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
+            assert_eq!(columns["class"], Field::Str(NAMES[classes[dense] as usize].into()));
+            let row = &all[dense * CLASSES as usize..];
+            for (name, probability) in columns_of_classes.iter().zip(row) {
+                assert_eq!(columns[name], Field::Float(*probability));
+            }
+        }
+        let lines_of = |file: &Path| -> Vec<Vec<String>> {
+            let text = fs::read_to_string(file).unwrap();
+            text.lines()
+                .map(|line| line.split(',').map(str::to_owned).collect())
+                .collect()
+        };
+        let text = lines_of(&written("classes.csv", Values::Classes));
+        assert_eq!(text[0], ["id", "class", "probability"]);
+        assert_eq!(text.len() as u64, NODES + 1);
+        for (dense, line) in text[1..].iter().enumerate() {
+            assert_eq!(line[0], id(shape, dense as u64));
+            assert_eq!(line[1], NAMES[classes[dense] as usize]);
+            assert!((line[2].parse::<f32>().unwrap() - probabilities[dense]).abs() < 1e-5);
+        }
+        let printed = {
+            let mut out = Vec::new();
+            print_predictions(&trained, &store, (&mut out, &folder), Values::Classes, BUDGET, &Silent).unwrap();
+            out
+        };
+        assert_eq!(printed, fs::read(out.join("classes.csv")).unwrap());
+        let text = lines_of(&written("all.csv", Values::Probabilities));
+        let head = ["id".to_owned(), "class".to_owned()]
+            .into_iter()
+            .chain(columns_of_classes);
+        assert!(text[0].iter().eq(&head.collect::<Vec<_>>()), "{:?}", text[0]);
+        let values_of = |line: &Vec<String>| {
+            line[2..]
+                .iter()
+                .map(|value| value.parse().unwrap())
+                .collect::<Vec<f32>>()
+        };
+        assert_eq!(text[1..].iter().flat_map(values_of).collect::<Vec<_>>(), all);
+
         // The last of them first, to see that they come as they were asked for.
         let some: Vec<NodeId> = [399, 5, 0].map(|id| store.ids().node_of(DenseId(id)).unwrap()).into();
         let scratch = folder.join("scratch");
@@ -235,10 +289,18 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
 
         // Nothing is left, and nothing is replaced.
         assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&out).unwrap().count(), 11);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 15);
         let again = out.join("classes.npy");
         let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
         assert!(error.to_string().contains("classes.npy exists"), "{error}");
+        let before = fs::read(&again).unwrap();
+        fs::write(&again, "old").unwrap();
+        let replacing = Destination {
+            path: &again,
+            replaces: true,
+        };
+        predict_file(&trained, &store, replacing, Values::Classes, BUDGET, &Silent).unwrap();
+        assert_eq!(fs::read(&again).unwrap(), before);
     }
 }
 

@@ -86,6 +86,7 @@ fn generated(out: &Path, source: FeatureSource, only_chunks: Option<Vec<RangeInc
         memory: 64 << 20,
         threads: 2,
         resume: false,
+        replace: false,
         writer: "test".into(),
     };
     generate_store(&options, &Silent).unwrap();
@@ -513,6 +514,7 @@ fn placed_as(
         copy: false,
         threads: 2,
         resume: false,
+        replace: false,
     };
     place(store, &options, &Silent).unwrap();
     Arc::new(Store::open(out).unwrap())

@@ -42,6 +42,7 @@ fn rmat(out: &Path, edge_factor: f64) -> Arc<Store> {
         memory: 64 << 20,
         threads: 2,
         resume: false,
+        replace: false,
         writer: "test".into(),
     };
     generate_store(&options, &Silent).unwrap();

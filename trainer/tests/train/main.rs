@@ -80,6 +80,7 @@ fn store_with(folder: &Path, features: Option<FeatureOptions>) -> Arc<Store> {
             memory: 64 << 20,
             threads: 2,
             resume: false,
+            replace: false,
             writer: "test".into(),
         },
         &Silent,

@@ -4,13 +4,14 @@
 //! So a file does not depend on the number of threads. A block is a number of edges of any destinations. So all threads
 //! share even an adjacency list of 10^9 edges, and memory is limited to some MB per thread.
 
-use std::path::Path;
+use std::io::Write;
 
 use grappa_io::{
-    Result,
-    blocks::{NewFile, Planned},
+    Error, Result,
+    blocks::{NewFile, Planned, write_in_order},
+    durable::Destination,
     npy,
-    progress::Progress,
+    progress::{Progress, check_stopped},
 };
 use grappa_synthetic::{AdjacencyBuffer, Generator};
 
@@ -35,15 +36,15 @@ pub struct EdgeListSummary {
     pub bytes: u64,
 }
 
-/// Writes all edges to the new file `path`, in external ids, on the threads of the current rayon pool.
+/// Writes all edges to a new file, in external ids, on the threads of the current rayon pool.
 ///
 /// The file appears under its name when it is complete and on disk.
 ///
 /// # Errors
-/// If the file exists or can't be written. No file is left then.
-pub fn write_edge_list(
+/// If the file exists and is not to be replaced, or can't be written. No file is left then.
+pub fn write_edge_list<'a>(
     generator: &Generator,
-    path: &Path,
+    out: impl Into<Destination<'a>>,
     format: EdgeListFormat,
     progress: &dyn Progress,
 ) -> Result<EdgeListSummary> {
@@ -65,7 +66,7 @@ pub fn write_edge_list(
         EdgeListFormat::Npy => npy::HEADER_BYTES,
     };
     let payload = NewFile {
-        path,
+        destination: out.into(),
         header_bytes,
         progress,
     }
@@ -87,6 +88,36 @@ pub fn write_edge_list(
         edges,
         bytes: header_bytes as u64 + payload,
     })
+}
+
+/// Writes all edges as text to `out`, such as standard output. Returns their number.
+///
+/// # Errors
+/// If writing fails, or progress says to stop.
+pub fn print_edge_list(generator: &Generator, out: &mut (impl Write + Send), progress: &dyn Progress) -> Result<u64> {
+    progress.stage("writing edges", None);
+    let mut spans = Spans::new(generator);
+    let mut edges = 0;
+    let plan = || {
+        Ok(spans.next().map(|span| Planned {
+            edges: span.edges,
+            block: span,
+        }))
+    };
+    write_in_order(
+        plan,
+        |span, buffer: &mut AdjacencyBuffer, out| {
+            span.append_tsv(generator, buffer, out);
+            Ok(())
+        },
+        |block, of_block| {
+            out.write_all(block).map_err(Error::io("write to", "standard output"))?;
+            edges += of_block;
+            progress.advance(block.len() as u64, of_block);
+            check_stopped(progress)
+        },
+    )?;
+    Ok(edges)
 }
 
 /// Consecutive edges.
@@ -182,7 +213,7 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, path::Path};
 
     use grappa_io::progress::Silent;
 

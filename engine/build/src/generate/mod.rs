@@ -8,6 +8,6 @@ mod node_files;
 pub mod store;
 
 pub use self::{
-    edge_list::{EdgeListFormat, EdgeListSummary, write_edge_list},
+    edge_list::{EdgeListFormat, EdgeListSummary, print_edge_list, write_edge_list},
     node_files::{check_features_memory, write_classes, write_features, write_split},
 };

@@ -1,10 +1,11 @@
 //! Generated features, classes and splits as NumPy files beside an edge list.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use grappa_io::{
     Error, Result,
     blocks::{NewFile, Planned, blocks_at_once},
+    durable::Destination,
     npy,
     progress::Progress,
 };
@@ -29,18 +30,23 @@ pub fn check_features_memory(generator: &Generator, dim: usize, memory: u64, rem
     })
 }
 
-/// Writes the features of all nodes to the new file `path`: f32 with shape (nodes, `dim`). Returns the length of the file in
+/// Writes the features of all nodes to a new file: f32 with shape (nodes, `dim`). Returns the length of the file in
 /// bytes. Threads and errors are as in [`super::write_edge_list`].
 ///
 /// # Panics
 /// If `dim` is 0.
-pub fn write_features(generator: &Generator, dim: usize, path: &Path, progress: &dyn Progress) -> Result<u64> {
+pub fn write_features<'a>(
+    generator: &Generator,
+    dim: usize,
+    out: impl Into<Destination<'a>>,
+    progress: &dyn Progress,
+) -> Result<u64> {
     let features = generator.features(dim);
     let row_bytes = 4 * dim as u64;
     progress.stage("writing features", Some(row_bytes * generator.nodes()));
     write(
         generator,
-        path,
+        out.into(),
         progress,
         row_bytes,
         |labels, row: &mut Vec<f32>, out| {
@@ -54,17 +60,21 @@ pub fn write_features(generator: &Generator, dim: usize, path: &Path, progress: 
     )
 }
 
-/// Writes the class of every node to the new file `path`: int64 with shape (nodes,). Returns the length of the file in
+/// Writes the class of every node to a new file: int64 with shape (nodes,). Returns the length of the file in
 /// bytes.
 ///
 /// # Panics
 /// If the model has no classes.
-pub fn write_classes(generator: &Generator, path: &Path, progress: &dyn Progress) -> Result<u64> {
+pub fn write_classes<'a>(
+    generator: &Generator,
+    out: impl Into<Destination<'a>>,
+    progress: &dyn Progress,
+) -> Result<u64> {
     assert!(generator.classes() > 0, "a model with classes");
     progress.stage("writing labels", Some(8 * generator.nodes()));
     write(
         generator,
-        path,
+        out.into(),
         progress,
         8,
         |labels, (): &mut (), out| {
@@ -77,13 +87,18 @@ pub fn write_classes(generator: &Generator, path: &Path, progress: &dyn Progress
     )
 }
 
-/// Writes the external ids of a split's nodes, ascending, to the new file `path`: int64 with one dimension. Returns the
+/// Writes the external ids of a split's nodes, ascending, to a new file: int64 with one dimension. Returns the
 /// length of the file in bytes.
-pub fn write_split(generator: &Generator, split: Split, path: &Path, progress: &dyn Progress) -> Result<u64> {
+pub fn write_split<'a>(
+    generator: &Generator,
+    split: Split,
+    out: impl Into<Destination<'a>>,
+    progress: &dyn Progress,
+) -> Result<u64> {
     progress.stage(&format!("writing the split {}", split.name()), None);
     write(
         generator,
-        path,
+        out.into(),
         progress,
         8,
         |labels, (): &mut (), out| {
@@ -98,7 +113,7 @@ pub fn write_split(generator: &Generator, split: Split, path: &Path, progress: &
 /// Writes a file in blocks of nodes. `make` appends the bytes of a range of labels, at most `node_bytes` per node.
 fn write<S: Default + Send + Sync>(
     generator: &Generator,
-    path: &Path,
+    destination: Destination<'_>,
     progress: &dyn Progress,
     node_bytes: u64,
     make: impl Fn(Range<u64>, &mut S, &mut Vec<u8>) + Sync,
@@ -112,7 +127,7 @@ fn write<S: Default + Send + Sync>(
         Ok((!block.is_empty()).then_some(Planned { block, edges: 0 }))
     };
     let payload = NewFile {
-        path,
+        destination,
         header_bytes: npy::HEADER_BYTES,
         progress,
     }

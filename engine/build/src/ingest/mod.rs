@@ -65,6 +65,7 @@ use grappa_input::{EdgeSource, LimitSource, Reading, read_ids_from_one};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
+    durable::Destination,
     progress::{Progress, check_stopped},
     workers,
 };
@@ -133,7 +134,11 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         tracing::warn!("{warning}");
     }
     let fingerprint = fingerprint(options)?;
-    let (folder, begun) = StoreFolder::begin(&options.out, options.tmp.as_deref(), options.resume)?;
+    let out = Destination {
+        path: &options.out,
+        replaces: options.replace,
+    };
+    let (folder, begun) = StoreFolder::begin(out, options.tmp.as_deref(), options.resume)?;
     let run = Run {
         options,
         budget,

@@ -82,6 +82,8 @@ pub struct IngestOptions {
     pub on_bad_line: OnBadLine,
     /// Whether to continue an unfinished run.
     pub resume: bool,
+    /// Whether an existing store of this name is replaced, when the new one is complete.
+    pub replace: bool,
     /// Folder for scratch files. By default they are in the folder of the unfinished store.
     pub tmp: Option<PathBuf>,
     /// Name and version of the program, for the manifest.
@@ -121,6 +123,7 @@ impl IngestOptions {
             threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
             on_bad_line: OnBadLine::Fail,
             resume: false,
+            replace: false,
             tmp: None,
             writer: concat!("grappa-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
         }

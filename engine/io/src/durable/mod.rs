@@ -27,7 +27,7 @@ use rustix::{
 
 pub use self::{
     lock::{FolderLock, Patience},
-    temporary::{TEMPORARY, Temporary, create_file, open_to_append, reopen_file, temporary_name},
+    temporary::{Destination, TEMPORARY, Temporary, create_file, open_to_append, reopen_file, temporary_name},
 };
 use crate::{Error, Result};
 

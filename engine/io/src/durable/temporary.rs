@@ -89,6 +89,56 @@ fn made_again(path: &Path) -> Error {
     Error::input(path, Position::Whole, what)
 }
 
+/// The name of a new file, and whether it may take the place of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Destination<'a> {
+    /// The path of the file.
+    pub path: &'a Path,
+    /// Whether an existing file is replaced, when the new one is complete. Folders, links and special files never are.
+    pub replaces: bool,
+}
+
+impl<'a, P: AsRef<Path> + ?Sized> From<&'a P> for Destination<'a> {
+    /// A file that must not exist.
+    fn from(path: &'a P) -> Self {
+        let path = path.as_ref();
+        Self { path, replaces: false }
+    }
+}
+
+impl<'a> Destination<'a> {
+    /// Fails if the file exists and is not to be replaced, or is no file. For a check before the work.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], or what is there instead of a file.
+    pub fn check(self) -> Result<()> {
+        match self.path.symlink_metadata() {
+            Ok(_) if !self.replaces => Err(Error::Exists {
+                path: self.path.to_owned(),
+            }),
+            Ok(found) if !found.is_file() => {
+                let what = "this is not a regular file, and only files are replaced; choose another name";
+                Err(Error::input(self.path, Position::Whole, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// As [`Destination::check`], and if it cannot be created, or another process is making it.
+    pub fn begin(self) -> Result<Temporary<'a>> {
+        match self.replaces {
+            true => {
+                self.check()?;
+                Temporary::replace(self.path)
+            }
+            false => Temporary::create(self.path),
+        }
+    }
+}
+
 /// A new file under a temporary name, locked against other processes. Dropping it before [`Temporary::finish`] removes
 /// it.
 #[derive(Debug)]
@@ -233,6 +283,36 @@ mod tests {
             .write_all(b"bytes")
             .unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn only_a_file_is_replaced_and_only_by_a_complete_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [name, link, inside] = ["name", "link", "inside"].map(|name| folder.path().join(name));
+        let replacing = |path| Destination { path, replaces: true };
+        replacing(&name).check().unwrap();
+        fs::write(&name, "old").unwrap();
+        for begun in [
+            Destination::from(&name).check(),
+            Destination::from(&name).begin().map(drop),
+        ] {
+            assert!(matches!(begun, Err(Error::Exists { .. })), "{begun:?}");
+        }
+        let unfinished = replacing(&name).begin().unwrap();
+        unfinished.write_all(b"half").unwrap();
+        drop(unfinished);
+        assert_eq!(fs::read(&name).unwrap(), b"old");
+        let complete = replacing(&name).begin().unwrap();
+        complete.write_all(b"new").unwrap();
+        complete.finish().unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"new");
+        fs::create_dir(&inside).unwrap();
+        symlink(&name, &link).unwrap();
+        for path in [&inside, &link] {
+            let error = replacing(path).begin().unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+        assert_eq!(fs::read(&name).unwrap(), b"new");
     }
 
     #[test]

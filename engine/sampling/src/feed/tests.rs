@@ -58,6 +58,7 @@ fn store_with(
         memory: 64 << 20,
         threads: 2,
         resume: false,
+        replace: false,
         writer: "test 1".into(),
     };
     change(&mut options);

@@ -44,6 +44,7 @@ fn generated(folder: &Path, chunks: u32, only_chunks: Option<Vec<RangeInclusive<
         memory: 64 << 20,
         threads: 2,
         resume: false,
+        replace: false,
         writer: "test".into(),
     };
     generate_store(&options, &Silent).unwrap();

@@ -17,13 +17,13 @@ use grappa_formats::{
 use grappa_io::{
     Error, Position, Result,
     container::WrittenFile,
-    durable::{self, FolderLock, Patience, TEMPORARY},
+    durable::{self, Destination, FolderLock, Patience, TEMPORARY},
     journal::Journal,
     progress::Progress,
     regular,
 };
 
-use super::{JOURNAL, finished, kept_in, partial_folder, scratch, start_again};
+use super::{JOURNAL, finished, kept_in, partial_folder, scratch, start_again, with_suffix};
 use crate::files::{self, chunk_folder};
 
 /// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
@@ -35,6 +35,8 @@ const EMPTY_LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct StoreFolder {
     store: PathBuf,
+    /// Whether the finished store replaces one.
+    replaces: bool,
     partial: PathBuf,
     scratch: PathBuf,
     lock: Arc<FolderLock>,
@@ -58,16 +60,14 @@ impl StoreFolder {
     /// If the earlier run recorded nothing, its folder is emptied.
     ///
     /// # Errors
-    /// If `store` exists, another process writes it, or an earlier run left its folder and `resume` is false.
-    pub fn begin(store: &Path, tmp: Option<&Path>, resume: bool) -> Result<(Self, Begun)> {
+    /// If [`StoreFolder::check`] fails, another process writes it, or an earlier run left its folder and `resume` is false.
+    pub fn begin<'a>(store: impl Into<Destination<'a>>, tmp: Option<&Path>, resume: bool) -> Result<(Self, Begun)> {
+        let destination = store.into();
+        let (store, replaces) = (destination.path, destination.replaces);
         let partial = partial_folder(store);
         let mut looks = 0;
         let (lock, begun) = loop {
-            if store.symlink_metadata().is_ok() {
-                let what =
-                    "cannot create the store: something with this name exists; remove it or choose another --out";
-                return Err(Error::input(store, Position::Whole, what));
-            }
+            Self::check(destination)?;
             let begun = match durable::create_new_folder(&partial)? {
                 true => Begun::Fresh,
                 false => Begun::Resumed,
@@ -83,7 +83,7 @@ impl StoreFolder {
             let Some(lock) = FolderLock::of(&partial, patience)? else {
                 continue;
             };
-            if store.symlink_metadata().is_ok() {
+            if !replaces && store.symlink_metadata().is_ok() {
                 if begun == Begun::Fresh {
                     durable::remove_folder(&partial)?;
                 }
@@ -123,12 +123,33 @@ impl StoreFolder {
         };
         let folder = Self {
             store: store.to_owned(),
+            replaces,
             partial,
             scratch: scratch.folder,
             lock: Arc::new(lock),
             _scratch_lock: scratch.lock.map(Arc::new),
         };
         Ok((folder, begun))
+    }
+
+    /// Fails if something has the name of the new store, unless it is a store that is to be replaced.
+    ///
+    /// # Errors
+    /// What is there.
+    pub fn check(store: Destination<'_>) -> Result<()> {
+        if store.path.as_os_str() == "-" {
+            let what = "a store is a folder, so it cannot be printed on stdout; give it a name, usually NAME.grappa";
+            return Err(Error::input(store.path, Position::Whole, what));
+        }
+        if store.path.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        if store.replaces {
+            return expect_store(store.path);
+        }
+        let what =
+            "cannot create the store: something with this name exists; replace it with --force, or choose another name";
+        Err(Error::input(store.path, Position::Whole, what))
     }
 
     /// The manifest of a run that died during the commit. The only step left is to repeat [`StoreFolder::commit`].
@@ -281,10 +302,81 @@ impl StoreFolder {
             }
         }
         durable::sync_folder(&self.partial)?;
-        durable::rename_new(&self.partial, &self.store)?;
+        self.take_name()?;
         let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
         Ok(files + encoded.len() as u64 + bytes.len() as u64 + current.len() as u64)
     }
+
+    /// Gives the complete store its name. A store that has the name is moved aside and then removed. A run that is killed in between leaves
+    /// it under the name with `.replaced`.
+    fn take_name(&self) -> Result<()> {
+        let replaced = with_suffix(&self.store, ".replaced");
+        if self.replaces && self.store.symlink_metadata().is_ok() {
+            expect_store(&self.store)?;
+            if replaced.symlink_metadata().is_ok() {
+                // A killed run may have removed a part of it.
+                expect_files_of_store(&replaced)?;
+                durable::remove_folder(&replaced)?;
+            }
+            durable::rename_new(&self.store, &replaced)?;
+        }
+        durable::rename_new(&self.partial, &self.store)?;
+        match self.replaces && replaced.symlink_metadata().is_ok() {
+            true => durable::remove_folder(&replaced),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Fails unless the path is a folder with a store and nothing else.
+fn expect_store(path: &Path) -> Result<()> {
+    let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let manifest = match is_folder {
+        true => regular::read_if_there(&path.join(files::MANIFEST))?,
+        false => None,
+    };
+    match manifest {
+        Some(bytes) if Manifest::decode(&bytes).is_ok() => expect_files_of_store(path),
+        _ => Err(not_replaced(path, "this is no store")),
+    }
+}
+
+/// Fails if a folder has other files than those of stores.
+fn expect_files_of_store(path: &Path) -> Result<()> {
+    for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
+        let name = entry.map_err(Error::io("list", path))?.file_name();
+        if !name
+            .to_str()
+            .is_some_and(|name| is_of_store(name) || files::is_left_over(name))
+        {
+            return Err(not_replaced(
+                path,
+                &format!("{} is no part of a store", Path::new(&name).display()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn not_replaced(path: &Path, why: &str) -> Error {
+    let what = format!("{why}, so --force does not replace it; remove it, or choose another name");
+    Error::input(path, Position::Whole, what)
+}
+
+/// Whether a finished or unfinished store has a file or folder of this name.
+fn is_of_store(name: &str) -> bool {
+    let name = name.strip_suffix(TEMPORARY).unwrap_or(name);
+    let is_known = [
+        "ids",
+        "splits",
+        files::ASSIGNMENTS,
+        files::AGGREGATES,
+        scratch::FOLDER,
+        scratch::PATH_FILE,
+        JOURNAL,
+    ]
+    .contains(&name);
+    is_known || files::kind_of(name).is_some() || name.starts_with("chunk-")
 }
 
 /// Adds how to start again to an error about a file of the unfinished store `partial` or of its scratch folder: the file is
@@ -314,24 +406,12 @@ fn nothing_begun(partial: &Path) -> Result<bool> {
 /// Empties the folder of an unfinished store that has neither a manifest nor records in its journal. Its run was killed while
 /// it began, or while it removed its files. Files that no run writes are an error.
 fn clear(partial: &Path) -> Result<()> {
-    let is_ours = |name: &str| {
-        let name = name.strip_suffix(TEMPORARY).unwrap_or(name);
-        let is_known = [
-            "ids",
-            "splits",
-            files::ASSIGNMENTS,
-            files::AGGREGATES,
-            files::MANIFEST,
-            scratch::FOLDER,
-            scratch::PATH_FILE,
-            JOURNAL,
-        ]
-        .contains(&name);
-        is_known || name.starts_with("chunk-")
-    };
     for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
         let name = entry.map_err(Error::io("list", partial))?.file_name();
-        if !name.to_str().is_some_and(is_ours) {
+        if !name
+            .to_str()
+            .is_some_and(|name| is_of_store(name) || files::is_left_over(name))
+        {
             let what = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
             return Err(Error::input(partial.join(name), Position::Whole, what));
         }

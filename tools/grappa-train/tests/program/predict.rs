@@ -52,12 +52,61 @@ fn results_that_would_not_be_what_was_asked_for_are_refused() {
         program.current_dir(folder.path()).args([command, "run"]).args(more);
         program
     };
-    for values in ["--embeddings", "--logits"] {
+    for values in ["--embeddings", "--logits", "--probabilities", "--force"] {
         run(&mut trained("predict", &["graph.grappa", "--nodes", "1,2", values])).misuse(&[values, "--nodes"]);
     }
     run(&mut trained("export", &["--out", "model.pt"])).failure(&["model.pt", ".safetensors"]);
     assert!(!folder.path().join("model.pt").exists());
     run(&mut trained("export", &["--out", "model.safetensors"])).success();
+    run(&mut trained("predict", &["graph.grappa", "--out", "-", "--json"])).failure(&["stdout", "--json"]);
+}
+
+/// `-` prints what a file would contain. A file that exists is replaced only with `--force`.
+#[test]
+fn predictions_and_models_go_to_stdout_or_replace_a_file_if_told() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let options = ["--epochs", "1", "--layers", "1", "--out", "run"];
+    run(&mut train(folder.path(), &options)).success();
+    let trained = |line: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+        run(program.current_dir(folder.path()).args(line.split(' ')))
+    };
+    for more in ["", " --probabilities", " --logits --split test"] {
+        let printed = trained(&format!("predict run graph.grappa --out -{more}"))
+            .success()
+            .stdout;
+        trained(&format!("predict run graph.grappa --out p.csv --force{more}")).success();
+        assert_eq!(printed, fs::read_to_string(at("p.csv")).unwrap());
+        assert!(printed.starts_with("id,"), "{printed}");
+    }
+    for line in [
+        "predict run graph.grappa --out p.parquet",
+        "export run --out model.safetensors",
+    ] {
+        trained(line).success();
+        trained(line).failure(&["exists", "--force"]);
+        trained(&format!("{line} --force")).success();
+    }
+    // A run is replaced too, and gone when the new one has finished.
+    run(&mut train(folder.path(), &options)).failure(&["already contains a run", "--force"]);
+    let more = ["--epochs", "2", "--layers", "1", "--out", "run", "--force"];
+    run(&mut train(folder.path(), &more)).success();
+    assert_eq!(metrics(&at("run")).len(), 2);
+    assert!(!at("run/replaced").exists());
+    let refused = [
+        "--partitions",
+        "1000",
+        "--epochs",
+        "2",
+        "--layers",
+        "1",
+        "--out",
+        "run",
+        "--force",
+    ];
+    run(&mut train(folder.path(), &refused)).failure(&["chunks"]);
+    assert_eq!(metrics(&at("run")).len(), 2);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn runs_are_compared_on_a_page_that_replaces_none_without_being_told() {
     assert_same(&folder.path().join("fast"), &before, "compared");
 
     fs::write(&page, "mine").unwrap();
-    report(&["slow", "fast"]).failure(&["compare.html: it exists", "--out", "--force"]);
+    report(&["slow", "fast"]).failure(&["compare.html exists", "--force"]);
     assert_eq!(fs::read_to_string(&page).unwrap(), "mine");
     report(&["slow", "fast", "--force"]).success();
     assert_eq!(fs::read_to_string(&page).unwrap(), html);

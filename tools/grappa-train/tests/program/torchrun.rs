@@ -4,6 +4,7 @@ use std::{
     env, fs,
     net::TcpListener,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use grappa_tests::program::{process_of_rank, run};
@@ -122,4 +123,38 @@ fn two_agents_of_torchrun_continue_after_kills() {
         end(agent).success();
     }
     assert_same_losses(&at.join("one"), &at.join("two"), "after two kills");
+}
+
+/// A process that has a library of this PyTorch, listens, says nothing, and starts a rank.
+const OTHER_TORCHRUN: &str = "\
+import mmap, os, socket, subprocess, sys
+file = open('torch/lib/libtorch_cpu.so', 'rb')
+mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+silent = socket.create_server(('127.0.0.1', 0))
+place = dict(RANK='1', WORLD_SIZE='2', LOCAL_RANK='1', LOCAL_WORLD_SIZE='2', MASTER_ADDR='127.0.0.1',
+             MASTER_PORT=str(silent.getsockname()[1]), TORCHELASTIC_USE_AGENT_STORE='True')
+sys.exit(subprocess.run(sys.argv[1:], env={**os.environ, **place}).returncode)
+";
+
+#[test]
+fn the_torchrun_of_another_pytorch_is_named_with_both_versions() {
+    let folder = folder();
+    fs::create_dir_all(folder.path().join("torch/lib")).unwrap();
+    fs::write(folder.path().join("torch/lib/libtorch_cpu.so"), "a library").unwrap();
+    fs::write(folder.path().join("torch/version.py"), "__version__ = '1.2.3+cu1'\n").unwrap();
+    let rank = train(folder.path(), &["--partitions", "2", "--epochs", "1", "--out", "run"]);
+    let mut python = Command::new("python3");
+    python.current_dir(folder.path()).args(["-c", OTHER_TORCHRUN]);
+    let begin = Instant::now();
+    let ran = run(python.arg(rank.get_program()).args(rank.get_args()));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    for part in [
+        "rank 1",
+        "torchrun is from PyTorch 1.2.3+cu1",
+        "libtorch here is 2.11.0",
+        "pip install torch==2.11.0",
+    ] {
+        assert!(ran.stderr.contains(part), "expected {part:?} in: {}", ran.stderr);
+    }
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
 }

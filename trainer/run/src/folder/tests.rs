@@ -12,6 +12,80 @@ fn error(result: Result<RunFolder>) -> String {
     result.expect_err("it fails").to_string()
 }
 
+/// A run with a checkpoint of this many epochs.
+fn begun_run(path: &Path, epochs: u64) {
+    let config = TrainConfig {
+        epochs,
+        ..TrainConfig::default()
+    };
+    let run = RunFolder::replace(path, &config).unwrap();
+    fs::write(path.join(METRICS), format!("{{\"epoch\": {epochs}}}\n")).unwrap();
+    fs::create_dir(path.join(CHECKPOINTS)).unwrap();
+    fs::write(path.join(CHECKPOINTS).join("1"), [epochs as u8]).unwrap();
+    drop(run);
+}
+
+/// The epochs of the run in a folder, by its checkpoint.
+fn epochs_of(path: &Path) -> Option<u8> {
+    fs::read(path.join(CHECKPOINTS).join("1")).ok().map(|bytes| bytes[0])
+}
+
+#[test]
+fn a_replaced_run_stays_until_the_new_one_has_finished() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run");
+    let config = TrainConfig::default();
+    begun_run(&path, 1);
+    // One that ends with an error before it begins puts it back.
+    let run = RunFolder::replace(&path, &config).unwrap();
+    assert_eq!((epochs_of(&path), epochs_of(&path.join("replaced"))), (None, Some(1)));
+    run.remove_if_not_begun();
+    assert_eq!((epochs_of(&path), path.join("replaced").exists()), (Some(1), false));
+    assert_eq!(config_of(&path).unwrap().epochs, 1);
+    // One that was killed is replaced itself, and the older one stays.
+    for killed in [2, 3] {
+        begun_run(&path, killed);
+        assert_eq!(
+            (epochs_of(&path), epochs_of(&path.join("replaced"))),
+            (Some(killed as u8), Some(1))
+        );
+    }
+    RunFolder::resume(&path).unwrap().remove_replaced().unwrap();
+    assert_eq!((epochs_of(&path), path.join("replaced").exists()), (Some(3), false));
+    // A move that was interrupted is continued.
+    fs::create_dir(path.join("replaced")).unwrap();
+    fs::rename(path.join(METRICS), path.join("replaced").join(METRICS)).unwrap();
+    drop(RunFolder::replace(&path, &config).unwrap());
+    assert!(
+        [METRICS, CONFIG]
+            .iter()
+            .all(|name| path.join("replaced").join(name).exists())
+    );
+}
+
+#[test]
+fn only_a_run_is_replaced_and_nobody_works_on_it() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("run");
+    let config = TrainConfig::default();
+    begun_run(&path, 1);
+    let held = RunFolder::resume(&path).unwrap();
+    error(RunFolder::replace(&path, &config));
+    drop(held);
+    fs::write(path.join("letter.txt"), "dear").unwrap();
+    let text = error(RunFolder::replace(&path, &config));
+    assert!(
+        text.contains("letter.txt") && text.contains("--force does not replace"),
+        "{text}"
+    );
+    assert_eq!(epochs_of(&path), Some(1));
+    let mine = folder.path().join("mine");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("letter.txt"), "dear").unwrap();
+    let text = error(RunFolder::replace(&mine, &config));
+    assert!(text.contains("contains no run"), "{text}");
+}
+
 #[test]
 fn a_new_run_needs_a_folder_of_its_own() {
     let folder = tempdir().unwrap();

@@ -84,9 +84,15 @@ impl Store {
             |server| (server.own_address().ip().to_string(), server.port()),
         );
         let keys: Arc<dyn Keys> = match place.store_of {
-            StoreOf::Torchrun => Arc::new(
-                torchrun::Connection::open(&host, port, join, silence).map_err(|text| no_store(place, &text, join))?,
-            ),
+            StoreOf::Torchrun => Arc::new(torchrun::Connection::open(&host, port, join, silence).map_err(
+                |failure| match failure.versions {
+                    None => no_store(place, &failure.text, join),
+                    Some(versions) => Error::Distributed(format!(
+                        "rank {} does not understand the store of torchrun at {host}:{port}: {versions} ({})",
+                        place.rank, failure.text
+                    )),
+                },
+            )?),
             StoreOf::FirstRank | StoreOf::Workers => Arc::new(
                 client::Connection::open(&host, port, &place.secret, join, silence)
                     .map_err(|refusal| refusal.error(place, join))?,

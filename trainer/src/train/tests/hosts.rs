@@ -47,6 +47,7 @@ impl Slices {
                 copy: false,
                 threads: 2,
                 resume: false,
+                replace: false,
             };
             place(&whole, &options, &Silent).unwrap();
             Arc::new(Store::open(&options.out).unwrap())

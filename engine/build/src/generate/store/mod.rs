@@ -44,7 +44,9 @@ use grappa_formats::{
     permutation::Feistel,
     splits,
 };
-use grappa_io::{Error, Result, journal::Journal, memory::MemoryGate, progress::Progress, workers};
+use grappa_io::{
+    Error, Result, durable::Destination, journal::Journal, memory::MemoryGate, progress::Progress, workers,
+};
 use grappa_storage::writer::{AdjacencyWriter, JOURNAL, StoreFolder, finished};
 use grappa_synthetic::{Generator, Split};
 use roaring::RoaringTreemap;
@@ -70,7 +72,11 @@ const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
 /// written. After an I/O error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result<StoreSummary> {
     let run = Run::new(options, progress)?;
-    let (folder, begun) = StoreFolder::begin(&options.out, None, options.resume)?;
+    let out = Destination {
+        path: &options.out,
+        replaces: options.replace,
+    };
+    let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
     run.finish(&folder).map_err(|error| folder.failed(begun, error))
 }
 

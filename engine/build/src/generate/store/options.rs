@@ -34,6 +34,8 @@ pub struct StoreOptions {
     pub threads: usize,
     /// Whether to continue an unfinished run.
     pub resume: bool,
+    /// Whether an existing store of this name is replaced, when the new one is complete.
+    pub replace: bool,
     /// Name and version of the program, for the manifest.
     pub writer: String,
 }

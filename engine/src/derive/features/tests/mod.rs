@@ -43,6 +43,7 @@ fn generated(folder: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> St
             memory: 64 << 20,
             threads: 2,
             resume: false,
+            replace: false,
             writer: "test".into(),
         },
         &Silent,

@@ -8,7 +8,7 @@ mod tests;
 
 use std::path::Path;
 
-use grappa_io::durable::Temporary;
+use grappa_io::durable::Destination;
 
 use self::run::ComparedRun;
 use super::{
@@ -18,7 +18,7 @@ use super::{
     scale::Unit,
     series::{Sample, Series},
 };
-use crate::{Error, Result, journal::EpochRecord, model::Task};
+use crate::{Result, journal::EpochRecord, model::Task};
 
 /// Runs on one page.
 #[derive(Debug)]
@@ -65,19 +65,12 @@ impl Comparison {
         &self.warnings
     }
 
-    /// Writes the page. If `path` exists, it is replaced or refused.
+    /// Writes the page.
     ///
     /// # Errors
     /// If the file exists and is not to be replaced, or cannot be written.
-    pub fn write(&self, path: &Path, replaces: bool) -> Result<()> {
-        let file = match replaces {
-            true => Temporary::replace(path)?,
-            false if path.symlink_metadata().is_ok() => {
-                let what = "it exists: choose another name with --out, or replace it with --force";
-                return Err(Error::run_file(path, what));
-            }
-            false => Temporary::create(path)?,
-        };
+    pub fn write<'a>(&self, out: impl Into<Destination<'a>>) -> Result<()> {
+        let file = out.into().begin()?;
         file.write_all(self.html().as_bytes())?;
         file.finish()?;
         Ok(())

@@ -1,6 +1,7 @@
 use std::{fs, path::PathBuf};
 
 use grappa_formats::manifest::{LabelKind, LabelSpec};
+use grappa_io::durable::Destination;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
@@ -285,15 +286,19 @@ fn a_page_replaces_another_only_if_told() {
     let comparison = Comparison::read(&runs).unwrap();
     let page = parent.path().join("compare.html");
     fs::write(&page, "mine").unwrap();
-    let error = comparison.write(&page, false).unwrap_err().to_string();
+    let error = comparison.write(&page).unwrap_err().to_string();
     assert!(
-        error.contains("compare.html: it exists") && error.contains("--force"),
+        error.contains("compare.html exists") && error.contains("--force"),
         "{error}"
     );
     assert_eq!(fs::read(&page).unwrap(), b"mine");
-    comparison.write(&page, true).unwrap();
+    let replacing = Destination {
+        path: &page,
+        replaces: true,
+    };
+    comparison.write(replacing).unwrap();
     assert_eq!(fs::read_to_string(&page).unwrap(), comparison.html());
     let new = parent.path().join("new.html");
-    comparison.write(&new, false).unwrap();
+    comparison.write(&new).unwrap();
     assert!(new.exists());
 }

@@ -1,0 +1,288 @@
+//! Puts rows of the store into the order of external ids.
+//!
+//! ```text
+//! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its dense id
+//! pass 2, each worker: take the next shard; put its rows in place; write them to the file
+//! ```
+//!
+//! This mirrors ingest: rows are read, spilled next to the new file, read back and written, in large pieces and within the
+//! memory budget. A shard is a range of dense ids.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_formats::{ChunkId, ChunkSpan, NodeId};
+use grappa_io::{
+    Error, Result,
+    durable::{self, Destination},
+    npy,
+    progress::{Progress, check_stopped},
+    workers,
+};
+use grappa_storage::Store;
+
+use crate::export::{
+    ExportBudget, Exported, expect_whole,
+    spill::{Buffers, Spill},
+};
+
+/// Bytes of rows read at a time.
+pub(super) const READ_BYTES: usize = 1 << 20;
+/// Larger spill buffers would not be faster.
+const BUFFER_BYTES_MAX: u64 = 256 << 10;
+
+/// A column of the store: feature rows or labels, encoded for the array.
+pub(super) trait Column: Sync {
+    /// The name of the column in errors.
+    fn name(&self) -> &'static str;
+
+    /// Length of an exported row in bytes.
+    fn row_bytes(&self) -> usize;
+
+    /// Calls `each` with the rows of a chunk, in order.
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+}
+
+/// The division of dense ids into shards.
+#[derive(Debug, Clone, Copy)]
+struct Shards {
+    nodes: u64,
+    row_bytes: usize,
+    /// Rows of a shard; the last may have fewer.
+    rows: u64,
+    /// Records in a worker's buffer for one shard.
+    buffer_records: u64,
+    /// Records of a shard that are read at a time.
+    read_records: u64,
+}
+
+impl Shards {
+    /// Divides the dense ids so that an export of `name` fits the budget.
+    fn new(nodes: u64, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<Self> {
+        let shards = Self::within(nodes, row_bytes, budget);
+        if shards.bytes(budget.threads) <= budget.memory {
+            return Ok(shards);
+        }
+        let mut enough = *budget;
+        while Self::within(nodes, row_bytes, &enough).bytes(budget.threads) > enough.memory {
+            enough.memory = enough.memory.saturating_add(enough.memory / 16 + 1);
+        }
+        Err(Error::Budget {
+            what: format!("sorting {name} by external id with {} threads", budget.threads),
+            given: budget.memory,
+            least: enough.memory,
+            remedy: "raise --memory, or give fewer --threads",
+        })
+    }
+
+    /// Divides them so that each worker can hold one shard in half of its share of the memory. The other half is for
+    /// buffers. If there is less memory than for a row of each shard, it takes more.
+    fn within(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
+        let share = budget.memory / budget.threads as u64 / 2;
+        let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
+        let record_bytes = 8 * record_words(row_bytes) as u64;
+        let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).min(BUFFER_BYTES_MAX);
+        Self {
+            nodes,
+            row_bytes,
+            rows,
+            buffer_records: (buffer_bytes / record_bytes).max(1),
+            read_records: ((share / 2).min(READ_BYTES as u64) / record_bytes).max(1),
+        }
+    }
+
+    /// The most bytes of memory that `threads` workers take: while they fill buffers, or while they put rows in place.
+    fn bytes(&self, threads: usize) -> u64 {
+        let record_words = record_words(self.row_bytes);
+        let (shards, threads) = (self.nodes.div_ceil(self.rows), threads as u64);
+        let (of_shard, of_buffer) = Spill::bytes_of_shard(record_words, self.buffer_records);
+        let read = (8 * record_words as u64).saturating_mul(self.read_records.min(self.rows));
+        let rows = self.rows.saturating_mul(self.row_bytes as u64);
+        let buffers = of_buffer.saturating_mul(shards);
+        let of_worker = buffers.max(rows.saturating_add(read));
+        of_worker.saturating_mul(threads).saturating_add(of_shard * shards)
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.nodes.div_ceil(self.rows)).expect("the budget is not smaller than that")
+    }
+
+    /// Number of rows of a shard.
+    fn len(&self, shard: u32) -> u64 {
+        self.rows.min(self.nodes - u64::from(shard) * self.rows)
+    }
+}
+
+/// Words of a spilled row: its place in the shard, and the row.
+fn record_words(row_bytes: usize) -> usize {
+    1 + row_bytes.div_ceil(8)
+}
+
+/// Fails if the memory is too small to sort rows of `row_bytes` bytes, one for each node.
+pub(super) fn check_memory(store: &Store, row_bytes: usize, name: &str, budget: &ExportBudget) -> Result<()> {
+    Shards::new(store.manifest().nodes, row_bytes, name, budget).map(drop)
+}
+
+/// Writes a column to a new file, after the header of the array.
+pub(super) fn export_column(
+    store: &Store,
+    out: Destination<'_>,
+    column: &dyn Column,
+    header: &[u8; npy::HEADER_BYTES],
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    expect_whole(store, column.name())?;
+    let array = out.begin()?;
+    array
+        .file
+        .write_all_at(header, 0)
+        .map_err(Error::io("write", &array.path))?;
+    let target = Target {
+        file: &array.file,
+        path: &array.path,
+        first_byte: header.len() as u64,
+    };
+    let bytes = write_column(store, target, column, durable::parent(out.path), budget, progress)?;
+    array.finish()?;
+    Ok(Exported {
+        rows: store.manifest().nodes,
+        bytes: header.len() as u64 + bytes,
+    })
+}
+
+/// The destination of rows in the order of external ids.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) file: &'a File,
+    pub(super) path: &'a Path,
+    /// The offset of the first row.
+    pub(super) first_byte: u64,
+}
+
+/// Writes the rows of a column. In between they are in an unnamed file in the folder `scratch`. Returns the number of bytes
+/// written.
+pub(super) fn write_column(
+    store: &Store,
+    target: Target<'_>,
+    column: &dyn Column,
+    scratch: &Path,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let nodes = store.manifest().nodes;
+    let shards = Shards::new(nodes, column.row_bytes(), column.name(), budget)?;
+    let records = (0..shards.count()).map(|shard| shards.len(shard));
+    let work = Work {
+        store,
+        column,
+        shards,
+        spill: Spill::create(scratch, record_words(column.row_bytes()), records)?,
+        progress,
+    };
+    work.scatter(budget.threads)?;
+    let bytes = nodes.saturating_mul(column.row_bytes() as u64);
+    progress.stage(&format!("writing {}", column.name()), Some(bytes));
+    let shards: Vec<u32> = (0..work.shards.count()).collect();
+    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, target))?;
+    Ok(bytes)
+}
+
+struct Work<'a> {
+    store: &'a Store,
+    column: &'a dyn Column,
+    shards: Shards,
+    spill: Spill,
+    progress: &'a dyn Progress,
+}
+
+impl Work<'_> {
+    /// Pass 1.
+    fn scatter(&self, threads: usize) -> Result<()> {
+        let next_chunk = AtomicU64::new(0);
+        let chunks = self.store.chunks();
+        workers::run(threads, |turn| {
+            let mut buffers = Buffers::new(&self.spill, self.shards.buffer_records);
+            while turn.goes_on() {
+                let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
+                if chunk >= u64::from(chunks.chunks()) {
+                    break;
+                }
+                let span = ChunkSpan::of(chunks, ChunkId(chunk as u32));
+                let mut node = span.first_node.0;
+                self.column.rows(span, self.progress, &mut |row| {
+                    let id = self.store.ids().dense_id(NodeId(node))?.0;
+                    let record = buffers.push((id / self.shards.rows) as u32)?;
+                    record[0] = id % self.shards.rows;
+                    let words: &mut [u8] = bytemuck::cast_slice_mut(&mut record[1..]);
+                    words[..row.len()].copy_from_slice(row);
+                    words[row.len()..].fill(0);
+                    node += 1;
+                    Ok(())
+                })?;
+            }
+            buffers.flush_all()
+        })
+    }
+
+    /// Pass 2, for one shard.
+    fn gather(&self, shard: u32, target: Target<'_>) -> Result<()> {
+        let row_bytes = self.column.row_bytes();
+        let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
+        self.spill.read(shard, self.shards.read_records, |record| {
+            let row: &[u8] = bytemuck::cast_slice(&record[1..]);
+            let place = places.chunks_exact_mut(row_bytes).nth(record[0] as usize);
+            place.map(|place| place.copy_from_slice(&row[..row_bytes])).is_some()
+        })?;
+        let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
+        target
+            .file
+            .write_all_at(&places, at)
+            .map_err(Error::io("write", target.path))?;
+        self.progress.advance(places.len() as u64, 0);
+        check_stopped(self.progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_cover_all_dense_ids_within_the_budget() {
+        for (nodes, row_bytes, memory) in [
+            (0, 8, 1 << 20),
+            (1, 8, 1 << 20),
+            (1_000_000, 512, 16 << 20),
+            (10, 1 << 20, 16 << 20),
+        ] {
+            let budget = ExportBudget { threads: 2, memory };
+            let shards = Shards::new(nodes, row_bytes, "rows", &budget).unwrap();
+            let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
+            assert_eq!(rows, nodes);
+            assert!(shards.rows == 1 || shards.rows * row_bytes as u64 <= memory / 4);
+            assert!(shards.bytes(budget.threads) <= memory);
+        }
+    }
+
+    #[test]
+    fn memory_too_small_for_the_buffers_of_all_shards_names_what_would_do() {
+        for (nodes, row_bytes, threads, memory) in [
+            (10, 1 << 20, 2, 1),
+            (1 << 31, 512, 16, 64 << 20),
+            (1 << 27, 8, 2, 256 << 10),
+        ] {
+            let new = |memory| Shards::new(nodes, row_bytes, "features", &ExportBudget { threads, memory });
+            let least = match new(memory).unwrap_err() {
+                Error::Budget { given, least, .. } if given == memory => least,
+                other => panic!("{other}"),
+            };
+            assert!(new(least).unwrap().bytes(threads) <= least);
+            assert!(new(least / 8 * 7).is_err(), "{least} is too much");
+        }
+    }
+}

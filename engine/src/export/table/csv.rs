@@ -1,0 +1,171 @@
+//! Tables as text with commas.
+
+use std::{
+    borrow::Cow,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use grappa_io::{Error, Result};
+
+use super::{Cells, Column, GroupSink, Scalar, Shape, Values};
+
+/// Bytes of a write.
+const WRITE_BYTES: usize = 256 << 10;
+
+pub(super) struct CsvWriter<'a, W> {
+    out: W,
+    /// The name of the file, for errors.
+    path: PathBuf,
+    columns: &'a [Column],
+    /// Text that is not written yet.
+    text: Vec<u8>,
+    /// The number of written bytes.
+    bytes: u64,
+}
+
+impl<'a, W: Write> CsvWriter<'a, W> {
+    /// Writes the header.
+    pub fn new(out: W, path: &Path, columns: &'a [Column]) -> Result<Self> {
+        let mut text = Vec::new();
+        for column in columns {
+            match column.shape {
+                Shape::Vector(width) => {
+                    for number in 0..width {
+                        push_text(format!("{}_{number}", column.name).as_bytes(), &mut text);
+                        text.push(b',');
+                    }
+                }
+                Shape::One | Shape::Optional | Shape::List => {
+                    push_text(column.name.as_bytes(), &mut text);
+                    text.push(b',');
+                }
+            }
+        }
+        end_line(&mut text);
+        Ok(Self {
+            out,
+            path: path.to_owned(),
+            columns,
+            text,
+            bytes: 0,
+        })
+    }
+
+    /// Writes the rest. Returns the number of bytes of the table.
+    pub fn finish(mut self) -> Result<u64> {
+        self.flush()?;
+        self.out.flush().map_err(Error::io("write", &self.path))?;
+        Ok(self.bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.out.write_all(&self.text).map_err(Error::io("write", &self.path))?;
+        self.bytes += self.text.len() as u64;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> GroupSink for CsvWriter<'_, W> {
+    fn write(&mut self, cells: &[Cells]) -> Result<()> {
+        let mut next = vec![0; cells.len()];
+        let Some((cells_of_first, first)) = cells.first().zip(self.columns.first()) else {
+            return Ok(());
+        };
+        for row in 0..cells_of_first.rows(first) {
+            for ((column, cells), next) in self.columns.iter().zip(cells).zip(&mut next) {
+                let count = cells.count(column, row).unwrap_or(0);
+                let values = *next..*next + count;
+                *next += count;
+                match column.shape {
+                    Shape::Vector(_) => {
+                        for at in values {
+                            push_text(&cells.values.shown(column.scalar, at), &mut self.text);
+                            self.text.push(b',');
+                        }
+                    }
+                    Shape::One | Shape::Optional | Shape::List => {
+                        let shown: Vec<_> = values.map(|at| cells.values.shown(column.scalar, at)).collect();
+                        match &shown[..] {
+                            [] => {}
+                            [one] => push_text(one, &mut self.text),
+                            several => push_text(&several.join(&b';'), &mut self.text),
+                        }
+                        self.text.push(b',');
+                    }
+                }
+            }
+            end_line(&mut self.text);
+            if self.text.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cells {
+    /// The number of values of a row.
+    pub(super) fn count(&self, column: &Column, row: usize) -> Option<usize> {
+        match (self.counts.get(row), column.shape) {
+            (Some(count), _) => *count,
+            (None, Shape::Vector(width)) => Some(width),
+            (None, Shape::One | Shape::Optional | Shape::List) => Some(1),
+        }
+    }
+
+    /// The number of rows.
+    pub(super) fn rows(&self, column: &Column) -> usize {
+        match (self.counts.len(), column.shape) {
+            (0, Shape::Vector(width)) => self.values.len() / width.max(1),
+            (0, Shape::One | Shape::Optional | Shape::List) => self.values.len(),
+            (rows, _) => rows,
+        }
+    }
+}
+
+impl Values {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Integers(values) => values.len(),
+            Self::Floats(values) => values.len(),
+            Self::Texts(values) => values.len(),
+        }
+    }
+
+    fn shown(&self, scalar: Scalar, at: usize) -> Cow<'_, [u8]> {
+        match (self, scalar) {
+            (Self::Integers(values), Scalar::Unsigned) => values[at].cast_unsigned().to_string().into_bytes().into(),
+            (Self::Integers(values), _) => values[at].to_string().into_bytes().into(),
+            (Self::Floats(values), _) => values[at].to_string().into_bytes().into(),
+            (Self::Texts(values), _) => values[at][..].into(),
+        }
+    }
+}
+
+/// Appends a cell, in quotes where it would be read as something else without.
+fn push_text(cell: &[u8], out: &mut Vec<u8>) {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let needs_quotes = cell.is_empty()
+        || is_blank(cell.first())
+        || is_blank(cell.last())
+        || cell.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
+    if !needs_quotes {
+        out.extend_from_slice(cell);
+        return;
+    }
+    out.push(b'"');
+    for &byte in cell {
+        out.push(byte);
+        out.extend((byte == b'"').then_some(byte));
+    }
+    out.push(b'"');
+}
+
+/// Replaces the comma after the last cell.
+fn end_line(out: &mut [u8]) {
+    if let Some(last) = out.last_mut() {
+        *last = b'\n';
+    }
+}
