@@ -11,7 +11,10 @@
 //!             of weight  the sum of gradient * unit(x) over rows; of bias, that of gradient
 //! ```
 
-use super::{for_each, sum::sum};
+use super::{
+    for_each,
+    sum::{products, sum},
+};
 
 /// Added to variances.
 pub(crate) const EPSILON: f32 = 1e-5;
@@ -40,14 +43,25 @@ pub(crate) struct Columns {
     pub(crate) variances: Vec<f32>,
 }
 
-/// The layer norm of each row.
-pub(crate) fn layer_forward(values: &[f32], weights: Weights<'_>, results: &mut [f32]) {
+/// The mean of a row, and one by its deviation.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct RowStatistics {
+    mean: f32,
+    inverse: f32,
+}
+
+/// The layer norm of each row. Returns the statistics of the rows.
+pub(crate) fn layer_forward(values: &[f32], weights: Weights<'_>, results: &mut [f32]) -> Vec<RowStatistics> {
     let columns = weights.weight.len();
+    let mut statistics = vec![RowStatistics::default(); values.len() / columns];
+    let parts = in_parts(columns, values, results);
     for_each(
-        in_parts(columns, values, results),
-        |(values, results): (&[f32], &mut [f32])| {
-            for (row, result) in values.chunks_exact(columns).zip(results.chunks_exact_mut(columns)) {
-                let (mean, inverse) = statistics(row);
+        parts.into_iter().zip(statistics.chunks_mut(ROWS)).collect(),
+        |((values, results), statistics): ((&[f32], &mut [f32]), &mut [RowStatistics])| {
+            let rows = values.chunks_exact(columns).zip(results.chunks_exact_mut(columns));
+            for ((row, result), statistics) in rows.zip(statistics) {
+                *statistics = RowStatistics::of(row);
+                let RowStatistics { mean, inverse } = *statistics;
                 let weights = weights.weight.iter().zip(weights.bias);
                 for ((result, value), (weight, bias)) in result.iter_mut().zip(row).zip(weights) {
                     *result = (value - mean) * inverse * weight + bias;
@@ -55,12 +69,14 @@ pub(crate) fn layer_forward(values: &[f32], weights: Weights<'_>, results: &mut 
             }
         },
     );
+    statistics
 }
 
-/// The gradients of [`layer_forward`]: of the values into `of_values`, and of the weights.
+/// The gradients of [`layer_forward`], which returned `statistics`: of the values into `of_values`, and of the weights.
 pub(crate) fn layer_backward(
     values: &[f32],
     weight: &[f32],
+    statistics: &[RowStatistics],
     gradient: &[f32],
     of_values: &mut [f32],
 ) -> WeightGradients {
@@ -68,25 +84,28 @@ pub(crate) fn layer_backward(
     let parts = in_parts(columns, values, of_values);
     let mut sums = vec![[vec![0.0; columns], vec![0.0; columns]]; parts.len()];
     let parts = parts.into_iter().zip(gradient.chunks(ROWS * columns)).zip(&mut sums);
-    for_each(parts.collect(), |(((values, of_values), gradient), sums)| {
-        let mut unit = vec![0.0; columns];
-        let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
-        for ((row, gradient), of_values) in rows.zip(of_values.chunks_exact_mut(columns)) {
-            let (mean, inverse) = statistics(row);
-            for (unit, value) in unit.iter_mut().zip(row) {
-                *unit = (value - mean) * inverse;
+    for_each(
+        parts.zip(statistics.chunks(ROWS)).collect(),
+        |((((values, of_values), gradient), sums), statistics)| {
+            let mut unit = vec![0.0; columns];
+            let rows = values.chunks_exact(columns).zip(gradient.chunks_exact(columns));
+            let rows = rows.zip(of_values.chunks_exact_mut(columns)).zip(statistics);
+            for (((row, gradient), of_values), &RowStatistics { mean, inverse }) in rows {
+                for (unit, value) in unit.iter_mut().zip(row) {
+                    *unit = (value - mean) * inverse;
+                }
+                add_products(sums, gradient, &unit);
+                for ((of_value, gradient), weight) in of_values.iter_mut().zip(gradient).zip(weight) {
+                    *of_value = gradient * weight;
+                }
+                let mean = sum(of_values, |value| value) / columns as f32;
+                let slope = products(of_values, &unit) / columns as f32;
+                for (of_value, unit) in of_values.iter_mut().zip(&unit) {
+                    *of_value = (*of_value - mean - unit * slope) * inverse;
+                }
             }
-            add_products(sums, gradient, &unit);
-            for ((of_value, gradient), weight) in of_values.iter_mut().zip(gradient).zip(weight) {
-                *of_value = gradient * weight;
-            }
-            let mean = sum(of_values, |_, value| value) / columns as f32;
-            let slope = sum(of_values, |column, value| value * unit[column]) / columns as f32;
-            for (of_value, unit) in of_values.iter_mut().zip(&unit) {
-                *of_value = (*of_value - mean - unit * slope) * inverse;
-            }
-        }
-    });
+        },
+    );
     total(columns, &sums)
 }
 
@@ -216,12 +235,14 @@ fn inverses(statistics: &Columns) -> impl Iterator<Item = f32> + '_ {
         .map(|variance| (variance + EPSILON).sqrt().recip())
 }
 
-/// The mean of a row, and one by its deviation.
-fn statistics(row: &[f32]) -> (f32, f32) {
-    let columns = row.len() as f32;
-    let mean = sum(row, |_, value| value) / columns;
-    let variance = sum(row, |_, value| (value - mean) * (value - mean)) / columns;
-    (mean, (variance + EPSILON).sqrt().recip())
+impl RowStatistics {
+    fn of(row: &[f32]) -> Self {
+        let columns = row.len() as f32;
+        let mean = sum(row, |value| value) / columns;
+        let variance = sum(row, |value| (value - mean) * (value - mean)) / columns;
+        let inverse = (variance + EPSILON).sqrt().recip();
+        Self { mean, inverse }
+    }
 }
 
 /// Adds what a row contributes to the gradients of weight and bias.

@@ -7,19 +7,34 @@ const LANES: usize = 16;
 /// Values of a part. A thread takes one at a time.
 const PART: usize = 1 << 14;
 
-/// The sum of `term` over the indices and values of a row.
+/// The sum of `term` over the values of a row.
 #[inline(always)]
-pub(super) fn sum(row: &[f32], term: impl Fn(usize, f32) -> f32) -> f32 {
+pub(super) fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
     // Of known length, so that the inner loop is vectors.
     let (blocks, rest) = row.as_chunks::<LANES>();
-    for (block, values) in blocks.iter().enumerate() {
-        for (lane, (sum, value)) in lanes.iter_mut().zip(values).enumerate() {
-            *sum += term(block * LANES + lane, *value);
+    for values in blocks {
+        for (sum, value) in lanes.iter_mut().zip(values) {
+            *sum += term(*value);
         }
     }
-    for (lane, (sum, value)) in lanes.iter_mut().zip(rest).enumerate() {
-        *sum += term(blocks.len() * LANES + lane, *value);
+    for (sum, value) in lanes.iter_mut().zip(rest) {
+        *sum += term(*value);
+    }
+    lanes.iter().sum()
+}
+
+/// The sum of the products of two rows, value by value.
+pub(super) fn products(left: &[f32], right: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let ((blocks, rest), (others, other_rest)) = (left.as_chunks::<LANES>(), right.as_chunks::<LANES>());
+    for (left, right) in blocks.iter().zip(others) {
+        for (sum, (left, right)) in lanes.iter_mut().zip(left.iter().zip(right)) {
+            *sum += left * right;
+        }
+    }
+    for (sum, (left, right)) in lanes.iter_mut().zip(rest.iter().zip(other_rest)) {
+        *sum += left * right;
     }
     lanes.iter().sum()
 }
@@ -32,7 +47,7 @@ pub(crate) fn dot(left: &[f32], right: &[f32]) -> f64 {
     for_each(
         parts.collect(),
         |((left, right), part): ((&[f32], &[f32]), &mut f32)| {
-            *part = sum(left, |index, value| value * right[index]);
+            *part = products(left, right);
         },
     );
     sums.into_iter().map(f64::from).sum()

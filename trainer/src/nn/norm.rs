@@ -81,7 +81,7 @@ impl Norm {
     fn layer_with_kernel(&self, values: &Tensor) -> Tensor {
         let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
         let mut result = inputs[0].empty_like();
-        norm::layer_forward(
+        let statistics = norm::layer_forward(
             shim::values(&inputs[0]),
             weights(&inputs),
             shim::values_mut(&mut result),
@@ -93,6 +93,7 @@ impl Norm {
                 let of_weights = norm::layer_backward(
                     shim::values(&inputs[0]),
                     shim::values(&inputs[1]),
+                    &statistics,
                     shim::values(&gradient),
                     shim::values_mut(&mut of_values),
                 );
