@@ -6,7 +6,6 @@ use super::{
     demand::MinibatchDemand,
     options::FeedOptions,
     pool::{BATCHES_MAX, Miss, PoolGeometry},
-    reserve::MemoryReserve,
     rows::RowFormat,
 };
 use crate::policy::{ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE};
