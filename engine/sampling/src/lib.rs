@@ -17,12 +17,10 @@ mod in_neighbors;
 mod loader;
 mod node_set;
 pub mod partition;
+pub mod policy;
 pub mod sample;
 pub mod view;
 
 pub use in_neighbors::{InNeighbors, List, ListScratch, NeighborSample, Pieces};
-pub use loader::{
-    ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, Seeds,
-    adjacency_bytes_max,
-};
+pub use loader::{ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, Seeds};
 pub use node_set::NodeSet;

@@ -21,10 +21,10 @@ use grappa_synthetic::{Generator, Recipe};
 use crate::export::{
     ExportBudget, Exported, expect_whole,
     made::MadeRows,
-    node_table::{DenseIds, NodeTable},
+    node_table::{self, DenseIds, NodeTable},
     order::{Column, READ_BYTES, export_column},
     pool,
-    table::{self, Scalar, Shape, TableFormat, TableOut, Values},
+    table::{self, Cells, Scalar, Shape, TableFormat, TableOut, Values},
 };
 
 /// Writes the features of all nodes to a new file: a table as [`features_table`] if it is called `.parquet` or `.csv`, else a NumPy array
@@ -63,8 +63,8 @@ pub fn export_features<'a>(
     export_column(store, out, &column, &column.header(), budget, progress)
 }
 
-/// Writes the features of all nodes as a table: the id of each node, and `features`, a list of f32. Scratch files are in the folder
-/// `scratch`.
+/// Writes the features of all nodes as a table: the id of each node, and a column of f32 for each feature, or the list `features` if
+/// features have no names or one is called `id`. Scratch files are in the folder `scratch`.
 ///
 /// # Errors
 /// As [`export_features`].
@@ -86,11 +86,38 @@ pub fn features_table(
             MadeRows::of_column(store, &column, scratch, budget, progress)?
         }
     };
-    let column = table::Column::new("features", Scalar::Float, Shape::Vector(dim));
-    write_rows(store, out, column, &rows, progress, |bytes| {
+    let names = store.schema()?.feature_names();
+    let (columns, width) = match names.is_empty() || names.iter().any(|name| name == node_table::ID) {
+        true => (
+            vec![table::Column::new("features", Scalar::Float, Shape::Vector(dim))],
+            dim,
+        ),
+        false => (of_each(&names, Scalar::Float), 1),
+    };
+    write_rows(store, out, columns, &rows, progress, |bytes| {
         let (values, _) = bytes.as_chunks();
-        Values::Floats(values.iter().map(|&value| f32::from_le_bytes(value)).collect())
+        let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
+        divided(&values, dim, width)
+            .map(|values| Values::Floats(values).into())
+            .collect()
     })
+}
+
+/// A column of one value for each name.
+fn of_each(names: &[String], scalar: Scalar) -> Vec<table::Column> {
+    let column = |name: &String| table::Column::new(name, scalar, Shape::One);
+    names.iter().map(column).collect()
+}
+
+/// The values of each column of `width` values, where a row of `dim` values has one column after another.
+fn divided<T: Copy>(values: &[T], dim: usize, width: usize) -> impl Iterator<Item = Vec<T>> {
+    let of_column = move |first| {
+        values
+            .chunks_exact(dim)
+            .flat_map(move |row| &row[first..first + width])
+            .copied()
+    };
+    (0..dim).step_by(width).map(move |first| of_column(first).collect())
 }
 
 /// The features that a generator computes, in the order of external ids.
@@ -148,7 +175,8 @@ pub fn export_labels<'a>(
 }
 
 /// Writes the labels of all nodes as a table: the id of each node, and `label`, its class, or a list with a zero or one for each class. -1
-/// stands for none. Scratch files are in the folder `scratch`.
+/// stands for none. Where classes have names, `label` is a name or empty, and a column of zeros and ones has the name of its class. Scratch
+/// files are in the folder `scratch`.
 ///
 /// # Errors
 /// As [`export_labels`].
@@ -163,43 +191,74 @@ pub fn labels_table(
     column.announce(progress);
     expect_whole(store, column.name())?;
     let rows = MadeRows::of_column(store, &column, scratch, budget, progress)?;
-    let kind = column.spec.kind;
-    let shape = match kind {
-        LabelKind::Single => Shape::One,
-        LabelKind::Multi => Shape::Vector(column.spec.classes as usize),
-    };
-    let column = table::Column {
-        repeats: true,
-        ..table::Column::new("label", Scalar::Integer, shape)
-    };
-    write_rows(store, out, column, &rows, progress, |bytes| {
-        Values::Integers(match kind {
-            LabelKind::Single => {
-                let (classes, _) = bytes.as_chunks();
-                classes.iter().map(|&class| i64::from_le_bytes(class)).collect()
-            }
-            LabelKind::Multi => bytes.iter().map(|&byte| byte.cast_signed().into()).collect(),
-        })
-    })
+    let names = store.schema()?.classes;
+    let classes = column.spec.classes as usize;
+    match (
+        column.spec.kind,
+        names.is_empty() || names.iter().any(|name| name == node_table::ID),
+    ) {
+        (LabelKind::Single, true) => {
+            let column = label_column(Scalar::Integer, Shape::One);
+            write_rows(store, out, vec![column], &rows, progress, |bytes| {
+                vec![Values::Integers(classes_of(bytes).collect()).into()]
+            })
+        }
+        (LabelKind::Single, false) => {
+            let column = label_column(Scalar::Text, Shape::Optional);
+            let name = |class: i64| names.get(usize::try_from(class).ok()?);
+            write_rows(store, out, vec![column], &rows, progress, |bytes| {
+                let named = classes_of(bytes).filter_map(name);
+                vec![Cells {
+                    values: Values::Texts(named.map(|name| name.clone().into_bytes()).collect()),
+                    counts: classes_of(bytes).map(|class| name(class).map(|_| 1)).collect(),
+                }]
+            })
+        }
+        (LabelKind::Multi, has_no_names) => {
+            let (columns, width) = match has_no_names {
+                true => (vec![label_column(Scalar::Integer, Shape::Vector(classes))], classes),
+                false => (of_each(&names, Scalar::Integer), 1),
+            };
+            write_rows(store, out, columns, &rows, progress, |bytes| {
+                let values: Vec<i64> = bytes.iter().map(|&byte| byte.cast_signed().into()).collect();
+                divided(&values, classes, width)
+                    .map(|values| Values::Integers(values).into())
+                    .collect()
+            })
+        }
+    }
 }
 
-/// Writes a table with the ids of all nodes and a column.
+fn label_column(scalar: Scalar, shape: Shape) -> table::Column {
+    table::Column {
+        repeats: true,
+        ..table::Column::new("label", scalar, shape)
+    }
+}
+
+/// The classes of rows with one class each, -1 for none.
+fn classes_of(bytes: &[u8]) -> impl Iterator<Item = i64> {
+    let (classes, _) = bytes.as_chunks();
+    classes.iter().map(|&class| i64::from_le_bytes(class))
+}
+
+/// Writes a table with the ids of all nodes and some columns.
 fn write_rows(
     store: &Store,
     out: TableOut<'_>,
-    column: table::Column,
+    columns: Vec<table::Column>,
     rows: &MadeRows,
     progress: &dyn Progress,
-    values: impl Fn(&[u8]) -> Values,
+    cells: impl Fn(&[u8]) -> Vec<Cells>,
 ) -> Result<Exported> {
     let ids = DenseIds::All(store.manifest().nodes);
     let table = NodeTable {
         store,
         ids: &ids,
-        columns: vec![column],
+        columns,
         escapes_ids: false,
     };
-    let bytes = table.write(out, rows, progress, |bytes| vec![values(bytes).into()])?;
+    let bytes = table.write(out, rows, progress, cells)?;
     Ok(Exported { rows: ids.len(), bytes })
 }
 

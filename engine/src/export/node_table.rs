@@ -15,6 +15,9 @@ use crate::export::{
     table::{Cells, Column, Scalar, Shape, TableOut, Values, group_rows, write_table},
 };
 
+/// The name of the column of ids.
+pub(super) const ID: &str = "id";
+
 /// The dense ids of rows.
 #[derive(Debug)]
 pub enum DenseIds {
@@ -117,7 +120,7 @@ impl NodeTable<'_> {
         mut cells: impl FnMut(Range<u64>) -> Result<Vec<Cells>>,
     ) -> Result<u64> {
         let escapes = self.escapes_ids && matches!(out, TableOut::File(_, super::table::TableFormat::Parquet));
-        let mut columns = vec![Column::new("id", id_scalar(self.store)?, Shape::One)];
+        let mut columns = vec![Column::new(ID, id_scalar(self.store)?, Shape::One)];
         columns.extend_from_slice(&self.columns);
         write_table(out, &columns, |sink| {
             for group in self.ids.groups(group_rows(row_bytes, self.ids.len())) {

@@ -6,10 +6,9 @@
 //!     for each class: its share of the edges hits its nodes at random
 //! ```
 
-use super::degrees::{DegreeClass, expected};
+use grappa_sampling::policy::SAMPLED_EDGE_WORK;
 
-/// The work of training for each sampled edge, in edges that an inference aggregates.
-const SAMPLED_EDGE_WORK: f64 = 8.0;
+use super::degrees::{DegreeClass, expected};
 
 /// The classes of a graph, and the shares of its edges.
 pub(super) struct Reach {

@@ -23,7 +23,13 @@ mod tests;
 
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Error, Result};
-use grappa_sampling::NodeSet;
+use grappa_sampling::{
+    NodeSet,
+    policy::{
+        ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE, SEEDS_OF_A_STEP, exact_evaluation_work_max,
+        refresh_work_max,
+    },
+};
 use serde::{Deserialize, Serialize};
 
 pub use self::estimate::{DiskPlan, MemoryPlan, PlannedLists, StagePlan, TrainPlan};
@@ -35,20 +41,9 @@ use super::{
 };
 use crate::derive::preaggregate::wants_features_beside;
 
-/// Seeds of a step, over all its partitions.
-const SEEDS_OF_A_STEP: u64 = 1024;
 /// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists (2026-11-23, mapped
 /// lists).
 const LIST_SECONDS: f64 = 22e-6;
-/// The work of an inference for each state, in aggregated edges.
-const STATE_WORK: f64 = 16.0;
-/// With `auto`, an exact evaluation may take this share of an epoch, or as long as a sampled one.
-const EXACT_SHARE: f64 = 0.25;
-const SAMPLED_EVALUATION: f64 = 1.3;
-/// Or so much work, which takes some 20 ms.
-const LITTLE_WORK: f64 = 2e6;
-/// Historical embeddings are refreshed as often as this share of the work of an epoch allows.
-const HISTORY_SHARE: f64 = 0.25;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
 /// With many reads in flight, one read takes as long as the transfer of this number of bytes. So the feed also reads the gap between two
@@ -56,21 +51,16 @@ const PAGE_BYTES: f64 = 4096.0;
 const COALESCING_GAP: f64 = 28e3;
 /// Seconds to load libtorch and to open a store, from a cold cache (2026-11-22, billion edges).
 const START_SECONDS: f64 = 1.0;
-/// The most minibatches of a window, unless they are small.
-const WINDOW_BATCHES: f64 = 64.0;
-const WINDOW_NODES: f64 = (1 << 22) as f64;
 /// Bookkeeping of a row in the pool, in bytes.
 const SLOT_BYTES: f64 = 10.0;
 /// Bytes of a node, a destination and an edge of a minibatch that waits for its rows, with the slots of the rows.
 const NODE_BYTES: f64 = 13.0;
 const DESTINATION_BYTES: f64 = 22.0;
 const EDGE_BYTES: f64 = 4.5;
-/// Feature buffers, and the share of memory that is held back for large minibatches.
+/// Feature buffers.
 const BUFFERS: f64 = 4.0;
-const RESERVE_SHARE: f64 = 32.0;
 /// Buffers of the read engine.
 const ENGINE_BYTES_MAX: f64 = (32 << 20) as f64;
-const ENGINE_SHARE: f64 = 8.0;
 /// Resident memory of the program without graph and model: code, libtorch, buffers.
 const BASE_BYTES: f64 = 650e6;
 /// Bytes of a training node.
@@ -246,7 +236,7 @@ impl<'a> Planner<'a> {
         let options = self.options;
         let (partitions, concurrent, lists) = self.partitions();
         let in_turn = lists == PlannedLists::InTurn;
-        let batch = options.batch.unwrap_or(SEEDS_OF_A_STEP.div_ceil(concurrent));
+        let batch = options.batch.unwrap_or((SEEDS_OF_A_STEP as u64).div_ceil(concurrent));
         // Each group of partitions has its own steps, of even size.
         let seeds_of_partition = options.train.div_ceil(partitions);
         let steps = partitions.div_ceil(concurrent) * seeds_of_partition.div_ceil(batch);
@@ -287,15 +277,14 @@ impl<'a> Planner<'a> {
         let epoch = self.stage(read, 0.0, processor);
         let layers = options.fanouts.len();
         let history = match halo {
-            Halo::Embeddings => self.stage(0.0, 0.0, HISTORY_SHARE * steps as f64 * step_seconds),
+            Halo::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
             Halo::Nothing | Halo::Lists { .. } => StagePlan::default(),
         };
 
         let exact = self.inference(is_resident);
         let (first_sampled, sampled) = self.sampled_inferences(is_resident);
         let epoch_work = minibatch.work() * (steps * concurrent) as f64;
-        let sampled_work = epoch_work * SAMPLED_EVALUATION * options.scored as f64 / options.train as f64;
-        let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work).max(LITTLE_WORK);
+        let is_exact = exact.work <= exact_evaluation_work_max(epoch_work, options.train as f64, options.scored as f64);
         let preaggregation = self.preaggregation();
         let step_bytes = self.step_bytes(&of_step) * concurrent as f64;
         let nodes = SEED_BYTES * options.train as f64 + (layers as u64 * NodeSet::bytes_of(options.nodes)) as f64;
@@ -448,14 +437,15 @@ impl<'a> Planner<'a> {
         let memory = self.options.memory as f64;
         let (dim, _) = self.options.features;
         let buffer = VALUE * f64::from(dim) * self.rows_per_node() * minibatch.nodes;
-        let beside = ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE) + BUFFERS * buffer + memory / RESERVE_SHARE;
+        let beside =
+            ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE as f64) + BUFFERS * buffer + memory / RESERVE_SHARE as f64;
         let slot = self.row_bytes * self.rows_per_node() + SLOT_BYTES;
         let distinct = |window: f64| minibatch.missing(&self.reach, window, 0.0);
         let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
         let waiting = NODE_BYTES * minibatch.nodes + DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges();
         let free = (room - beside).max(0.0);
-        let most = WINDOW_BATCHES
-            .max(WINDOW_NODES / minibatch.nodes)
+        let most = (LOOKAHEAD_MAX as f64)
+            .max(LOOKAHEAD_NODES as f64 / minibatch.nodes)
             .min(minibatches as f64)
             .max(1.0);
         let balanced = largest(most, |window| {

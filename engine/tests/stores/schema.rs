@@ -3,14 +3,20 @@
 use std::{fs, path::Path};
 
 use grappa_build::ingest::{IngestOptions, ingest};
-use grappa_engine::verify::verify;
+use grappa_engine::{
+    export::{
+        ExportBudget,
+        columns::{export_features, export_labels},
+    },
+    verify::verify,
+};
 use grappa_formats::{
     manifest::ExternalIds,
     schema::{Column, Schema},
 };
 use grappa_input::TableOptions;
 use grappa_io::progress::Silent;
-use grappa_storage::{ExternalId, Store};
+use grappa_storage::{ExternalId, Store, files};
 
 use crate::{
     common,
@@ -129,4 +135,40 @@ fn a_run_with_names_interrupted_anywhere_resumes_to_the_same_store() {
     write_edges(folder.path(), ExternalIds::String, 5_000);
     write_tables(folder.path(), &shuffled(5_000));
     resumes_to_the_same_store(&options(folder.path()), 20);
+}
+
+#[test]
+fn exported_tables_bring_the_names_back() {
+    let folder = tempfile::tempdir().unwrap();
+    write_edges(folder.path(), ExternalIds::String, 60);
+    write_tables(folder.path(), &shuffled(60));
+    let options = options(folder.path());
+    ingest(&options, &Silent).unwrap();
+    let store = Store::open(&options.out).unwrap();
+    let budget = ExportBudget {
+        memory: 64 << 20,
+        threads: 2,
+    };
+    for format in ["csv", "parquet"] {
+        let [features, labels] = ["features", "labels"].map(|what| folder.path().join(format!("{what}.{format}")));
+        export_features(&store, features.as_path(), &budget, &Silent).unwrap();
+        export_labels(&store, labels.as_path(), &budget, &Silent).unwrap();
+        let mut again = IngestOptions {
+            features: Some(features),
+            labels: Some(labels),
+            out: folder.path().join(format!("{format}.grappa")),
+            ..options.clone()
+        };
+        again.tables.columns = TableOptions::default();
+        ingest(&again, &Silent).unwrap();
+        let copy = Store::open(&again.out).unwrap();
+        assert_eq!(copy.schema().unwrap(), store.schema().unwrap(), "{format}");
+        for file in ["features", "labels"] {
+            for chunk in 0..store.chunks().chunks() {
+                let file = files::of_chunk(grappa_formats::ChunkId(chunk), file);
+                let bytes = |store: &Store| fs::read(store.path().join(&file)).unwrap();
+                assert_eq!(bytes(&copy), bytes(&store), "{} of {format}", file);
+            }
+        }
+    }
 }

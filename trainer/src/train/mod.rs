@@ -52,7 +52,6 @@ mod step;
 mod tests;
 pub mod trained;
 mod trainer;
-mod work;
 
 use grappa_formats::random;
 

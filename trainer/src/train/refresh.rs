@@ -1,7 +1,8 @@
 //! When historical embeddings are refreshed, and for which nodes.
 //!
 //! A refresh is an exact inference of the halo nodes in reach. It is due when partitions change, and then every few epochs, so that
-//! it takes at most [`HISTORY_SHARE`] of the work of training. The age of historical embeddings costs accuracy: with 4 layers on
+//! it takes at most a part of the work of training ([`refresh_work_max`]). With `--halo auto`, embeddings that would take more even if
+//! they are refreshed only when partitions change are not used. The age of historical embeddings costs accuracy: with 4 layers on
 //! wordnet, a refresh every 5 epochs reaches 78.4 % where one every epoch reaches 79.7 %, like the whole graph.
 //!
 //! Decisions depend on counts of nodes and edges, not on measured time, so a run with the same options and seed gives the same
@@ -12,7 +13,12 @@ use std::sync::Arc;
 
 use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, model::LayerKind, stages::Stage};
-use grappa_sampling::{NodeSet, feed::BatchSource, sample::Minibatch};
+use grappa_sampling::{
+    NodeSet,
+    feed::BatchSource,
+    policy::{SAMPLED_EDGE_WORK, refresh_work_max},
+    sample::Minibatch,
+};
 
 use super::{
     Trainer,
@@ -21,13 +27,8 @@ use super::{
     key,
     reach::halo_in_reach,
     split::SplitScores,
-    work::SAMPLED_EDGE_WORK,
 };
 use crate::Result;
-
-/// Refreshing may take this share of the work of training. With `--halo auto`, embeddings that would take more even if they are
-/// refreshed only when partitions change are not used.
-const HISTORY_SHARE: f64 = 0.25;
 
 /// The refreshes of a super-epoch.
 pub(super) struct RefreshPlan {
@@ -84,7 +85,7 @@ impl Trainer {
         let hops = [self.config.layers - 2, steps];
         let (reached, of_partitions) = halo_in_reach(&self.chunks, self.loader.served(), hops, threads, progress)?;
         let everywhere = self.united(&reached, progress)?;
-        let epoch = HISTORY_SHARE * self.work_of_epoch(progress)?;
+        let epoch = refresh_work_max(self.work_of_epoch(progress)?);
         let super_epoch = epoch * self.config.repartition_every as f64;
         let work_max = match self.config.halo {
             HaloMode::Auto => super_epoch,

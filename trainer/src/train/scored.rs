@@ -13,7 +13,10 @@ use grappa_io::{
     size::{ByteSize, count},
 };
 use grappa_run::{config::Evaluate, model::LayerKind, stages::Stage};
-use grappa_sampling::{NeighborSample, NodeSet};
+use grappa_sampling::{
+    NeighborSample, NodeSet,
+    policy::{FIRST_INPUTS_SHARE, exact_evaluation_work_max},
+};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +27,6 @@ use super::{
     key,
 };
 use crate::{Error, Resource, Result};
-
-/// With `auto`, an exact evaluation may take this share of an epoch.
-const EXACT_SHARE: f64 = 0.25;
-/// An exact evaluation with so little work is always done: it takes some 20 ms.
-const LITTLE_WORK: f64 = 2e6;
-/// A sampled evaluation takes about this share of the time of training on as many nodes: larger fanouts, but no backward passes.
-const SAMPLED_EVALUATION: f64 = 1.3;
 
 /// The seconds of an inference per unit of work, next to those of forward and backward passes: an inference has no backward passes
 /// (2026-11-26, the time of an evaluation).
@@ -47,9 +43,7 @@ const TOGETHER: f64 = 1.3;
 /// The same if features are in files: reading the few that are needed takes as long for both as for one.
 const TOGETHER_FROM_FILES: f64 = 2.0;
 
-/// The inputs of the first layer stay in memory if they take at most this share of it.
-const FIRST_INPUTS_SHARE: u64 = 32;
-/// Those of the validation nodes, and those of the test nodes, stay in a file if they take at most this share of the free disk.
+/// The inputs of the first layer for the validation nodes, and the inputs for the test nodes, stay in a file if they take at most this share of the free disk.
 const FIRST_INPUTS_DISK_SHARE: u64 = 8;
 
 /// The nodes to compute for the scores of the validation and of the test nodes.
@@ -197,8 +191,7 @@ impl Trainer {
                 let seeds = self.loader.all_batches(0).seeds_of_all().max(1) as f64;
                 let [_, val, test] = self.splits.of_all();
                 let scored = if val == 0 { test } else { val } as f64;
-                let sampled = epoch * SAMPLED_EVALUATION * scored / seeds;
-                sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
+                exact_evaluation_work_max(epoch, seeds, scored)
             }
         };
         match self.inferences(&[], work_max, progress)? {

@@ -6,21 +6,15 @@ use super::{
     demand::MinibatchDemand,
     options::FeedOptions,
     pool::{BATCHES_MAX, Miss, PoolGeometry},
-    reserve::MemoryReserve,
     rows::RowFormat,
 };
+use crate::policy::{ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE};
 
 /// Bytes for everything that is not counted individually: stacks of threads, lists of files.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
-/// The default maximum number of batches of a window.
-const LOOKAHEAD_MAX: u64 = 64;
-/// If batches are small, a window may have more of them by default: as many as have this many nodes together.
-const LOOKAHEAD_NODES: u64 = 1 << 22;
 /// Additional feature buffers take at most 1/BUFFERS_SHARE of the memory that is left over.
 const BUFFERS_SHARE: u64 = 8;
-/// Read buffers take at most 1/ENGINE_SHARE of the memory, unless reads would become shorter or fewer than these
-/// minimums.
-const ENGINE_SHARE: u64 = 8;
+/// Read buffers may take more than their share of the memory if reads would become shorter or fewer otherwise.
 const READ_BYTES_MIN: u32 = 64 << 10;
 const DEPTH_MIN: usize = 16;
 
@@ -116,7 +110,7 @@ impl FeedCosts {
             + 2 * size_of::<Miss>() as u64;
         Self {
             left: i128::from(options.memory_bytes)
-                - i128::from(options.memory_bytes / MemoryReserve::SHARE + UNCOUNTED_BYTES)
+                - i128::from(options.memory_bytes / RESERVE_SHARE + UNCOUNTED_BYTES)
                 - i128::from(held),
             demand: demand.clone(),
             minibatch: demand.minibatch_bytes(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use grappa_io::{Error, Result, size::ByteSize};
 
 use super::options::FeedOptions;
+use crate::policy::RESERVE_SHARE;
 
 /// Memory that all threads and batches of a feed draw from.
 ///
@@ -17,8 +18,6 @@ pub(super) struct MemoryReserve {
 }
 
 impl MemoryReserve {
-    /// 1/SHARE of the budget is held back.
-    pub const SHARE: u64 = 32;
     /// Nodes and edges of minibatches leave 1/FEATURES_SHARE of the budget to features. Otherwise minibatches that are sampled
     /// early could take what older ones need to be assembled.
     const FEATURES_SHARE: u64 = 64;
@@ -28,7 +27,7 @@ impl MemoryReserve {
     /// The reserve of the memory of a feed.
     pub fn of(options: &FeedOptions) -> Self {
         Self {
-            left: AtomicI64::new((options.memory_bytes / Self::SHARE).cast_signed()),
+            left: AtomicI64::new((options.memory_bytes / RESERVE_SHARE).cast_signed()),
             options: options.clone(),
         }
     }
@@ -65,7 +64,7 @@ impl MemoryReserve {
             Err(left) => {
                 let missing = bytes.saturating_add_signed(least - left);
                 // What may be taken of each byte of the budget.
-                let share = (Self::SHARE as f64).recip() - least as f64 / self.budget() as f64;
+                let share = (RESERVE_SHARE as f64).recip() - least as f64 / self.budget() as f64;
                 // Both parts are rounded down.
                 let enough = self.budget() + ((missing + 2) as f64 / share).ceil() as u64;
                 Err(Error::Budget {

@@ -33,7 +33,6 @@ use roaring::RoaringTreemap;
 pub use self::{
     builder::LoaderBuilder,
     numbers::{ListsPlace, NumberOptions, PartitionNumbers, Remedy},
-    open::adjacency_bytes_max,
     options::{LoaderOptions, Seeds},
 };
 use crate::{

@@ -24,15 +24,14 @@ use grappa_storage::Store;
 
 use super::{
     LoaderOptions,
-    open::{LISTS_SHARE, adjacency_bytes_max, feature_bytes, groups},
+    open::{feature_bytes, groups},
 };
 use crate::{
     partition::{Owned, RepartitionOptions, Schedule, Share, assign, check_concurrent},
-    view::{Halo, PartitionView, Turns, ViewKind, ViewOptions, fits},
+    policy::{HALO_LISTS_SHARE, PARTITIONS_MAX, lists_fit, lists_in_turn_max},
+    view::{Halo, PartitionView, Turns, ViewKind, ViewOptions},
 };
 
-/// The largest number of partitions that is chosen. Each is read once an epoch, with as much again for its variable part.
-const PARTITIONS_MAX: u32 = 1024;
 /// Partitions change from one super-epoch to the next, and their sizes with them. Sizes are computed for this many.
 const SUPER_EPOCHS_MAX: u64 = 16;
 
@@ -173,7 +172,7 @@ impl<'a> Sizes<'a> {
                 (self.room(partitions), self.largest_share(partitions, concurrent, all)?)
             }
         };
-        Ok(fits(bytes, self.feature_bytes, self.loader.memory) || bytes <= room)
+        Ok(lists_fit(bytes, self.feature_bytes, self.loader.memory) || bytes <= room)
     }
 
     fn bytes_of(&self, owned: &Owned) -> u64 {
@@ -184,10 +183,10 @@ impl<'a> Sizes<'a> {
     fn room(&self, partitions: u32) -> u64 {
         let memory = self.loader.memory;
         let halo_lists = match self.may_have_halo_lists() && partitions > 1 {
-            true => memory / LISTS_SHARE,
+            true => memory / HALO_LISTS_SHARE,
             false => 0,
         };
-        adjacency_bytes_max(memory - halo_lists, self.feature_bytes)
+        lists_in_turn_max(memory - halo_lists, self.feature_bytes)
     }
 
     fn may_have_halo_lists(&self) -> bool {
@@ -276,11 +275,13 @@ impl<'a> Sizes<'a> {
                 _ => bytes.saturating_mul(2),
             };
             let with_lists = match has_halo_lists {
-                true => beside_lists.saturating_mul(LISTS_SHARE).div_ceil(LISTS_SHARE - 1),
+                true => beside_lists
+                    .saturating_mul(HALO_LISTS_SHARE)
+                    .div_ceil(HALO_LISTS_SHARE - 1),
                 false => beside_lists,
             };
             // Shares are rounded down.
-            with_lists.saturating_add(LISTS_SHARE * 8)
+            with_lists.saturating_add(HALO_LISTS_SHARE * 8)
         };
         let whole = budget_of(self.whole_bytes, false).min(self.whole_bytes.saturating_add(self.feature_bytes));
         let most = self.candidates().next_back().unwrap_or(1);

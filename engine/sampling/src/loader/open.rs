@@ -15,19 +15,9 @@ use crate::{
     feed::{Part, Seeded},
     halo_neighbors::HaloNeighbors,
     partition::{Owned, SeedNodes},
-    view::{Halo, HaloLists, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource, fits},
+    policy::{HALO_LISTS_SHARE, lists_fit, lists_in_turn_max},
+    view::{Halo, HaloLists, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource},
 };
-
-/// The sampled in-neighbors of halo nodes may take 1/LISTS_SHARE of the memory.
-pub(super) const LISTS_SHARE: u64 = 4;
-
-/// With [`ViewKind::Auto`], views that are in memory in turn may take these bytes of it: the rest is for feature rows.
-pub fn adjacency_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
-    match feature_bytes {
-        0 => memory / 8 * 7,
-        _ => memory / 2,
-    }
-}
 
 /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
 pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
@@ -186,8 +176,8 @@ impl Loader {
         match options.kind {
             ViewKind::Auto => {
                 let features = self.feature_bytes();
-                let all_fit = fits(all, features, options.memory);
-                Ok(!all_fit && in_turn <= adjacency_bytes_max(options.memory, features))
+                let all_fit = lists_fit(all, features, options.memory);
+                Ok(!all_fit && in_turn <= lists_in_turn_max(options.memory, features))
             }
             _ if in_turn > options.memory => Err(Error::Budget {
                 what: "the adjacency lists of the partitions of a step and of the next ones".into(),
@@ -217,10 +207,10 @@ impl Loader {
             per_node: self.options.halo_neighbors,
             hops: self.options.sampler.edges_from_seeds(),
             seed: random::combine(random::hash(self.options.seed), generation),
-            memory: self.options.memory / LISTS_SHARE,
+            memory: self.options.memory / HALO_LISTS_SHARE,
             threads: self.options.threads,
         };
-        let whole = |least: u64| least.saturating_mul(LISTS_SHARE);
+        let whole = |least: u64| least.saturating_mul(HALO_LISTS_SHARE);
         neighbors
             .draw(partitions, progress)
             .map_err(Error::in_budget(self.options.memory, whole))

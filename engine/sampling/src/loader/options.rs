@@ -9,14 +9,13 @@ use roaring::RoaringTreemap;
 use crate::{
     feed::{HostProcesses, OutputDtype, RegisterMemory},
     partition::Share,
+    policy::HALO_NEIGHBORS,
     sample::Sampler,
     view::{Halo, ViewKind},
 };
 
 /// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
 const DEFAULT_MEMORY_SHARE: u64 = 2;
-/// In-neighbors of a halo node by default.
-const DEFAULT_HALO_NEIGHBORS: u32 = 10;
 /// The default memory in bytes if the free memory is unknown.
 const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
 
@@ -97,7 +96,7 @@ impl LoaderOptions {
             shuffle: true,
             steps_max: None,
             halo: Halo::default(),
-            halo_neighbors: DEFAULT_HALO_NEIGHBORS,
+            halo_neighbors: HALO_NEIGHBORS,
             view: ViewKind::Auto,
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -52,13 +52,13 @@ pub use self::{
     kind::ViewKind,
     turns::{TurnPlace, Turns, ViewSource},
 };
-use crate::partition::Owned;
+use crate::{
+    partition::Owned,
+    policy::{LISTS_SHARE, lists_fit},
+};
 
 /// Sources take 32 bits in graphs of at most this many nodes.
 const NARROW_NODES_MAX: u64 = 1 << 32;
-
-/// Adjacency lists take at most 1/LISTS_SHARE of the budget of views and features, unless everything fits.
-const LISTS_SHARE: u64 = 4;
 
 /// Options of a [`PartitionView`].
 #[derive(Debug, Clone)]
@@ -196,7 +196,7 @@ impl PartitionView {
         let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.edge_weights);
         let bytes: u64 = owned.iter().map(bytes).sum();
         let kind = match options.kind {
-            ViewKind::Auto if fits(bytes, feature_bytes, memory) => ViewKind::Memory,
+            ViewKind::Auto if lists_fit(bytes, feature_bytes, memory) => ViewKind::Memory,
             ViewKind::Auto => ViewKind::Mapped,
             ViewKind::Memory | ViewKind::InTurn if bytes > memory => return Err(too_small(memory, bytes)),
             ViewKind::InTurn => ViewKind::Memory,
@@ -305,11 +305,6 @@ impl PartitionView {
             (Storage::Mapped(mapped), false) => ViewLists::MappedPartition(mapped.partition(owned)),
         }
     }
-}
-
-/// Whether [`ViewKind::Auto`] holds adjacency lists of `bytes` in memory, next to features of `feature_bytes`.
-pub(crate) fn fits(bytes: u64, feature_bytes: u64, memory: u64) -> bool {
-    bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / LISTS_SHARE
 }
 
 /// Asks the system to read the mapped files of `views` ahead if they take at most half of `memory` together. Reading

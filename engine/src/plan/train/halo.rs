@@ -1,13 +1,12 @@
 //! The data of halo nodes that `--halo auto` chooses.
 
-use grappa_sampling::{NodeSet, view::HaloLists};
+use grappa_sampling::{
+    NodeSet,
+    policy::{HALO_LISTS_SHARE, HALO_NEIGHBORS, REPARTITION_EVERY, STATE_WORK, refresh_work_max},
+    view::HaloLists,
+};
 
-use super::{HISTORY_SHARE, Planner, STATE_WORK, lists::HALO_SHARE};
-
-/// Historical embeddings are not used if one refresh per this number of epochs would take more than their share.
-const REPARTITION_EVERY: f64 = 5.0;
-/// In-neighbors that a halo node gets without historical embeddings.
-const HALO_NEIGHBORS: u32 = 10;
+use super::Planner;
 
 /// The data of halo nodes, the in-neighbors that a partition does not own.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,7 +38,7 @@ impl Planner<'_> {
         }
         if self.options.preaggregated && layers > 2 {
             let epoch = self.minibatch(seeds, partitions, Halo::Nothing).work() * minibatches as f64;
-            if self.refresh_work() <= REPARTITION_EVERY * HISTORY_SHARE * epoch {
+            if self.refresh_work() <= refresh_work_max(REPARTITION_EVERY as f64 * epoch) {
                 return Halo::Embeddings;
             }
         }
@@ -66,7 +65,7 @@ impl Planner<'_> {
         let most = HaloLists::drawing_bytes_max(nodes, self.options.edges, listed, HALO_NEIGHBORS);
         // A set of nodes for each partition finds them.
         let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
-        if most.max(sets) > self.options.memory / HALO_SHARE {
+        if most.max(sets) > self.options.memory / HALO_LISTS_SHARE {
             return Halo::Nothing;
         }
         let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;

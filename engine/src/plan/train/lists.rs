@@ -1,27 +1,20 @@
 //! The number of partitions, and where their adjacency lists are: the choice that training makes, without a store.
 
-use grappa_sampling::adjacency_bytes_max;
+use grappa_sampling::policy::{HALO_LISTS_SHARE, LISTS_SHARE, PARTITIONS_MAX, lists_fit, lists_in_turn_max};
 
 use super::{PlannedLists, Planner};
 
-/// The largest number of partitions that is chosen.
-const PARTITIONS_MAX: u64 = 1024;
 /// Chunks differ in size: those of a partition may take this much more than the mean.
 const UNEVEN: f64 = 1.01;
-/// Mapped pages take at most 1/MAPPED_SHARE of the memory.
-const MAPPED_SHARE: f64 = 4.0;
-/// 1/HALO_SHARE of the memory is left for sampled in-neighbors of halo nodes.
-pub(super) const HALO_SHARE: u64 = 4;
 
 impl Planner<'_> {
     /// Number of partitions, of those in a step, and where their adjacency lists are.
     pub(super) fn partitions(&self) -> (u64, u64, PlannedLists) {
         let options = self.options;
-        let room_of = |memory: u64| adjacency_bytes_max(memory, self.feature_bytes as u64) as f64;
+        let room_of = |memory: u64| lists_in_turn_max(memory, self.feature_bytes as u64) as f64;
         let room = room_of(options.memory);
         let whole = self.list_bytes(1.0, 1);
-        let fits = whole <= room || whole + self.feature_bytes <= options.memory as f64;
-        if fits {
+        if whole <= room || lists_fit(whole as u64, self.feature_bytes as u64, options.memory) {
             let partitions = options.partitions.or(options.concurrent).unwrap_or(1);
             return (
                 partitions,
@@ -31,7 +24,7 @@ impl Planner<'_> {
         }
         // Partitions may get in-neighbors of halo nodes.
         let room = match options.expands_halo && self.sampled_fanouts().len() > 1 {
-            true => room_of(options.memory - options.memory / HALO_SHARE),
+            true => room_of(options.memory - options.memory / HALO_LISTS_SHARE),
             false => room,
         };
         let two_groups =
@@ -50,7 +43,7 @@ impl Planner<'_> {
             return (partitions, concurrent, lists);
         }
         let concurrent = options.concurrent.unwrap_or(1);
-        let most = u64::from(options.chunks).min(PARTITIONS_MAX);
+        let most = u64::from(options.chunks).min(PARTITIONS_MAX.into());
         let mut powers = (1..=most.ilog2()).map(|bit| 1 << bit);
         match powers.find(|&partitions| partitions > concurrent && two_groups(partitions, concurrent) <= room) {
             Some(partitions) => (partitions, concurrent, PlannedLists::InTurn),
@@ -74,19 +67,24 @@ impl Planner<'_> {
         if self.options.nodes <= 1 << 32 { 4.0 } else { 8.0 }
     }
 
+    /// Bytes of memory that mapped pages of lists may take.
+    fn mapped_bytes_max(&self) -> f64 {
+        (self.options.memory / LISTS_SHARE) as f64
+    }
+
     /// Bytes of the lists that are in memory at a time.
     pub(super) fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: PlannedLists) -> f64 {
         let all = |share: f64| self.list_bytes(share * self.copies(partitions), partitions);
         match lists {
             // As mapped files they are smaller, and leave more to features.
             PlannedLists::Memory => {
-                let (lists, memory) = (all(1.0), self.options.memory as f64);
-                match lists + self.feature_bytes <= memory || lists <= memory / MAPPED_SHARE {
+                let lists = all(1.0);
+                match lists_fit(lists as u64, self.feature_bytes as u64, self.options.memory) {
                     true => lists,
-                    false => lists.min((self.options.adjacency_bytes as f64).min(memory / MAPPED_SHARE)),
+                    false => lists.min((self.options.adjacency_bytes as f64).min(self.mapped_bytes_max())),
                 }
             }
-            PlannedLists::Mapped => self.options.memory as f64 / MAPPED_SHARE,
+            PlannedLists::Mapped => self.mapped_bytes_max(),
             PlannedLists::InTurn => {
                 let chunks = u64::from(self.options.chunks).max(partitions);
                 // Two groups, of partitions with the most chunks.

@@ -2,7 +2,9 @@
 
 use std::ops::Add;
 
-use super::{COALESCING_GAP, Layer, Minibatch, PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE};
+use grappa_sampling::policy::{FIRST_INPUTS_SHARE, STATE_WORK};
+
+use super::{COALESCING_GAP, Layer, Minibatch, PAGE_BYTES, Planner, StagePlan, VALUE};
 
 /// Bytes of a value of a state in a scratch file: bf16.
 const STATE_VALUE: f64 = 2.0;
@@ -19,8 +21,6 @@ const READ_SECONDS_MAX: f64 = 12.7e-6;
 const CACHE_BANDWIDTH: f64 = 1.3e9;
 /// How many times a first sampled evaluation reads the lists of its nodes (2026-11-22, billion edges).
 const FOUND_SHARE: f64 = 1.5;
-/// Inputs of the first layer stay in memory if they take at most this share of it.
-const FIRST_INPUTS_SHARE: f64 = 32.0;
 /// Nanoseconds to compute a value of the features of a node (2026-11-22, billion edges).
 const COMPUTED_VALUE_NS: f64 = 1.2;
 
@@ -176,7 +176,7 @@ impl Planner<'_> {
         let features = self.rows_per_node() * self.feature_bytes * self.touched(first.sources, SCAN_GAP);
         // Inputs of the first layer: the states of its nodes, and what they aggregate.
         let inputs = 2.0 * VALUE * first.destinations * first.inputs;
-        if inputs <= options.memory as f64 / FIRST_INPUTS_SHARE {
+        if inputs <= (options.memory / FIRST_INPUTS_SHARE) as f64 {
             return (stage(found, features, 0.0), stage(lists, 0.0, 0.0));
         }
         let kept = Pages {

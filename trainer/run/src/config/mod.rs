@@ -27,6 +27,7 @@ use std::{
 use grappa_io::size::ByteSize;
 use grappa_sampling::{
     partition::Schedule,
+    policy::{HALO_NEIGHBORS, REPARTITION_EVERY, SEEDS_OF_A_STEP},
     sample::{Fanouts, RandomWalks, Sampler},
 };
 use serde::{Deserialize, Serialize};
@@ -248,7 +249,7 @@ impl Default for TrainConfig {
             partitions: Auto::Auto,
             concurrent: Auto::Auto,
             schedule: Schedule::Sweep,
-            repartition_every: 5,
+            repartition_every: REPARTITION_EVERY,
             halo: HaloMode::default(),
             halo_neighbors: Auto::Auto,
             correction: Correction::default(),
@@ -280,9 +281,6 @@ impl Default for TrainConfig {
 
 /// Factor of the fanouts of training for evaluation by sampling.
 const EVALUATION_FANOUTS: u32 = 2;
-
-/// Default number of seeds of a step, over all its partitions.
-const SEEDS_OF_A_STEP: usize = 1024;
 
 impl TrainConfig {
     /// The shape of the model, for a store with `inputs` features per node and `outputs` classes.
@@ -415,7 +413,7 @@ impl TrainConfig {
     pub fn halo_neighbors(&self) -> u32 {
         let auto = match self.model {
             LayerKind::SageMax => 25,
-            _ => 10,
+            _ => HALO_NEIGHBORS,
         };
         self.halo_neighbors.value().map_or(auto, NonZeroU32::get)
     }

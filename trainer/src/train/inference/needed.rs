@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use grappa_io::progress::Progress;
-use grappa_sampling::{InNeighbors, NeighborSample, NodeSet};
+use grappa_sampling::{InNeighbors, NeighborSample, NodeSet, policy::STATE_WORK};
 use grappa_storage::{MappedChunks, Store};
 
-use crate::{Result, train::work::STATE_WORK};
+use crate::Result;
 
 /// The nodes whose states exact inference needs, layer by layer.
 ///
