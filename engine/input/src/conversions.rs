@@ -32,7 +32,7 @@ macro_rules! conversions {
 }
 
 impl Conversion {
-    /// The command for a file. The new file keeps the extension, but not that of a packed file.
+    /// The command for a file. The new file keeps the extension, without the extension of a packed file.
     pub fn command(self, file: &Path) -> String {
         let name = file.to_string_lossy().to_ascii_lowercase();
         let packed = [".bz2", ".gz", ".lz4", ".xz", ".zst", ".z", ".lzma"];
@@ -242,7 +242,7 @@ conversions! {
     /// Fields whose line breaks and quotes are not read.
     PlainFields: "python3 -c \"import csv, sys; csv.writer(open('NEW.csv', 'w')).writerows([f.replace('\\n', ' ') for f in r] \
         for r in csv.reader(open(sys.argv[1], newline=''), escapechar=chr(92)))\" FILE";
-    /// Blanks, digits and line ends of Unicode as those of ASCII, without invisible characters.
+    /// Turns blanks, digits and line ends of Unicode into ASCII, and leaves out invisible characters.
     PlainText: "python3 -c \"import sys, unicodedata as u; open('NEW', 'w').writelines(''.join(c for c in u.normalize('NFKC', l) \
         if c.isprintable() or c == '\\t') + '\\n' for l in open(sys.argv[1], encoding='utf-8-sig').read().splitlines())\" FILE";
     /// Bytes that end strings in C.

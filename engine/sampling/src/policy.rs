@@ -54,7 +54,7 @@ pub fn lists_in_turn_max(memory: u64, feature_bytes: u64) -> u64 {
     }
 }
 
-/// The most work of an exact evaluation with `auto`, next to an epoch with so much work and so many `seeds`. The evaluation scores
+/// The most work of an exact evaluation with `auto`, next to an `epoch` of work with a number of `seeds`. The evaluation scores
 /// `scored` nodes.
 pub fn exact_evaluation_work_max(epoch: f64, seeds: f64, scored: f64) -> f64 {
     let sampled = epoch * SAMPLED_EVALUATION_PART * scored / seeds;

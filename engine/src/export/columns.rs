@@ -1,4 +1,4 @@
-//! Exports features and labels as arrays or tables, from the order of the store to that of external ids.
+//! Exports features and labels as arrays or tables, in the order of external ids.
 
 use std::path::Path;
 

@@ -162,7 +162,7 @@ impl MadeRows {
         Ok(selected)
     }
 
-    /// Writes the first `rows` rows to a new file, as they are: a NumPy array as that of [`MadeRows::export`].
+    /// Writes the first `rows` rows to a new file, as they are: the NumPy array of [`MadeRows::export`].
     ///
     /// # Errors
     /// If the file exists and is not to be replaced, or files cannot be read or written.

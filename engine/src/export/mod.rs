@@ -3,7 +3,7 @@
 //! - [`edges`]: a line or an array row for each edge, in the order of the store;
 //! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
 //! - [`made`]: values that a program made for each node, in the same order;
-//! - [`ids`]: the sorted ids of all nodes, or of those of a split;
+//! - [`ids`]: the sorted ids of all nodes, or of the nodes of a split;
 //! - [`table`] and [`node_table`]: all of these as Parquet or CSV, with named columns.
 //!
 //! A file gets its name when it is complete and synced. Existing files are not touched, unless the caller wants them replaced. An exported store that is ingested

@@ -21,7 +21,7 @@ pub(super) const ID: &str = "id";
 /// The dense ids of rows.
 #[derive(Debug)]
 pub enum DenseIds {
-    /// Those of all nodes: their number.
+    /// The ids of all nodes: their number.
     All(u64),
     /// These, in this order.
     Some(Vec<DenseId>),

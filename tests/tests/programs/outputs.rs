@@ -138,7 +138,7 @@ fn force_replaces_a_store_when_the_new_one_is_complete() {
     assert_eq!(left, ["a.grappa", "b.grappa", "bad.tsv", "new.tsv", "old.tsv"]);
 }
 
-/// A kill before any of the changes at the end of a run, of which some give the new store its name.
+/// A kill before any of the changes at the end of a run. Some of them give the new store its name.
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 #[test]
 fn a_replacement_that_is_killed_loses_no_store() {

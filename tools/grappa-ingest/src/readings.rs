@@ -109,7 +109,7 @@ pub struct Input<'a> {
     /// What the columns of features become.
     encodings: Vec<Encoded<'a>>,
     left_out: &'a [String],
-    /// Whether row k is that of the node with the k-th smallest id; null for edges.
+    /// Whether row k belongs to the node with the k-th smallest id; null for edges.
     by_position: Option<bool>,
 }
 

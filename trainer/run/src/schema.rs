@@ -13,7 +13,7 @@ const SCHEMA_OF: &str = "--schema-of STORE, and the store that the run was train
 /// The most columns that a command in an error has.
 const COLUMNS_SHOWN_MAX: usize = 100;
 
-/// The features or classes of a store, compared with those of a run.
+/// The features or classes of a store, compared with a run's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
     /// Neither has names.
@@ -36,7 +36,7 @@ pub enum Match {
 }
 
 impl Match {
-    /// Compares names of a store with those of a run. The names of each are different.
+    /// Compares the names of a store with a run's. The names of each are different.
     pub fn of(run: &[String], store: &[String]) -> Self {
         match (run.is_empty(), store.is_empty()) {
             (true, true) => return Self::Unnamed,
@@ -123,7 +123,7 @@ fn mean_the_same(run: &Encoding, store: &Encoding) -> bool {
     }
 }
 
-/// How to ingest a table so that its features are those of a run.
+/// How to ingest a table so that it has the features of a run.
 pub fn remedy(run: &Schema) -> String {
     // Other encodings depend on the table that they were fitted to.
     let is_fitted = run
@@ -141,7 +141,7 @@ pub fn remedy(run: &Schema) -> String {
     format!("ingest a table that has the run's columns with grappa-ingest ... {option}")
 }
 
-/// How to ingest labels so that their classes are those of a run.
+/// How to ingest labels so that they have the classes of a run.
 pub fn remedy_for_classes() -> String {
     format!("ingest the labels with grappa-ingest ... {SCHEMA_OF}")
 }

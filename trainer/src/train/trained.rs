@@ -137,7 +137,7 @@ impl Trained {
         &self.schema
     }
 
-    /// The names of the classes: those that the user gave, or else those of the store. Empty if there are none.
+    /// The names of the classes: the user's, or else the store's. Empty if there are none.
     pub fn class_names(&self) -> &[String] {
         &self.class_names
     }
@@ -214,7 +214,7 @@ impl Trained {
         })
     }
 
-    /// The classes of a store, compared with those of the run's store, or with the names that the user gave if it had none.
+    /// The classes of a store, compared with the classes of the run's store, or with the names that the user gave if it had none.
     fn match_of_classes(&self, store: &Schema) -> Match {
         let own = match self.schema.classes.is_empty() {
             true => &self.class_names,

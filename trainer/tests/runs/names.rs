@@ -1,4 +1,4 @@
-//! Names of features and classes: a run keeps those of its store, and compares them with those of other stores.
+//! Names of features and classes: a run keeps the names of its store, and compares them with the names of other stores.
 
 use std::{
     fs,

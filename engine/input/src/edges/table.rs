@@ -31,7 +31,7 @@ pub(super) struct Table {
     /// Bytes of the edges in the file.
     bytes: u64,
     rows: u64,
-    /// The type of the ids that are read; those of entries become int64.
+    /// The type of the ids that are read. Ids of entries become int64.
     id: ElementType,
     /// Shape [2, 2], which is read as [E, 2] although it may be [2, E].
     is_square: bool,

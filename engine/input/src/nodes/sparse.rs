@@ -1,6 +1,6 @@
 //! Features in a sparse matrix.
 //!
-//! The rows of format csr are read where they are. The entries of formats coo and csc may be anywhere: those of a small matrix
+//! The rows of format csr are read where they are. The entries of formats coo and csc may be anywhere: the entries of a small matrix
 //! are held in memory, in the order of their rows, and a large one is refused with the command that converts it.
 
 use std::{

@@ -341,7 +341,7 @@ fn expect_store(path: &Path) -> Result<()> {
     }
 }
 
-/// Fails if a folder has other files than those of stores.
+/// Fails if a folder has files that are not a store's.
 fn expect_files_of_store(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
         let name = entry.map_err(Error::io("list", path))?.file_name();

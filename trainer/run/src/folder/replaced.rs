@@ -13,7 +13,7 @@ use grappa_io::{Error as EngineError, durable};
 use super::{CONFIG, RunFolder, is_of_run, refuse_links};
 use crate::{Error, Result, config::TrainConfig, own_folder::OwnFolder};
 
-/// The folder of the replaced run in that of the new one.
+/// The folder of the replaced run, in the folder of the new run.
 pub(super) const REPLACED: &str = "replaced";
 
 impl RunFolder {
@@ -21,7 +21,7 @@ impl RunFolder {
     /// [`RunFolder::remove_if_not_begun`] puts it back.
     ///
     /// # Errors
-    /// If the folder contains other files than those of a run, another process works on the run, or files cannot be moved.
+    /// If the folder contains files that are not a run's, another process works on the run, or files cannot be moved.
     pub fn replace(path: &Path, config: &TrainConfig) -> Result<Self> {
         if path.join(CONFIG).exists() {
             refuse_links(path)?;

@@ -4,7 +4,7 @@
 //! which is left behind if an answer takes too long.
 //!
 //! The protocol belongs to a version of PyTorch. The error about a store that does not answer names the version of torchrun if it is another
-//! one than that of libtorch here, and comes soon.
+//! version than libtorch here, and comes soon.
 
 use std::{
     fs,
@@ -136,7 +136,7 @@ fn serve(store: &c10d::Store, requests: &Receiver<Asked>) {
     }
 }
 
-/// The version of the PyTorch of the process that started this one, if it is another than that of libtorch here.
+/// The version of the PyTorch of the process that started this one, if it differs from the version of libtorch here.
 fn other_version() -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", parent_id())).ok()?;
     let version = fs::read_to_string(torch_in(&maps)?.join("version.py")).ok()?;

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// A larger rise of the learning rate is worth a warning.
 const RISE_NOTED: f64 = 1.5;
 
-/// Refuses a store that is not the one of the run in `folder`. `digest` is that of the store, or of what all hosts train on.
+/// Refuses a store that is not the one of the run in `folder`. `digest` identifies the store, or what all hosts train on.
 pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest: u64) -> Result<()> {
     if state.store_digest == digest {
         return Ok(());
