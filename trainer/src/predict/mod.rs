@@ -21,7 +21,9 @@
 //! Cost: disk space for two copies of the rows besides the output, and the memory budget. A split or a list takes 32 bytes of memory more
 //! for each of its nodes.
 
+mod encoding;
 mod nan;
+mod probability;
 mod table;
 
 use std::{io::Write, path::Path};
@@ -40,17 +42,14 @@ use grappa_io::{
     durable::{self, Destination},
     progress::Progress,
 };
-use grappa_run::{
-    model::Task,
-    scores::{ScoreReport, is_undecided, largest},
-};
+use grappa_run::{model::Task, scores::ScoreReport};
 use grappa_sampling::NodeSet;
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
 pub use self::nan::NanOutputs;
-use self::{nan::NanRows, table::Table};
+use self::{encoding::Encoding, nan::NanRows, probability::predicted, table::Table};
 use crate::{
     Error, Result,
     train::{
@@ -485,27 +484,6 @@ pub fn predict_nodes(
     })
 }
 
-/// The class of the largest logit, or for multi-label tasks the labels with logits above 0.
-fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
-    let Some(best) = largest(logits) else {
-        return Vec::new();
-    };
-    match task {
-        Task::MultiClass => vec![(best as u64, probability(logits, best))],
-        Task::MultiLabel => (0..)
-            .zip(logits)
-            .filter(|(_, logit)| **logit > 0.0)
-            .map(|(class, logit)| (class, sigmoid(*logit)))
-            .collect(),
-    }
-}
-
-/// The probability of the class with the largest logit.
-fn probability(logits: &[f32], best: usize) -> f32 {
-    let sum: f32 = logits.iter().map(|logit| (logit - logits[best]).exp()).sum();
-    sum.recip()
-}
-
 fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
     Ok(match labels.task() {
         Task::MultiClass => u64::try_from(labels.class(node)?).ok().map(|class| vec![class]),
@@ -514,25 +492,6 @@ fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
             members.map(|(class, _)| class).collect()
         }),
     })
-}
-
-/// The probability of each class.
-fn probabilities(task: Task, logits: &[f32]) -> Vec<f32> {
-    match (task, largest(logits)) {
-        (_, None) => vec![f32::NAN; logits.len()],
-        (Task::MultiClass, Some(best)) => {
-            let scale = probability(logits, best);
-            logits
-                .iter()
-                .map(|logit| (logit - logits[best]).exp() * scale)
-                .collect()
-        }
-        (Task::MultiLabel, Some(_)) => logits.iter().map(|logit| sigmoid(*logit)).collect(),
-    }
-}
-
-fn sigmoid(logit: f32) -> f32 {
-    (1.0 + (-logit).exp()).recip()
 }
 
 /// The format of a file, by the ending of its name.
@@ -549,83 +508,9 @@ fn form(out: Destination<'_>) -> Result<Out<'_>> {
     }
 }
 
-/// The layout of the rows in scratch files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    /// The class, i64; -1 for none.
-    Class,
-    /// The class, i64; -1 for none. Then its probability, f32.
-    ClassAndProbability,
-    /// One byte per class; -1 in all of them for no set.
-    Set,
-    /// The probability of each class, f32.
-    Probabilities(Task),
-    /// The values, f32.
-    Floats,
-}
-
-impl Encoding {
-    fn row_bytes(self, columns: usize) -> usize {
-        match self {
-            Self::Class => 8,
-            Self::ClassAndProbability => table::ROW_BYTES,
-            Self::Set => columns,
-            Self::Probabilities(_) | Self::Floats => 4 * columns,
-        }
-    }
-
-    /// Converts rows of `width` values and appends them.
-    fn encode(self, rows: &[f32], columns: usize, bytes: &mut Vec<u8>) {
-        for row in rows.chunks_exact(columns) {
-            match self {
-                Self::Probabilities(task) => {
-                    let probabilities = probabilities(task, row).into_iter();
-                    bytes.extend(probabilities.flat_map(f32::to_le_bytes));
-                }
-                Self::Floats => bytes.extend(row.iter().flat_map(|value| value.to_le_bytes())),
-                Self::Set => {
-                    match is_undecided(row) {
-                        // As an export writes the labels of a node that has none.
-                        true => bytes.resize(bytes.len() + columns, u8::MAX),
-                        false => bytes.extend(row.iter().map(|logit| u8::from(*logit > 0.0))),
-                    }
-                }
-                Self::Class | Self::ClassAndProbability => {
-                    let best = largest(row);
-                    bytes.extend(best.map_or(-1, |class| class as i64).to_le_bytes());
-                    if self == Self::ClassAndProbability {
-                        let probability = best.map_or(f32::NAN, |best| probability(row, best));
-                        bytes.extend(probability.to_le_bytes());
-                    }
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn classes_are_those_of_the_largest_logit_or_of_those_above_zero() {
-        let logits = [1.0, 3.0, 3.0, -2.0];
-        let [(class, probability)] = predicted(Task::MultiClass, &logits)[..] else {
-            panic!("one class")
-        };
-        let expected = 3f32.exp() / logits.iter().map(|logit: &f32| logit.exp()).sum::<f32>();
-        assert_eq!(class, 1, "the first of the largest");
-        assert!((probability - expected).abs() < 1e-6, "{probability} {expected}");
-        let classes = predicted(Task::MultiLabel, &[0.0, 2.0, -1.0, 1e9]);
-        assert_eq!(classes.iter().map(|(class, _)| *class).collect::<Vec<_>>(), [1, 3]);
-        assert!((classes[0].1 - 0.880_797).abs() < 1e-6);
-        assert_eq!(classes[1].1, 1.0);
-        for task in [Task::MultiClass, Task::MultiLabel] {
-            assert_eq!(predicted(task, &[1.0, f32::NAN]), []);
-        }
-        // Large logits do not overflow.
-        assert_eq!(predicted(Task::MultiClass, &[1e30, -1e30]), [(0, 1.0)]);
-    }
 
     #[test]
     fn files_of_other_formats_are_refused() {
@@ -638,21 +523,6 @@ mod tests {
                 error.contains(out) && error.contains(".npy, .parquet or .csv"),
                 "{error}"
             );
-        }
-    }
-
-    #[test]
-    fn probabilities_of_all_classes_agree_with_the_prediction() {
-        let logits = [1.0, 3.0, 2.0];
-        let all = probabilities(Task::MultiClass, &logits);
-        assert!((all.iter().sum::<f32>() - 1.0).abs() < 1e-6, "{all:?}");
-        assert_eq!(predicted(Task::MultiClass, &logits), [(1, all[1])]);
-        assert!(all[2] > all[0]);
-        let sets = probabilities(Task::MultiLabel, &[0.0, 2.0]);
-        assert_eq!(sets[0], 0.5);
-        assert_eq!(predicted(Task::MultiLabel, &[0.0, 2.0]), [(1, sets[1])]);
-        for task in [Task::MultiClass, Task::MultiLabel] {
-            assert!(probabilities(task, &[1.0, f32::NAN]).iter().all(|value| value.is_nan()));
         }
     }
 }

@@ -9,7 +9,10 @@ use grappa_io::progress::Progress;
 use grappa_run::{class_names, model::Task, scores::is_undecided};
 use grappa_storage::Store;
 
-use super::{Values, predicted, probabilities};
+use super::{
+    Values,
+    probability::{predicted, probabilities},
+};
 use crate::{Result, train::trained::Trained};
 
 /// Bytes of a row of the scratch file of classes: the class, an i64, -1 for none; then its probability, an f32.
