@@ -158,6 +158,7 @@ const LAYERS: [Layer; 10] = [
         modules: &[
             "node_set",
             "partition",
+            "policy",
             "view",
             "sample",
             "in_neighbors",

@@ -1,4 +1,4 @@
-//! Predictions stay within `--memory`.
+//! Training and predictions stay within `--memory`.
 
 use std::{
     path::{Path, PathBuf},
@@ -52,4 +52,39 @@ fn predictions_with_attention_take_little_more_memory_than_their_budget() {
             "{model}: {peak} bytes with a budget of {BUDGET}, and {base} on a tiny graph"
         );
     }
+}
+
+/// Rows are narrow, so the pre-aggregation has many of them in each thread, and threads end after it.
+#[test]
+fn training_on_narrow_features_takes_little_more_memory_than_its_budget() {
+    const BUDGET: u64 = 128 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let peak = |nodes: &str| {
+        let mut train = train_program();
+        train.arg(store_of(folder.path(), nodes));
+        train.arg("--out").arg(folder.path().join(format!("{nodes}.run")));
+        train.args([
+            "--layers",
+            "2",
+            "--hidden",
+            "128",
+            "--fanouts",
+            "5,5",
+            "--batch",
+            "256",
+            "--epochs",
+            "1",
+        ]);
+        train.args(["--steps-per-epoch", "100", "--threads", "2", "--device", "cpu"]);
+        train.args(["--memory", &BUDGET.to_string(), "--json"]);
+        run(&mut train).success().json()["peak_rss_bytes"].as_u64()
+    };
+    let (Some(base), Some(peak)) = (peak("500"), peak("3000000")) else {
+        grappa_skip::skip!("the kernel does not tell peak memory");
+    };
+    let limit = base + BUDGET + 2 * SLACK;
+    assert!(
+        peak <= limit,
+        "{peak} bytes with a budget of {BUDGET}, and {base} on a tiny graph"
+    );
 }
