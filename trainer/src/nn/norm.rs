@@ -9,7 +9,7 @@ use super::{
     parameters::{Builder, Start},
 };
 use crate::{
-    kernels::norm::{self, EPSILON, Weights},
+    kernels::norm::{self, Columns, EPSILON, Weights},
     shim,
 };
 
@@ -55,6 +55,8 @@ impl Norm {
         let normal = match (backend.has_kernels_for(&values), &self.running) {
             (true, None) => self.layer_with_kernel(&values.contiguous()),
             (true, Some(running)) if training => self.batch_with_kernel(&values.contiguous(), running),
+            // An inference. A single row of training needs a gradient.
+            (true, Some(running)) if !values.requires_grad() => self.batch_of_inference(&values.contiguous(), running),
             _ => self.with_operators(&values, training),
         };
         normal.to_kind(rows.kind())
@@ -100,6 +102,23 @@ impl Norm {
                 gradients(of_values, &of_weights)
             })
         })
+    }
+
+    /// The batch norm with the running statistics. It has no gradient.
+    fn batch_of_inference(&self, values: &Tensor, running: &(Tensor, Tensor)) -> Tensor {
+        let inputs = [values, &self.weight, &self.bias].map(Tensor::detach);
+        let statistics = Columns {
+            means: shim::values(&running.0).to_vec(),
+            variances: shim::values(&running.1).to_vec(),
+        };
+        let mut result = inputs[0].empty_like();
+        norm::batch_forward(
+            shim::values(&inputs[0]),
+            weights(&inputs),
+            &statistics,
+            shim::values_mut(&mut result),
+        );
+        result
     }
 
     /// The batch norm with the statistics of the rows, which the running ones take in.
@@ -210,6 +229,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_inference_equals_operators_on_any_number_of_threads() {
+        let threads = tch::get_num_threads();
+        for kind in [NormKind::Layer, NormKind::Batch] {
+            let (norm, values) = (norm(kind, 70), random(3, &[5000, 70]));
+            let infer = |backend| tch::no_grad(|| norm.apply_with(backend, &values, false));
+            assert_close(
+                &infer(Backend::Fastest),
+                &infer(Backend::Operators),
+                1e-5,
+                &format!("{kind:?}"),
+            );
+            let [one, three] = [1, 3].map(|threads| {
+                tch::set_num_threads(threads);
+                infer(Backend::Fastest)
+            });
+            assert_eq!(one, three, "{kind:?}");
+        }
+        tch::set_num_threads(threads);
     }
 
     #[test]
