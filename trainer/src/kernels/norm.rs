@@ -170,11 +170,12 @@ pub(crate) fn batch_forward(values: &[f32], weights: Weights<'_>, statistics: &C
     );
 }
 
-/// The gradients of [`batch_forward`], where the statistics are of the values themselves.
+/// The gradients of [`batch_forward`]. `are_own`: the statistics are the values' own, and depend on them.
 pub(crate) fn batch_backward(
     values: &[f32],
     weight: &[f32],
     statistics: &Columns,
+    are_own: bool,
     gradient: &[f32],
     of_values: &mut [f32],
 ) -> WeightGradients {
@@ -195,7 +196,7 @@ pub(crate) fn batch_backward(
     });
     let of_weights = total(columns, &sums);
     // The gradient of a value is linear in the gradient of its result and in its difference from the mean.
-    let share = (rows as f32).recip();
+    let share = if are_own { (rows as f32).recip() } else { 0.0 };
     let by_gradient: Vec<f32> = inverses.iter().zip(weight).map(|(a, b)| a * b).collect();
     let scaled = |sums: &[f32]| -> Vec<f32> {
         sums.iter()
