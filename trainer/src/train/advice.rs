@@ -46,11 +46,11 @@ fn scales_of(store: &Store) -> Result<Option<String>> {
     let range = range.start..range.end.min(range.start + rows);
     let mut values = vec![0.0; (range.end - range.start) as usize * width];
     features.read(range, &mut values)?;
-    Ok(warning_about_scales(width, &values))
+    Ok(warning_about_scales(&store.schema()?.feature_names(), width, &values))
 }
 
-/// The warning about rows of `width` values.
-fn warning_about_scales(width: usize, rows: &[f32]) -> Option<String> {
+/// The warning about rows of `width` values. `names`: a name for each feature, or none.
+fn warning_about_scales(names: &[String], width: usize, rows: &[f32]) -> Option<String> {
     let mut largest = vec![0.0f32; width];
     for row in rows.chunks_exact(width) {
         for (largest, value) in largest.iter_mut().zip(row).filter(|(_, value)| value.is_finite()) {
@@ -61,10 +61,16 @@ fn warning_about_scales(width: usize, rows: &[f32]) -> Option<String> {
     let scales = || largest.iter().enumerate().filter(|(_, scale)| **scale > 0.0);
     let (most, high) = scales().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let (least, low) = scales().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let name = |feature: usize| match names.get(feature) {
+        Some(name) => name.clone(),
+        None => format!("feature {feature} (counted from 0)"),
+    };
     (high / low >= SCALES_NOTED).then(|| {
         format!(
-            "features differ by orders of magnitude: feature {most} goes up to {high:.3e} and feature {least} up to {low:.3e} (counted from \
-             0), so the model hardly sees the second; try --normalize-features standard"
+            "features differ by orders of magnitude: {} goes up to {high:.3e} and {} up to {low:.3e}, so the model hardly sees the second; \
+             try --normalize-features standard",
+            name(most),
+            name(least)
         )
     })
 }
@@ -82,16 +88,24 @@ mod tests {
     #[test]
     fn features_of_very_different_scales_are_named() {
         let rows = [[0.5, 2e5, 0.0, f32::NAN], [-0.25, -1e5, 0.0, 3.0]].concat();
-        let warning = warning_about_scales(4, &rows).expect("the second is large");
-        for part in [
-            "feature 1 goes up to 2.000e5",
-            "feature 0 up to 5.000e-1",
-            "--normalize-features",
+        let names = ["age", "income", "zip", "visits"].map(str::to_owned);
+        for (names, parts) in [
+            (&names[..], ["income goes up to 2.000e5", "age up to 5.000e-1"]),
+            (
+                &[],
+                [
+                    "feature 1 (counted from 0) goes up to 2.000e5",
+                    "feature 0 (counted from 0) up to 5.000e-1",
+                ],
+            ),
         ] {
-            assert!(warning.contains(part), "{warning}");
+            let warning = warning_about_scales(names, 4, &rows).expect("the second is large");
+            for part in parts.into_iter().chain(["--normalize-features"]) {
+                assert!(warning.contains(part), "{warning}");
+            }
         }
         // Words: most of them are rare, and all have the same scale.
-        assert_eq!(warning_about_scales(3, &[1.0, 0.0, 0.0, 0.0, 0.0, 1.0]), None);
-        assert_eq!(warning_about_scales(1, &[]), None);
+        assert_eq!(warning_about_scales(&[], 3, &[1.0, 0.0, 0.0, 0.0, 0.0, 1.0]), None);
+        assert_eq!(warning_about_scales(&[], 1, &[]), None);
     }
 }
