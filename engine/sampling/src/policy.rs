@@ -18,7 +18,7 @@ pub const SEEDS_OF_A_STEP: usize = 1024;
 
 /// The default maximum number of batches of a window.
 pub const LOOKAHEAD_MAX: u64 = 64;
-/// If batches are small, a window may have more of them by default: as many as have this number of nodes together.
+/// If batches are small, a window may have more batches by default, up to this number of nodes in all of them.
 pub const LOOKAHEAD_NODES: u64 = 1 << 22;
 /// The share of a feed's memory that read buffers may take, unless reads would become too short or too few.
 pub const ENGINE_SHARE: u64 = 8;

@@ -31,7 +31,7 @@ pub enum Match {
         /// Names of the store that the run lacks.
         new: Vec<String>,
     },
-    /// Both have the same names, but the values of this column mean something else.
+    /// Both have the same names, but the values of this feature mean something else.
     Encoded(String),
 }
 
@@ -68,17 +68,9 @@ impl Match {
         if !matches!(matched, Self::Same | Self::Reordered(_)) {
             return matched;
         }
-        let encodings: HashMap<&String, &Encoding> = store
-            .features
-            .iter()
-            .map(|column| (&column.name, &column.encoding))
-            .collect();
-        let is_other = |column: &&Column| {
-            let encoding = encodings.get(&column.name);
-            encoding.is_none_or(|encoding| !mean_the_same(&column.encoding, encoding))
-        };
-        match run.features.iter().find(is_other) {
-            Some(column) => Self::Encoded(column.name.clone()),
+        let of_store: HashMap<String, Meaning<'_>> = Meaning::of_all(store).collect();
+        match Meaning::of_all(run).find(|(name, meaning)| of_store.get(name) != Some(meaning)) {
+            Some((name, _)) => Self::Encoded(name),
             None => matched,
         }
     }
@@ -100,26 +92,42 @@ impl Match {
                     first_names(new)
                 ),
             },
-            Self::Encoded(column) => format!(
-                "the values of the column {} are encoded in another way",
-                printable(column)
-            ),
+            Self::Encoded(column) => format!("the values of {} are encoded in another way", printable(column)),
             Self::Reordered(_) => "they are the same ones in another order".to_owned(),
             Self::Unnamed | Self::OneUnnamed | Self::Same => "nothing is known to differ".to_owned(),
         }
     }
 }
 
-/// Whether dimensions of two columns with the same names have the same meaning. What missing values become may differ.
-fn mean_the_same(run: &Encoding, store: &Encoding) -> bool {
-    match (run, store) {
-        (Encoding::Category { values, form }, Encoding::Category { values: others, .. }) => {
-            // The names of a one-hot encoding have the values.
-            *form == CategoryForm::OneHot || values == others
+/// What the values of a feature say, beside its name. What missing values become may differ.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning<'a> {
+    /// A number, or 0 or 1. The name of a one-hot feature has the category, so an exported table means the same.
+    Value,
+    /// Days since 1970-01-01.
+    Days,
+    /// The position of a category in this list.
+    Position(&'a [String]),
+}
+
+impl<'a> Meaning<'a> {
+    /// The features of a schema in order, with their names.
+    fn of_all(schema: &'a Schema) -> impl Iterator<Item = (String, Self)> {
+        schema.features.iter().flat_map(|column| {
+            let names = column.dimensions().into_iter().enumerate();
+            names.map(|(dimension, name)| (name, Self::of(&column.encoding, dimension)))
+        })
+    }
+
+    fn of(encoding: &'a Encoding, dimension: usize) -> Self {
+        match encoding {
+            Encoding::Date { .. } if dimension == 0 => Self::Days,
+            Encoding::Category {
+                values,
+                form: CategoryForm::Index,
+            } => Self::Position(values),
+            _ => Self::Value,
         }
-        (Encoding::Number { .. } | Encoding::Boolean { .. }, Encoding::Number { .. } | Encoding::Boolean { .. })
-        | (Encoding::Date { .. }, Encoding::Date { .. }) => true,
-        _ => false,
     }
 }
 
@@ -170,6 +178,32 @@ mod tests {
         ] {
             assert_eq!(Match::of(&names(run), &names(store)), expected, "{run:?} {store:?}");
         }
+    }
+
+    #[test]
+    fn an_exported_table_has_the_categories_of_its_store() {
+        let missing = Missing::Indicator(1.0);
+        let categories = Encoding::Category {
+            values: names(&["DE", "FR"]),
+            form: CategoryForm::OneHot,
+        };
+        let column = |name: &str, encoding| Column {
+            name: name.into(),
+            encoding,
+        };
+        let store = Schema {
+            features: vec![
+                column("country", categories),
+                column("income", Encoding::Number { missing }),
+            ],
+            classes: Vec::new(),
+        };
+        let exported = Schema {
+            features: store.feature_names().into_iter().map(Column::number).collect(),
+            classes: Vec::new(),
+        };
+        assert_eq!(Match::of_features(&store, &exported), Match::Same);
+        assert_eq!(Match::of_features(&exported, &store), Match::Same);
     }
 
     #[test]

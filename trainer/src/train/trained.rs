@@ -172,7 +172,7 @@ impl Trained {
         let matched = Match::of_features(&self.schema, &store.schema()?);
         if matched.is_other() {
             return no(&format!(
-                "its features are not those of the run: {}; {}",
+                "its features differ from the run's: {}; {}",
                 matched.difference(),
                 schema::remedy(&self.schema)
             ));
@@ -267,7 +267,7 @@ impl Trained {
         let matched = self.match_of_classes(&theirs);
         let names = match matched {
             Match::Reordered(_) | Match::Other { .. } if classes.is_none() => Some(format!(
-                "classes of {path} are not those of the run: {}; predictions are the run's classes, and there is no score; {}",
+                "classes of {path} differ from the run's: {}; predictions are the run's classes, and there is no score; {}",
                 matched.difference(),
                 schema::remedy_for_classes()
             )),

@@ -76,7 +76,7 @@ impl Table {
             [2, rows] => (rows, true),
             [rows, columns] if rows == columns && rows > 3 => {
                 return refuse(
-                    "edges must have shape [E, 2] or [2, E], not that of an adjacency matrix",
+                    "edges must have shape [E, 2] or [2, E], and an adjacency matrix has another shape",
                     Some(Conversion::DenseAdjacency),
                 );
             }
