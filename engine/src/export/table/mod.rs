@@ -96,7 +96,7 @@ pub enum Values {
 pub struct Cells {
     /// The values of all rows.
     pub values: Values,
-    /// The number of values of each row; none for no value or no list. Empty if all rows have as many as the shape says.
+    /// The number of values of each row; none for no value or no list. Empty if the shape says it for all rows.
     pub counts: Vec<Option<usize>>,
 }
 
