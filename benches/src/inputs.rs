@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use grappa_build::generate::{EdgeListFormat, write_edge_list, write_features};
+use grappa_ingestion::generate::{EdgeListFormat, write_edge_list, write_features};
 use grappa_io::progress::Silent;
 use grappa_synthetic::{Generator, Model, Recipe, Rmat};
 

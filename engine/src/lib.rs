@@ -29,7 +29,7 @@
 //! # Advanced
 //!
 //! The modules below work on whole stores. The layers under them are crates of their own, which programs of this
-//! repository use directly: `grappa-io`, `grappa-input`, `grappa-synthetic`, `grappa-storage`, `grappa-build` and
+//! repository use directly: `grappa-io`, `grappa-input`, `grappa-synthetic`, `grappa-storage`, `grappa-ingestion` and
 //! `grappa-sampling`.
 
 #![forbid(unsafe_code)]
@@ -45,8 +45,8 @@ pub mod plan;
 mod tests;
 pub mod verify;
 
-pub use grappa_build::ingest::{IngestOptions, RandomSplit, Shares, SplitFile, Summary as IngestSummary, ingest};
 pub use grappa_formats::{ChunkId, NodeId, PartitionId};
+pub use grappa_ingestion::ingest::{IngestOptions, RandomSplit, Shares, SplitFile, Summary as IngestSummary, ingest};
 pub use grappa_io::{
     Error, Result,
     progress::{Progress, Silent},

@@ -25,10 +25,6 @@ pub mod measure;
 mod minibatch;
 pub mod train;
 
-use grappa_build::ingest::{
-    RandomSplit, Shares,
-    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, held_memory},
-};
 use grappa_formats::{
     NODES_MAX,
     chunks::ChunkMap,
@@ -39,6 +35,10 @@ use grappa_formats::{
     rows::{LINE_BYTES, LINE_ROWS, PADDING_BYTES, RowsMeta, elias_fano_bits},
     splits::META_BYTES as SPLIT_META_BYTES,
     weights::{ANCHOR_ROWS, WeightsMeta},
+};
+use grappa_ingestion::ingest::{
+    RandomSplit, Shares,
+    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, held_memory},
 };
 use grappa_io::{Error, Result, sort::bits_for};
 use serde::{Deserialize, Serialize};

@@ -6,11 +6,11 @@ mod whole_graph;
 
 use std::{path::Path, sync::Mutex};
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_formats::{
     NodeId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{Error, progress::Silent};
 use grappa_sampling::{InNeighbors, List, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::MappedChunks;

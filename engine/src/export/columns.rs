@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use grappa_build::generate::{check_features_memory, write_features};
 use grappa_formats::{
     ChunkSpan,
     features::{FeatureLayout, FeaturesMeta},
     manifest::{FeatureDtype, FeatureSource, FeatureSpec, LabelKind, LabelSpec},
 };
+use grappa_ingestion::generate::{check_features_memory, write_features};
 use grappa_io::{
     Error, Position, Result,
     durable::{self, Destination},

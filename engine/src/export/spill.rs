@@ -8,7 +8,7 @@
 //!
 //! Memory: buffers, and some words for each shard. It does not grow with the number of records.
 //!
-//! Unlike [`grappa_build::ingest::spill`], this cannot be resumed: the file disappears with the process.
+//! Unlike [`grappa_ingestion::ingest::spill`], this cannot be resumed: the file disappears with the process.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use grappa_build::ingest::spill::sum;
+use grappa_ingestion::ingest::spill::sum;
 use grappa_io::{Error, Position, Result, unnamed::unnamed_file};
 
 /// Spilled records of all shards.

@@ -13,12 +13,12 @@ use std::{
     time::Instant,
 };
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_formats::{
     ChunkId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
     random::hash,
 };
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{
     Error, Result,
     progress::{Progress, Silent},

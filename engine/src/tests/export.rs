@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_formats::{
     DenseId, NodeId,
     features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
+use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_io::{npy, progress::Silent};
 use grappa_storage::Store;
 

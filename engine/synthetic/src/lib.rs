@@ -22,7 +22,7 @@
 //! must fit in memory twice ([`Generator::largest_degree_estimate`]), or be generated in parts
 //! ([`Generator::adjacency_window`]).
 //!
-//! This crate only computes. `grappa_build::generate` writes stores and files.
+//! This crate only computes. `grappa_ingestion::generate` writes stores and files.
 //!
 //! The graph of a recipe never changes. Tests have checksums of some graphs. A change of the algorithm must raise
 //! [`Recipe::VERSION`].

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use grappa_build::ingest::IngestOptions;
+use grappa_ingestion::ingest::IngestOptions;
 use grappa_io::progress::Progress;
 
 /// Options for small graphs, from the edge list `edges` to the store `folder/out.grappa`.

@@ -2,14 +2,6 @@
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
-use grappa_build::{
-    generate::{
-        EdgeListFormat,
-        store::{FeatureOptions, StoreOptions, generate_store},
-        write_classes, write_edge_list, write_features, write_split,
-    },
-    ingest::{Assign, IngestOptions, SplitFile, ingest},
-};
 use grappa_formats::{
     NodeId,
     container::{self, FileKind},
@@ -18,6 +10,14 @@ use grappa_formats::{
     manifest::{EdgeOptions, FeatureDtype, FeatureSource, Manifest, PermutationSpec, SelfLoops},
     permutation::Feistel,
     splits,
+};
+use grappa_ingestion::{
+    generate::{
+        EdgeListFormat,
+        store::{FeatureOptions, StoreOptions, generate_store},
+        write_classes, write_edge_list, write_features, write_split,
+    },
+    ingest::{Assign, IngestOptions, SplitFile, ingest},
 };
 use grappa_io::progress::Silent;
 use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, Split, SplitShares};

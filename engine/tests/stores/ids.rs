@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_build::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_engine::verify::verify;
 use grappa_formats::{
     DenseId, NodeId,
@@ -17,6 +16,7 @@ use grappa_formats::{
     permutation::Feistel,
     random::GOLDEN,
 };
+use grappa_ingestion::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_input::{EdgeFormat, OnBadLine};
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store};

@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use grappa_build::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_formats::{
     container::{self, FileKind, Header},
     features::FeaturesMeta,
@@ -14,6 +13,7 @@ use grappa_formats::{
     rows::{RowSizes, Rows, RowsMeta},
     weights::Weights,
 };
+use grappa_ingestion::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_input::{HeaderLine, OnBadLine};
 use grappa_io::{Error, npy, progress::Silent};
 use proptest::prelude::*;

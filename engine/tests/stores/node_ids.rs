@@ -6,9 +6,9 @@ use std::{
     path::Path,
 };
 
-use grappa_build::ingest::{Assign, IngestOptions, ingest};
 use grappa_engine::verify::verify;
 use grappa_formats::{NodeId, manifest::ExternalIds, random::GOLDEN};
+use grappa_ingestion::ingest::{Assign, IngestOptions, ingest};
 use grappa_io::{Error, npy, progress::Silent};
 use grappa_storage::Store;
 

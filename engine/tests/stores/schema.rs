@@ -2,7 +2,6 @@
 
 use std::{fs, path::Path};
 
-use grappa_build::ingest::{IngestOptions, ingest};
 use grappa_engine::{
     export::{
         ExportBudget,
@@ -14,6 +13,7 @@ use grappa_formats::{
     manifest::ExternalIds,
     schema::{Column, Schema},
 };
+use grappa_ingestion::ingest::{IngestOptions, ingest};
 use grappa_input::TableOptions;
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store, files};

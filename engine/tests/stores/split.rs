@@ -6,9 +6,9 @@ use std::{
     path::Path,
 };
 
-use grappa_build::ingest::{Assign, IngestOptions, RandomSplit, ingest};
 use grappa_engine::Store;
 use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_ingestion::ingest::{Assign, IngestOptions, RandomSplit, ingest};
 use grappa_io::progress::Silent;
 
 use crate::common::{files_of, interrupted, options};

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use grappa_build::ingest::{Assign, IngestOptions, ingest};
 use grappa_formats::manifest::{ExternalIds, LabelKind};
+use grappa_ingestion::ingest::{Assign, IngestOptions, ingest};
 use grappa_io::progress::Silent;
 use grappa_storage::Store;
 

@@ -7,10 +7,6 @@ use clap::{
     Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind,
     parser::ValueSource,
 };
-use grappa_build::generate::{
-    EdgeListFormat,
-    store::{FeatureOptions, StoreOptions},
-};
 use grappa_console::{
     ByteSize,
     options::{Chunks, Dtype, Loops, chunk_range},
@@ -18,6 +14,10 @@ use grappa_console::{
 use grappa_formats::{
     features::DIM_MAX,
     manifest::{EdgeOptions, FeatureSource},
+};
+use grappa_ingestion::generate::{
+    EdgeListFormat,
+    store::{FeatureOptions, StoreOptions},
 };
 use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, SplitShares};
 

@@ -6,10 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use grappa_build::generate::{
+use grappa_console::Bars;
+use grappa_ingestion::generate::{
     check_features_memory, print_edge_list, write_classes, write_edge_list, write_features, write_split,
 };
-use grappa_console::Bars;
 use grappa_io::durable::Destination;
 use grappa_synthetic::{Generator, Split};
 

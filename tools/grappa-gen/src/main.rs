@@ -6,8 +6,8 @@ mod files;
 use std::{path::Path, process::ExitCode, time::Instant};
 
 use anyhow::bail;
-use grappa_build::generate::store::generate_store;
 use grappa_console::{Built, ByteSize, signals};
+use grappa_ingestion::generate::store::generate_store;
 use grappa_io::machine::free_disk_bytes;
 use grappa_storage::writer::partial_folder;
 

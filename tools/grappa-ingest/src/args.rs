@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, ValueEnum};
-use grappa_build::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
 use grappa_console::{
     ByteSize,
     options::{Chunks, Dtype, Loops},
@@ -12,6 +11,7 @@ use grappa_formats::{
     manifest::{EdgeOptions, ExternalIds},
     schema::{CategoryForm, Schema},
 };
+use grappa_ingestion::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
 use grappa_input::{
     Comments, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, MissingOption, MissingOptions, OnBadLine,
     Separator, TableForm, TableOptions,

@@ -142,7 +142,7 @@ const LAYERS: [Layer; 10] = [
         ],
     },
     Layer {
-        folder: "engine/build",
+        folder: "engine/ingest",
         dependencies: &[
             "grappa-formats",
             "grappa-input",
@@ -170,7 +170,7 @@ const LAYERS: [Layer; 10] = [
     Layer {
         folder: "engine",
         dependencies: &[
-            "grappa-build",
+            "grappa-ingestion",
             "grappa-formats",
             "grappa-input",
             "grappa-io",

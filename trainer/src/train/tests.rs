@@ -6,9 +6,9 @@ mod ranks;
 
 use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{progress::Silent, size::ByteSize};
 use grappa_run::{
     config::{Auto, Correction, Evaluate, FirstHop, HaloMode, TrainConfig},

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_build::ingest::{IngestOptions, ingest};
+use grappa_ingestion::ingest::{IngestOptions, ingest};
 use grappa_io::{npy, progress::Silent};
 use grappa_run::{
     checkpoint::read_tensors,
@@ -56,7 +56,7 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
         Some(path)
     };
     let out = folder.join(format!("{name}.grappa"));
-    let split = |name: &'static str| grappa_build::ingest::SplitFile {
+    let split = |name: &'static str| grappa_ingestion::ingest::SplitFile {
         name,
         path: arrays.join(format!("{name}.txt")),
     };

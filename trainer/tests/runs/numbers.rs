@@ -2,7 +2,6 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::{
     aggregate::Budget,
     derive::preaggregate::{AggregateOptions, preaggregate},
@@ -11,6 +10,7 @@ use grappa_formats::{
     aggregates::AggregateKind,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{progress::Silent, size::ByteSize};
 use grappa_run::{
     config::{Auto, Evaluate, TrainConfig},

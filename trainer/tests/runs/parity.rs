@@ -10,8 +10,8 @@ use std::{
     sync::Arc,
 };
 
-use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_formats::manifest::EdgeOptions;
+use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
     config::{LrSchedule, Optimizer, TrainConfig},

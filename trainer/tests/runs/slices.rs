@@ -2,10 +2,6 @@
 
 use std::{fmt::Write as _, fs, ops::RangeInclusive, path::Path, sync::Arc};
 
-use grappa_build::{
-    generate::store::{FeatureOptions, StoreOptions, generate_store},
-    ingest::{Assign, IngestOptions, SplitFile, ingest},
-};
 use grappa_engine::{
     aggregate::Budget,
     derive::preaggregate::{AggregateOptions, preaggregate},
@@ -15,6 +11,10 @@ use grappa_formats::{
     ChunkId, NodeId,
     aggregates::{AggregateIndex, AggregateKind},
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+};
+use grappa_ingestion::{
+    generate::store::{FeatureOptions, StoreOptions, generate_store},
+    ingest::{Assign, IngestOptions, SplitFile, ingest},
 };
 use grappa_io::{
     npy,

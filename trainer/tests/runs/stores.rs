@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, SelfLoops};
+use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_io::{
     npy,
     progress::{Progress, Silent},

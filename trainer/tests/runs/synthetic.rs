@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, TrainConfig},

@@ -8,12 +8,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::{
     aggregate::Budget,
     derive::features::{AddFeatures, FastRp, FeatureKind, add_features},
 };
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
     config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},

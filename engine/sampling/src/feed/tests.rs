@@ -17,7 +17,6 @@ use std::{
     time::Duration,
 };
 
-use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::derive::preaggregate::{AggregateOptions, preaggregate};
 use grappa_formats::{
     ChunkId, NodeId,
@@ -26,6 +25,7 @@ use grappa_formats::{
     manifest::{FeatureDtype, FeatureSource},
     random,
 };
+use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{Error, progress::Silent, read};
 use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_synthetic::{Generator, Model, Recipe, Rmat};

@@ -8,13 +8,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use grappa_build::generate::store::{StoreOptions, generate_store};
 use grappa_engine::verify::verify;
 use grappa_formats::{
     ChunkId, PartitionId,
     assignment::{Assignment, Current, Serves},
     manifest::EdgeOptions,
 };
+use grappa_ingestion::generate::store::{StoreOptions, generate_store};
 use grappa_io::{Error, progress::Silent};
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};

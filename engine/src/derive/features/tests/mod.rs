@@ -5,8 +5,8 @@ mod values;
 
 use std::{collections::BTreeMap, fs, ops::RangeInclusive};
 
-use grappa_build::generate::store::{StoreOptions, generate_store};
 use grappa_formats::manifest::EdgeOptions;
+use grappa_ingestion::generate::store::{StoreOptions, generate_store};
 use grappa_io::progress::Silent;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
