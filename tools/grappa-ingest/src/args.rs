@@ -303,6 +303,7 @@ pub struct Args {
     tmp: Option<PathBuf>,
 
     #[command(flatten)]
+    /// Messages.
     pub console: grappa_console::Args,
 }
 

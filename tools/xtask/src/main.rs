@@ -21,6 +21,7 @@ mod rust_version;
 mod setup;
 mod test;
 mod tidy;
+mod wheel;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -97,6 +98,12 @@ enum Task {
         #[command(subcommand)]
         graph: data::Graph,
     },
+    /// Build the Python package, install it into a fresh environment, and run its tests there
+    Wheel {
+        /// Build in the profile of the tests, as CI does to check it
+        #[arg(long)]
+        dev: bool,
+    },
     /// Set up, build, ingest a real graph, train a model and predict
     Quickstart {
         /// The graph to train on
@@ -131,6 +138,7 @@ fn main() -> ExitCode {
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
         Task::Data { graph } => data::data(&graph),
+        Task::Wheel { dev } => wheel::wheel(if dev { Profile::Dev } else { Profile::Release }).map(drop),
         Task::Quickstart { dataset } => quickstart::quickstart(dataset, Profile::Release),
     };
     match result {

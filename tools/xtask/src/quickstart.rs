@@ -35,6 +35,16 @@ pub enum Profile {
     Dev,
 }
 
+impl Profile {
+    /// As `cargo build --profile` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dev => "dev",
+        }
+    }
+}
+
 const FOLDER: &str = ".data/quickstart";
 
 pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {

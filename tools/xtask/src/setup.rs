@@ -180,7 +180,7 @@ fn check(python: &Path, torch: &Path) -> Result<()> {
 }
 
 /// The Python of a virtual environment, which is made if it is missing.
-fn python_of(venv: &Path) -> Result<PathBuf> {
+pub fn python_of(venv: &Path) -> Result<PathBuf> {
     let python = venv.join("bin/python3");
     if has_pip(&python) {
         return Ok(python);

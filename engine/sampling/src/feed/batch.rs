@@ -30,6 +30,11 @@ impl Batch {
     pub fn features(&self) -> Option<&FeatureBuffer> {
         self.features.as_ref()
     }
+
+    /// As [`Batch::features`], for consumers that change values or hand out the memory.
+    pub fn features_mut(&mut self) -> Option<&mut FeatureBuffer> {
+        self.features.as_mut()
+    }
 }
 
 impl Drop for Batch {

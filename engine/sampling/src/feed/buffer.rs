@@ -93,6 +93,12 @@ impl FeatureBuffer {
         &self.arena[..self.columns * self.column_bytes()]
     }
 
+    /// As [`bytes`](Self::bytes).
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes = self.columns * self.column_bytes();
+        &mut self.arena[..bytes]
+    }
+
     pub(super) fn column_mut(&mut self, column: usize) -> &mut [u8] {
         let bytes = self.column_bytes();
         &mut self.arena[column * bytes..][..bytes]

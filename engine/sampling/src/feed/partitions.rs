@@ -241,6 +241,22 @@ impl PartitionBatches {
         self.places.last().map_or(0, |place| place.step + 1)
     }
 
+    /// The seeds of batch `index`, as indices of the seeds of their partition, in the order of the minibatch.
+    pub fn seed_indices(&self, index: u64, out: &mut Vec<u64>) {
+        out.clear();
+        for &place in self.places(index) {
+            let (seeds, indices) = (&self.part(place).seeds, self.indices(place));
+            match self.options.shuffle {
+                // A keyed permutation is computed, so the shuffled order takes no memory.
+                true => {
+                    let shuffle = Feistel::new(seeds.len(), self.key(place).shuffle());
+                    out.extend(indices.map(|index| shuffle.forward(index)));
+                }
+                false => out.extend(indices),
+            }
+        }
+    }
+
     /// The seeds of a minibatch, as indices of the seeds of its partition.
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;

@@ -81,7 +81,7 @@ impl Loader {
         progress: &dyn Progress,
     ) -> Result<Vec<Part>> {
         let split = match seeds {
-            Seeds::All => None,
+            Seeds::All | Seeds::List(_) => None,
             Seeds::Nodes(nodes) | Seeds::OfHost { nodes, .. } => Some(nodes.clone()),
             Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
         };
@@ -89,37 +89,37 @@ impl Loader {
             Seeds::OfHost { of_partitions, .. } => Some(of_partitions),
             _ => None,
         };
-        let (mut owned, mut seeds) = (Vec::new(), Vec::new());
+        let (mut owned, mut of_parts) = (Vec::new(), Vec::new());
         let count = assignment.partitions() as usize;
         for partition in (0..assignment.partitions()).map(PartitionId) {
             let of = Owned::of(assignment, &self.store, partition);
             if self.options.share.serves(partition, count, self.concurrent(count)) {
-                let listed = match &split {
-                    None => of.all_seeds(),
-                    Some(nodes) => of.seeds(nodes),
-                };
-                seeds.push(PartSeeds::Served(Arc::new(listed)));
+                let listed = seeds.of_partition(&of, split.as_deref());
+                of_parts.push(PartSeeds::Served(Arc::new(listed)));
                 owned.push(of);
             } else {
-                seeds.push(PartSeeds::Elsewhere(match (of_others, &split) {
+                of_parts.push(PartSeeds::Elsewhere(match (of_others, &split) {
                     (Some(of_others), _) => of_others[partition.0 as usize],
                     (None, Some(nodes)) => of.seed_count(nodes),
-                    (None, None) => of.all_seeds().len(),
+                    (None, None) => seeds.of_partition(&of, None).len(),
                 }));
             }
         }
-        if seeds.iter().all(PartSeeds::is_empty) {
+        if of_parts.iter().all(PartSeeds::is_empty) {
             return Err(Error::conflict(
                 "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
                 "name another split, or the nodes",
             ));
         }
         if self.options.halo == Halo::Neighbors && count > 1 {
-            let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
+            let partitions: Vec<_> = owned
+                .iter()
+                .zip(of_parts.iter().filter_map(PartSeeds::listed))
+                .collect();
             let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
             self.halo_lists = Some(Arc::new(lists));
         }
-        self.open_as(owned, seeds, self.options.view, progress)
+        self.open_as(owned, of_parts, self.options.view, progress)
     }
 
     /// Opens the views of the partitions that this worker serves, which own `owned`. `seeds` are those of all partitions.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use grappa_formats::aggregates::AggregateKind;
+use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::{machine::free_memory_bytes, read};
 use roaring::RoaringTreemap;
 
 use crate::{
     feed::{HostProcesses, OutputDtype, RegisterMemory},
-    partition::Share,
+    partition::{Owned, SeedNodes, Share},
     policy::HALO_NEIGHBORS,
     sample::Sampler,
     view::{Halo, ViewKind},
@@ -28,6 +28,8 @@ pub enum Seeds {
     Split(String),
     /// An explicit set.
     Nodes(Arc<RoaringTreemap>),
+    /// Distinct nodes, which epochs without shuffling visit in this order.
+    List(Arc<Vec<NodeId>>),
     /// An explicit set, of the chunks of one of several [hosts](crate::partition::Hosts).
     OfHost {
         /// The nodes.
@@ -35,6 +37,20 @@ pub enum Seeds {
         /// Number of seeds of each partition. Those of other hosts are not among `nodes`.
         of_partitions: Vec<u64>,
     },
+}
+
+impl Seeds {
+    /// The seeds of a partition. `split` has the nodes of a split or an explicit set.
+    pub(super) fn of_partition(&self, owned: &Owned, split: Option<&RoaringTreemap>) -> SeedNodes {
+        match (self, split) {
+            (Self::List(list), _) => {
+                let of_base = list.iter().copied().filter(|&node| owned.contains(node));
+                of_base.collect::<Vec<_>>().into()
+            }
+            (_, Some(split)) => owned.seeds(split),
+            (_, None) => owned.all_seeds(),
+        }
+    }
 }
 
 /// Options of a [`Loader`](super::Loader).

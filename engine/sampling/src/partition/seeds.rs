@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use grappa_formats::NodeId;
 
-/// Distinct nodes in ascending order, accessible by index. A list takes 8 bytes per node. Ranges take 24 bytes each,
-/// however many nodes they contain.
+/// Distinct nodes in an order, accessible by index. A list takes 8 bytes per node. Ranges take 24 bytes each, however many nodes
+/// they contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeedNodes(Kind);
 
@@ -64,7 +64,7 @@ impl SeedNodes {
         }
     }
 
-    /// All nodes, ascending.
+    /// All nodes, in order.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         (0..self.len()).map(|index| self.get(index))
     }
@@ -81,10 +81,8 @@ impl SeedNodes {
     }
 }
 
-/// Takes nodes in ascending order.
 impl From<Vec<NodeId>> for SeedNodes {
     fn from(list: Vec<NodeId>) -> Self {
-        debug_assert!(list.is_sorted(), "seeds must be ascending");
         Self(Kind::List(list))
     }
 }

@@ -88,6 +88,14 @@ impl Block {
         self.halo.reserve(destinations);
     }
 
+    /// Gives the first `destinations` no edges and no degrees.
+    pub(super) fn skip(&mut self, destinations: usize) {
+        self.offsets.resize(destinations + 1, 0);
+        self.visible.resize(destinations, 0);
+        self.global.resize(destinations, 0);
+        self.halo.resize(destinations, false);
+    }
+
     /// Empties the buffer and keeps its memory.
     pub fn clear(&mut self) {
         self.destinations = 0;

@@ -33,6 +33,8 @@ pub(super) struct NeighborHop<'a> {
     pub fanout: Option<u32>,
     pub replace: bool,
     pub by_weight: bool,
+    /// The first destination that draws. Those before it have no edges.
+    pub first: usize,
     /// Whether halo nodes may be drawn.
     pub draws_halo: bool,
     /// The external ids, for errors.
@@ -50,7 +52,8 @@ impl NeighborHop<'_> {
     ) -> Result<()> {
         let destinations = nodes.len();
         block.begin(destinations);
-        for first in (0..destinations).step_by(GROUP) {
+        block.skip(self.first);
+        for first in (self.first..destinations).step_by(GROUP) {
             let last = destinations.min(first + GROUP);
             self.choose(group, &nodes[first..last], first, block)?;
             let done = block.indices.len();

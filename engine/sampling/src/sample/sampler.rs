@@ -25,6 +25,8 @@ const DIRECT_NODES_MAX: u64 = 1 << 21;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampler {
     method: Method,
+    /// Whether a node draws only at the hop after the one that reached it.
+    draws_once: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,7 @@ impl Sampler {
                 replace,
                 by_weight,
             },
+            draws_once: false,
         }
     }
 
@@ -61,6 +64,7 @@ impl Sampler {
                 replace,
                 by_weight,
             },
+            draws_once: false,
         }
     }
 
@@ -72,7 +76,16 @@ impl Sampler {
         walks.check()?;
         Ok(Self {
             method: Method::Walks(walks),
+            draws_once: false,
         })
+    }
+
+    /// The same sampler for minibatches like those of PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
+    /// reached it, and has no edges in later blocks.
+    #[must_use]
+    pub fn drawing_once(mut self) -> Self {
+        self.draws_once = true;
+        self
     }
 
     /// How many edges away from a seed nodes are expanded, plus one.
@@ -159,7 +172,10 @@ impl Sampler {
         let hops = self.hops();
         let group = &mut Group::new(lists, &mut scratch.group);
         let Minibatch { nodes, blocks, .. } = out;
+        let mut reached = 0;
         for (number, block) in blocks.iter_mut().enumerate() {
+            let first_drawing = if self.draws_once { reached } else { 0 };
+            reached = nodes.len();
             let (key, draws_halo) = (key.hop(number), view.halo().is_drawn(number, hops));
             match &self.method {
                 Method::Neighbors {
@@ -172,6 +188,7 @@ impl Sampler {
                         fanout: fanouts.at(number),
                         replace: *replace,
                         by_weight: *by_weight,
+                        first: first_drawing,
                         draws_halo,
                         ids: view.ids(),
                     };

@@ -1,0 +1,176 @@
+//! Arrays that Python reads and writes without a copy.
+
+#![expect(unsafe_code, reason = "the buffer protocol passes addresses")]
+
+use std::{
+    any::Any,
+    ffi::CStr,
+    os::raw::c_int,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use grappa_engine::Batch;
+use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
+
+/// A type of values, as `struct` of Python names it.
+#[derive(Debug, Clone, Copy)]
+pub struct ValueType {
+    format: &'static CStr,
+    bytes: usize,
+}
+
+/// 32-bit floats.
+pub const F32: ValueType = ValueType { format: c"f", bytes: 4 };
+/// 64-bit signed integers: `long` on Linux.
+pub const I64: ValueType = ValueType { format: c"l", bytes: 8 };
+/// Bytes.
+pub const U8: ValueType = ValueType { format: c"B", bytes: 1 };
+
+/// The number of batches whose memory Python may have at the same time: the one in use, and the one that follows.
+const LEASES_MAX: usize = 2;
+
+/// Counts the batches of a loader whose memory Python has.
+#[derive(Default)]
+pub struct Leases(AtomicUsize);
+
+struct Lease(Arc<Leases>);
+
+impl Lease {
+    fn new(leases: &Arc<Leases>) -> Self {
+        leases.0.fetch_add(1, Ordering::Relaxed);
+        Self(leases.clone())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A matrix or vector in row-major order, without gaps. `numpy.asarray(array)` and `torch.from_numpy(numpy.asarray(array))` share
+/// its memory, and keep it alive.
+#[pyclass(frozen, module = "grappa")]
+pub struct Array {
+    #[expect(dead_code, reason = "it keeps the memory until the last view dies")]
+    owner: Box<dyn Any + Send>,
+    /// The first value. Nothing in Rust reads or writes the values any more.
+    start: *mut u8,
+    value: ValueType,
+    shape: Vec<ffi::Py_ssize_t>,
+    strides: Vec<ffi::Py_ssize_t>,
+}
+
+// SAFETY: the memory belongs to the array, and Rust does not touch it. Python orders its own accesses.
+unsafe impl Send for Array {}
+// SAFETY: as above; all methods take what never changes.
+unsafe impl Sync for Array {}
+
+impl Array {
+    /// A matrix of `shape` with these values.
+    pub fn f32s(mut values: Vec<f32>, shape: &[usize]) -> Self {
+        let start = values.as_mut_ptr().cast();
+        Self::new(start, Box::new(values), F32, shape)
+    }
+
+    /// As [`Array::f32s`].
+    pub fn i64s(mut values: Vec<i64>, shape: &[usize]) -> Self {
+        let start = values.as_mut_ptr().cast();
+        Self::new(start, Box::new(values), I64, shape)
+    }
+
+    /// As [`Array::f32s`].
+    pub fn u8s(mut values: Vec<u8>, shape: &[usize]) -> Self {
+        let start = values.as_mut_ptr();
+        Self::new(start, Box::new(values), U8, shape)
+    }
+
+    /// The features of a batch, one row per node, of 32-bit floats. None if it has none. They are copied only if Python has kept so many
+    /// batches that the loader would wait for their memory.
+    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Option<Self> {
+        let mut leased = Box::new((Lease::new(leases), batch));
+        let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;
+        let features = leased.1.features_mut()?;
+        let shape = [features.rows(), features.dim()];
+        if is_copied {
+            return Some(Self::f32s(features.f32s().to_vec(), &shape));
+        }
+        let start = features.bytes_mut().as_mut_ptr();
+        Some(Self::new(start, leased, F32, &shape))
+    }
+
+    fn new(start: *mut u8, owner: Box<dyn Any + Send>, value: ValueType, shape: &[usize]) -> Self {
+        let mut strides = vec![0; shape.len()];
+        let mut stride = value.bytes;
+        for (at, size) in shape.iter().enumerate().rev() {
+            strides[at] = stride as ffi::Py_ssize_t;
+            stride *= size;
+        }
+        Self {
+            owner,
+            start,
+            value,
+            shape: shape.iter().map(|&size| size as ffi::Py_ssize_t).collect(),
+            strides,
+        }
+    }
+
+    fn bytes(&self) -> ffi::Py_ssize_t {
+        self.shape.iter().product::<ffi::Py_ssize_t>() * self.value.bytes as ffi::Py_ssize_t
+    }
+}
+
+#[pymethods]
+impl Array {
+    /// The size of each dimension.
+    #[getter]
+    fn shape(&self) -> Vec<isize> {
+        self.shape.clone()
+    }
+
+    /// Bytes of all values.
+    #[getter]
+    fn nbytes(&self) -> isize {
+        self.bytes()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("grappa.Array(shape={:?}, format={:?})", self.shape, self.value.format)
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("there is no buffer to fill"));
+        }
+        let array = slf.get();
+        let asks = |flag| flags & flag == flag;
+        // SAFETY: Python passes a buffer that this call fills. Addresses stay valid, because `obj` keeps the array alive.
+        unsafe {
+            (*view).buf = array.start.cast();
+            (*view).len = array.bytes();
+            (*view).readonly = 0;
+            (*view).itemsize = array.value.bytes as ffi::Py_ssize_t;
+            (*view).format = match asks(ffi::PyBUF_FORMAT) {
+                true => array.value.format.as_ptr().cast_mut(),
+                false => ptr::null_mut(),
+            };
+            (*view).ndim = array.shape.len() as c_int;
+            (*view).shape = match asks(ffi::PyBUF_ND) {
+                true => array.shape.as_ptr().cast_mut(),
+                false => ptr::null_mut(),
+            };
+            (*view).strides = match asks(ffi::PyBUF_STRIDES) {
+                true => array.strides.as_ptr().cast_mut(),
+                false => ptr::null_mut(),
+            };
+            (*view).suboffsets = ptr::null_mut();
+            (*view).internal = ptr::null_mut();
+            (*view).obj = slf.into_ptr();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The labels of nodes, as arrays.
+
+use grappa_engine::{NodeId, Result, Store};
+use grappa_formats::manifest::LabelKind;
+use grappa_io::map::Access;
+use grappa_storage::MappedLabels;
+
+use crate::array::Array;
+
+/// The mapped labels of a store.
+pub struct Labels {
+    /// By number of the chunk; none for chunks that a slice lacks.
+    chunks: Vec<Option<MappedLabels>>,
+    kind: LabelKind,
+    classes: usize,
+}
+
+impl Labels {
+    /// The labels of `store`. None if it has none.
+    ///
+    /// # Errors
+    /// If a file cannot be opened.
+    pub fn open(store: &Store) -> Result<Option<Self>> {
+        let Some(spec) = store.manifest().labels else {
+            return Ok(None);
+        };
+        let mut chunks: Vec<_> = (0..store.chunks().chunks()).map(|_| None).collect();
+        for chunk in store.present_chunks() {
+            chunks[chunk.0 as usize] = store.labels(chunk, Access::Random)?;
+        }
+        Ok(Some(Self {
+            chunks,
+            kind: spec.kind,
+            classes: spec.classes as usize,
+        }))
+    }
+
+    /// A class per node, or -1; or a row of 0 and 1 per node for sets of classes, and zeros for nodes without labels.
+    pub fn of(&self, store: &Store, nodes: &[NodeId]) -> Result<Array> {
+        match self.kind {
+            LabelKind::Single => {
+                let mut classes = Vec::with_capacity(nodes.len());
+                for &node in nodes {
+                    classes.push(match self.place(store, node) {
+                        Some((labels, row)) => labels.labels().single(row)?.map_or(-1, i64::from),
+                        None => -1,
+                    });
+                }
+                Ok(Array::i64s(classes, &[nodes.len()]))
+            }
+            LabelKind::Multi => {
+                let mut sets = vec![0; nodes.len() * self.classes];
+                for (&node, out) in nodes.iter().zip(sets.chunks_exact_mut(self.classes)) {
+                    if let Some((labels, row)) = self.place(store, node)
+                        && let Some(set) = labels.labels().multi(row)?
+                    {
+                        set.iter().for_each(|class| out[class as usize] = 1);
+                    }
+                }
+                Ok(Array::u8s(sets, &[nodes.len(), self.classes]))
+            }
+        }
+    }
+
+    /// The labels of a node's chunk, and the node's row in it. None if the store is a slice without the chunk.
+    fn place(&self, store: &Store, node: NodeId) -> Option<(&MappedLabels, u64)> {
+        let chunk = store.chunks().chunk_of(node);
+        let labels = self.chunks[chunk.0 as usize].as_ref()?;
+        Some((labels, node.0 - store.chunks().range(chunk).start))
+    }
+}

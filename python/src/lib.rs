@@ -1,0 +1,37 @@
+//! The Python module `grappa._grappa`: stores, ingest and loaders. The package `grappa` in the folder beside it gives them the
+//! interfaces of NumPy, PyTorch and PyTorch Geometric.
+//!
+//! Nothing here links libtorch. Arrays reach Python through the buffer protocol ([`array`]), so NumPy and PyTorch use the
+//! memory that Rust wrote. Threads of Rust never take the GIL, and the GIL is free while Python waits for them.
+
+mod array;
+mod background;
+mod error;
+mod ingest;
+mod labels;
+mod layout;
+mod loader;
+mod nodes;
+mod store;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _grappa {
+    use super::*;
+
+    #[pymodule_export]
+    use super::array::Array;
+    #[pymodule_export]
+    use super::ingest::ingest;
+    #[pymodule_export]
+    use super::loader::{Batches, Loader};
+    #[pymodule_export]
+    use super::store::Store;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("Error", module.py().get_type::<error::GrappaError>())?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,294 @@
+//! Minibatches for Python. A thread owns the loader of the engine; Python gets its batches through a channel.
+
+use std::{
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use grappa_engine::{Batch, Loader as EngineLoader, Seeds, Store as EngineStore};
+use grappa_io::progress::Silent;
+use grappa_sampling::{
+    LoaderOptions,
+    sample::{Fanouts, Sampler},
+};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+    types::PyDict,
+};
+
+use crate::{
+    array::{Array, Leases},
+    error::exception,
+    labels::Labels,
+    layout::CooEdges,
+    nodes::{nodes_of, numbers_of},
+    store::Store,
+};
+
+/// Batches that are ready while Python uses another one.
+const READY_BATCHES: usize = 1;
+/// How often Python sees Ctrl-C while it waits.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Samples minibatches of a store on threads of its own.
+#[pyclass(frozen, module = "grappa._grappa")]
+pub struct Loader {
+    /// None after the thread was told to end.
+    commands: Mutex<Option<Sender<Command>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    batches: u64,
+    seeds: u64,
+    process: u32,
+    leases: Arc<Leases>,
+}
+
+/// An epoch to deliver.
+struct Command {
+    epoch: u64,
+    batches: SyncSender<Result<Prepared, grappa_engine::Error>>,
+}
+
+/// A batch as Python gets it.
+struct Prepared {
+    batch: Batch,
+    edges: CooEdges,
+    numbers: Vec<i64>,
+    input_ids: Vec<i64>,
+    labels: Option<Array>,
+}
+
+/// What the thread needs.
+struct Delivery {
+    store: Arc<EngineStore>,
+    loader: EngineLoader,
+    labels: Option<Labels>,
+    /// Whether batches have the labels of all nodes, not only those of seeds.
+    labels_all: bool,
+}
+
+#[pymethods]
+impl Loader {
+    #[new]
+    #[pyo3(signature = (store, fanouts, batch_size, seeds, *, memory, threads, shuffle, replace, seed, labels_all))]
+    #[expect(clippy::too_many_arguments, reason = "the package names them")]
+    fn new(
+        py: Python<'_>,
+        store: &Store,
+        fanouts: Vec<i64>,
+        batch_size: usize,
+        seeds: Option<Vec<i64>>,
+        memory: Option<u64>,
+        threads: Option<usize>,
+        shuffle: bool,
+        replace: bool,
+        seed: u64,
+        labels_all: bool,
+    ) -> PyResult<Self> {
+        if batch_size == 0 {
+            return Err(PyValueError::new_err("batch_size is 0; give at least 1"));
+        }
+        let store = store.engine().clone();
+        let fanouts = Fanouts::new(&fanouts).map_err(exception)?;
+        let sampler = Sampler::uniform(fanouts, replace).drawing_once();
+        let mut options = LoaderOptions::new(sampler);
+        options.features = store.manifest().features.is_some();
+        (options.batch, options.shuffle, options.seed) = (batch_size, shuffle, seed);
+        options.memory = memory.unwrap_or(options.memory);
+        options.threads = threads.unwrap_or(options.threads);
+        let open = || -> PyResult<_> {
+            let seeds = match seeds {
+                None => Seeds::All,
+                Some(numbers) => Seeds::List(nodes_of(&store, &numbers)?.into()),
+            };
+            let mut loader = EngineLoader::new(&store, options);
+            let whole = grappa_formats::assignment::Assignment::whole(store.chunks().chunks());
+            loader.partition(&whole, &seeds, &Silent).map_err(exception)?;
+            let labels = Labels::open(&store).map_err(exception)?;
+            Ok(Delivery {
+                store,
+                loader,
+                labels,
+                labels_all,
+            })
+        };
+        let delivery = py.detach(open)?;
+        let all = delivery.loader.all_batches(0);
+        let (batches, seeds) = (grappa_sampling::feed::BatchSource::batches(&all), all.seeds_of_all());
+        let (sender, receiver) = channel();
+        let thread = thread::Builder::new()
+            .name("grappa-loader".to_owned())
+            .spawn(move || delivery.run(&receiver))
+            .map_err(|source| exception(grappa_engine::Error::Thread { source }))?;
+        Ok(Self {
+            commands: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+            batches,
+            seeds,
+            process: process::id(),
+            leases: Arc::default(),
+        })
+    }
+
+    /// Number of batches of an epoch.
+    fn __len__(&self) -> usize {
+        self.batches as usize
+    }
+
+    /// Number of seeds of an epoch.
+    #[getter]
+    fn num_seeds(&self) -> u64 {
+        self.seeds
+    }
+
+    /// Starts an epoch. An earlier one that is not finished ends.
+    fn epoch(&self, epoch: u64) -> PyResult<Batches> {
+        if self.process != process::id() {
+            return Err(PyRuntimeError::new_err(
+                "this loader was made before a fork, and its threads are in the other process; start processes with the \
+                 method \"spawn\", or make the loader after the fork",
+            ));
+        }
+        let (sender, receiver) = sync_channel(READY_BATCHES);
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = commands
+            .as_ref()
+            .is_some_and(|commands| commands.send(Command { epoch, batches: sender }).is_ok());
+        match sent {
+            true => Ok(Batches {
+                receiver: Mutex::new(receiver),
+                leases: self.leases.clone(),
+            }),
+            false => Err(PyRuntimeError::new_err("this loader is closed")),
+        }
+    }
+
+    /// Ends the threads.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.end());
+    }
+}
+
+impl Loader {
+    fn end(&self) {
+        // Threads of a process that was forked do not exist in the other one.
+        if self.process != process::id() {
+            return;
+        }
+        drop(self.commands.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic was shown when it happened.
+        thread.map(JoinHandle::join);
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Delivery {
+    /// Delivers epochs until the loader is dropped.
+    fn run(mut self, commands: &Receiver<Command>) {
+        for command in commands {
+            if let Err(error) = self.deliver(&command) {
+                // Whoever waits no longer needs the error.
+                let _ = command.batches.send(Err(error));
+            }
+        }
+    }
+
+    /// Delivers the batches of an epoch, until there are no more or nobody wants them.
+    fn deliver(&mut self, command: &Command) -> Result<(), grappa_engine::Error> {
+        let Self {
+            store,
+            loader,
+            labels,
+            labels_all,
+        } = self;
+        let batches = loader.batches(command.epoch, |batches| batches)?;
+        let mut seeds = Vec::new();
+        for batch in loader.deliver(&batches) {
+            let batch = batch?;
+            batches.seed_indices(batch.index(), &mut seeds);
+            let minibatch = batch.minibatch();
+            let labelled = match labels_all {
+                true => &minibatch.nodes[..],
+                false => &minibatch.nodes[..minibatch.seeds],
+            };
+            let prepared = Prepared {
+                edges: CooEdges::of(minibatch),
+                numbers: numbers_of(store, &minibatch.nodes)?,
+                input_ids: seeds.iter().map(|&index| index as i64).collect(),
+                labels: labels.as_ref().map(|labels| labels.of(store, labelled)).transpose()?,
+                batch,
+            };
+            if command.batches.send(Ok(prepared)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The batches of an epoch.
+#[pyclass(frozen, module = "grappa._grappa")]
+pub struct Batches {
+    receiver: Mutex<Receiver<Result<Prepared, grappa_engine::Error>>>,
+    leases: Arc<Leases>,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let prepared = loop {
+            let received = py.detach(|| {
+                let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+                receiver.recv_timeout(INTERVAL)
+            });
+            match received {
+                Ok(prepared) => break prepared.map_err(exception)?,
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        };
+        prepared.into_dict(py, &self.leases).map(Some)
+    }
+}
+
+impl Prepared {
+    fn into_dict<'py>(self, py: Python<'py>, leases: &Arc<Leases>) -> PyResult<Bound<'py, PyDict>> {
+        let Self {
+            batch,
+            edges,
+            numbers,
+            input_ids,
+            labels,
+        } = self;
+        let dict = PyDict::new(py);
+        let (nodes, seeds) = (numbers.len(), input_ids.len());
+        dict.set_item("n_id", Array::i64s(numbers, &[nodes]))?;
+        dict.set_item("input_id", Array::i64s(input_ids, &[seeds]))?;
+        dict.set_item("batch_size", seeds)?;
+        dict.set_item("edge_index", Array::i64s(edges.edge_index, &[2, edges.edges]))?;
+        dict.set_item("num_sampled_nodes", edges.nodes_of_hops)?;
+        dict.set_item("num_sampled_edges", edges.edges_of_hops)?;
+        if let Some(labels) = labels {
+            dict.set_item("y", labels)?;
+        }
+        if let Some(features) = Array::features(batch, leases) {
+            dict.set_item("x", features)?;
+        }
+        Ok(dict)
+    }
+}

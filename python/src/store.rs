@@ -1,0 +1,232 @@
+//! An open store.
+
+use std::{path::PathBuf, sync::Arc};
+
+use grappa_engine::{ExternalId, NodeId, Store as EngineStore};
+use grappa_formats::ChunkId;
+use pyo3::{
+    exceptions::PyKeyError,
+    prelude::*,
+    types::{PyBytes, PyString},
+};
+
+use crate::{
+    array::Array,
+    error::{GrappaError, exception},
+    labels::Labels,
+    nodes::{nodes_of, numbers_of},
+};
+
+/// A store that is open for reading. Nodes are numbers: node k is the one with the k-th smallest id of the input.
+#[pyclass(frozen, module = "grappa._grappa")]
+pub struct Store {
+    store: Arc<EngineStore>,
+}
+
+impl Store {
+    pub fn engine(&self) -> &Arc<EngineStore> {
+        &self.store
+    }
+}
+
+#[pymethods]
+impl Store {
+    /// Opens the store at `path`.
+    #[new]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let store = py.detach(|| EngineStore::open(&path)).map_err(exception)?;
+        Ok(Self { store: Arc::new(store) })
+    }
+
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.store.path().to_owned()
+    }
+
+    #[getter]
+    fn num_nodes(&self) -> u64 {
+        self.store.manifest().nodes
+    }
+
+    #[getter]
+    fn num_edges(&self) -> u64 {
+        self.store.manifest().edges
+    }
+
+    /// Values per feature row; 0 without features.
+    #[getter]
+    fn num_features(&self) -> u32 {
+        self.store
+            .manifest()
+            .features
+            .as_ref()
+            .map_or(0, |features| features.dim)
+    }
+
+    /// 0 without labels.
+    #[getter]
+    fn num_classes(&self) -> u32 {
+        self.store.manifest().labels.map_or(0, |labels| labels.classes)
+    }
+
+    #[getter]
+    fn num_chunks(&self) -> u32 {
+        self.store.chunks().chunks()
+    }
+
+    #[getter]
+    fn num_partitions(&self) -> u32 {
+        self.store.assignment().partitions()
+    }
+
+    /// The splits, with the number of nodes of each.
+    #[getter]
+    fn splits(&self) -> Vec<(String, u64)> {
+        let splits = &self.store.manifest().splits;
+        splits.iter().map(|split| (split.name.clone(), split.nodes)).collect()
+    }
+
+    #[getter]
+    fn feature_names(&self) -> PyResult<Vec<String>> {
+        Ok(self.store.schema().map_err(exception)?.feature_names())
+    }
+
+    #[getter]
+    fn class_names(&self) -> PyResult<Vec<String>> {
+        Ok(self.store.schema().map_err(exception)?.classes)
+    }
+
+    /// The nodes of a split, ascending.
+    fn split(&self, py: Python<'_>, name: &str) -> PyResult<Array> {
+        let read = || -> PyResult<Vec<i64>> {
+            let Some(split) = self.store.split(name).map_err(exception)? else {
+                let names: Vec<_> = self
+                    .store
+                    .manifest()
+                    .splits
+                    .iter()
+                    .map(|split| split.name.as_str())
+                    .collect();
+                return Err(PyKeyError::new_err(format!(
+                    "no split is named {name:?}; there are {names:?}"
+                )));
+            };
+            let nodes: Vec<NodeId> = split.iter().map(NodeId).collect();
+            let mut numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
+            numbers.sort_unstable();
+            Ok(numbers)
+        };
+        let numbers = py.detach(read)?;
+        let len = numbers.len();
+        Ok(Array::i64s(numbers, &[len]))
+    }
+
+    /// The feature rows of nodes, as 32-bit floats, read from disk.
+    fn features(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
+        let dim = self.num_features() as usize;
+        if self.store.manifest().stored_features().is_none() {
+            return Err(GrappaError::new_err(format!(
+                "{} has no stored features; ingest with features=...",
+                self.store.path().display()
+            )));
+        }
+        py.detach(|| {
+            let rows = nodes_of(&self.store, &nodes)?;
+            let mut values = vec![0.0; rows.len() * dim];
+            // Nodes of a chunk are read together, in ascending order.
+            let mut order: Vec<usize> = (0..rows.len()).collect();
+            order.sort_unstable_by_key(|&at| rows[at]);
+            let chunk_of = |at: usize| self.store.chunks().chunk_of(rows[at]);
+            for group in order.chunk_by(|&a, &b| chunk_of(a) == chunk_of(b)) {
+                let chunk = chunk_of(group[0]);
+                self.read_features(chunk, group, &rows, &mut values)
+                    .map_err(exception)?;
+            }
+            Ok(Array::f32s(values, &[rows.len(), dim]))
+        })
+    }
+
+    /// The labels of nodes: a class each, -1 for none; or a row of 0 and 1 if nodes have sets of classes.
+    fn labels(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
+        py.detach(|| {
+            let labels = Labels::open(&self.store).map_err(exception)?.ok_or_else(|| {
+                let path = self.store.path().display();
+                GrappaError::new_err(format!("{path} has no labels; ingest with labels=..."))
+            })?;
+            labels
+                .of(&self.store, &nodes_of(&self.store, &nodes)?)
+                .map_err(exception)
+        })
+    }
+
+    /// The in-neighbors of a node.
+    fn in_neighbors(&self, py: Python<'_>, node: i64) -> PyResult<Array> {
+        py.detach(|| {
+            let node = nodes_of(&self.store, &[node])?[0];
+            let sources = self.store.neighbors().of(node).map_err(exception)?;
+            let numbers = numbers_of(&self.store, &sources).map_err(exception)?;
+            let len = numbers.len();
+            Ok(Array::i64s(numbers, &[len]))
+        })
+    }
+
+    /// The ids of nodes in the input: integers, strings, or bytes if an id is not UTF-8.
+    fn ids<'py>(&self, py: Python<'py>, nodes: Vec<i64>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let nodes = nodes_of(&self.store, &nodes)?;
+        let id = |node| match self.store.external_id(node).map_err(exception)? {
+            ExternalId::Integer(id) => Ok(id.into_pyobject(py)?.into_any()),
+            ExternalId::String(bytes) => Ok(match std::str::from_utf8(&bytes) {
+                Ok(text) => PyString::new(py, text).into_any(),
+                Err(_) => PyBytes::new(py, &bytes).into_any(),
+            }),
+        };
+        nodes.into_iter().map(id).collect()
+    }
+
+    /// The nodes with these ids of the input.
+    fn nodes(&self, ids: Vec<Bound<'_, PyAny>>) -> PyResult<Array> {
+        let mut nodes = Vec::with_capacity(ids.len());
+        for id in &ids {
+            let external = if let Ok(number) = id.extract::<u64>() {
+                ExternalId::Integer(number)
+            } else if let Ok(text) = id.extract::<String>() {
+                ExternalId::String(text.into_bytes())
+            } else {
+                ExternalId::String(id.extract()?)
+            };
+            let node = self.store.node(&external).map_err(exception)?;
+            nodes.push(node.ok_or_else(|| {
+                let path = self.store.path().display();
+                PyKeyError::new_err(format!("{path} has no node with the id {external}"))
+            })?);
+        }
+        let numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
+        let len = numbers.len();
+        Ok(Array::i64s(numbers, &[len]))
+    }
+
+    fn __getnewargs__(&self) -> (PathBuf,) {
+        (self.path(),)
+    }
+}
+
+impl Store {
+    /// Reads the rows of the nodes at the indices `group`, which are in `chunk`, to the same rows of `values`.
+    fn read_features(
+        &self,
+        chunk: ChunkId,
+        group: &[usize],
+        nodes: &[NodeId],
+        values: &mut [f32],
+    ) -> grappa_engine::Result<()> {
+        let mapped = self.store.features(chunk)?.expect("features are stored");
+        let features = mapped.features();
+        let layout = &features.meta().layout;
+        let (dim, first) = (layout.dim as usize, self.store.chunks().range(chunk).start);
+        for &at in group {
+            let row = features.row(nodes[at].0 - first)?;
+            layout.decode_row(row, &mut values[at * dim..][..dim]);
+        }
+        Ok(())
+    }
+}

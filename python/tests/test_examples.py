@@ -1,0 +1,36 @@
+"""The examples of docstrings run."""
+
+import doctest
+import inspect
+import pathlib
+
+import numpy as np
+import pytest
+
+import grappa
+from grappa import ingestion, loader, store
+
+MODULES = [ingestion, loader, store]
+try:
+    from grappa import pyg
+except ImportError:
+    pass
+else:
+    MODULES.append(pyg)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_examples(module, cora, tmp_path):
+    names = {"grappa": grappa, "np": np, "cora": cora, "folder": pathlib.Path(tmp_path), "store": grappa.open(cora)}
+    failed = attempted = 0
+    for example in doctest.DocTestFinder().find(module, extraglobs=names):
+        result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example)
+        failed, attempted = failed + result.failed, attempted + result.attempted
+    assert failed == 0 and attempted > 0
+
+
+def test_every_public_item_has_an_example():
+    for name in grappa.__all__:
+        item = getattr(grappa, name)
+        if inspect.isclass(item) and not issubclass(item, Exception) and name != "Batch":
+            assert ">>>" in item.__doc__, name

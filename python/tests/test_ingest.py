@@ -1,0 +1,57 @@
+"""Files and arrays make the same store."""
+
+import numpy as np
+import pytest
+from conftest import CORA
+
+import grappa
+
+
+def test_arrays_are_ingested_as_files_are(cora, store, tmp_path):
+    edges = np.loadtxt(CORA / "edges.tsv", dtype=np.int64)
+    other = grappa.ingest(
+        edges,
+        features=store.features[:],
+        labels=np.load(CORA / "labels.npy"),
+        train=np.load(CORA / "train.npy"),
+        undirected=True,
+        dedup=True,
+        out=tmp_path / "arrays.grappa",
+    )
+    assert other.num_edges == store.num_edges
+    assert np.array_equal(other.labels[:], store.labels[:])
+    assert np.array_equal(other.features[[3, 2000]], store.features[[3, 2000]])
+    assert np.array_equal(other.split("train"), store.split("train"))
+    assert other.ingested["edges_read"] == len(edges)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["arrays.grappa"]
+
+
+def test_unknown_options_are_named(tmp_path):
+    with pytest.raises(ValueError, match="--undirectd"):
+        grappa.ingest(CORA / "edges.tsv", undirectd=True, out=tmp_path / "x.grappa")
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_input_is_named_with_its_place(tmp_path):
+    file = tmp_path / "edges.tsv"
+    file.write_text("0\t1\n1\tx\n")
+    with pytest.raises(grappa.Error, match="edges.tsv:2"):
+        grappa.ingest(file, out=tmp_path / "x.grappa")
+
+
+def test_arrays_of_objects_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="astype"):
+        grappa.ingest(np.array([[0, "a"]], dtype=object), out=tmp_path / "x.grappa")
+
+
+def test_an_exception_of_the_progress_report_stops(tmp_path):
+    edges = np.random.default_rng(0).integers(0, 200_000, (4_000_000, 2))
+    np.save(tmp_path / "edges.npy", edges)
+
+    def report(stage, done, total):
+        raise KeyboardInterrupt
+
+    arguments = ["--edges", str(tmp_path / "edges.npy"), "--out", str(tmp_path / "x.grappa"), "--memory", "64MiB"]
+    with pytest.raises(KeyboardInterrupt):
+        grappa._grappa.ingest(arguments, report)
+    assert not (tmp_path / "x.grappa").exists()

@@ -1,0 +1,75 @@
+"""What a store gives is what was ingested."""
+
+import pickle
+
+import numpy as np
+import pytest
+from conftest import CORA
+
+import grappa
+
+
+def edges():
+    pairs = np.loadtxt(CORA / "edges.tsv", dtype=np.int64)
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    return np.unique(both, axis=0)
+
+
+def test_counts_and_splits(store):
+    assert (store.num_nodes, store.num_features, store.num_classes) == (2708, 1433, 7)
+    assert store.num_edges == len(edges())
+    for name, nodes in store.splits.items():
+        assert np.array_equal(store.split(name), np.sort(np.load(CORA / f"{name}.npy"))), name
+        assert nodes == len(store.split(name))
+    assert "2,708 nodes" in repr(store)
+
+
+def test_rows_are_those_of_the_input(store):
+    labels = np.load(CORA / "labels.npy")
+    nodes = np.array([2707, 0, 5, 5, 1354])
+    assert np.array_equal(store.labels[nodes], labels[nodes])
+    assert np.array_equal(store.labels[:], labels)
+    rows = store.features[nodes]
+    assert rows.shape == (5, 1433) and rows.dtype == np.float32
+    assert np.array_equal(rows[2], rows[3]) and not np.array_equal(rows[0], rows[1])
+    assert np.array_equal(store.features[5], rows[2])
+    mask = np.zeros(2708, dtype=bool)
+    mask[nodes] = True
+    assert np.array_equal(store.features[mask], store.features[np.unique(nodes)])
+
+
+def test_neighbors_are_the_sources_of_edges(store):
+    pairs = edges()
+    for node in (0, 7, 2707):
+        assert np.array_equal(np.sort(store.in_neighbors(node)), np.sort(pairs[pairs[:, 1] == node, 0]))
+
+
+def test_strings_are_ids(tmp_path):
+    file = tmp_path / "edges.tsv"
+    file.write_text("ada\tbob\nbob\tcy\ncy\tada\n")
+    store = grappa.ingest(file, ids="string", out=tmp_path / "s.grappa")
+    nodes = store.nodes(["cy", "ada"])
+    assert store.ids(nodes) == ["cy", "ada"]
+    assert store.ids(store.in_neighbors(nodes[0])) == ["bob"]
+    with pytest.raises(KeyError, match="no node with the id eve"):
+        store.nodes(["eve"])
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (lambda store: store.features[[-1]], IndexError, "there is no node -1"),
+        (lambda store: store.labels[[2708]], IndexError, "2708 nodes"),
+        (lambda store: store.features[[0.5]], TypeError, "integers"),
+        (lambda store: store.labels[np.ones(3, dtype=bool)], ValueError, "expected \\(2708,\\)"),
+        (lambda store: store.split("tset"), KeyError, "no split is named"),
+        (lambda store: grappa.open("nothing.grappa"), grappa.Error, "there is no such store"),
+    ],
+)
+def test_mistakes_say_what_is_expected(store, use, error, message):
+    with pytest.raises(error, match=message):
+        use(store)
+
+
+def test_a_store_can_be_pickled(store):
+    assert np.array_equal(pickle.loads(pickle.dumps(store)).labels[:9], store.labels[:9])

@@ -1,0 +1,123 @@
+//! The program `grappa-ingest`, as a library: other bindings take its options as arguments.
+
+mod args;
+mod readings;
+
+use std::{path::Path, process::ExitCode, time::Instant};
+
+use clap::Parser;
+use grappa_console::{Built, Summary, first_names, signals};
+use grappa_formats::schema::Schema;
+use grappa_ingestion::ingest::{examine, ingest};
+use grappa_input::Reading;
+use grappa_io::progress::Progress;
+use grappa_storage::writer::{kept_in, partial_folder};
+use serde::Serialize;
+
+pub use self::args::Args;
+use self::readings::{DryRun, Input};
+
+/// The program.
+pub fn main() -> ExitCode {
+    grappa_console::run(|| {
+        let args = Args::parse();
+        let console = args.console.open();
+        match args.dry_run {
+            true => console.finish(&DryRun::of(&examine(&args.options()?, &console.bars())?)),
+            false => {
+                tell_what_is_kept(&args.options()?.out);
+                let ingested = Ingested::run(&args, &console.bars())?;
+                console.finish(&ingested.summary())
+            }
+        }
+    })
+}
+
+/// Runs an ingest or a dry run, and returns its summary as JSON.
+///
+/// # Errors
+/// As the program.
+pub fn summary(args: &Args, progress: &dyn Progress) -> anyhow::Result<String> {
+    Ok(match args.dry_run {
+        true => serde_json::to_string(&DryRun::of(&examine(&args.options()?, progress)?))?,
+        false => serde_json::to_string(&Ingested::run(args, progress)?.summary())?,
+    })
+}
+
+/// A signal ends the program at once, and says what is kept of the unfinished store.
+fn tell_what_is_kept(out: &Path) {
+    let partial = partial_folder(out);
+    signals::ends_at_once(move || {
+        let kept = partial.exists().then(|| kept_in(&partial))?;
+        Some(format!(
+            "what is finished is kept in {kept}: rerun with --resume to continue"
+        ))
+    });
+}
+
+/// A finished ingest.
+struct Ingested {
+    built: Built,
+    readings: Vec<Reading>,
+    schema: Schema,
+}
+
+impl Ingested {
+    fn run(args: &Args, progress: &dyn Progress) -> anyhow::Result<Self> {
+        let begin = Instant::now();
+        let options = args.options()?;
+        let summary = ingest(&options, progress)?;
+        let mut built = Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read);
+        built.nodes = summary.nodes;
+        built.edges = summary.edges;
+        built.rejected = summary.rejected;
+        built.bytes_on_disk = summary.bytes_on_disk;
+        built.chunks = u64::from(summary.chunks);
+        built.chunks_present = built.chunks;
+        Ok(Self {
+            built,
+            readings: summary.readings,
+            schema: summary.schema,
+        })
+    }
+
+    fn summary(&self) -> WithReadings<'_> {
+        WithReadings {
+            built: &self.built,
+            inputs: self.readings.iter().map(Input::of).collect(),
+            readings: &self.readings,
+            feature_names: self.schema.feature_names(),
+            class_names: &self.schema.classes,
+        }
+    }
+}
+
+/// The summary of a store, and how its input was read.
+#[derive(Serialize)]
+struct WithReadings<'a> {
+    #[serde(flatten)]
+    built: &'a Built,
+    inputs: Vec<Input<'a>>,
+    /// Empty if features have no names.
+    feature_names: Vec<String>,
+    /// Empty if classes have no names.
+    class_names: &'a [String],
+    #[serde(skip)]
+    readings: &'a [Reading],
+}
+
+impl Summary for WithReadings<'_> {
+    fn text(&self) -> String {
+        let readings = self.readings.iter().map(Reading::to_string);
+        let are_named = !self.class_names.is_empty();
+        let classes = are_named.then(|| {
+            format!(
+                "classes 0 to {}: {}",
+                self.class_names.len() - 1,
+                first_names(self.class_names)
+            )
+        });
+        let lines = readings.chain(classes).chain([self.built.text()]);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
