@@ -22,7 +22,7 @@ mod setup;
 mod test;
 mod tidy;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -92,10 +92,12 @@ enum Task {
     Lint,
     /// Check what compilers don't: links, specs, golden files, records, forbidden words
     Tidy,
-    /// Make a real graph from the index of Debian's package archive
+    /// Make a real graph from the index of Debian's package archive; `data debian --help` lists the options
+    #[command(disable_help_flag = true)]
     Data {
-        #[command(subcommand)]
-        graph: data::Graph,
+        /// Arguments of tools/debian.py: the graph (`debian` or `debian-contents`), the folder to create, and options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
     },
     /// Set up, build, ingest a real graph, train a model and predict
     Quickstart {
@@ -130,7 +132,7 @@ fn main() -> ExitCode {
         } => fuzz::fuzz(target.as_deref(), seconds, coverage),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
-        Task::Data { graph } => data::data(&graph),
+        Task::Data { args } => data::data(&args),
         Task::Quickstart { dataset } => quickstart::quickstart(dataset, Profile::Release),
     };
     match result {
