@@ -1,9 +1,62 @@
-//! Fuzzes every parser and decoder; see the library.
+//! Runs a fuzz target in libFuzzer; `cargo xtask fuzz` starts it.
+//!
+//! `GRAPPA_FUZZ_TARGET` names the target. With `GRAPPA_FUZZ_PREPARE`, the program instead writes the seeds and words of
+//! all targets into this folder: `TARGET/seeds` and `TARGET/words`, a dictionary of libFuzzer.
 
-#![forbid(unsafe_code)]
+#![no_main]
 
-use std::process::ExitCode;
+use std::{env, fs, io, path::Path, process, sync::LazyLock};
 
-fn main() -> ExitCode {
-    grappa_fuzz::program::main(&grappa_fuzz::targets::all())
+use grappa_fuzz::{Target, promises, scratch::Scratch, targets};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+
+/// One mutant in this number keeps its checksums, because their check is a target too.
+const UNREPAIRED: u32 = 8;
+
+static TARGET: LazyLock<Target> = LazyLock::new(|| {
+    let name = env::var("GRAPPA_FUZZ_TARGET").expect("GRAPPA_FUZZ_TARGET names a target");
+    let target = targets::all().into_iter().find(|target| target.name == name);
+    target.unwrap_or_else(|| panic!("no target is called {name}"))
+});
+
+thread_local! {
+    // libFuzzer calls from one thread. When the process ends, the folder is removed.
+    static SCRATCH: Scratch = Scratch::new();
+}
+
+fuzz_target!(
+    init: prepare(),
+    |bytes: &[u8]| {
+        SCRATCH.with(|scratch| promises::run(&TARGET, bytes, scratch));
+    }
+);
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    let size = fuzzer_mutate(data, size, max_size);
+    if seed % UNREPAIRED > 0 {
+        (TARGET.repair)(&mut data[..size]);
+    }
+    size
+});
+
+/// Writes seeds and words and ends the process, if that is all it is to do.
+fn prepare() {
+    if let Some(folder) = env::var_os("GRAPPA_FUZZ_PREPARE") {
+        for target in targets::all() {
+            write_seeds(&target, &Path::new(&folder).join(target.name)).expect("seeds can be written");
+        }
+        process::exit(0);
+    }
+}
+
+fn write_seeds(target: &Target, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder.join("seeds"))?;
+    for (number, seed) in (target.seeds)().iter().enumerate() {
+        fs::write(folder.join("seeds").join(number.to_string()), seed)?;
+    }
+    let lines = target.words.iter().map(|word| {
+        let bytes: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+        format!("\"{bytes}\"\n")
+    });
+    fs::write(folder.join("words"), lines.collect::<String>())
 }

@@ -77,16 +77,13 @@ enum Task {
     },
     /// Run the examples of the library
     Examples,
-    /// Fuzz parsers and decoders with mutated files
+    /// Fuzz parsers and decoders with libFuzzer; the first time it compiles for minutes
     Fuzz {
         /// The target [default: each of them]
         target: Option<String>,
         /// Seconds for each target
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
-        /// Compile once more, with optimization and counters of edges, and let coverage guide the fuzzing
-        #[arg(long)]
-        coverage: bool,
     },
     /// Check format, tidiness, the minimum Rust version, lints and documentation
     Lint,
@@ -125,11 +122,7 @@ fn main() -> ExitCode {
         Task::Docs { no_build: true } => docs::docs("debug"),
         Task::Docs { no_build: false } => docs::build().and_then(|()| docs::docs("debug")),
         Task::Examples => examples::build().and_then(|()| examples::examples()),
-        Task::Fuzz {
-            target,
-            seconds,
-            coverage,
-        } => fuzz::fuzz(target.as_deref(), seconds, coverage),
+        Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
         Task::Data { args } => data::data(&args),
