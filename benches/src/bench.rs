@@ -17,8 +17,6 @@ pub trait Bench: Parser {
     const TITLE: &'static str;
     /// The question that the page answers, with the setting.
     const QUESTION: &'static str;
-    /// The package of the program.
-    const PACKAGE: &'static str = "grappa-benches";
 
     /// Where its files are.
     fn files(&self) -> &Files;
@@ -71,7 +69,7 @@ pub fn main<B: Bench>() -> ExitCode {
 /// # Errors
 /// If a contender fails, or the record cannot be written.
 pub fn run<B: Bench>(bench: &B) -> Result<()> {
-    let command = programs::command_line(B::PACKAGE)?;
+    let command = programs::command_line()?;
     let files = bench.files();
     let mut record = Record::new(B::TITLE, B::QUESTION, &command, &files.work)?;
     bench.measure(&mut record)?;

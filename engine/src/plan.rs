@@ -101,7 +101,7 @@ pub struct PlanOptions {
 ///
 /// Measured on two cores of a shared AMD EPYC (5th generation, L2 1 MiB): processor time of grappa-ingest on R-MAT of scale
 /// 22, edge factor 16, from `.npy` with a given number of nodes, without features and with 64 features a node. It is divided
-/// among the passes in proportion to their times. Decoding as in `benches/record`, 2026-11-20, row codecs.
+/// among the passes in proportion to their times. Decoding as in `benches/record/row-codec.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {

@@ -66,7 +66,7 @@ pub struct Plan {
     /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
     #[arg(long, help_heading = ESTIMATE, value_name = "SIZE")]
     pub free_memory: Option<ByteSize>,
-    /// JSON file with processor times, as the bench `plan` and the key `rates` of --json have them [default: built-in times]
+    /// JSON file with processor times, as the key `rates` of --json has them [default: built-in times]
     #[arg(long, help_heading = ESTIMATE, value_name = "FILE")]
     pub rates: Option<PathBuf>,
     /// Measure disk bandwidth and training's processor times in this folder; takes seconds, and 600 MB of disk meanwhile
