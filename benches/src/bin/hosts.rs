@@ -234,15 +234,18 @@ impl Args {
             peer,
         };
         let load = machine::load()?;
-        let run = |contender: &Contender, turn| setup.run(contender, turn);
-        let told = |ran: &Ran| {
-            format!(
-                "{:.2} s an epoch, {:.2} MB a step",
-                ran.seconds_per_epoch,
-                ran.bytes_per_step / 1e6
-            )
-        };
-        let runs = in_turns(&contenders, self.runs, run, told)?;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender, turn| setup.run(contender, turn),
+            |ran| {
+                format!(
+                    "{:.2} s an epoch, {:.2} MB a step",
+                    ran.seconds_per_epoch,
+                    ran.bytes_per_step / 1e6
+                )
+            },
+        )?;
         record.add(format_args!(
             "### {dataset}, {} hosts\n\n{} layers, fanouts {:?}, learning rate {}, {} epochs.\n\n{}",
             self.hosts,
@@ -400,7 +403,9 @@ impl Setup<'_> {
             "threads": self.args.threads,
             "seed": seed,
         });
-        let figures = |rank: u32| work.join(format!("hosts-peer-{rank}.json"));
+        let figures: Vec<PathBuf> = (0..self.args.hosts)
+            .map(|rank| work.join(format!("hosts-peer-{rank}.json")))
+            .collect();
         job::run(Some(network), self.args.hosts, work, |rank| {
             let script = peers::script(python, "distdgl.py", self.args.threads);
             // Each host needs shared memory of its own, where servers and trainers meet by name.
@@ -412,14 +417,13 @@ impl Setup<'_> {
                 .arg("host")
                 .arg(parts)
                 .arg(settings.to_string())
-                .arg(figures(rank));
+                .arg(&figures[rank as usize]);
             command
         })?;
         let mut hosts = Vec::new();
-        for rank in 0..self.args.hosts {
-            let path = figures(rank);
-            let text = read(&path)?;
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        for path in &figures {
+            let text = read(path)?;
+            fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
             hosts.push(serde_json::from_str::<Value>(&text)?);
         }
         let steps: f64 = of_epochs(&hosts[0], "steps")?.iter().sum();

@@ -143,6 +143,13 @@ impl Bench for Args {
 }
 
 impl Setup<'_> {
+    /// The command that imports modules with the peers' Python, if one is named.
+    fn import(&self, modules: &str) -> Option<Command> {
+        let mut command = Command::new(self.args.peers_python.as_ref()?);
+        command.args(["-W", "ignore", "-c", &format!("import {modules}")]);
+        Some(command)
+    }
+
     fn measure(&self, record: &mut Record) -> Result<()> {
         let disk = Disk::measure(&self.input.path)?;
         let (mut contenders, mut missing) = (Vec::new(), Vec::new());
@@ -155,12 +162,11 @@ impl Setup<'_> {
         for contender in &contenders {
             contender.program.prepare(self)?;
         }
-        let told = |run: &Run| format!("{:.2} s, {}", run.seconds, ByteSize(run.measured.peak_rss_bytes));
         let runs = in_turns(
             &contenders,
             self.args.runs,
             |contender, _| contender.program.run(self),
-            told,
+            |run| format!("{:.2} s, {}", run.seconds, ByteSize(run.measured.peak_rss_bytes)),
         )?;
         self.check(&runs)?;
 
@@ -213,8 +219,7 @@ impl Setup<'_> {
         ]);
         let ours = median(runs[0].iter().map(|run| run.seconds));
         for (contender, runs) in contenders.iter().zip(runs) {
-            let of = |value: fn(&Run) -> f64| median(runs.iter().map(value));
-            let seconds = of(|run| run.seconds);
+            let seconds = median(runs.iter().map(|run| run.seconds));
             let version = runs[0]
                 .version
                 .as_ref()
@@ -225,8 +230,8 @@ impl Setup<'_> {
                 range(runs.iter().map(|run| run.seconds)),
                 format!("{:.1}", self.edges as f64 / seconds / 1e6),
                 format!("{:.2}", seconds / ours),
-                format!("{:.2}", of(|run| run.measured.cpu.as_secs_f64())),
-                mebibytes(of(|run| run.measured.peak_rss_bytes as f64)),
+                format!("{:.2}", median(runs.iter().map(|run| run.measured.cpu.as_secs_f64()))),
+                mebibytes(median(runs.iter().map(|run| run.measured.peak_rss_bytes as f64))),
                 mebibytes(runs[0].output_bytes as f64),
                 runs[0].edges.to_string(),
             ]);
@@ -238,7 +243,6 @@ impl Setup<'_> {
     fn floor(&self, disk: &Disk, ours: &[Run]) -> String {
         let (read, store) = (self.input.bytes, ours[0].output_bytes);
         let spill = 8 * self.edges;
-        let rate = |seconds: f64| self.edges as f64 / seconds / 1e6;
         let (once, spilled) = (disk.seconds(read, store), disk.seconds(read + spill, store + spill));
         format!(
             "Floor: the disk read {:.2} GB/s and wrote {:.2} GB/s, sequentially, in this run. Reading {read} bytes and writing the \
@@ -246,8 +250,8 @@ impl Setup<'_> {
              {spilled:.2} s ({:.1} M edges/s). If memory is free, the page cache saves some of the spill.",
             disk.read / 1e9,
             disk.write / 1e9,
-            rate(once),
-            rate(spilled),
+            self.edges as f64 / once / 1e6,
+            self.edges as f64 / spilled / 1e6,
         )
     }
 
@@ -319,15 +323,10 @@ impl fmt::Display for Contender {
 impl Program {
     /// Why it can't run here, with a remedy.
     fn missing(self, setup: &Setup<'_>) -> Option<String> {
-        let python = |modules: &str| {
-            let mut command = Command::new(setup.args.peers_python.as_ref()?);
-            command.args(["-W", "ignore", "-c", &format!("import {modules}")]);
-            Some(command)
-        };
         let (probe, remedy) = match self {
             Self::Grappa | Self::GrappaFindingNodes => return None,
-            Self::GraphBolt => (python("dgl.graphbolt"), GET_PYTHON_PEERS),
-            Self::Scipy => (python("scipy, pandas"), GET_PYTHON_PEERS),
+            Self::GraphBolt => (setup.import("dgl.graphbolt"), GET_PYTHON_PEERS),
+            Self::Scipy => (setup.import("scipy, pandas"), GET_PYTHON_PEERS),
             Self::WebGraph => {
                 let mut command = Command::new(&setup.args.webgraph);
                 command.arg("--version");

@@ -142,8 +142,12 @@ impl Bench for Args {
             training::preaggregate(&setup.programs, &setup.graph.store, AggregateKind::Mean, false)?;
         }
         let load = machine::load()?;
-        let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
-        let runs = in_turns(&contenders, self.runs, |contender, _| setup.run(*contender), told)?;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender, _| setup.run(*contender),
+            |ran| format!("{:.2} s", ran.seconds),
+        )?;
         record.add(table(&contenders, &runs));
         for (peer, checked) in &peers {
             match checked {
@@ -200,22 +204,25 @@ impl fmt::Display for Device {
     }
 }
 
+/// The median time of the runs.
+fn seconds(runs: &[Ran]) -> f64 {
+    median(runs.iter().map(|run| run.seconds))
+}
+
 fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
-    let seconds = |runs: &[Ran]| median(runs.iter().map(|run| run.seconds));
-    let fastest = |model: &str| {
+    let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
+    for (contender, of_contender) in contenders.iter().zip(runs) {
         let peers = contenders
             .iter()
             .zip(runs)
-            .filter(|(contender, _)| contender.is_peer_with(model));
-        peers.map(|(_, runs)| seconds(runs)).min_by(f64::total_cmp)
-    };
-    let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
-    for (contender, runs) in contenders.iter().zip(runs) {
+            .filter(|(other, _)| other.is_peer_with(contender.model));
+        let fastest = peers.map(|(_, runs)| seconds(runs)).min_by(f64::total_cmp);
+        let runs = of_contender;
         table.row([
             contender.to_string(),
             format!("{:.2}", seconds(runs)),
             range(runs.iter().map(|run| run.seconds)),
-            fastest(contender.model).map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
+            fastest.map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
             format!(
                 "{:.1}",
                 median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 30)
@@ -229,21 +236,23 @@ fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
 impl<'a> Contender<'a> {
     /// All contenders that can run here.
     fn all(models: &'a [String], peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
-        let ours = |first_hop, precision| Program::Ours { first_hop, precision };
-        let of_model = |model: &'a String| {
-            let mut programs = vec![ours("sampled", "f32")];
-            if model == "sage" {
-                programs.extend([
-                    ours("preaggregated", "f32"),
-                    ours("sampled", "bf16"),
-                    ours("preaggregated", "bf16"),
-                ]);
-            }
+        const OURS: [(&str, &str); 4] = [
+            ("sampled", "f32"),
+            ("preaggregated", "f32"),
+            ("sampled", "bf16"),
+            ("preaggregated", "bf16"),
+        ];
+        let mut contenders = Vec::new();
+        for model in models {
+            let ours = if model == "sage" { &OURS[..] } else { &OURS[..1] };
+            let ours = ours
+                .iter()
+                .map(|&(first_hop, precision)| Program::Ours { first_hop, precision });
             let able = peers.iter().filter(|(_, checked)| checked.is_ok());
-            programs.extend(able.map(|(peer, _)| Program::Peer(peer)));
-            programs.into_iter().map(move |program| Self { model, program })
-        };
-        models.iter().flat_map(of_model).collect()
+            let programs = ours.chain(able.map(|&(peer, _)| Program::Peer(peer)));
+            contenders.extend(programs.map(|program| Self { model, program }));
+        }
+        contenders
     }
 
     fn is_peer_with(&self, model: &str) -> bool {

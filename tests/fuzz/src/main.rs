@@ -1,7 +1,7 @@
 //! Runs a fuzz target in libFuzzer; `cargo xtask fuzz` starts it.
 //!
 //! `GRAPPA_FUZZ_TARGET` names the target. With `GRAPPA_FUZZ_PREPARE`, the program instead writes the seeds and words of
-//! all targets into this folder: `TARGET/seeds` and `TARGET/words`, a dictionary of libFuzzer.
+//! all targets into this folder: `TARGET/seeds` and `TARGET/words`, a dictionary of libFuzzer, if there are words.
 
 #![no_main]
 
@@ -33,7 +33,7 @@ fuzz_target!(
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
-    if seed % UNREPAIRED > 0 {
+    if !seed.is_multiple_of(UNREPAIRED) {
         (TARGET.repair)(&mut data[..size]);
     }
     size
@@ -54,9 +54,15 @@ fn write_seeds(target: &Target, folder: &Path) -> io::Result<()> {
     for (number, seed) in (target.seeds)().iter().enumerate() {
         fs::write(folder.join("seeds").join(number.to_string()), seed)?;
     }
-    let lines = target.words.iter().map(|word| {
-        let bytes: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
-        format!("\"{bytes}\"\n")
-    });
-    fs::write(folder.join("words"), lines.collect::<String>())
+    if target.words.is_empty() {
+        // libFuzzer refuses an empty dictionary.
+        return Ok(());
+    }
+    let lines: String = target.words.iter().map(|word| dictionary_line(word)).collect();
+    fs::write(folder.join("words"), lines)
+}
+
+fn dictionary_line(word: &str) -> String {
+    let bytes: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("\"{bytes}\"\n")
 }

@@ -75,6 +75,7 @@ fn prepare(fuzzer: &Path) -> Result<Vec<String>> {
 
 fn fuzz_target(fuzzer: &Path, target: &str, seconds: u64) -> Result<()> {
     let work = work_folder().join(target);
+    let words = work.join("words");
     let (corpus, found) = (work.join("corpus"), root().join("tests/fuzz/found").join(target));
     let had_found = found.exists();
     for folder in [&corpus, &found] {
@@ -85,7 +86,7 @@ fn fuzz_target(fuzzer: &Path, target: &str, seconds: u64) -> Result<()> {
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))
         .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
-        .arg(format!("-dict={}", work.join("words").display()))
+        .args(words.exists().then(|| format!("-dict={}", words.display())))
         .arg(format!("-artifact_prefix={}/", found.display()))
         .args(["-verbosity=0", "-print_final_stats=1"])
         .arg(&corpus)

@@ -207,10 +207,14 @@ impl Lists {
     }
 }
 
+/// The index of a name; the number of names for an unknown one.
+fn place(names: &[&str], name: &str) -> usize {
+    names.iter().position(|known| *known == name).unwrap_or(names.len())
+}
+
 impl Variant {
     /// The position in a table: variants with more information about the graph are further down, unknown ones last.
     pub fn rank(&self) -> (&str, u32, [usize; 4], &str) {
-        let place = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or(names.len());
         let places = [
             place(&["", "fixed", "sweep", "shuffle"], &self.schedule),
             place(&["sampled", "preaggregated", "auto"], &self.first_hop),

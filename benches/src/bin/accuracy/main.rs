@@ -157,8 +157,10 @@ fn trainings(missing: Vec<Run>, stores: &Stores) -> Result<Vec<Training>> {
             ),
         }
     }
-    let with_store = |run: Run| made.get(&run.dataset).map(|store| (run, store.clone()));
-    Ok(missing.into_iter().filter_map(with_store).collect())
+    let with_stores = missing
+        .into_iter()
+        .filter_map(|run| made.get(&run.dataset).map(|store| (run, store.clone())));
+    Ok(with_stores.collect())
 }
 
 /// Runs them, several at a time, and records each when it has finished.

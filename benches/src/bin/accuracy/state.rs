@@ -92,15 +92,15 @@ impl State {
 
     /// Estimated processor seconds of `runs`, from similar recorded ones. `None` if one has no similar run.
     pub fn expected_seconds(&self, runs: &[Run]) -> Option<f64> {
-        let like = |run: &Run| {
+        let expected = runs.iter().map(|run| {
             let alike: Vec<f64> = self
                 .of(run.dataset)
                 .filter(|noted| noted.run.layers == run.layers && noted.run.variant.first_hop == run.variant.first_hop)
                 .map(|noted| noted.ended.seconds / f64::from(noted.run.epochs) * f64::from(run.epochs))
                 .collect();
             (!alike.is_empty()).then(|| alike.iter().sum::<f64>() / alike.len() as f64)
-        };
-        runs.iter().map(like).sum()
+        });
+        expected.sum()
     }
 }
 

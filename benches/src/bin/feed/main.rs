@@ -129,11 +129,15 @@ impl Bench for Args {
         let peers = Peer::ALL.map(|peer| peer.check(self.python(peer)));
         let contenders = setup.contenders(&peers);
         let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
-        let told = |run: &Measured| {
-            run.number("batches_per_second")
-                .map_or_else(|e| e.to_string(), |rate| format!("{rate:.2} batches/s"))
-        };
-        let runs = in_turns(&contenders, self.runs, |contender, _| setup.run(*contender), told)?;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender, _| setup.run(*contender),
+            |run| match run.number("batches_per_second") {
+                Ok(rate) => format!("{rate:.2} batches/s"),
+                Err(error) => error.to_string(),
+            },
+        )?;
         record.add(setup.table(&contenders, &runs, &disk)?);
         if let Some(why) = refusal {
             record.add(format_args!("Left out: everything out of core: {why}"));
@@ -193,32 +197,35 @@ impl fmt::Display for Contender {
     }
 }
 
+/// The peers that are installed, as contenders.
+fn able_peers(peers: &[Checked], threads: usize, features: &'static str) -> impl Iterator<Item = Contender> {
+    let able = peers.iter().filter(|checked| checked.version.is_ok());
+    able.map(move |&Checked { peer, .. }| {
+        Contender::Peer(PeerRun {
+            peer,
+            threads,
+            features,
+        })
+    })
+}
+
 impl Setup<'_> {
     /// All contenders that can run here.
     fn contenders(&self, peers: &[Checked]) -> Vec<Contender> {
-        let peers = |threads, features| {
-            let able = peers.iter().filter(|checked| checked.version.is_ok());
-            able.map(move |&Checked { peer, .. }| {
-                Contender::Peer(PeerRun {
-                    peer,
-                    threads,
-                    features,
-                })
-            })
-        };
         let mut contenders = Vec::new();
         for threads in [1, 2] {
             contenders.extend(["memory", "mapped"].map(|view| Contender::Sampling(threads, view)));
-            contenders.extend(peers(threads, "none"));
+            contenders.extend(able_peers(peers, threads, "none"));
         }
         contenders.push(Contender::InMemory);
-        contenders.extend(peers(2, "memory"));
+        contenders.extend(able_peers(peers, 2, "memory"));
         if self.limit.is_some() {
             contenders.extend(["f32", "f16", "int8"].map(Contender::OutOfCore));
             contenders.push(Contender::Partitions(16));
-            let mapping =
-                |contender: &Contender| matches!(contender, Contender::Peer(run) if run.peer == Peer::GraphBolt);
-            contenders.extend(peers(2, "mapped").filter(mapping));
+            let mapping = able_peers(peers, 2, "mapped");
+            contenders.extend(
+                mapping.filter(|contender| matches!(contender, Contender::Peer(run) if run.peer == Peer::GraphBolt)),
+            );
         }
         contenders
     }
@@ -257,12 +264,11 @@ impl Setup<'_> {
             return child::run(&mut command);
         }
         command.args(["--threads", "2"]);
-        let batches = |batches: u64| ["--batches".to_owned(), batches.to_string()];
+        let mut batches = self.args.batches;
         match contender {
             Contender::InMemory => {
                 command.args(["--batch", "1024", "--memory", &self.args.in_memory.0.to_string()]);
-                command.args(batches(self.args.batches));
-                return child::run(&mut command);
+                return child::run(command.args(["--batches", &batches.to_string()]));
             }
             Contender::Partitions(count) => {
                 command.args([
@@ -271,14 +277,12 @@ impl Setup<'_> {
                     "--partitions",
                     &count.to_string(),
                 ]);
-                command.args(batches(self.args.batches * u64::from(count)));
+                batches *= u64::from(count);
             }
-            _ => {
-                command.args(["--batch", "1024"]);
-                command.args(batches(self.args.batches));
-            }
+            _ => drop(command.args(["--batch", "1024"])),
         }
         command.args(["--memory", &self.args.memory.0.to_string()]);
+        command.args(["--batches", &batches.to_string()]);
         self.limited(&command)
     }
 
@@ -299,46 +303,30 @@ impl Setup<'_> {
             "waited for sample / read / assemble, s",
         ]);
         for (contender, runs) in contenders.iter().zip(runs) {
-            let all = |key: &str| runs.iter().map(|run| run.number(key)).collect::<Result<Vec<f64>>>();
-            let rates = all("batches_per_second")?;
-            let cell = |key: &str, unit: f64| Ok::<_, anyhow::Error>(format!("{:.2}", median(all(key)?) / unit));
-            let is_ours = contender.is_ours();
-            let ours = |cell: Result<String>| if is_ours { cell } else { Ok("-".into()) };
-            let busy: Vec<f64> = if is_ours {
-                let bytes = all("bytes_read")?;
-                bytes
-                    .iter()
-                    .zip(all("seconds")?)
-                    .map(|(bytes, seconds)| bytes / seconds)
-                    .collect()
-            } else {
-                vec![0.0]
-            };
-            let stalls = || {
-                let stall = |stage: &str| {
-                    let seconds = runs
-                        .iter()
-                        .map(|run| Ok(run.json()?["stall_seconds"][stage].as_f64().unwrap_or(0.0)));
-                    Ok::<_, anyhow::Error>(format!("{:.1}", median(seconds.collect::<Result<Vec<f64>>>()?)))
-                };
-                Ok(format!(
-                    "{} / {} / {}",
-                    stall("sample")?,
-                    stall("read")?,
-                    stall("assemble")?
-                ))
-            };
-            table.row([
+            let rates = numbers(runs, "batches_per_second")?;
+            let peak = mebibytes(median(runs.iter().map(|run| run.peak_rss_bytes as f64)));
+            let edges = cell(runs, "sampled_edges_per_second", 1e6)?;
+            let mut cells = vec![
                 contender.to_string(),
                 format!("{:.2}", median(rates.clone())),
                 range(rates),
-                cell("sampled_edges_per_second", 1e6)?,
-                ours(cell("bytes_read", 1e9))?,
-                ours(cell("read_amplification", 1.0))?,
-                ours(Ok(format!("{:.0} %", median(busy) / disk.read * 100.0)))?,
-                mebibytes(median(runs.iter().map(|run| run.peak_rss_bytes as f64))),
-                ours(stalls())?,
-            ]);
+                edges,
+            ];
+            if contender.is_ours() {
+                let bytes = numbers(runs, "bytes_read")?.into_iter().zip(numbers(runs, "seconds")?);
+                let busy = median(bytes.map(|(bytes, seconds)| bytes / seconds)) / disk.read;
+                cells.extend([
+                    cell(runs, "bytes_read", 1e9)?,
+                    cell(runs, "read_amplification", 1.0)?,
+                    format!("{:.0} %", busy * 100.0),
+                    peak,
+                    stalls(runs)?,
+                ]);
+            } else {
+                let none = "-".to_owned();
+                cells.extend([none.clone(), none.clone(), none.clone(), peak, none]);
+            }
+            table.row(cells);
         }
         Ok(table)
     }
@@ -363,4 +351,26 @@ fn largest(store: &Path) -> Result<PathBuf> {
     let sized = sized.collect::<Result<Vec<_>>>()?;
     let (_, path) = sized.into_iter().max().context("a store has files")?;
     Ok(path)
+}
+
+/// A number of each run.
+fn numbers(runs: &[Measured], key: &str) -> Result<Vec<f64>> {
+    runs.iter().map(|run| run.number(key)).collect()
+}
+
+/// The median of a number of the runs, in `unit`.
+fn cell(runs: &[Measured], key: &str, unit: f64) -> Result<String> {
+    Ok(format!("{:.2}", median(numbers(runs, key)?) / unit))
+}
+
+/// Medians of the seconds that runs waited for each stage.
+fn stalls(runs: &[Measured]) -> Result<String> {
+    let mut medians = Vec::new();
+    for stage in ["sample", "read", "assemble"] {
+        let seconds = runs
+            .iter()
+            .map(|run| Ok(run.json()?["stall_seconds"][stage].as_f64().unwrap_or(0.0)));
+        medians.push(format!("{:.1}", median(seconds.collect::<Result<Vec<f64>>>()?)));
+    }
+    Ok(medians.join(" / "))
 }

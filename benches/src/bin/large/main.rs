@@ -262,14 +262,12 @@ fn bandwidth(work: &Path) -> Result<Disk> {
         PROBE_BYTES
     };
     let block = vec![1; 1 << 20];
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&path)?;
-        for _ in 0..bytes / block.len() {
-            file.write_all(&block)?;
-        }
-        file.sync_all()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))?;
+    let mut file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    for _ in 0..bytes / block.len() {
+        file.write_all(&block)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    file.sync_all()?;
     let disk = Disk::measure(&path);
     fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     disk

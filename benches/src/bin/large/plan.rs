@@ -27,11 +27,10 @@ impl Plan {
     /// # Errors
     /// If the estimate lacks a number of it.
     pub fn stage(&self, name: &str) -> Result<Numbers> {
-        let number = |key: &str| self.number(&format!("/train/{name}/{key}"));
         Ok(Numbers {
-            seconds: Some(number("seconds")?),
-            read: Some(number("bytes_read")?),
-            written: Some(number("bytes_written")?),
+            seconds: Some(self.number(&format!("/train/{name}/seconds"))?),
+            read: Some(self.number(&format!("/train/{name}/bytes_read"))?),
+            written: Some(self.number(&format!("/train/{name}/bytes_written"))?),
             ..Numbers::default()
         })
     }

@@ -365,18 +365,21 @@ fn named(told: &str) -> Option<u64> {
 }
 
 fn cells(cell: Cell, used: &Used) -> [String; 8] {
-    let mib = |bytes: u64| mebibytes(bytes as f64);
     [
         cell.program.to_string(),
         cell.dim.to_string(),
-        mib(cell.budget),
+        mebibytes(cell.budget as f64),
         if used.is_raised {
-            mib(used.budget)
+            mebibytes(used.budget as f64)
         } else {
             String::new()
         },
-        mib(used.measured.peak_rss_bytes),
-        if used.tiny > 0 { mib(used.tiny) } else { String::new() },
+        mebibytes(used.measured.peak_rss_bytes as f64),
+        if used.tiny > 0 {
+            mebibytes(used.tiny as f64)
+        } else {
+            String::new()
+        },
         format!("{:+.0}", used.beyond() as f64 / f64::from(1 << 20)),
         format!("{:.1}", used.measured.wall.as_secs_f64()),
     ]

@@ -231,12 +231,11 @@ fn pack(folder: &Path, name: &str, out: &Path) -> Result<PathBuf> {
         .arg("--directory")
         .arg(folder)
         .arg(name))?;
-    let commit = || -> std::io::Result<()> {
-        File::open(&partial)?.sync_all()?;
-        fs::rename(&partial, &tarball)?;
-        File::open(out)?.sync_all()
-    };
-    commit().with_context(|| format!("cannot write {}", tarball.display()))?;
+    File::open(&partial)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&partial, &tarball))
+        .and_then(|()| File::open(out)?.sync_all())
+        .with_context(|| format!("cannot write {}", tarball.display()))?;
     Ok(tarball)
 }
 
