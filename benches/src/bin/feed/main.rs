@@ -5,6 +5,7 @@
 //! when a run begins. Peers are GraphBolt, DGL and PyG in memory, and GraphBolt out of core.
 
 mod peer;
+mod setup;
 
 use std::{
     fmt, fs,
@@ -13,63 +14,25 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use grappa_benches::{
     bench::{self, Bench, Files},
     cache,
     child::{self, Measured},
     disk::Disk,
-    inputs::{EDGE_FACTOR, SEED},
+    inputs::SEED,
     limit::MemoryLimit,
     programs,
     record::{Record, Table, mebibytes},
     stats::{median, range},
-    stores,
     turns::in_turns,
 };
 use grappa_console::ByteSize;
 use grappa_formats::random::GOLDEN;
 
-use self::peer::{Checked, Peer, PeerRun};
-
-const DIM: u32 = 128;
-
-/// Measure the feature feed in memory and out of core
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    files: Files,
-    /// The graph has 2^SCALE nodes and takes 9 GB of disk at scale 22
-    #[arg(long, default_value_t = 22)]
-    scale: u32,
-    /// Runs of each contender
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
-    /// Batches of a run: an epoch has 205
-    #[arg(long, default_value_t = 205)]
-    batches: u64,
-    /// Batches of a peer's out-of-core run
-    #[arg(long, default_value_t = 5)]
-    peer_batches: u64,
-    /// The memory limit, including the page cache
-    #[arg(long, default_value = "1.5GB")]
-    limit: ByteSize,
-    /// The part of the limit that Grappa is told to use. The rest is for the program itself and cached pages of the graph
-    #[arg(long, default_value = "1.2GB")]
-    memory: ByteSize,
-    /// Memory budget of runs in memory. Everything must fit
-    #[arg(long, default_value = "8GiB")]
-    in_memory: ByteSize,
-    /// Make the stores and measure nothing
-    #[arg(long)]
-    prepare: bool,
-    /// A Python with DGL and GraphBolt; without it they are left out
-    #[arg(long, value_name = "PYTHON")]
-    peers_python: Option<PathBuf>,
-    /// A Python with PyG and pyg-lib or torch-sparse; without it PyG is left out
-    #[arg(long, value_name = "PYTHON")]
-    pyg_python: Option<PathBuf>,
-}
+use self::{
+    peer::{Checked, Peer, PeerRun},
+    setup::{Args, Setup},
+};
 
 /// A source of minibatches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,13 +47,6 @@ enum Contender {
     Partitions(u32),
     /// Another library.
     Peer(PeerRun),
-}
-
-struct Setup<'a> {
-    args: &'a Args,
-    programs: PathBuf,
-    limit: Option<MemoryLimit>,
-    seeds: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -230,16 +186,6 @@ impl Setup<'_> {
         contenders
     }
 
-    /// The store with features of this type; made first if it does not exist.
-    fn store(&self, dtype: &str) -> Result<PathBuf> {
-        let scale = self.args.scale;
-        let store = self.args.files.work.join(format!("feed-{scale}-{dtype}.grappa"));
-        let mut command = stores::rmat(&self.programs, scale, EDGE_FACTOR);
-        command.args(["--feature-dim", &DIM.to_string(), "--feature-dtype", dtype]);
-        stores::make_once(&store, command)?;
-        Ok(store)
-    }
-
     fn run(&self, contender: Contender) -> Result<Measured> {
         let store = self.store(contender.dtype())?;
         match contender {
@@ -284,10 +230,6 @@ impl Setup<'_> {
         command.args(["--memory", &self.args.memory.0.to_string()]);
         command.args(["--batches", &batches.to_string()]);
         self.limited(&command)
-    }
-
-    fn limited(&self, command: &Command) -> Result<Measured> {
-        self.limit.as_ref().expect("out of core there is a limit").run(command)
     }
 
     fn table(&self, contenders: &[Contender], runs: &[Vec<Measured>], disk: &Disk) -> Result<Table> {

@@ -14,7 +14,7 @@ use grappa_benches::{
 };
 use serde_json::Value;
 
-use crate::Setup;
+use crate::setup::Setup;
 
 /// Batches of a run in memory. Rates are steady after few batches, and peers are slow.
 const BATCHES_IN_MEMORY: u64 = 30;

@@ -1,14 +1,13 @@
 //! Estimates of `grappa-store plan`.
 
 use anyhow::{Context, Result};
-use grappa_benches::child;
 use serde_json::Value;
 
-use crate::{Stand, numbers::Numbers};
+use crate::numbers::Numbers;
 
 /// An estimate, as JSON.
 #[derive(Debug)]
-pub struct Plan(Value);
+pub struct Plan(pub Value);
 
 impl Plan {
     /// A number of the estimate.
@@ -33,20 +32,5 @@ impl Plan {
             written: Some(self.number(&format!("/train/{name}/bytes_written"))?),
             ..Numbers::default()
         })
-    }
-}
-
-impl Stand<'_> {
-    /// Runs `grappa-store plan` with these options and the measured bandwidth.
-    pub fn plan(&self, options: &[String]) -> Result<Plan> {
-        let mut command = self.program("grappa-store");
-        command.args(["--json", "--quiet", "plan"]).args(options);
-        command.args(["--disk-bandwidth", &(self.disk.read as u64).to_string()]);
-        Ok(Plan(child::run(&mut command)?.json()?))
-    }
-
-    /// The budget, as an option of all programs.
-    pub fn memory_option(&self) -> String {
-        format!("--memory={}", self.graph.memory(self.args))
     }
 }

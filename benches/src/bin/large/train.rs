@@ -9,9 +9,10 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use serde_json::Value;
 
 use crate::{
-    Row, Stand,
     numbers::{Line, Numbers, Section},
+    options::Row,
     plan::Plan,
+    stand::Stand,
 };
 
 /// Seeds of a step.

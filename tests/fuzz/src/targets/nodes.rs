@@ -18,7 +18,7 @@ use grappa_tests::{
 
 use super::{
     edges::{NPY, deflated, written},
-    outcome,
+    shared::outcome,
 };
 use crate::{Input, Target, repair::zip_after_choice};
 

@@ -8,7 +8,7 @@ use grappa_formats::{
 };
 use grappa_tests::random::Random;
 
-use super::outcome;
+use super::shared::outcome;
 use crate::{Input, Target, target::no_repair};
 
 fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {

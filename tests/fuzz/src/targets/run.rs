@@ -13,7 +13,7 @@ use grappa_run::{
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::{JSON, outcome, small};
+use super::shared::{JSON, outcome, small};
 use crate::{Input, Target, scratch::Scratch};
 
 /// Words of configuration files.

@@ -19,7 +19,7 @@ use grappa_formats::{
     weights::Weights,
 };
 
-use super::outcome;
+use super::shared::outcome;
 use crate::{
     Input, Target,
     repair::{container, container_of},
