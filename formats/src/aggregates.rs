@@ -26,6 +26,13 @@ use crate::{
 const META_BYTES: usize = 16;
 
 /// The reduction of the in-neighbors' feature rows to one.
+///
+/// ```
+/// use grappa_formats::aggregates::AggregateKind;
+///
+/// assert_eq!("gcn".parse(), Ok(AggregateKind::Gcn));
+/// assert!("max".parse::<AggregateKind>().is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AggregateKind {
     /// The mean, or zeros if there are no in-neighbors. For GraphSAGE with the mean aggregator.
@@ -67,6 +74,17 @@ impl FromStr for AggregateKind {
 }
 
 /// The index of the pre-aggregated features of one kind.
+///
+/// ```
+/// use grappa_formats::aggregates::{AggregateFile, AggregateIndex, AggregateKind};
+///
+/// let files = vec![Some(AggregateFile { bytes: 4242, digest: 7 }), None];
+/// let index = AggregateIndex { kind: AggregateKind::Mean, manifest_digest: 99, files };
+/// assert_eq!(AggregateIndex::decode(&index.encode(), AggregateKind::Mean, 99, 2)?, index);
+/// // Aggregates of another store are refused.
+/// assert!(AggregateIndex::decode(&index.encode(), AggregateKind::Mean, 98, 2).is_err());
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateIndex {
     /// The reduction.

@@ -395,6 +395,16 @@ impl Assignment {
 
 /// The text file `assignments/CURRENT`: `generation <decimal> <checksum>` and a line feed. The checksum is the XXH3-64 of
 /// the text before the last space, in 16 hexadecimal digits.
+///
+/// ```
+/// use grappa_formats::assignment::Current;
+///
+/// let file = Current { generation: 17 }.encode();
+/// assert!(file.starts_with("generation 17 "));
+/// assert_eq!(Current::decode(file.as_bytes())?.generation, 17);
+/// assert!(Current::decode(file.replace("17", "18").as_bytes()).is_err());
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current {
     /// The generation in use. Its file is `assignments/<generation>`.

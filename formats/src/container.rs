@@ -55,6 +55,14 @@ pub const PREFIX_BYTES_MAX: u64 = 16 << 20;
 pub const PAGE_BYTES: u64 = 4096;
 
 /// The kind of a container file, four ASCII letters.
+///
+/// ```
+/// use grappa_formats::container::FileKind;
+///
+/// assert_eq!(FileKind::ROWS.to_string(), "ROWS");
+/// // Pages of adjacency lists are read at random, so each has a checksum. A split is read as a whole.
+/// assert_eq!((FileKind::ROWS.block_bytes(), FileKind::SPLIT.block_bytes()), (4096, 65_536));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileKind(pub [u8; 4]);
 
@@ -124,6 +132,23 @@ impl fmt::Debug for FileKind {
 }
 
 /// The decoded header of a container file.
+///
+/// ```
+/// use grappa_formats::{
+///     FormatError,
+///     container::{FileKind, Header, encode_file},
+/// };
+///
+/// let (mut file, digest) = encode_file(FileKind::SPLIT, Vec::new(), b"payload");
+/// let header = Header::decode(&file, FileKind::SPLIT, file.len() as u64)?;
+/// assert_eq!((header.payload_bytes, header.digest()), (7, digest));
+///
+/// // A damaged byte is an error with its offset.
+/// file[30] ^= 1;
+/// let error = Header::decode(&file, FileKind::SPLIT, file.len() as u64).unwrap_err();
+/// assert!(matches!(error, FormatError::Checksum { what: "header", offset: 0, .. }));
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the file.
@@ -344,6 +369,18 @@ impl Header {
 }
 
 /// Computes the checksum table of a payload that arrives in pieces of any length.
+///
+/// ```
+/// use grappa_formats::container::{BlockHasher, FileKind};
+///
+/// let mut hasher = BlockHasher::new(4);
+/// hasher.update(b"pay");
+/// hasher.update(b"load");
+/// let (header, table) = hasher.finish(FileKind::SPLIT, Vec::new(), 64);
+/// assert_eq!((header.blocks(), table.len()), (2, 16));
+/// header.check_block(&table, 1, b"oad")?;
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 pub struct BlockHasher {
     block_bytes: usize,
     current: Xxh3,

@@ -14,6 +14,13 @@ pub(crate) const SCALE_MAX: f32 = (f32::MAX / 127.0).next_down();
 const LANES: usize = 64;
 
 /// The type of the feature values in a store.
+///
+/// ```
+/// use grappa_formats::dtype::FeatureDtype;
+///
+/// assert_eq!(FeatureDtype::F16.row_bytes(100), 200);
+/// assert_eq!(FeatureDtype::Int8.row_bytes(100), 104); // the scale is an f32
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum FeatureDtype {
     /// IEEE 754 binary32.
@@ -93,6 +100,14 @@ impl FeatureDtype {
 }
 
 /// The type of the elements of an array outside of a store, such as NumPy's. All are little-endian.
+///
+/// ```
+/// use grappa_formats::dtype::ElementType;
+///
+/// let mut values = [0.0; 2];
+/// ElementType::I16.to_f32(&[1, 0, 255, 255], &mut values);
+/// assert_eq!(values, [1.0, -1.0]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementType {
     /// One byte, 0 or 1.

@@ -9,6 +9,14 @@ pub type Result<T> = std::result::Result<T, FormatError>;
 ///
 /// Offsets count from the start of the decoded bytes, which for a container file is the start of the file. The caller,
 /// which read the file, adds its name.
+///
+/// ```
+/// use grappa_formats::{FormatError, container::{FileKind, decode_file}};
+///
+/// let error = decode_file(&[0; 100], FileKind::ROWS).unwrap_err();
+/// assert!(matches!(error, FormatError::Magic { .. }));
+/// assert_eq!(error.offset(), 0);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormatError {
     /// The file does not start with the magic bytes of Grappa.

@@ -45,6 +45,13 @@ const FEATURES_ALIGN: usize = 8;
 ///
 /// # Panics
 /// If `dim` is 0 or above [`DIM_MAX`].
+///
+/// ```
+/// use grappa_formats::{features::row_stride, manifest::FeatureDtype};
+///
+/// assert_eq!(row_stride(FeatureDtype::F32, 250), 1024);
+/// assert_eq!(row_stride(FeatureDtype::F32, 25), 100);
+/// ```
 pub fn row_stride(dtype: FeatureDtype, dim: u32) -> u32 {
     assert!((1..=DIM_MAX).contains(&dim), "rows of {dim} values");
     stride_of(dtype.row_bytes(dim).into())
@@ -73,6 +80,30 @@ fn page_touches(row: u64, stride: u64) -> u64 {
 }
 
 /// The meta of a file `chunk-<i>/features`, or of pre-aggregated features.
+///
+/// ```
+/// use grappa_formats::{
+///     ChunkId, ChunkSpan,
+///     chunks::ChunkMap,
+///     container::{FileKind, decode_file, encode_file},
+///     features::{FeatureLayout, FeaturesMeta},
+///     manifest::FeatureDtype,
+/// };
+///
+/// let layout = FeatureLayout::new(FeatureDtype::F32, 2);
+/// let mut rows = vec![0; 2 * layout.stride as usize];
+/// layout.encode_rows(&[1.0, 2.0, 3.0, 4.0], &mut rows);
+/// let span = ChunkSpan::of(&ChunkMap::uniform(2, 1), ChunkId(0));
+/// let meta = FeaturesMeta { span, layout, with_features: false };
+/// let (file, _) = encode_file(FileKind::FEATURES, meta.encode(), &rows);
+///
+/// let (header, payload) = decode_file(&file, FileKind::FEATURES)?;
+/// let meta = FeaturesMeta::decode(&header)?;
+/// let mut values = [0.0; 2];
+/// meta.layout.decode_row(&payload[meta.row_offset(1) as usize..], &mut values);
+/// assert_eq!(values, [3.0, 4.0]);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeaturesMeta {
     /// The nodes of the file.

@@ -20,6 +20,34 @@ pub use crate::{
 };
 
 /// The contents of the manifest: everything about a store except the contents of its chunks.
+///
+/// ```
+/// use grappa_formats::manifest::*;
+///
+/// let manifest = Manifest {
+///     writer: "example 1.0".into(),
+///     nodes: 5,
+///     edges: 7,
+///     chunk_starts: vec![0, 2, 5],
+///     chunks: vec![ChunkEntry::of_buckets(vec![1, 2]), ChunkEntry::of_buckets(vec![4, 0])],
+///     ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
+///     features: None,
+///     labels: None,
+///     splits: Vec::new(),
+///     weighted: false,
+///     edge_options: EdgeOptions::default(),
+///     edges_read: 7,
+///     rejected: 0,
+///     generator: String::new(),
+///     files: Vec::new(),
+/// };
+/// assert_eq!(Manifest::decode(&manifest.encode())?, manifest);
+///
+/// // The parts must agree: the sum of the buckets is the number of edges.
+/// let wrong = Manifest { edges: 8, ..manifest };
+/// assert!(Manifest::decode(&wrong.encode()).is_err());
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct Manifest {
     /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`. If it drew the splits, also how. If

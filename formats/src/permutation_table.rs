@@ -69,6 +69,26 @@ impl PermutationTableMeta {
 }
 
 /// Reader of a permutation of `0..nodes` and its inverse.
+///
+/// ```
+/// use grappa_formats::{
+///     DenseId, NodeId,
+///     container::{FileKind, decode_file, encode_file},
+///     permutation_table::{PermutationTable, PermutationTableMeta, encode_entries},
+/// };
+///
+/// // The nodes of dense ids 0, 1 and 2, then the dense ids of nodes 0, 1 and 2.
+/// let mut payload = Vec::new();
+/// encode_entries(&[2, 0, 1], &mut payload);
+/// encode_entries(&[1, 2, 0], &mut payload);
+/// let (file, _) = encode_file(FileKind::PERMUTATION, PermutationTableMeta { nodes: 3 }.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::PERMUTATION)?;
+/// let table = PermutationTable::new(&header, payload)?;
+/// assert_eq!((table.node(DenseId(0))?, table.dense_id(NodeId(2))?), (NodeId(2), DenseId(0)));
+/// table.check(0..3)?;
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct PermutationTable<'a> {
     nodes: &'a [[u8; ENTRY_BYTES]],

@@ -28,6 +28,21 @@ pub const FILE: &str = "schema";
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 
 /// What the features and classes of a store are called.
+///
+/// ```
+/// use grappa_formats::schema::{CategoryForm, Column, Encoding, Schema};
+///
+/// let country = Column {
+///     name: "country".into(),
+///     encoding: Encoding::Category { values: vec!["DE".into(), "FR".into()], form: CategoryForm::OneHot },
+/// };
+/// let schema = Schema { features: vec![Column::number("age"), country], classes: vec!["spam".into(), "ham".into()] };
+/// assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
+///
+/// let (file, _) = schema.encode();
+/// assert_eq!(Schema::decode(&file, 4, 2)?, schema);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {

@@ -14,6 +14,13 @@
 use crate::{ChunkId, FormatError, NODES_MAX, NodeId, Result, bytes::Fields, chunks::ChunkMap};
 
 /// The nodes of a chunk. Its files have one entry (an adjacency list, a feature row, a label) per node, in order.
+///
+/// ```
+/// use grappa_formats::{ChunkId, ChunkSpan, chunks::ChunkMap};
+///
+/// let span = ChunkSpan::of(&ChunkMap::uniform(10, 3), ChunkId(1));
+/// assert_eq!(span.to_string(), "chunk 1 (3 nodes from node 3 on)");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkSpan {
     /// The number of the chunk.

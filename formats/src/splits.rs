@@ -38,6 +38,16 @@ pub fn encode(name: &str, nodes: u64, set: &RoaringTreemap) -> (Vec<u8>, u64) {
 }
 
 /// Decodes and fully checks the file `splits/<name>.roaring` of a graph with `nodes` nodes.
+///
+/// ```
+/// use grappa_formats::splits::{decode, encode};
+///
+/// let set = (0..10).collect();
+/// let (file, _) = encode("train", 100, &set);
+/// assert_eq!(decode(&file, "train", 100)?, set);
+/// assert!(decode(&file, "val", 100).is_err()); // it is another split
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
     let (header, payload) = container::decode_file(file, FileKind::SPLIT)?;
     let mut fields = Fields::of(&header, META_BYTES)?;

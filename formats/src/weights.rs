@@ -132,6 +132,29 @@ impl WeightsMeta {
 }
 
 /// Reader of the edge weights of a chunk.
+///
+/// ```
+/// use grappa_formats::{
+///     ChunkId, ChunkSpan,
+///     chunks::ChunkMap,
+///     container::{FileKind, decode_file, encode_file},
+///     weights::{Weights, WeightsEncoder, WeightsMeta},
+/// };
+///
+/// let degrees = [2, 0, 1]; // of the nodes of the chunk
+/// let mut encoder = WeightsEncoder::default();
+/// for weights in [&[0.5, 2.0][..], &[], &[1.0]] {
+///     encoder.push_row(weights);
+/// }
+/// let meta = WeightsMeta { span: ChunkSpan::of(&ChunkMap::uniform(3, 1), ChunkId(0)), edges: 3 };
+/// let (file, _) = encode_file(FileKind::WEIGHTS, meta.encode(), &encoder.finish());
+///
+/// let (header, payload) = decode_file(&file, FileKind::WEIGHTS)?;
+/// let weights = Weights::new(&header, payload)?;
+/// let edges = weights.range(2, |row| degrees[row as usize])?;
+/// assert_eq!(weights.get(edges.start), 1.0);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
     meta: WeightsMeta,

@@ -53,6 +53,27 @@ impl IntegerDictionaryBuilder {
 }
 
 /// Reader of a dictionary of integers.
+///
+/// ```
+/// use grappa_formats::{
+///     DenseId,
+///     container::{FileKind, decode_file, encode_file},
+///     dictionary::{IntegerDictionary, IntegerDictionaryBuilder},
+/// };
+///
+/// let mut builder = IntegerDictionaryBuilder::new();
+/// for key in [5, 12, 1 << 60] {
+///     builder.push(key);
+/// }
+/// let (meta, payload) = builder.finish();
+/// let (file, _) = encode_file(FileKind::DICTIONARY, meta.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::DICTIONARY)?;
+/// let dictionary = IntegerDictionary::new(&header, payload)?;
+/// assert_eq!((dictionary.get(DenseId(1)), dictionary.find(1 << 60)), (12, Some(DenseId(2))));
+/// assert_eq!(dictionary.find(6), None);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct IntegerDictionary<'a> {
     keys: &'a [[u8; 8]],

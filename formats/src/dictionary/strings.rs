@@ -14,6 +14,31 @@ use crate::{
 };
 
 /// Reader of a dictionary of byte strings.
+///
+/// ```
+/// use grappa_formats::{
+///     DenseId,
+///     container::{FileKind, decode_file, encode_file},
+///     dictionary::{StringDictionary, StringDictionaryBuilder},
+/// };
+///
+/// let mut builder = StringDictionaryBuilder::new();
+/// for key in ["ada", "bob", "eve"] {
+///     builder.push(key.as_bytes()); // in ascending order
+/// }
+/// let mut payload = builder.take_bytes();
+/// let (meta, tail) = builder.finish();
+/// payload.extend(tail.flatten());
+/// let (file, _) = encode_file(FileKind::DICTIONARY, meta.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::DICTIONARY)?;
+/// let dictionary = StringDictionary::new(&header, payload)?;
+/// let mut key = Vec::new();
+/// dictionary.get(DenseId(1), &mut key)?;
+/// assert_eq!(key, b"bob");
+/// assert_eq!((dictionary.find(b"eve")?, dictionary.find(b"dan")?), (Some(DenseId(2)), None));
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct StringDictionary<'a> {
     keys: u64,

@@ -68,6 +68,19 @@ impl DegreesEncoder {
 }
 
 /// The in-degrees of a chunk, in place: the payload of its file `degrees`.
+///
+/// ```
+/// use grappa_formats::rows::{ChunkDegrees, DegreesEncoder, RowSizes};
+///
+/// let mut encoder = DegreesEncoder::new(1000, 0);
+/// for degree in [3, 0, 12] {
+///     encoder.push(degree);
+/// }
+/// let (payload, meta) = encoder.finish();
+/// let sizes = RowSizes::of(&meta);
+/// assert_eq!(ChunkDegrees::new(&meta, &sizes, &payload)?.directory().degree(2), 12);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ChunkDegrees<'a>(Rows<'a>);
 

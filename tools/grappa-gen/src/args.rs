@@ -11,15 +11,13 @@ use grappa_console::{
     ByteSize,
     options::{Chunks, Dtype, Loops, chunk_range},
 };
-use grappa_formats::{
-    features::DIM_MAX,
-    manifest::{EdgeOptions, FeatureSource},
+use grappa_engine::{
+    formats::features::DIM_MAX,
+    generate::{
+        BlockModel, EdgeListFormat, EdgeOptions, ErdosRenyi, FeatureOptions, FeatureSource, Generator, Model, Recipe,
+        Rmat, RmatClasses, SplitShares, StoreOptions,
+    },
 };
-use grappa_ingestion::generate::{
-    EdgeListFormat,
-    store::{FeatureOptions, StoreOptions},
-};
-use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, SplitShares};
 
 const EXAMPLES: &str = "\
 Examples:

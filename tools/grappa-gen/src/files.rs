@@ -7,11 +7,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use grappa_console::Bars;
-use grappa_ingestion::generate::{
-    check_features_memory, print_edge_list, write_classes, write_edge_list, write_features, write_split,
+use grappa_engine::{
+    generate::{
+        Generator, Split, check_features_memory, print_edge_list, write_classes, write_edge_list, write_features,
+        write_split,
+    },
+    io::durable::Destination,
 };
-use grappa_io::durable::Destination;
-use grappa_synthetic::{Generator, Split};
 
 use crate::args::FileOptions;
 
@@ -34,7 +36,7 @@ pub fn print(options: &FileOptions, bars: &Bars) -> Result<()> {
 }
 
 fn pool(options: &FileOptions) -> Result<rayon::ThreadPool> {
-    grappa_io::check_threads(options.threads)?;
+    grappa_engine::io::check_threads(options.threads)?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()

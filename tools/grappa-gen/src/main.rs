@@ -7,9 +7,10 @@ use std::{path::Path, process::ExitCode, time::Instant};
 
 use anyhow::bail;
 use grappa_console::{Built, ByteSize, signals};
-use grappa_ingestion::generate::store::generate_store;
-use grappa_io::machine::free_disk_bytes;
-use grappa_storage::writer::partial_folder;
+use grappa_engine::{
+    generate::{generate_store, partial_folder},
+    io::machine::free_disk_bytes,
+};
 
 use self::args::{Args, Output};
 

@@ -7,17 +7,15 @@ use grappa_console::{
     ByteSize,
     options::{Chunks, Dtype, Loops},
 };
-use grappa_formats::{
-    manifest::{EdgeOptions, ExternalIds},
-    schema::{CategoryForm, Schema},
+use grappa_engine::{
+    Store,
+    ingest::{
+        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EncodingOptions, ExternalIds,
+        HeaderLine, IngestOptions, MissingOption, MissingOptions, OnBadLine, RandomSplit, Schema, Separator, Shares,
+        SplitFile, TableForm, TableOptions,
+        ogb::{self, OgbLayout},
+    },
 };
-use grappa_ingestion::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
-use grappa_input::{
-    Comments, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, MissingOption, MissingOptions, OnBadLine,
-    Separator, TableForm, TableOptions,
-    ogb::{self, OgbLayout},
-};
-use grappa_storage::Store;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,9 +7,7 @@ use std::{process::ExitCode, time::Instant};
 
 use clap::Parser;
 use grappa_console::{Built, Summary, first_names, signals};
-use grappa_ingestion::ingest::{examine, ingest};
-use grappa_input::Reading;
-use grappa_storage::writer::{kept_in, partial_folder};
+use grappa_engine::ingest::{Reading, examine, ingest, kept_in, partial_folder};
 use serde::Serialize;
 
 use self::{

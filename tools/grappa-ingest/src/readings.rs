@@ -1,8 +1,10 @@
 //! How the input is read, as JSON and as a table.
 
 use grappa_console::{Summary, printable};
-use grappa_formats::schema::{CategoryForm, Column, Encoding};
-use grappa_input::{ColumnReading, Reading, Separator};
+use grappa_engine::{
+    formats::schema::{CategoryForm, Column, Encoding},
+    ingest::{ColumnReading, Reading, Separator},
+};
 use serde::Serialize;
 
 /// What each column of the input would become.

@@ -12,13 +12,15 @@ use grappa_console::{
     ByteSize,
     options::{Dtype, chunk_range},
 };
-use grappa_engine::place::SliceEdges;
-use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX};
-use grappa_io::read::Choice;
-use grappa_sampling::{
-    partition::Schedule,
-    sample::Fanouts,
-    view::{Halo, ViewKind},
+use grappa_engine::{
+    formats::{aggregates::AggregateKind, features::DIM_MAX},
+    io::read::Choice,
+    place::SliceEdges,
+    sample::{
+        Fanouts,
+        partition::Schedule,
+        view::{Halo, ViewKind},
+    },
 };
 
 pub use self::plan::{Degrees, Plan, PlannedFirstHop, PlannedHalo};
@@ -411,7 +413,7 @@ where
     PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
 }
 
-fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_io::Error> {
+fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_engine::Error> {
     text.parse()
 }
 

@@ -8,15 +8,17 @@ use std::{
 
 use anyhow::{Context, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
-use grappa_engine::export::{
-    ExportBudget, Exported,
-    columns::{export_features, export_labels, features_table, labels_table},
-    edges::{EdgeFormat, export_edges, print_edges},
-    ids::{export_ids, export_split, print_ids, print_split},
-    table::TableOut,
+use grappa_engine::{
+    Store,
+    export::{
+        ExportBudget, Exported,
+        columns::{export_features, export_labels, features_table, labels_table},
+        edges::{EdgeFormat, export_edges, print_edges},
+        ids::{export_ids, export_split, print_ids, print_split},
+        table::TableOut,
+    },
+    io::durable::Destination,
 };
-use grappa_io::durable::Destination;
-use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;
@@ -127,7 +129,7 @@ fn export(
     out: Destination<'_>,
     budget: &ExportBudget,
     bars: &Bars,
-) -> grappa_io::Result<Exported> {
+) -> grappa_engine::Result<Exported> {
     match what {
         What::Edges => export_edges(store, out, edge_format(out.path), budget, bars),
         What::Weights => export_edges(store, out, EdgeFormat::NpyWeights, budget, bars),

@@ -1,9 +1,11 @@
 //! `grappa-store info`: the contents of a store.
 
 use grappa_console::{Console, Summary, count, first_names, printable};
-use grappa_engine::info::{DegreeBucket, Info, info};
-use grappa_sampling::partition::{CoverageOptions, coverage, report};
-use grappa_storage::Store;
+use grappa_engine::{
+    Store,
+    info::{DegreeBucket, Info, info},
+    sample::partition::{CoverageOptions, coverage, report},
+};
 use serde::Serialize;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Tables of partitions.
 
 use grappa_console::count;
-use grappa_sampling::partition::{Coverage, Histogram, PartitionReport};
+use grappa_engine::sample::partition::{Coverage, Histogram, PartitionReport};
 use serde::Serialize;
 
 /// A partition in the JSON object of `info`.

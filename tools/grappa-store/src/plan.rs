@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
-use grappa_engine::plan::{
-    Degrees, Plan, PlanOptions, PlannedTime, Rates,
-    measure::measure,
-    plan,
-    train::{TrainPlan, plan_training},
+use grappa_engine::{
+    Store,
+    io::regular,
+    plan::{
+        Degrees, Plan, PlanOptions, PlannedTime, Rates,
+        measure::measure,
+        plan,
+        train::{TrainPlan, plan_training},
+    },
 };
-use grappa_io::regular;
-use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::{

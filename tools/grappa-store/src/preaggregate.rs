@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
+    Store,
     aggregate::Budget,
     derive::preaggregate::{AggregateOptions, Aggregated, preaggregate},
+    store::aggregates::partial_folder,
 };
-use grappa_storage::{Store, aggregates::partial_folder};
 use serde::Serialize;
 
 use crate::args;

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use grappa_console::{Console, Summary, printable};
-use grappa_sampling::partition::{PartitionReport, RepartitionOptions, repartition, report};
-use grappa_storage::read_manifest;
+use grappa_engine::{
+    sample::partition::{PartitionReport, RepartitionOptions, repartition, report},
+    store::read_manifest,
+};
 use serde::Serialize;
 
 use crate::{args, partitions};

@@ -4,19 +4,15 @@ use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
-use grappa_engine::node_list::read_nodes;
-use grappa_formats::assignment::Assignment;
-use grappa_io::{
-    Error,
-    progress::{Progress, Silent},
+use grappa_engine::{
+    Error, Progress, Silent, Store,
+    node_list::read_nodes,
+    sample::{
+        Assignment, Loader, LoaderOptions, Sampler, Seeds,
+        feed::Feed,
+        partition::{Schedule, assignment, chunk_sizes},
+    },
 };
-use grappa_sampling::{
-    Loader, LoaderOptions, Seeds,
-    feed::Feed,
-    partition::{Schedule, assignment, chunk_sizes},
-    sample::Sampler,
-};
-use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use serde::Serialize;
 

@@ -7,6 +7,7 @@ use std::{
 
 use clap::{Args, Command, ValueEnum};
 use grappa_console::{ByteSize, Summary};
+use grappa_engine::sample::{Fanouts, partition::Schedule};
 use grappa_run::{
     Result,
     config::{
@@ -15,7 +16,6 @@ use grappa_run::{
     },
     model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
 };
-use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use serde::Serialize;
 
 use crate::{

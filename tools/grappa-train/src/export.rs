@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
-use grappa_io::durable::Destination;
+use grappa_engine::io::durable::Destination;
 use grappa_run::config::DeviceChoice;
 use grappa_trainer::{
     export::{Exported, export},

@@ -7,16 +7,15 @@ use std::{
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
-use grappa_engine::node_list::read_nodes;
-use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_io::durable::Destination;
+use grappa_engine::{
+    ExternalId, NodeId, Store, formats::manifest::ExternalIds, io::durable::Destination, node_list::read_nodes,
+};
 use grappa_run::{
     class_names,
     config::{Evaluate, Monitor},
     model::Task,
     scores::ScoreReport,
 };
-use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{
         FileNodes, FileOptions, NanOutputs, PredictBudget, Predicted, Prediction, Values, predict_file, predict_nodes,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, printable, signals};
-use grappa_io::durable::Destination;
+use grappa_engine::io::durable::Destination;
 use grappa_run::report::Comparison;
 use serde::Serialize;
 

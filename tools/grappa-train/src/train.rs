@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, log, one_line, print_line, printable, signals};
-use grappa_io::{machine::process_age, progress::Progress};
+use grappa_engine::{Progress, Store, io::machine::process_age};
 use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
     folder::{CONFIG, RunFolder, config_of},
@@ -17,7 +17,6 @@ use grappa_run::{
     model::Task,
     percent, summary,
 };
-use grappa_storage::Store;
 use grappa_trainer::{
     distributed::{Place, ProcessGroup, join},
     runtime,

@@ -6,11 +6,11 @@ use clap::{
     Arg, Command,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
+use grappa_engine::sample::partition::Schedule;
 use grappa_run::{
     config::{Compress, Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine},
     model::{Activation, FeatureNorm, JumpingKnowledge, Precision},
 };
-use grappa_sampling::partition::Schedule;
 
 pub const LAYERS: [(&str, &str); 7] = [
     (

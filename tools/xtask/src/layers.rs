@@ -179,6 +179,10 @@ const LAYERS: [Layer; 10] = [
             "grappa-synthetic",
         ],
         modules: &[
+            "store",
+            "ingest",
+            "generate",
+            "sample",
             "node_list",
             "aggregate",
             "derive",

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use grappa_console::{ByteSize, ByteSizeError};
-use grappa_engine::Shares;
-use grappa_sampling::sample::Fanouts;
+use grappa_engine::{ingest::Shares, sample::Fanouts};
 
 use super::{Dtype, ESTIMATE, GRAPH, Threads, parse_fanouts};
 

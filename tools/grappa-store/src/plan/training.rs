@@ -4,12 +4,19 @@ use std::{iter, time::Duration};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
-use grappa_engine::plan::{
-    Degrees, Plan,
-    train::{MemoryPlan, PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+use grappa_engine::{
+    ChunkId, Store,
+    formats::{
+        aggregates::AggregateKind,
+        container::FileKind,
+        manifest::{FeatureDtype, FeatureSource},
+    },
+    plan::{
+        Degrees, Plan,
+        train::{MemoryPlan, PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+    },
+    store::{aggregates::Aggregates, files},
 };
-use grappa_formats::{ChunkId, aggregates::AggregateKind, container::FileKind, manifest::FeatureSource};
-use grappa_storage::{Store, aggregates::Aggregates, files};
 
 use super::Speed;
 use crate::{
@@ -96,7 +103,7 @@ struct Graph {
     nodes: u64,
     edges: u64,
     adjacency_bytes: u64,
-    features: (u32, grappa_formats::manifest::FeatureDtype),
+    features: (u32, FeatureDtype),
     /// Nodes whose features are stored.
     stored: u64,
     is_whole: bool,
