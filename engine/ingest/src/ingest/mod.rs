@@ -52,6 +52,7 @@ mod row_nodes;
 mod row_set;
 mod runs;
 mod segments;
+mod shares;
 pub mod spill;
 mod split_columns;
 mod split_labels;
@@ -76,7 +77,7 @@ use self::{
 };
 pub use self::{
     options::{Assign, IngestOptions, SplitFile, Summary},
-    random_split::shares::{RandomSplit, Shares},
+    shares::{RandomSplit, Shares},
 };
 
 /// Builds a store from edge lists.

@@ -13,7 +13,6 @@ use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 use crate::ingest::{
     options::{Assign, IngestOptions, RowIds, id_kind},
     plan::IngestBudget,
-    split_columns,
 };
 
 /// The open input files with one row per node.
@@ -29,7 +28,7 @@ pub struct NodeFiles {
 impl NodeFiles {
     /// Opens the files, and reads a table of features if it must be examined. `budget` must have room for what they hold in memory.
     pub fn open(options: &IngestOptions, budget: &IngestBudget, progress: &dyn Progress) -> Result<Self> {
-        let splits = split_columns::open(options)?;
+        let splits = open_split_columns(options)?;
         if let Some(splits) = &splits {
             check_held(splits.path(), splits.held_bytes(), budget)?;
         }
@@ -298,6 +297,24 @@ impl NodeFiles {
     pub fn rows(&self) -> Option<u64> {
         let features = self.features.as_ref().and_then(MatrixSource::rows);
         features.or_else(|| self.labels_without_ids().and_then(LabelSource::rows))
+    }
+}
+
+/// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.
+fn open_split_columns(options: &IngestOptions) -> Result<Option<SplitColumns>> {
+    if options.tables.columns.split.is_empty() {
+        return Ok(None);
+    }
+    let mut tables = options.features.iter().chain(&options.labels);
+    let Some(first) = tables.next() else {
+        return Err(Error::conflict(
+            "--split-column names a column of a table, and there is none",
+            "give --features or --labels with the table",
+        ));
+    };
+    match (SplitColumns::open(first, &options.tables), tables.next()) {
+        (Err(error), Some(other)) => SplitColumns::open(other, &options.tables).map_err(|_| error).map(Some),
+        (opened, _) => opened.map(Some),
     }
 }
 

@@ -19,7 +19,7 @@ use grappa_input::{
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
 
-use crate::ingest::{plan::IngestBudget, random_split::shares::RandomSplit};
+use crate::ingest::{plan::IngestBudget, shares::RandomSplit};
 
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]

@@ -16,24 +16,6 @@ use crate::ingest::{
 /// Rows that are read at a time.
 const ROWS: usize = 1 << 14;
 
-/// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.
-pub fn open(options: &IngestOptions) -> Result<Option<SplitColumns>> {
-    if options.tables.columns.split.is_empty() {
-        return Ok(None);
-    }
-    let mut tables = options.features.iter().chain(&options.labels);
-    let Some(first) = tables.next() else {
-        return Err(Error::conflict(
-            "--split-column names a column of a table, and there is none",
-            "give --features or --labels with the table",
-        ));
-    };
-    match (SplitColumns::open(first, &options.tables), tables.next()) {
-        (Err(error), Some(other)) => SplitColumns::open(other, &options.tables).map_err(|_| error).map(Some),
-        (opened, _) => opened.map(Some),
-    }
-}
-
 /// The splits with their files, for messages.
 pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<SplitFile> {
     let Some(columns) = columns else {

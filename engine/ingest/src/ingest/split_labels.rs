@@ -9,7 +9,7 @@ use roaring::RoaringTreemap;
 
 use crate::{
     ids::IdMap,
-    ingest::{job::IngestJob, options::SplitFile, random_split::shares::RandomSplit, stored_labels::StoredLabels},
+    ingest::{job::IngestJob, options::SplitFile, shares::RandomSplit, stored_labels::StoredLabels},
 };
 
 /// Classes that a warning lists.

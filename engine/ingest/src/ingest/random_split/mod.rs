@@ -22,7 +22,6 @@
 //! budget, the counts and cuts of the classes, of at most 1/2, and the set of one split with its encoding, 3 bits per node.
 
 mod cut;
-pub mod shares;
 
 use std::ops::Range;
 
@@ -36,9 +35,10 @@ use grappa_io::{Error, Result};
 use grappa_storage::NodePermutation;
 use roaring::RoaringTreemap;
 
-use self::{cut::Cut, shares::RandomSplit};
+use self::cut::Cut;
 use crate::ingest::{
     job::IngestJob,
+    shares::RandomSplit,
     stored_labels::{Label, StoredLabels},
 };
 

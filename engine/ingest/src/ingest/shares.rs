@@ -53,7 +53,7 @@ impl Shares {
     }
 
     /// Whether they add up to 100 percent, so that every node is in a split.
-    pub(super) fn are_whole(&self) -> bool {
+    pub fn are_whole(&self) -> bool {
         self.0.iter().sum::<u32>() == WHOLE
     }
 
