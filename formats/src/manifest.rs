@@ -217,8 +217,8 @@ pub enum SelfLoops {
     Add,
 }
 
-/// An immutable file, as the manifest records it.
-#[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
+/// An immutable file, as the manifest and journals of unfinished stores record it.
+#[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize, serde::Serialize, serde::Deserialize)]
 pub struct FileEntry {
     /// Path relative to the store, with `/` between names.
     pub path: String,

@@ -7,7 +7,12 @@ use grappa_io::{Error, Position, Result, progress::Progress};
 use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
-use super::{Aggregation, Budget, ListSize, NodeRows, Reduce, Sink, StateRows};
+use super::{
+    aggregation::{Aggregation, Sink},
+    budget::Budget,
+    reduce::{ListSize, Reduce},
+    rows::{NodeRows, StateRows},
+};
 
 /// Results of nodes with and without in-neighbors that are put together, and passed on together. No budget counts them.
 const RESULT_NODES: u64 = 1 << 15;

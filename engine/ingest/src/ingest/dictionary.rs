@@ -26,9 +26,9 @@ use grappa_io::{
 use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
 
 use crate::ingest::{
+    journal::Scan,
     plan::IngestBudget,
-    runs::{IntegerCollector, Runs, StringCollector},
-    state::Scan,
+    runs::{self, IntegerCollector, Runs, StringCollector},
 };
 
 /// Encoded bytes per write.
@@ -68,7 +68,7 @@ pub fn build(
     let (nodes, file) = {
         let mut writer = DictionaryWriter::create(&path, kind)?;
         let mut advance = |bytes| progress.advance(bytes, 0);
-        runs.merge(budget.memory / 2, budget.threads, &mut advance, &mut |id| {
+        runs::merge(runs, budget.memory / 2, budget.threads, &mut advance, &mut |id| {
             writer.push(id)
         })?;
         writer.finish()?
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::{IdMap, dictionary::Dictionary, keys::StringHash},
-        ingest::edges::join::{segment_of, segments},
+        ingest::segments::{self, segment_of},
     };
 
     /// The ids of the edges in `text`. The hashes of strings have `bits` bits.

@@ -11,7 +11,7 @@ use crate::{
         IdMap,
         keys::{StringHash, integer_key},
     },
-    ingest::edges::join::{JoinPlan, segment_of, segments},
+    ingest::segments::{self, JoinPlan, segment_of},
 };
 
 /// The fewest ids that a thread is started for.

@@ -19,7 +19,7 @@ use grappa_input::{
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
 
-use crate::ingest::{random_split::RandomSplit, splits::SplitFile};
+use crate::ingest::{plan::IngestBudget, shares::RandomSplit};
 
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
@@ -139,6 +139,24 @@ impl IngestOptions {
         }
         Ok(options)
     }
+
+    /// The memory and threads of the steps. A permutation that takes memory gets half of the user's budget.
+    pub(super) fn budget(&self) -> IngestBudget {
+        let share = match self.assign {
+            Assign::Random | Assign::Range => 1,
+            Assign::File(_) => 2,
+        };
+        IngestBudget::new(self.memory / share, share, self.threads)
+    }
+}
+
+/// A split, as the user gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitFile {
+    /// `train`, `val` or `test`.
+    pub name: &'static str,
+    /// The file with its ids, or a folder of Parquet files.
+    pub path: PathBuf,
 }
 
 /// The node permutation, which decides the chunk of each node.
@@ -200,23 +218,6 @@ impl Summary {
 /// The file of skipped lines, beside the store.
 pub(super) fn rejects_path(options: &IngestOptions) -> PathBuf {
     with_suffix(&options.out, ".rejects")
-}
-
-/// The memory budget of the user, divided by the budget of everything but the node permutation. A permutation that takes
-/// memory gets half.
-pub(super) fn memory_share(options: &IngestOptions) -> u64 {
-    match options.assign {
-        Assign::Random | Assign::Range => 1,
-        Assign::File(_) => 2,
-    }
-}
-
-/// The file of parts, if the permutation has one.
-fn parts_path(options: &IngestOptions) -> Option<&PathBuf> {
-    match &options.assign {
-        Assign::Random | Assign::Range => None,
-        Assign::File(path) => Some(path),
-    }
 }
 
 /// Opens the edge lists, to be read in blocks of about `block_bytes`. Dense ids must be below `nodes`, if that is known.
@@ -319,12 +320,16 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     for (index, path) in options.edges.iter().enumerate() {
         add(&format!("edges[{index}]"), version_of(path)?);
     }
+    let parts = match &options.assign {
+        Assign::Random | Assign::Range => None,
+        Assign::File(path) => Some(path),
+    };
     let arrays = [
         ("--weights", options.weights.as_ref()),
         ("--features", options.features.as_ref()),
         ("--labels", options.labels.as_ref()),
         ("--node-ids", options.node_ids.as_ref()),
-        ("parts", parts_path(options)),
+        ("parts", parts),
     ];
     let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));
     let arrays = arrays.map(|(role, path)| (role.to_owned(), path));

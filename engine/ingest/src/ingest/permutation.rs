@@ -26,13 +26,12 @@ pub fn memory(nodes: u64) -> u64 {
 }
 
 /// Writes the permutation of `nodes` nodes that the file of parts `path` gives, synced. Returns the number of nodes of each
-/// part that has any, and the file's entry. `remedy` is advice for a file with another number of parts than nodes, given
-/// that number.
+/// part that has any, and the file's entry. `dense`: whether ids are dense.
 pub fn build(
     path: &Path,
     nodes: u64,
+    dense: bool,
     store: &StoreFolder,
-    remedy: impl Fn(u64) -> &'static str,
     progress: &dyn Progress,
 ) -> Result<(Vec<u64>, FileEntry)> {
     progress.stage("reading parts", None);
@@ -48,10 +47,11 @@ pub fn build(
         Ok(())
     })?;
     if lines != nodes {
-        let what = format!(
-            "expected the part of each of {nodes} nodes, found {lines} parts{}",
-            remedy(lines)
-        );
+        let remedy = match lines > nodes && dense {
+            true => "if the last nodes have no edges, give the number of nodes with --nodes",
+            false => "give one line per node, in the order of their ids",
+        };
+        let what = format!("expected the part of each of {nodes} nodes, found {lines} parts; {remedy}");
         return Err(Error::input(path, Position::Whole, what));
     }
     let mut next = Vec::with_capacity(sizes.len());

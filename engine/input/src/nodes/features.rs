@@ -27,9 +27,10 @@ use grappa_io::{
 };
 
 use super::{
-    SplitSource, TableForm,
-    node_file::{Content, Forms, NodeFile},
+    forms::{Forms, TableForm},
+    node_file::{Content, NodeFile},
     place::Place,
+    split::SplitSource,
 };
 use crate::{
     columns::Purpose,

@@ -16,9 +16,9 @@ use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::Label
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
     class_names::{ClassNames, NO_CLASS},
-    node_file::{Content, Forms, NodeFile},
+    forms::{Forms, TableForm},
+    node_file::{Content, NodeFile},
     place::Place,
 };
 use crate::{

@@ -4,9 +4,14 @@ use std::path::{Path, PathBuf};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{TableForm, parquet_parts::ParquetParts, place::Place, sparse::Sparse, text_rows::TextRows};
+use super::{
+    forms::{Forms, TableForm},
+    parquet_parts::ParquetParts,
+    place::Place,
+    sparse::Sparse,
+    text_rows::TextRows,
+};
 use crate::{
-    columns::Purpose,
     conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
@@ -35,23 +40,6 @@ pub(super) enum Content {
     Sparse(Box<Sparse>),
     Text(TextRows),
     Parquet(ParquetParts),
-}
-
-/// The forms that one kind of node data may have.
-pub(super) struct Forms {
-    /// The kind of data, in messages.
-    pub name: &'static str,
-    /// Names of the array in a `.npz` archive, the preferred one first.
-    pub arrays: &'static [&'static str],
-    /// Accepted shapes, in messages.
-    pub shapes: &'static str,
-    pub columns_max: u64,
-    /// Whether an archive may hold a sparse matrix.
-    pub sparse: bool,
-    /// Whether a blank line of text is a row.
-    pub blank_lines: bool,
-    /// What a table is read for.
-    pub purpose: Purpose,
 }
 
 /// Gets the number and the values of a row, or what is wrong with its line. An error says what is wrong with them.

@@ -12,9 +12,8 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
     class_names::ClassNames,
-    node_file::Forms,
+    forms::{Forms, TableForm},
     parquet_rows::{Chosen, EachCells, EachRow, ParquetRows},
     place::Place,
 };

@@ -20,9 +20,8 @@ use parquet::{
 };
 
 use super::{
-    TableForm,
     class_names::ClassNames,
-    node_file::Forms,
+    forms::{Forms, TableForm},
     parquet_column::{NextRows, Values, level_in_list},
     parquet_ids::roles_of,
 };
@@ -49,7 +48,7 @@ pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> std::result::Result<()
 
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
-    columns: Columns,
+    columns: NumberColumns,
     roles: Roles,
     /// Numbers per row.
     dim: usize,
@@ -91,7 +90,7 @@ fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
 }
 
 /// Columns of a table.
-struct Columns {
+struct NumberColumns {
     table: ParquetTable,
     numbers: Vec<usize>,
     /// The classes of names, for a column of labels that are names.
@@ -149,7 +148,7 @@ impl ParquetRows {
         }
         table.check_columns(numbers.iter().copied())?;
         let is_list = is_list(numbers[0]);
-        let columns = Columns {
+        let columns = NumberColumns {
             table,
             numbers,
             class_names: Arc::clone(class_names),
@@ -376,7 +375,7 @@ impl ParquetRows {
     }
 }
 
-impl Columns {
+impl NumberColumns {
     fn names(&self) -> Vec<String> {
         let schema = self.table.schema();
         let names = self

@@ -5,8 +5,8 @@ use std::path::Path;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
-    node_file::{Content, Forms, NodeFile},
+    forms::{Forms, TableForm},
+    node_file::{Content, NodeFile},
     place::Place,
 };
 use crate::{

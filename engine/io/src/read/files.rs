@@ -16,7 +16,10 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-use super::{FileIndex, Read, transfer};
+use super::{
+    request::{FileIndex, Read},
+    transfer,
+};
 use crate::{Error, Result, identity::Identity, regular};
 
 /// Alignment of direct reads if the kernel does not report it: a page, because blocks of a disk are no larger.

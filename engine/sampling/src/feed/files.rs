@@ -38,7 +38,7 @@ impl Opened {
     fn add(&mut self, file: &ContainerFile) -> Result<(FileIndex, u64)> {
         let index = FileIndex(self.files.len() as u32);
         self.files.push(ReadFile::open(file.path(), Some(file.bytes()))?);
-        self.checksums.push(Checksums::of(file)?);
+        self.checksums.push(file.new_checksums()?);
         Ok((index, file.header().payload_offset))
     }
 }

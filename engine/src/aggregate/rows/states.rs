@@ -14,7 +14,7 @@ use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
 use super::{
-    super::Budget, NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
+    super::budget::Budget, NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
 };
 
 /// Bytes that are copied at a time, at most.

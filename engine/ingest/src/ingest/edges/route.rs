@@ -8,8 +8,7 @@ use grappa_formats::{
 use grappa_input::EdgeBatch;
 use grappa_io::{Result, sort::bits_for};
 
-use super::join::segment_of;
-use crate::ingest::{plan::SpillPlan, spill::SpillWriter};
+use crate::ingest::{plan::SpillPlan, segments::segment_of, spill::SpillWriter};
 
 /// Decides which spill file an edge goes to.
 #[derive(Debug, Clone, Copy)]

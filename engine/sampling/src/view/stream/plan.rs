@@ -52,7 +52,7 @@ impl StreamPlan {
             let mut payload = |file: &ContainerFile| {
                 let payload = Payload {
                     file: FileIndex(opened.len() as u32),
-                    checksums: Arc::new(Checksums::of(file)?),
+                    checksums: Arc::new(file.new_checksums()?),
                 };
                 opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
                 Ok::<_, Error>(payload)

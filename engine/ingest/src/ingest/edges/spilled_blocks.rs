@@ -20,7 +20,6 @@ use std::{
 use grappa_input::{BlockId, EdgeBatch};
 use grappa_io::Result;
 
-use super::segments::{JoinPlan, READ_RECORDS, key_files, load};
 use crate::{
     ids::table::KeyTable,
     ingest::{
@@ -28,8 +27,9 @@ use crate::{
             blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock},
             route::EdgeEnd,
         },
+        journal::{BlockSet, StageState},
+        segments::{JoinPlan, READ_RECORDS, key_files, load},
         spill::{self, Extent, SpillFolder},
-        state::{BlockSet, StageState},
     },
 };
 
@@ -123,8 +123,7 @@ impl<'a> SpilledBlocks<'a> {
             let segment = current.upcoming;
             current.upcoming += 1;
             let (mut files, mut blocks) = (Vec::new(), 0);
-            for (&worker, spilled) in &self.spilled.workers {
-                let extent = spilled.extents[segment as usize];
+            for (worker, extent) in self.spilled.files_of(segment) {
                 files.push(SegmentFile {
                     worker,
                     extent,
@@ -140,9 +139,10 @@ impl<'a> SpilledBlocks<'a> {
             if done < blocks {
                 if done > 0 {
                     // The sums of `read` do not cover the blocks that are skipped.
-                    files
-                        .iter()
-                        .try_for_each(|file| self.edges.check_whole(file.worker, segment, file.extent))?;
+                    for file in &files {
+                        self.edges
+                            .read_all(file.worker, segment, file.extent, READ_RECORDS, |_| Ok(()))?;
+                    }
                 }
                 // The table is gone if a worker failed to open the last segment. That worker's error ends the run; this
                 // one must not panic before.

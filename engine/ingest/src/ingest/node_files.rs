@@ -1,44 +1,25 @@
-//! Data of nodes: features, labels and splits.
+//! The open input files with data of nodes, and the checks that need no node.
 
 use std::path::Path;
 
 use grappa_formats::{
-    ChunkSpan, FormatError,
-    chunks::ChunkMap,
-    container::FileKind,
-    features::FeaturesMeta,
-    labels::LabelsMeta,
-    manifest::{ExternalIds, FeatureSpec, LabelKind, LabelSpec, SplitEntry},
+    FormatError,
+    manifest::{ExternalIds, LabelKind},
     schema::Schema,
 };
 use grappa_input::{Conversion, LabelSource, MatrixSource, Reading, SplitColumns};
-use grappa_io::{
-    Error, Position, Result,
-    memory::{MemoryGate, SpareBuffers},
-    progress::Progress,
-    text::printable,
-};
-use roaring::RoaringTreemap;
+use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
-use crate::{
-    ids::IdMap,
-    ingest::{
-        Assign, IngestOptions, Run,
-        columns::{Column, ColumnFile, ColumnInput},
-        features::FeatureInput,
-        id_lists::{self, Join, Lookup, Strings},
-        labels::LabelInput,
-        options::{RowIds, id_kind},
-        plan::{IngestBudget, check_sets},
-        row_nodes::RowNodes,
-        split_columns, splits,
-        state::{Stage, State},
-    },
+use crate::ingest::{
+    options::{Assign, IngestOptions, RowIds, id_kind},
+    plan::IngestBudget,
 };
 
 /// The open input files with one row per node.
-pub(super) struct NodeFiles {
+pub struct NodeFiles {
+    /// Features.
     pub features: Option<MatrixSource>,
+    /// Labels.
     pub labels: Option<LabelSource>,
     /// The splits in columns of one of these.
     pub splits: Option<SplitColumns>,
@@ -47,7 +28,7 @@ pub(super) struct NodeFiles {
 impl NodeFiles {
     /// Opens the files, and reads a table of features if it must be examined. `budget` must have room for what they hold in memory.
     pub fn open(options: &IngestOptions, budget: &IngestBudget, progress: &dyn Progress) -> Result<Self> {
-        let splits = split_columns::open(options)?;
+        let splits = open_split_columns(options)?;
         if let Some(splits) = &splits {
             check_held(splits.path(), splits.held_bytes(), budget)?;
         }
@@ -64,10 +45,8 @@ impl NodeFiles {
         let mut features = features
             .map(|path| MatrixSource::open_with(path, &options.tables))
             .transpose()?;
-        if let Some(matrix) = &features {
-            check_held(matrix.path(), matrix.held_bytes(), budget)?;
-        }
         if let Some(matrix) = &mut features {
+            check_held(matrix.path(), matrix.held_bytes(), budget)?;
             matrix.fit(&options.encoding, options.allow_nan, id_kind(options.ids), progress)?;
             for column in matrix.constant_columns() {
                 tracing::warn!(
@@ -76,23 +55,21 @@ impl NodeFiles {
                     printable(column)
                 );
             }
-        }
-        if let Some(matrix) = &features
-            && matrix.may_be_labels()
-        {
-            tracing::warn!(
-                "{}: these features are one number per node; if the numbers are classes, give the file with --labels",
-                matrix.path().display()
-            );
+            if matrix.may_be_labels() {
+                tracing::warn!(
+                    "{}: these features are one number per node; if the numbers are classes, give the file with --labels",
+                    matrix.path().display()
+                );
+            }
         }
         let labels = options.labels.as_deref();
         let labels = labels
             .map(|path| LabelSource::open_with(path, &options.tables))
             .transpose()?;
-        if let (Some(labels), Some(schema)) = (&labels, &options.encoding.schema) {
-            labels.use_classes_of(schema)?;
-        }
         if let Some(labels) = &labels {
+            if let Some(schema) = &options.encoding.schema {
+                labels.use_classes_of(schema)?;
+            }
             check_held(labels.path(), labels.held_bytes(), budget)?;
         }
         let files = Self {
@@ -105,7 +82,7 @@ impl NodeFiles {
         Ok(files)
     }
 
-    /// What the features are called.
+    /// The schema of the features, without classes.
     pub fn schema_of_features(&self) -> Schema {
         let columns = self.features.as_ref().map_or(&[][..], MatrixSource::columns);
         Schema {
@@ -116,25 +93,16 @@ impl NodeFiles {
 
     /// Fails if columns of features, or classes of sets, have the same names.
     fn check_names(&self) -> Result<()> {
-        let refuse = |path: &Path, what: FormatError| {
-            let FormatError::Invalid { what, .. } = what else {
-                return Error::format(path)(what);
-            };
-            let what = format!("{what}; rename columns of the table, so that each has a name of its own");
-            Error::input(path, Position::Whole, what)
-        };
         if let Some(features) = &self.features {
-            let schema = self.schema_of_features();
-            schema.check().map_err(|what| refuse(features.path(), what))?;
+            check_schema(features.path(), &self.schema_of_features())?;
         }
-        if let Some(labels) = &self.labels {
-            let schema = Schema {
-                features: Vec::new(),
-                classes: labels.class_names(),
-            };
-            schema.check().map_err(|what| refuse(labels.path(), what))?;
+        match &self.labels {
+            Some(labels) => {
+                let (features, classes) = (Vec::new(), labels.class_names());
+                check_schema(labels.path(), &Schema { features, classes })
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// How the files are read.
@@ -332,170 +300,48 @@ impl NodeFiles {
     }
 }
 
+/// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.
+fn open_split_columns(options: &IngestOptions) -> Result<Option<SplitColumns>> {
+    if options.tables.columns.split.is_empty() {
+        return Ok(None);
+    }
+    let mut tables = options.features.iter().chain(&options.labels);
+    let Some(first) = tables.next() else {
+        return Err(Error::conflict(
+            "--split-column names a column of a table, and there is none",
+            "give --features or --labels with the table",
+        ));
+    };
+    match (SplitColumns::open(first, &options.tables), tables.next()) {
+        (Err(error), Some(other)) => SplitColumns::open(other, &options.tables).map_err(|_| error).map(Some),
+        (opened, _) => opened.map(Some),
+    }
+}
+
+/// Fails if columns of features, or classes, of the table `path` have the same names.
+fn check_schema(path: &Path, schema: &Schema) -> Result<()> {
+    schema.check().map_err(|what| {
+        let FormatError::Invalid { what, .. } = what else {
+            return Error::format(path)(what);
+        };
+        let what = format!("{what}; rename columns of the table, so that each has a name of its own");
+        Error::input(path, Position::Whole, what)
+    })
+}
+
 /// Refuses a file that holds more than half of the memory while it is read.
 fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
     if held <= budget.memory / 2 {
         return Ok(());
     }
-    Err(Error::Budget {
-        what: format!(
-            "the parts of {} that stay in memory, which may take half of it",
-            path.display()
-        ),
-        given: budget.memory * budget.share,
-        least: held * 2 * budget.share,
-        remedy: "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
-                 format csr",
-    })
-}
-
-impl Run<'_> {
-    pub(super) fn features(
-        &self,
-        state: &State,
-        chunks: &ChunkMap,
-        rows: &RowNodes,
-        input: FeatureInput<'_>,
-    ) -> Result<FeatureSpec> {
-        let layout = input.layout();
-        let span = chunks.clone();
-        let meta = move |chunk| {
-            FeaturesMeta {
-                span: ChunkSpan::of(&span, chunk),
-                layout,
-                with_features: false,
-            }
-            .encode()
-        };
-        let file = ColumnFile {
-            name: "features",
-            kind: FileKind::FEATURES,
-            meta: Box::new(meta),
-        };
-        self.column(Stage::Features, state, chunks, rows, &input, file)?;
-        Ok(input.spec())
-    }
-
-    pub(super) fn labels(
-        &self,
-        state: &State,
-        chunks: &ChunkMap,
-        rows: &RowNodes,
-        input: LabelInput,
-    ) -> Result<LabelSpec> {
-        let spec = input.spec();
-        let span = chunks.clone();
-        let meta = move |chunk| {
-            LabelsMeta {
-                span: ChunkSpan::of(&span, chunk),
-                spec,
-            }
-            .encode()
-        };
-        let file = ColumnFile {
-            name: "labels",
-            kind: FileKind::LABELS,
-            meta: Box::new(meta),
-        };
-        self.column(Stage::Labels, state, chunks, rows, &input, file)?;
-        Ok(spec)
-    }
-
-    fn column(
-        &self,
-        stage: Stage,
-        state: &State,
-        chunks: &ChunkMap,
-        rows: &RowNodes,
-        input: &dyn ColumnInput,
-        file: ColumnFile,
-    ) -> Result<()> {
-        let bytes = input.rows() * input.row_bytes() as u64;
-        let name = file.name;
-        let column = Column {
-            stage,
-            input,
-            file,
-            chunks,
-            rows,
-            store: &self.folder,
-            budget: IngestBudget {
-                reserved: input.held_bytes(),
-                ..self.budget
-            },
-        };
-        let plan = column.plan(state)?;
-        self.progress.stage(&format!("reading {name}"), Some(bytes));
-        column.spill_rows(&plan, state, self.progress)?;
-        let (spilled, gate) = (state.stage(stage), MemoryGate::new(self.budget.memory));
-        let buffers = SpareBuffers::new(&gate);
-        self.progress.stage(&format!("writing {name}"), Some(bytes));
-        let write = |chunk| column.write_chunk(chunk, &plan, &spilled, &buffers, self.progress);
-        self.write_chunks(stage, state, chunks, write, |chunk| {
-            column.remove_spill(chunk, &plan, &spilled)
-        })
-    }
-
-    /// Reads the ids of all splits and writes a file with the nodes of each, unless an earlier run has.
-    pub(super) fn splits(
-        &self,
-        state: &State,
-        ids: &IdMap,
-        join: Option<Join<'_>>,
-        nodes: u64,
-    ) -> Result<Vec<SplitEntry>> {
-        let options = self.options;
-        if options.splits.is_empty() {
-            return Ok(Vec::new());
-        }
-        if let Some(splits) = state.splits() {
-            return Ok(splits);
-        }
-        let mut sets = Vec::new();
-        let lookup = Lookup {
-            ids,
-            strings: Strings::Any,
-            join,
-            threads: options.threads,
-        };
-        let mut bytes = 0;
-        for split in &options.splits {
-            let source = splits::open(&split.path, options, nodes)?;
-            if let Some(warning) = source.warning()? {
-                tracing::warn!("{warning}");
-            }
-            bytes += id_lists::set_memory(&source, nodes);
-        }
-        check_sets("the sets of the nodes of all splits".to_owned(), bytes, &self.budget)?;
-        let rows_are_ids = options.ids == ExternalIds::Dense && options.node_ids.is_none();
-        for split in &options.splits {
-            let set = splits::read(&split.path, options, nodes, rows_are_ids, &lookup)?;
-            sets.push((split.clone(), set));
-        }
-        splits::check_disjoint(&sets, options.ids, |node| ids.external(node))?;
-        let sets: Vec<_> = sets.iter().map(|(split, set)| (split.name, set)).collect();
-        self.write_splits(state, nodes, &sets)
-    }
-
-    /// Writes a file with the nodes of each split.
-    pub(super) fn write_splits(
-        &self,
-        state: &State,
-        nodes: u64,
-        sets: &[(&str, &RoaringTreemap)],
-    ) -> Result<Vec<SplitEntry>> {
-        self.folder.folder("splits")?;
-        let write = |&(name, set): &(&str, &RoaringTreemap)| {
-            let path = format!("splits/{name}.roaring");
-            let file = grappa_formats::splits::encode(name, nodes, set);
-            let entry = SplitEntry {
-                name: name.to_owned(),
-                nodes: set.len(),
-            };
-            Ok((entry, self.folder.write_file(&path, file)?))
-        };
-        let written: Vec<_> = sets.iter().map(write).collect::<Result<_>>()?;
-        state.split(written)?;
-        Ok(state.splits().expect("they are recorded now"))
-    }
+    let what = format!(
+        "the parts of {} that stay in memory, which may take half of it",
+        path.display()
+    );
+    Err(budget.too_small(
+        what,
+        held * 2,
+        "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
+         format csr",
+    ))
 }

@@ -1,15 +1,41 @@
-//! The shares of training, validation and test nodes of a random split.
+//! A random split, as the user gives it.
 
 use std::{fmt, str::FromStr};
 
 use grappa_io::{Error, Result};
 
+/// Bytes of memory per bit of a split's bitmap: the set, its encoding, and the encoding in a file buffer.
+const SPLIT_COST: u64 = 3;
 /// Units of a percent.
 const UNITS: u32 = 10_000;
 /// Digits after the decimal point of a share.
 const DECIMALS: usize = UNITS.ilog10() as usize;
 /// Units of all nodes.
 const WHOLE: u32 = 100 * UNITS;
+
+/// How to split nodes at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RandomSplit {
+    /// The share of each split. If there are labels, of the labelled nodes.
+    pub shares: Shares,
+    /// Seed of the draw.
+    pub seed: u64,
+    /// Whether each class is split in these shares. Otherwise all nodes together are.
+    pub stratify: bool,
+}
+
+impl RandomSplit {
+    /// Bytes of memory that a split of a graph with `nodes` nodes takes, without its histograms.
+    pub fn memory(nodes: u64) -> u64 {
+        nodes.div_ceil(8) * SPLIT_COST
+    }
+
+    /// The split as the manifest's `writer` records it.
+    pub fn describe(&self) -> String {
+        let stratified = if self.stratify { ", stratified" } else { "" };
+        format!("{}, seed {}{stratified}", self.shares, self.seed)
+    }
+}
 
 /// Shares of the nodes for `train`, `val` and `test`, such as `60/20/20`. They add up to at most 100 percent, and the first
 /// is not 0. The other nodes are in no split.
@@ -20,14 +46,14 @@ impl Shares {
     /// The number of nodes of each split, of `nodes` nodes. The bounds between splits are rounded to the nearest node.
     pub fn of(&self, nodes: u64) -> [u64; 3] {
         let [train, val, test] = self.0.map(u128::from);
-        let bound =
-            |units: u128| ((u128::from(nodes) * units * 2 + u128::from(WHOLE)) / (2 * u128::from(WHOLE))) as u64;
-        let (train, both, all) = (bound(train), bound(train + val), bound(train + val + test));
+        let whole = u128::from(WHOLE);
+        let bounds = [train, train + val, train + val + test];
+        let [train, both, all] = bounds.map(|units| ((u128::from(nodes) * units * 2 + whole) / (2 * whole)) as u64);
         [train, both - train, all - both]
     }
 
     /// Whether they add up to 100 percent, so that every node is in a split.
-    pub(super) fn are_whole(&self) -> bool {
+    pub fn are_whole(&self) -> bool {
         self.0.iter().sum::<u32>() == WHOLE
     }
 
@@ -41,15 +67,12 @@ impl FromStr for Shares {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let form = || {
-            Error::out_of_range(
-                "shares",
-                "TRAIN/VAL/TEST in percent, such as 60/20/20",
-                format!("{text:?}"),
-            )
-        };
-        let parts: Vec<u32> = text.split('/').map(units).collect::<Option<_>>().ok_or_else(form)?;
-        let parts: [u32; 3] = parts.try_into().map_err(|_| form())?;
+        let parts: Option<Vec<u32>> = text.split('/').map(units).collect();
+        let parts: Option<[u32; 3]> = parts.and_then(|parts| parts.try_into().ok());
+        let parts = parts.ok_or_else(|| {
+            let form = "TRAIN/VAL/TEST in percent, such as 60/20/20";
+            Error::out_of_range("shares", form, format!("{text:?}"))
+        })?;
         let sum = parts.iter().sum();
         // A sum of 1 means fractions.
         if sum > WHOLE || sum == UNITS {
@@ -81,8 +104,8 @@ fn near(parts: [u32; 3]) -> Option<Shares> {
 /// A number of percent, in units. At most 100.
 fn units(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(decimals) || decimals.len() > DECIMALS {
+    let are_digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if ![whole, decimals].iter().all(are_digits) || decimals.len() > DECIMALS {
         return None;
     }
     let whole: u32 = whole.parse().ok().filter(|&whole| whole <= 100)?;

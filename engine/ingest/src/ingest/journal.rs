@@ -1,4 +1,4 @@
-//! The state of a run: the records of its journal, and their sum.
+//! The journal of an ingest: its records, and their sum.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,7 +16,7 @@ use grappa_storage::writer::{JOURNAL, not_begun, same_options};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
-use crate::ingest::{edges::join::JoinPlan, plan::SpillPlan, spill::Extent};
+use crate::ingest::{plan::SpillPlan, segments::JoinPlan, spill::Extent};
 
 /// The stages that spill records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,13 +43,13 @@ enum Record {
     /// The input was scanned for its ids.
     Scanned(Scan),
     /// All ids are in the dictionary, whose file is on disk.
-    Listed(Scan, NamedFile),
+    Listed(Scan, FileEntry),
     /// The table of the node permutation is on disk. Has the number of nodes of each part.
-    Permuted(Vec<u64>, NamedFile),
+    Permuted(Vec<u64>, FileEntry),
     /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more.
     Joining(Option<JoinPlan>),
     /// The splits that are lists of ids are on disk. Has the name of each, its number of nodes, and its file.
-    Split(Vec<(String, u64, NamedFile)>),
+    Split(Vec<(String, u64, FileEntry)>),
     /// The division of a stage's records. A resumed run must use the same.
     Planned(Stage, SpillPlan),
     /// A worker has spilled these blocks. Has its extents so far, one per shard.
@@ -99,18 +99,15 @@ pub struct Rejects {
 }
 
 /// A finished chunk of a stage.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChunkDone {
     /// Number of edges. 0 in the stages of features and labels.
     pub edges: u64,
     /// Number of edges by chunk of the source. Empty in the stages of features and labels.
     pub bucket_edges: Vec<u64>,
     /// The files.
-    pub files: Vec<NamedFile>,
+    pub files: Vec<FileEntry>,
 }
-
-/// Path in the store, bytes and digest of a finished file.
-pub type NamedFile = (String, u64, u64);
 
 /// The progress of a stage.
 #[derive(Debug, Clone, Default)]
@@ -157,6 +154,12 @@ impl StageState {
         self.workers.keys().max().map_or(0, |last| last + 1)
     }
 
+    /// The valid part of each worker's file of a shard, with the number of the worker.
+    pub fn files_of(&self, shard: u32) -> impl Iterator<Item = (u32, Extent)> {
+        let workers = self.workers.iter();
+        workers.map(move |(&worker, spilled)| (worker, spilled.extents[shard as usize]))
+    }
+
     /// Number of records spilled.
     pub fn records(&self) -> u64 {
         self.workers
@@ -177,8 +180,8 @@ impl StageState {
     }
 }
 
-/// The journal of a run, and the state that it records. Shared by all workers.
-pub struct State {
+/// The journal, and the sum of its records. Shared by all workers.
+pub struct IngestJournal {
     journal: Journal,
     known: Mutex<Known>,
 }
@@ -192,23 +195,21 @@ struct Known {
     join: Option<JoinPlan>,
     splits: Option<Vec<SplitEntry>>,
     /// Finished files.
-    files: Vec<NamedFile>,
+    files: Vec<FileEntry>,
     /// Number of edges of each finished chunk by chunk of the source. With many chunks they take most of the memory, so there
     /// is one copy.
     bucket_edges: BTreeMap<u32, Vec<u64>>,
     stages: HashMap<Stage, StageState>,
 }
 
-impl State {
+impl IngestJournal {
     /// Starts a journal in `folder`, for a run with the fingerprint `options` and blocks of `block_bytes`.
     pub fn create(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
         let journal = Journal::create(&folder.join(JOURNAL))?;
-        let state = Self {
-            journal,
-            known: Mutex::default(),
-        };
-        state.record(Record::Started(options, block_bytes))?;
-        Ok(state)
+        let known = Mutex::default();
+        let journal = Self { journal, known };
+        journal.record(Record::Started(options, block_bytes))?;
+        Ok(journal)
     }
 
     /// Reads the journal of an earlier run in `folder`, which must have the fingerprint `options`.
@@ -244,12 +245,12 @@ impl State {
 
     /// Whether blocks of the input are recorded, and a resumed run may read the others.
     pub fn has_blocks(&self) -> bool {
-        let known = self.known();
-        let has_blocks = |stage| known.stages.get(&stage).is_some_and(|stage| !stage.workers.is_empty());
         // The blocks of a column are all spilled when its first chunk is written.
-        let is_spilling = |stage| has_blocks(stage) && known.stages[&stage].chunks.is_empty();
-        [Stage::BySource, Stage::Edges].into_iter().any(has_blocks)
-            || [Stage::Features, Stage::Labels].into_iter().any(is_spilling)
+        self.known().stages.iter().any(|(stage, progress)| match stage {
+            Stage::BySource | Stage::Edges => !progress.workers.is_empty(),
+            Stage::Features | Stage::Labels => !progress.workers.is_empty() && progress.chunks.is_empty(),
+            Stage::ByTarget => false,
+        })
     }
 
     /// Whether all edges are spilled by the shard of the destination.
@@ -292,14 +293,17 @@ impl State {
         self.known().stages.get(&stage).cloned().unwrap_or_default()
     }
 
+    /// The progress of the pass that read the input. It has the counts of edges and rejected lines.
+    pub fn input_stage(&self) -> StageState {
+        self.stage(match self.join() {
+            Some(_) => Stage::BySource,
+            None => Stage::Edges,
+        })
+    }
+
     /// Every file that is finished, sorted by path.
     pub fn files(&self) -> Vec<FileEntry> {
-        let entry = |(path, bytes, digest): &NamedFile| FileEntry {
-            path: path.clone(),
-            bytes: *bytes,
-            digest: *digest,
-        };
-        let mut files: Vec<_> = self.known().files.iter().map(entry).collect();
+        let mut files = self.known().files.clone();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
     }
@@ -317,12 +321,12 @@ impl State {
 
     /// Records that the dictionary is finished.
     pub fn listed(&self, scan: Scan, file: FileEntry) -> Result<()> {
-        self.record(Record::Listed(scan, (file.path, file.bytes, file.digest)))
+        self.record(Record::Listed(scan, file))
     }
 
     /// Records that the table of the node permutation is finished.
     pub fn permuted(&self, parts: Vec<u64>, file: FileEntry) -> Result<()> {
-        self.record(Record::Permuted(parts, (file.path, file.bytes, file.digest)))
+        self.record(Record::Permuted(parts, file))
     }
 
     /// Records the cut of ids into segments.
@@ -337,10 +341,7 @@ impl State {
 
     /// Records that the files of all splits are on disk.
     pub fn split(&self, splits: Vec<(SplitEntry, FileEntry)>) -> Result<()> {
-        let splits = splits.into_iter().map(|(split, file)| {
-            let file = (file.path, file.bytes, file.digest);
-            (split.name, split.nodes, file)
-        });
+        let splits = splits.into_iter().map(|(split, file)| (split.name, split.nodes, file));
         self.record(Record::Split(splits.collect()))
     }
 

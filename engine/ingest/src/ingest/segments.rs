@@ -16,12 +16,12 @@ use crate::{
     },
     ingest::{
         plan::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN},
-        spill::{self, Extent, SpillFolder, SpillWriter},
+        spill::{Extent, SpillFolder, SpillWriter},
     },
 };
 
 /// Records per read.
-pub(super) const READ_RECORDS: u64 = 1 << 16;
+pub const READ_RECORDS: u64 = 1 << 16;
 
 /// A finished cut of ids into segments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,12 +69,12 @@ pub fn segment_of(key: u64, segments: u32) -> (u32, u64) {
 
 /// The number of segments with which a table takes at most `memory` bytes. Leaves room for a segment that is 1/15 larger
 /// than the average.
-pub(super) fn count(ids: &IdMap, memory: u64) -> u32 {
+pub fn count(ids: &IdMap, memory: u64) -> u32 {
     ids.table_memory().div_ceil((memory - memory / 16).max(1)) as u32
 }
 
 /// The files of (key, node) records, one per segment.
-pub(super) fn key_files(scratch: &Path) -> SpillFolder {
+pub fn key_files(scratch: &Path) -> SpillFolder {
     SpillFolder::new(scratch, "keys", 2)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn key_files(scratch: &Path) -> SpillFolder {
 ///
 /// Two strings may have the same key. The table of a segment would then map both to one node, so the cut checks for that,
 /// gives such strings keys from another hash, and starts again. Integers have no shared keys.
-pub(in crate::ingest) fn cut(
+pub fn cut(
     dictionary: &mut Dictionary,
     permutation: &NodePermutation,
     segments: u32,
@@ -128,7 +128,7 @@ pub(in crate::ingest) fn cut(
 }
 
 /// Fills the table with the keys of a segment. Appends the nodes of ids that share a key to `shared`.
-pub(in crate::ingest) fn load(
+pub fn load(
     plan: &JoinPlan,
     segment: u32,
     scratch: &Path,
@@ -137,17 +137,11 @@ pub(in crate::ingest) fn load(
 ) -> Result<()> {
     let (files, extent) = (key_files(scratch), plan.extents[segment as usize]);
     table.reset(extent.records)?;
-    let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
-    while first < extent.records {
-        let count = READ_RECORDS.min(extent.records - first);
-        words.resize(count as usize * files.record_words(), 0);
-        files.read(0, segment, first, &mut words)?;
-        sum = sum.wrapping_add(spill::sum(&words));
+    files.read_all(0, segment, extent, READ_RECORDS, |words| {
         let records = words.as_chunks().0;
         table.insert_all(records, |index, other| {
             shared.extend([other, NodeId(records[index][1])])
         });
-        first += count;
-    }
-    files.check(0, segment, extent, sum)
+        Ok(())
+    })
 }
