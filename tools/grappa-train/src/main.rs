@@ -9,7 +9,6 @@ mod finished;
 mod predict;
 mod report;
 mod train;
-mod values;
 mod workers;
 
 use std::{
@@ -90,11 +89,6 @@ Examples:
     Config(Box<args::Sources>),
 }
 
-/// The command line, with the defaults of training in its help.
-fn command() -> clap::Command {
-    args::with_defaults(Cli::command()).mut_subcommand("config", args::with_defaults)
-}
-
 fn main() {
     let code = grappa_console::code_of(|| {
         // A panic that becomes an error is not reported twice.
@@ -104,7 +98,7 @@ fn main() {
                 tell(info);
             }
         }));
-        let matches = command().try_get_matches().unwrap_or_else(|error| answer(&error));
+        let matches = Cli::command().try_get_matches().unwrap_or_else(|error| answer(&error));
         run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| answer(&error)))?;
         Ok(io::stdout().flush()?)
     });
@@ -123,14 +117,14 @@ fn answer(error: &clap::Error) -> ! {
 fn second_store(error: &clap::Error) -> Option<clap::Error> {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)?) {
         (ErrorKind::ArgumentConflict, ContextValue::String(argument)) => {
-            let command = command();
+            let command = Cli::command();
             let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
             let what = format!(
                 "unexpected argument '{argument}': training takes one store, and the argument before it is none of the commands \
                  {}\n\n  tip: 'predict RUN STORE --split test' tells the accuracy of a run",
                 names.join(", ")
             );
-            Some(self::command().error(ErrorKind::UnknownArgument, what))
+            Some(Cli::command().error(ErrorKind::UnknownArgument, what))
         }
         _ => None,
     }
@@ -159,6 +153,6 @@ mod tests {
 
     #[test]
     fn the_options_do_not_contradict_each_other() {
-        command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

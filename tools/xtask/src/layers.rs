@@ -195,6 +195,7 @@ const LAYERS: [Layer; 10] = [
         modules: &[
             "error",
             "serde_text",
+            "option_value",
             "names",
             "percent",
             "stages",

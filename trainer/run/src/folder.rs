@@ -102,7 +102,10 @@ impl RunFolder {
             } else {
                 "it is not empty and contains no run: choose another folder with --out"
             };
-            return Err(Error::run_file(path, what));
+            return Err(Error::Exists {
+                path: path.to_owned(),
+                what,
+            });
         }
         let run = Self {
             own: OwnFolder::lock(path)?,
@@ -118,8 +121,10 @@ impl RunFolder {
     /// If it contains no run, one of its files is a symbolic link, or another process is working on it.
     pub fn resume(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).exists() {
-            let what = format!("it contains no run (no {CONFIG}): start one without --resume");
-            return Err(Error::run_file(path, what));
+            return Err(Error::NoRun {
+                path: path.to_owned(),
+                file: CONFIG,
+            });
         }
         refuse_links(path)?;
         Ok(Self {

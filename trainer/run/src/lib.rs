@@ -37,6 +37,7 @@ pub mod journal;
 pub mod learning_rate;
 pub mod model;
 mod names;
+mod option_value;
 mod own_folder;
 mod percent;
 pub mod report;

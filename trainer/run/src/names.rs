@@ -1,15 +1,32 @@
 //! Enums whose variants have names that users type.
 
-/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde and a list of all variants.
+/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the help of
+/// an option. The first variant is the default. The comment of a variant is its explanation in the help.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
-        $what:literal $name:ident { $($(#[$variant_attribute:meta])* $variant:ident = $text:literal),+ $(,)? }
+        $what:literal $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $text:literal),+ $(,)? }
     ) => {
         $(#[$attribute])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
-            $($(#[$variant_attribute])* $variant),+
+            $($(#[doc = $help])+ $variant),+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
+        }
+
+        impl crate::option_value::OptionValue for $name {
+            fn choices() -> Vec<crate::option_value::Choice> {
+                vec![$(($text, concat!($($help),+).trim_start())),+]
+            }
+
+            fn read(text: &str) -> std::result::Result<toml::Value, String> {
+                crate::option_value::checked_text::<Self>(text)
+            }
         }
 
         impl $name {
@@ -63,7 +80,7 @@ use crate::Error;
 pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
     let (last, others) = names.split_last().expect("an enum has variants");
     let suggestion = nearest(text, names).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
-    Error::Options(format!(
+    Error::UnknownName(format!(
         "unknown {what} `{text}`{suggestion}: use {} or {last}",
         others.join(", ")
     ))

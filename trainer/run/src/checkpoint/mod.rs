@@ -94,7 +94,7 @@ impl Checkpoint {
     /// Reads a checkpoint file and verifies its digest.
     ///
     /// # Errors
-    /// [`Error::RunFile`] if it is truncated, damaged or not a checkpoint. [`Error::Options`] if its version is newer. Also if
+    /// [`Error::RunFile`] if it is truncated, damaged or not a checkpoint. [`Error::NewerVersion`] if its version is newer. Also if
     /// it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, &regular::read(path)?)
@@ -112,7 +112,7 @@ impl Checkpoint {
             .parse()
             .map_err(|_| damaged(format!("{VERSION_KEY} is not a number")))?;
         if version > VERSION {
-            return Err(Error::Options(format!(
+            return Err(Error::NewerVersion(format!(
                 "{} is a checkpoint of version {version}, and this program reads versions up to {VERSION}: use the newer program \
                  that wrote it",
                 path.display()

@@ -264,7 +264,7 @@ impl RunState {
 }
 
 fn disagreement(what: &str, store: u64, run: u64, or: &str) -> Error {
-    Error::Options(format!(
+    Error::WrongStore(format!(
         "the store has {store} {what}, and the run's model was trained with {run}: use the store that it was trained on{or}, or start \
          a new run"
     ))

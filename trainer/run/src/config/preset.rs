@@ -216,7 +216,7 @@ impl Preset {
         if (features, classes) == (of_graph, classes_of_graph) {
             return Ok(());
         }
-        Err(Error::Options(format!(
+        Err(Error::WrongStore(format!(
             "the preset {} is for {graph}, with {of_graph} features per node and {classes_of_graph} classes, and the store has {features} \
              and {classes}: leave --preset out; `grappa-train config --preset {}` prints its options for a file to adapt (--config)",
             self.name, self.name
@@ -226,15 +226,11 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use toml::Value;
-
     use super::{super::TrainConfig, *};
     use crate::model::{Activation, FeatureNorm, LayerKind};
 
-    fn none() -> BTreeMap<String, Value> {
-        BTreeMap::new()
+    fn none() -> Table {
+        Table::new()
     }
 
     #[test]
@@ -273,7 +269,7 @@ mod tests {
         let file = folder.path().join("run.toml");
         std::fs::write(&file, "hidden = 32\nepochs = 5\n").unwrap();
         let preset = Preset::named("pyg-cora-gcn").unwrap();
-        let flags = BTreeMap::from([("epochs".to_owned(), Value::from(7))]);
+        let flags = Table::from_iter([("epochs".to_owned(), 7.into())]);
         let config = TrainConfig::layered(Some(preset), Some(&file), &flags).unwrap();
         assert_eq!((config.hidden, config.epochs, config.input_dropout), (32, 7, 0.5));
         // A preset is no key of a run's file: its values are.

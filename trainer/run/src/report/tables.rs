@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{charts::color_of_stage, html::escape, scale::Unit};
-use crate::{config::TrainConfig, stages::StageSeconds};
+use crate::{
+    config::{TrainConfig, shown},
+    stages::StageSeconds,
+};
 
 /// Names and values.
 pub(super) fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
@@ -36,7 +39,7 @@ pub(super) fn configuration(config: &TrainConfig, chosen: &BTreeMap<&'static str
 
 /// The value of an option, and what it became if that is known.
 pub(super) fn option_text(value: &toml::Value, chosen: Option<&str>) -> String {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text = shown(value);
     match chosen {
         Some(chosen) => format!("{text} \u{2192} {chosen}"),
         None => text,

@@ -14,12 +14,12 @@ const RUNS_MAX: usize = 8;
 pub(super) fn folders(folders: &[impl AsRef<Path>]) -> Result<()> {
     match folders {
         [] => {
-            return Err(Error::Options(
+            return Err(Error::Incomparable(
                 "a comparison needs two runs or more: name their folders".to_owned(),
             ));
         }
         [run] => {
-            return Err(Error::Options(format!(
+            return Err(Error::Incomparable(format!(
                 "a comparison needs two runs or more: name another one, or open {}, the report of this one",
                 run.as_ref().join(REPORT).display()
             )));
@@ -27,7 +27,7 @@ pub(super) fn folders(folders: &[impl AsRef<Path>]) -> Result<()> {
         _ => {}
     }
     if folders.len() > RUNS_MAX {
-        return Err(Error::Options(format!(
+        return Err(Error::Incomparable(format!(
             "{} runs are too many for one page: name {RUNS_MAX} or fewer",
             folders.len()
         )));
@@ -37,7 +37,7 @@ pub(super) fn folders(folders: &[impl AsRef<Path>]) -> Result<()> {
         // One that does not exist is refused later.
         let Ok(real) = folder.canonicalize() else { continue };
         if let Some(before) = seen.insert(real, folder) {
-            return Err(Error::Options(format!(
+            return Err(Error::Incomparable(format!(
                 "{} and {} are the same run: name each run once",
                 before.display(),
                 folder.display()
@@ -52,7 +52,7 @@ pub(super) fn tasks(runs: &[ComparedRun]) -> Result<()> {
     for run in runs {
         let pair = [&runs[0], run].map(|run| (run.state.task(), run.state.outputs));
         if pair[0] != pair[1] {
-            return Err(Error::Options(format!(
+            return Err(Error::Incomparable(format!(
                 "{} predicts {}, and {} {}, so their scores cannot be compared: name runs on the same labels",
                 runs[0].folder.display(),
                 predicted(pair[0]),
