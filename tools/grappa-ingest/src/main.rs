@@ -13,13 +13,13 @@ use grappa_storage::writer::{kept_in, partial_folder};
 use serde::Serialize;
 
 use self::{
-    args::Args,
+    args::IngestArgs,
     readings::{DryRun, Input},
 };
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
-        let args = Args::parse();
+        let args = IngestArgs::parse();
         let console = args.console.open();
         let begin = Instant::now();
         let options = args.options()?;

@@ -18,7 +18,7 @@ use crate::workers::Workers;
 
 /// The store, and how to train on it.
 #[derive(Debug, Args)]
-pub struct Train {
+pub struct TrainArgs {
     /// Store to train on
     #[arg(value_name = "STORE", required = true)]
     pub store: Option<PathBuf>,
@@ -104,8 +104,9 @@ impl Args for Given {
         let defaults = TrainConfig::default().table();
         let sections = TrainOption::all().chunk_by(|one, next| one.section == next.section);
         let in_order = sections.flat_map(|section| {
-            let (first, others): (Vec<_>, Vec<_>) = section.iter().partition(|option| option.leads);
-            first.into_iter().chain(others)
+            let mut section: Vec<_> = section.iter().collect();
+            section.sort_by_key(|option| option.help_order);
+            section
         });
         command.args(in_order.map(|option| flag(option, defaults.get(&option.name))))
     }
@@ -189,7 +190,7 @@ const RUN: &str = "Run";
 /// A run, the nodes to predict, and where the predictions go.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["out", "nodes", "ids", "split"])))]
-pub struct Predict {
+pub struct PredictArgs {
     /// Folder of the run; its parameters are those of the best evaluation
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
@@ -238,7 +239,7 @@ pub struct Predict {
 
 /// A run, and the file to export its model to.
 #[derive(Debug, Args)]
-pub struct Export {
+pub struct ExportArgs {
     /// Folder of the run; its parameters are those of the best evaluation
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
@@ -252,7 +253,7 @@ pub struct Export {
 
 /// Runs, and the page that compares them.
 #[derive(Debug, Args)]
-pub struct Report {
+pub struct ReportArgs {
     /// Folders of the runs, two to eight
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
@@ -267,9 +268,9 @@ pub struct Report {
 /// A configuration as the result of the program.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct Shown(pub TrainConfig);
+pub struct ShownConfig(pub TrainConfig);
 
-impl Summary for Shown {
+impl Summary for ShownConfig {
     fn text(&self) -> String {
         self.0.to_toml().trim_end().to_owned()
     }

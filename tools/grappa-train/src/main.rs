@@ -57,9 +57,9 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    train: args::Train,
+    train: args::TrainArgs,
     #[command(flatten)]
-    console: grappa_console::Args,
+    console: grappa_console::ConsoleArgs,
 }
 
 #[derive(Subcommand)]
@@ -73,15 +73,15 @@ Examples:
   A split:    grappa-train predict run web.grappa --split test --out test.parquet
   A list:     grappa-train predict run web.grappa --ids ids.txt --out listed.npy
   A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
-    Predict(args::Predict),
+    Predict(args::PredictArgs),
     /// Export the model of a run to a file for PyTorch Geometric
     #[command(after_long_help = "Example: grappa-train export run --out model.safetensors")]
-    Export(args::Export),
+    Export(args::ExportArgs),
     /// Compare runs on one HTML page: scores, curves by epoch and by time, and the options that differ
     ///
     /// Runs count as of their last checkpoints, and none is changed. The report of a single run is report.html in its folder.
     #[command(after_long_help = "Example: grappa-train report run-a run-b --out compare.html")]
-    Report(args::Report),
+    Report(args::ReportArgs),
     /// Show the version of libtorch, its devices and the number of threads
     Env,
     /// Print the configuration that training has with these options, as a file for --config
@@ -143,7 +143,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Some(Command::Export(options)) => export::run(&options, &console),
         Some(Command::Report(options)) => report::run(&options, &console),
         Some(Command::Env) => console.answer(&env::Environment::probe()),
-        Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
+        Some(Command::Config(sources)) => console.answer(&args::ShownConfig(sources.configuration()?)),
     }
 }
 

@@ -92,7 +92,6 @@ mod tests {
     use crate::{
         config::{Optimizer, Preset, TrainConfig},
         folder::RunFolder,
-        report::Comparison,
     };
 
     #[test]
@@ -123,8 +122,6 @@ mod tests {
         assert!(matches!(error, Error::UnknownName(_)), "{error:?}");
         let error = Preset::named("pyg-cora-gcn").unwrap().check_store(500, 3).unwrap_err();
         assert!(matches!(error, Error::WrongStore(_)), "{error:?}");
-        let error = Comparison::read(&[folder.path()]).unwrap_err();
-        assert!(matches!(error, Error::Incomparable(_)), "{error:?}");
         let error = RunFolder::create(folder.path(), &config).unwrap_err();
         assert!(matches!(error, Error::Exists { .. }), "{error:?}");
         let error = RunFolder::resume(folder.path()).unwrap_err();

@@ -90,15 +90,19 @@ pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
 /// with the fewest typing errors, if they are at most 2 and at most half of the text. Case, hyphens and underscores don't
 /// count.
 pub(crate) fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
-    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let text = plain(text);
     let contained = names.iter().filter(|name| text.contains(&plain(name)));
     if let Some(name) = contained.max_by_key(|name| name.len()) {
         return Some(*name);
     }
-    let errors = |name: &str| distance(&text, &plain(name));
-    let name = names.iter().min_by_key(|name| errors(name))?;
-    (errors(name) <= 2.min(text.len() / 2)).then_some(*name)
+    let errors = names.iter().map(|name| (distance(&text, &plain(name)), *name));
+    let (errors, name) = errors.min_by_key(|(errors, _)| *errors)?;
+    (errors <= 2.min(text.len() / 2)).then_some(name)
+}
+
+/// A text without case, hyphens and underscores.
+fn plain(text: &str) -> String {
+    text.to_lowercase().replace(['-', '_'], "")
 }
 
 /// The number of letters to insert, remove or replace to turn `a` into `b` (Levenshtein distance).

@@ -172,8 +172,10 @@ impl Serialize for StageSeconds {
 impl<'de> Deserialize<'de> for StageSeconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = BTreeMap::<String, f64>::deserialize(deserializer)?;
-        let seconds = |stage: Stage| named.get(stage.name()).copied().unwrap_or_default();
-        Ok(Stage::ALL.into_iter().map(|stage| (stage, seconds(stage))).collect())
+        let stages = Stage::ALL.into_iter();
+        Ok(stages
+            .filter_map(|stage| Some((stage, *named.get(stage.name())?)))
+            .collect())
     }
 }
 

@@ -120,7 +120,7 @@ fn a_printed_configuration_has_all_options_also_paths() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("RUN.toml");
     let given = parse(&["--hidden=64", "--class-names=names of classes.txt", "--out=runs/a"]).unwrap();
-    std::fs::write(&path, Shown(given.clone()).text()).unwrap();
+    std::fs::write(&path, ShownConfig(given.clone()).text()).unwrap();
     assert_eq!(parse(&["--config", path.to_str().unwrap()]).unwrap(), given);
 }
 

@@ -87,15 +87,16 @@ pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, St
 
 /// As [`read_tensors`], of the bytes of a file.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
-    let damaged = |what: String| Error::run_file(path, what);
-    let broken = |error: SafeTensorError| damaged(format!("not a complete safetensors file: {error}"));
+    let broken = |error: SafeTensorError| Error::run_file(path, format!("not a complete safetensors file: {error}"));
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let parsed = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut tensors = Vec::with_capacity(parsed.len());
     for name in header.offset_keys() {
         let view = parsed.tensor(&name).map_err(broken)?;
-        let dtype = Dtype::from_outside(view.dtype())
-            .ok_or_else(|| damaged(format!("tensor {name} has the unsupported type {}", view.dtype())))?;
+        let Some(dtype) = Dtype::from_outside(view.dtype()) else {
+            let what = format!("tensor {name} has the unsupported type {}", view.dtype());
+            return Err(Error::run_file(path, what));
+        };
         tensors.push(NamedTensor::new(name, dtype, view.shape(), view.data().to_vec()));
     }
     Ok((tensors, header.metadata().clone().unwrap_or_default()))

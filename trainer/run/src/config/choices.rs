@@ -130,7 +130,7 @@ impl From<ReadEngine> for read::Choice {
 }
 
 named_enum! {
-    /// How gradients are compressed between processes. [`crate::compression`] has the encodings.
+    /// How gradients are compressed between processes. `grappa-codecs` has the encodings.
     "compression" Compress {
         /// 32-bit float, by an all-reduce
         None = "none",
@@ -168,22 +168,20 @@ impl FromStr for DeviceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::UnknownDevice(text.to_owned());
         match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(None)),
-            other => {
-                let index = other.strip_prefix("cuda:").ok_or_else(unknown)?;
-                // `parse` alone would take "+1".
-                if !index.bytes().all(|byte| byte.is_ascii_digit()) {
-                    return Err(unknown());
-                }
-                index
-                    .parse()
-                    .map(|index| Self::Cuda(Some(index)))
-                    .map_err(|_| unknown())
-            }
+            "auto" => return Ok(Self::Auto),
+            "cpu" => return Ok(Self::Cpu),
+            "cuda" => return Ok(Self::Cuda(None)),
+            _ => {}
+        }
+        // `parse` alone would take "+1".
+        let index = text
+            .strip_prefix("cuda:")
+            .filter(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|index| index.parse().ok());
+        match index {
+            Some(index) => Ok(Self::Cuda(Some(index))),
+            None => Err(Error::UnknownDevice(text.to_owned())),
         }
     }
 }

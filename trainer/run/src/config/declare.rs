@@ -21,8 +21,8 @@ pub struct TrainOption {
     pub choices: Vec<Choice>,
     /// Whether the flag alone means `true`.
     pub is_switch: bool,
-    /// Whether the help shows it before the other options of its section.
-    pub leads: bool,
+    /// Options of a section with smaller numbers come first in its help.
+    pub help_order: u8,
     /// When its value is fixed.
     pub scope: OptionScope,
     /// The range of its value.
@@ -99,7 +99,7 @@ impl TrainOption {
             help,
             choices: T::choices(),
             is_switch: T::IS_SWITCH,
-            leads: false,
+            help_order: u8::MAX,
             scope: OptionScope::Run,
             bounds: &[],
             read: T::read,

@@ -1,6 +1,6 @@
 //! The layers of a configuration: defaults, then a preset, then a file, then flags.
 
-use std::{ops::Range, path::Path};
+use std::path::Path;
 
 use grappa_io::{Error as EngineError, Position, regular};
 use toml::{Table, Value};
@@ -46,18 +46,20 @@ impl TrainConfig {
     /// If `flags` has an unknown key.
     pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         let wanted = self.overlaid(preset, file, flags)?;
-        let changed = differences(&self.table(), &wanted.table());
-        match changed.iter().find(|change| !may_change(&change.option)) {
-            None => {
-                wanted.check()?;
-                Ok(wanted)
-            }
-            Some(Difference { option, left, right }) => Err(Error::ChangedOption(format!(
-                "the run to resume has {option} {left}, and {option} {right} was given: leave it out, or start a new run without \
-                 --resume; options that may change are {}",
-                changeable().join(", ")
-            ))),
-        }
+        let (before, after) = (self.table(), wanted.table());
+        let fixed = TrainOption::all().iter().filter(|option| !option.may_change());
+        let mut names = fixed.map(|option| option.name.as_str());
+        let Some(option) = names.find(|option| before.get(*option) != after.get(*option)) else {
+            wanted.check()?;
+            return Ok(wanted);
+        };
+        let [run, given] =
+            [before, after].map(|table| table.get(option).map_or_else(|| "nothing".to_owned(), Value::to_string));
+        Err(Error::ChangedOption(format!(
+            "the run to resume has {option} {run}, and {option} {given} was given: leave it out, or start a new run without \
+             --resume; options that may change are {}",
+            changeable().join(", ")
+        )))
     }
 
     /// The configuration of a file. Options that are not in it have their defaults.
@@ -146,28 +148,27 @@ fn read_text(file: &Path) -> Result<String> {
 
 /// Parses the text of a file, as a configuration and as the keys that it has.
 fn parse(file: &Path, text: &str) -> Result<(TrainConfig, Table)> {
-    let wrong = |span: Option<Range<usize>>, what: String| {
-        let line = |span: Range<usize>| text[..span.start].matches('\n').count() as u64 + 1;
-        Error::from(EngineError::input(
-            file,
-            span.map_or(Position::Whole, |span| Position::Line(line(span))),
-            what,
-        ))
-    };
-    let given: Table = toml::from_str(text).map_err(|error| wrong(error.span(), one_line(&error)))?;
+    let given: Table = toml::from_str(text).map_err(|error| wrong(file, text, &error, one_line(&error)))?;
     let config = toml::from_str(text).map_err(|error: toml::de::Error| {
         // serde's error for an unknown key lists all options and suggests none.
-        match given.keys().find(|key| TrainOption::named(key).is_none()) {
-            Some(key) if error.message().contains(&format!("`{key}`")) => wrong(error.span(), unknown(key)),
+        let what = match given.keys().find(|key| TrainOption::named(key).is_none()) {
+            Some(key) if error.message().contains(&format!("`{key}`")) => unknown(key),
             _ => {
-                let typed = error
-                    .span()
-                    .and_then(|span| wrong_type(&text[..span.start], &given, &error));
-                wrong(error.span(), typed.unwrap_or_else(|| one_line(&error)))
+                let span = error.span();
+                let typed = span.and_then(|span| wrong_type(&text[..span.start], &given, &error));
+                typed.unwrap_or_else(|| one_line(&error))
             }
-        }
+        };
+        wrong(file, text, &error, what)
     })?;
     Ok((config, given))
+}
+
+/// An error about the place of another error in the text of a file.
+fn wrong(file: &Path, text: &str, error: &toml::de::Error, what: String) -> Error {
+    let lines = error.span().map(|span| text[..span.start].matches('\n').count() as u64);
+    let position = lines.map_or(Position::Whole, |lines| Position::Line(lines + 1));
+    EngineError::input(file, position, what).into()
 }
 
 /// An error about a value of another type than its option, without names of Rust's types. `before` is the text before the value.
@@ -198,27 +199,4 @@ fn unknown(key: &str) -> String {
 
 fn one_line(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join("; ")
-}
-
-/// An option that differs between two tables.
-struct Difference {
-    option: String,
-    left: String,
-    right: String,
-}
-
-fn differences(left: &Table, right: &Table) -> Vec<Difference> {
-    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-    let mut options: Vec<&String> = left.keys().chain(right.keys()).collect();
-    options.sort();
-    options.dedup();
-    options
-        .into_iter()
-        .filter(|&option| left.get(option) != right.get(option))
-        .map(|option| Difference {
-            option: option.clone(),
-            left: shown(left.get(option)),
-            right: shown(right.get(option)),
-        })
-        .collect()
 }

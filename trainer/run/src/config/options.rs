@@ -103,7 +103,7 @@ train_options! {
         /// Smallest learning rate of all schedules
         lr_min("RATE"): f64 = 0.0;
         /// Optimizer
-        optimizer("NAME"): Optimizer = Optimizer::default(), leads: true;
+        optimizer("NAME"): Optimizer = Optimizer::default(), help_order: 2;
         /// Weight decay; one number, or one for each layer, such as 0.0005,0
         #[serde(with = "serde_text")]
         weight_decay("DECAY"): PerLayer = PerLayer::default();
@@ -114,12 +114,12 @@ train_options! {
         /// Largest norm of a step's gradient; larger ones are scaled down; 0: no clipping
         clip("NORM"): f64 = 0.0, bounds: &[NotNegative];
         /// Number of epochs
-        epochs("N"): u64 = 50, bounds: &[AtLeastOne], scope: Continuation, leads: true;
+        epochs("N"): u64 = 50, bounds: &[AtLeastOne], scope: Continuation, help_order: 0;
         /// Steps of an epoch, at most; 0: as many as use all training nodes
         ///
         /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning rate schedules
         /// count these shorter epochs.
-        steps_per_epoch("N"): u64 = 0, leads: true;
+        steps_per_epoch("N"): u64 = 0, help_order: 1;
     }
     "Partitions" {
         /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
@@ -207,7 +207,7 @@ train_options! {
         class_names("FILE"): Option<PathBuf> = None, scope: Process;
         /// Folder of the run; it must not exist [default: STORE.run in the current folder, numbered if it exists]
         #[serde(skip_serializing_if = "Option::is_none")]
-        out("RUN"): Option<PathBuf> = None, scope: Process, leads: true;
+        out("RUN"): Option<PathBuf> = None, scope: Process, help_order: 0;
     }
 }
 

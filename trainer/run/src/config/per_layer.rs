@@ -61,19 +61,14 @@ impl FromStr for PerLayer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let value = |(layer, text): (usize, &str)| {
+        let values = (1..).zip(text.split(',')).map(|(layer, text)| {
             text.trim().parse().map_err(|_| {
                 Error::Options(format!(
-                    "value {} of the list is `{text}`; give a number, or one for each layer, such as 0.0005,0",
-                    layer + 1
+                    "value {layer} of the list is `{text}`; give a number, or one for each layer, such as 0.0005,0"
                 ))
             })
-        };
-        text.split(',')
-            .enumerate()
-            .map(value)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        });
+        values.collect::<Result<_, _>>().map(Self)
     }
 }
 

@@ -169,8 +169,11 @@ impl TrainConfig {
 
     /// Number of worker threads. `auto` is the number of processors that this process may use.
     pub fn threads(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.threads.value().map_or_else(all, NonZeroUsize::get)
+        let threads = self
+            .threads
+            .value()
+            .or_else(|| std::thread::available_parallelism().ok());
+        threads.map_or(1, NonZeroUsize::get)
     }
 
     /// The share of values that [`Compress::TopK`] sends. `auto` is [`CompressRate::default`].

@@ -144,7 +144,7 @@ fn unset_options_follow_from_the_others() {
     config.check().unwrap();
     assert_eq!(config.fanouts().to_string(), "15,10,5,5");
     assert_eq!((config.concurrent(), config.batch()), (16, 64));
-    // Numbers of earlier versions are read and written as numbers, and `auto` is one partition until a store is known.
+    // Numbers are written as numbers, and `auto` is one partition until a store is known.
     assert_eq!(config.table()["partitions"].as_integer(), Some(16));
     assert_eq!(TrainConfig::default().table()["partitions"].as_str(), Some("auto"));
     assert_eq!(TrainConfig::default().partitions(), 1);
