@@ -61,7 +61,7 @@ pub struct Sources {
         long,
         help_heading = RUN,
         value_name = "NAME",
-        value_parser = PossibleValuesParser::new(Preset::ALL.iter().map(|preset| explained((preset.name, preset.help))))
+        value_parser = PossibleValuesParser::new(Preset::all().iter().map(|preset| explained((&preset.name, &preset.help))))
     )]
     preset: Option<String>,
     /// TOML file with options, named like the flags; flags override it

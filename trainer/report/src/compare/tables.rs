@@ -109,7 +109,7 @@ pub(super) fn options(runs: &[ComparedRun]) -> String {
 /// The wall time of the runs by stage.
 pub(super) fn stages(runs: &[ComparedRun]) -> String {
     let mut rows = numbered("stage", runs.len());
-    for stage in Stage::ALL {
+    for &stage in Stage::ALL {
         if runs.iter().all(|run| run.summary.seconds_by_stage[stage] == 0.0) {
             continue;
         }

@@ -237,7 +237,7 @@ fn colors_differ_and_stand_out_from_the_page_in_both_themes() {
                 .unwrap_or_else(|| panic!("{wanted}"))
                 .1
         };
-        let stages: Vec<&str> = Stage::ALL.into_iter().map(Stage::name).collect();
+        let stages: Vec<&str> = Stage::ALL.iter().map(|stage| stage.name()).collect();
         let runs = ["run-1", "run-2", "run-3", "run-4", "run-5", "run-6", "run-7", "run-8"];
         for names in [&stages[..], &runs, &["train", "val", "test", "loss"]] {
             for (index, name) in names.iter().enumerate() {
@@ -249,7 +249,7 @@ fn colors_differ_and_stand_out_from_the_page_in_both_themes() {
             }
         }
     }
-    for stage in Stage::ALL {
+    for &stage in Stage::ALL {
         assert!(
             css.contains(&format!(".stage-{0} {{ color: var(--{0}); }}", stage.name())),
             "{stage:?}"

@@ -31,7 +31,8 @@ const PLOTS: [&str; 8] = [
 /// Seconds of the stages from loading to evaluation.
 fn stages(seconds: [f64; 8]) -> StageSeconds {
     let of_epoch = Stage::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|stage| stage.is_training() || *stage == Stage::Evaluate);
     of_epoch.zip(seconds).collect()
 }
