@@ -1,27 +1,29 @@
-//! Progress bars: one line on stderr, with log lines above it.
+//! Progress bars: one line on stderr.
 //!
 //! Workers add to two atomics. A background thread reads them and redraws the line ten times per second. A finished stage
 //! leaves one line.
 
 use std::{
     fmt,
-    io::{self, Write},
     sync::{
-        Arc, LazyLock, Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
-use grappa_io::{progress::Progress, text::printable};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use grappa_io::{
+    progress::Progress,
+    size::{ByteSize, count, duration},
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::{ByteSize, count, duration, log, signals, terminal};
+use crate::{
+    screen::{SCREEN, eprint_line},
+    signals,
+};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-
-/// All output to stderr goes through this. Otherwise bars and log lines would overwrite each other.
-static SCREEN: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(terminal::on_stderr()));
 
 /// Progress on stderr: name of the stage, bytes done, bytes and edges per second, and time left.
 pub struct Bars {
@@ -154,13 +156,14 @@ impl Shown {
 }
 
 fn finished_line(name: &str, elapsed: Duration, bytes: u64, edges: u64) -> String {
-    let per_second = |n: u64| (n as f64 / elapsed.as_secs_f64().max(1e-3)) as u64;
+    let [bytes_per_second, edges_per_second] =
+        [bytes, edges].map(|n| (n as f64 / elapsed.as_secs_f64().max(1e-3)) as u64);
     let mut line = format!("{name}: {}", duration(elapsed));
     if bytes > 0 {
-        line += &format!(", {} ({}/s)", ByteSize(bytes), ByteSize(per_second(bytes)));
+        line += &format!(", {} ({}/s)", ByteSize(bytes), ByteSize(bytes_per_second));
     }
     if edges > 0 {
-        line += &format!(", {} edges ({}/s)", count(edges), count(per_second(edges)));
+        line += &format!(", {} edges ({}/s)", count(edges), count(edges_per_second));
     }
     line
 }
@@ -230,49 +233,10 @@ fn left(left: Duration) -> String {
     }
 }
 
-/// Clears the bar.
-pub(crate) fn clear() {
-    let _ = SCREEN.clear();
-}
-
-/// Prints a line on stderr, above the progress bar.
-pub(crate) fn eprint_line(line: &str) {
-    if let Some(line) = log::shown(line, true) {
-        // In one call, because several processes may write to the same terminal. An error cannot be reported if stderr is closed.
-        above(|| {
-            let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
-        });
-    }
-}
-
-/// Runs `write` while the bar is not drawn, so that its output to stdout or stderr is not mixed with it.
-pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    SCREEN.suspend(write)
-}
-
-/// The destination of the log: stderr, above the bars.
-#[derive(Default)]
-pub(crate) struct AboveBars;
-
-impl Write for AboveBars {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The log writes each event in one call, with a line end.
-        let text = String::from_utf8_lossy(bytes);
-        let line = text.strip_suffix('\n').unwrap_or(&text);
-        let line = printable(line);
-        if let Some(line) = log::shown(&line, line.trim_start().starts_with("ERROR")) {
-            above(|| io::stderr().write_all(format!("{line}\n").as_bytes()))?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]

@@ -68,12 +68,8 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         .map(|file| (file, file.path(&options.edges)))
         .collect();
     // Checked before the work, which may take hours.
-    let paths = || node_files.iter().map(|(_, path)| path).chain([&options.edges]);
-    let destination = |path| Destination {
-        path,
-        replaces: options.replace,
-    };
-    paths().try_for_each(|path| destination(path).check())?;
+    let mut paths = node_files.iter().map(|(_, path)| path).chain([&options.edges]);
+    paths.try_for_each(|path| options.destination(path).check())?;
 
     let pool = pool(options)?;
     let mut finished = Vec::new();
@@ -82,11 +78,11 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
             let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
             check_features_memory(&generator, dim as usize, options.memory, remedy)?;
         }
-        let written = write_edge_list(&generator, destination(&options.edges), options.format, bars)?;
+        let written = write_edge_list(&generator, options.destination(&options.edges), options.format, bars)?;
         finished.push(&options.edges);
         let mut bytes = written.bytes;
         for (file, path) in &node_files {
-            bytes += file.write(&generator, destination(path), bars)?;
+            bytes += file.write(&generator, options.destination(path), bars)?;
             finished.push(path);
         }
         Ok(Files {
@@ -102,6 +98,15 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         }
     }
     made
+}
+
+impl FileOptions {
+    fn destination<'a>(&self, path: &'a Path) -> Destination<'a> {
+        Destination {
+            path,
+            replaces: self.replace,
+        }
+    }
 }
 
 impl NodeFile {

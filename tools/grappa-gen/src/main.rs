@@ -12,11 +12,11 @@ use grappa_engine::{
     io::machine::free_disk_bytes,
 };
 
-use self::args::{Args, Output};
+use self::args::{GenArgs, Output};
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
-        let (args, output) = Args::of_process();
+        let (args, output) = GenArgs::of_process();
         let console = args.console.open();
         let begin = Instant::now();
         let built = match output {

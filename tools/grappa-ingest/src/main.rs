@@ -11,13 +11,13 @@ use grappa_engine::ingest::{Reading, examine, ingest, kept_in, partial_folder};
 use serde::Serialize;
 
 use self::{
-    args::Args,
+    args::IngestArgs,
     readings::{DryRun, Input},
 };
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
-        let args = Args::parse();
+        let args = IngestArgs::parse();
         let console = args.console.open();
         let begin = Instant::now();
         let options = args.options()?;

@@ -29,13 +29,13 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let kind = kind(options)?;
     let store = Store::open(&options.store)?;
     let add = AddFeatures {
         kind,
-        dtype: options.dtype.into(),
+        dtype: options.dtype,
         budget: Budget {
             memory: options.memory.0,
             threads: options.threads.get()?,
@@ -63,7 +63,7 @@ fn told(error: Error) -> anyhow::Error {
     }
 }
 
-fn kind(options: &args::AddFeatures) -> anyhow::Result<FeatureKind> {
+fn kind(options: &args::AddFeaturesArgs) -> anyhow::Result<FeatureKind> {
     match options.kind {
         args::FeatureKind::Degrees => {
             for (name, given) in [

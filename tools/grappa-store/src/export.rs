@@ -52,7 +52,7 @@ enum What<'a> {
     Split(&'a str),
 }
 
-pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let requests = requests(options);
     requests.iter().try_for_each(|(what, path)| check_name(*what, path))?;
@@ -72,15 +72,14 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         }
         return print(&store, *what, &budget, console);
     }
-    let destination = |path| Destination {
-        path,
-        replaces: options.force,
-    };
-    requests.iter().try_for_each(|(_, path)| destination(path).check())?;
+    let replaces = options.force;
+    requests
+        .iter()
+        .try_for_each(|&(_, path)| Destination { path, replaces }.check())?;
     let bars = console.bars();
     let mut files = Vec::new();
     for (what, path) in requests {
-        let exported = export(&store, what, destination(path), &budget, &bars)?;
+        let exported = export(&store, what, Destination { path, replaces }, &budget, &bars)?;
         if what == What::Edges
             && store.manifest().weighted
             && has_extension(path, &["npy"])
@@ -107,7 +106,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
 }
 
 /// What to export, and the name of its file.
-fn requests(options: &args::Export) -> Vec<(What<'_>, &Path)> {
+fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
     let files = [
         (What::Edges, &options.edges),
         (What::Weights, &options.weights),

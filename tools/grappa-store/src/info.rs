@@ -20,7 +20,7 @@ const BAR_WIDTH: f64 = 40.0;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownInfo {
     #[serde(flatten)]
     info: Info,
     by_partition: Vec<Partition>,
@@ -28,7 +28,7 @@ struct Shown {
     store: String,
 }
 
-pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
     let store = Store::open(&options.store.store)?;
     let threads = options.store.threads.get()?;
     let bars = console.bars();
@@ -43,7 +43,7 @@ pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
         false => Vec::new(),
     }
     .into_iter();
-    let shown = Shown {
+    let shown = ShownInfo {
         info,
         by_partition: report(store.manifest(), assignment)
             .into_iter()
@@ -58,7 +58,7 @@ pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
     console.answer(&shown)
 }
 
-impl Summary for Shown {
+impl Summary for ShownInfo {
     fn text(&self) -> String {
         let info = &self.info;
         let mut table = Table::default();

@@ -22,7 +22,7 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::PlaceArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let store = Store::open(&options.store)?;
     let place_options = PlaceOptions {

@@ -24,12 +24,12 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::Preaggregate, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::PreaggregateArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let store = Store::open(&options.store)?;
     let aggregate = AggregateOptions {
         kind: options.kind,
-        dtype: options.dtype.map(Into::into),
+        dtype: options.dtype,
         budget: Budget {
             memory: options.memory.0,
             threads: options.threads.get()?,

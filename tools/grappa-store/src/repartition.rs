@@ -24,7 +24,7 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::Repartition, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::RepartitionArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     // Only the manifest and the assignment are opened, so the time does not depend on the number of edges.
     let manifest = read_manifest(&options.store)?;

@@ -22,7 +22,7 @@ struct Written {
     epoch: u64,
 }
 
-pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> {
     if options
         .out
         .extension()

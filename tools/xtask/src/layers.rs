@@ -22,7 +22,7 @@ struct Layer {
     modules: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 10] = [
+const LAYERS: [Layer; 13] = [
     Layer {
         folder: "formats",
         dependencies: &[],
@@ -194,11 +194,22 @@ const LAYERS: [Layer; 10] = [
         ],
     },
     Layer {
+        folder: "trainer/scores",
+        dependencies: &["grappa-formats"],
+        modules: &["auc", "loss", "words"],
+    },
+    Layer {
+        folder: "trainer/codecs",
+        dependencies: &[],
+        modules: &["malformed", "bf16", "int8", "lossless", "indices", "top_k"],
+    },
+    Layer {
         folder: "trainer/run",
-        dependencies: &["grappa-formats", "grappa-io", "grappa-sampling"],
+        dependencies: &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-scores"],
         modules: &[
             "error",
             "serde_text",
+            "option_value",
             "names",
             "percent",
             "stages",
@@ -206,7 +217,6 @@ const LAYERS: [Layer; 10] = [
             "model",
             "class_names",
             "schema",
-            "compression",
             "early_stopping",
             "config",
             "learning_rate",
@@ -216,18 +226,35 @@ const LAYERS: [Layer; 10] = [
             "checkpoint",
             "summary",
             "folder",
-            "facts",
-            "report",
             "finished",
             "background",
         ],
     },
     Layer {
+        folder: "trainer/report",
+        dependencies: &["grappa-io", "grappa-run"],
+        modules: &[
+            "facts",
+            "html",
+            "scale",
+            "series",
+            "plot",
+            "tables",
+            "charts",
+            "classes",
+            "tiles",
+            "compare",
+            "run_report",
+        ],
+    },
+    Layer {
         folder: "trainer",
         dependencies: &[
+            "grappa-codecs",
             "grappa-engine",
             "grappa-formats",
             "grappa-io",
+            "grappa-report",
             "grappa-run",
             "grappa-sampling",
             "grappa-storage",

@@ -84,21 +84,18 @@ impl Summary {
     /// means are over the other epochs.
     pub fn new(records: &[EpochRecord], state: &RunState, config: &TrainConfig, seconds: StageSeconds) -> Self {
         let last = records.last();
-        // States of older versions have no scores.
         let at_best = match &state.best {
             Some(best) => records.iter().find(|record| record.epoch == best.epoch),
             // Without validation nodes, the model is that of the last epoch.
             None => last.filter(|record| record.epoch == state.epoch),
         };
         let training: f64 = records.iter().map(|record| record.seconds_by_stage.training()).sum();
-        let per = |sum: f64, count: f64| (count > 0.0 && sum.is_finite()).then(|| sum / count);
-        let sum = |of: fn(&EpochRecord) -> u64| records.iter().map(of).fold(0, u64::saturating_add);
         let counted = with_steps(records);
         let steps: u64 = counted.iter().map(|(_, steps)| steps).sum();
-        let per_step = |of: fn(&EpochRecord) -> u64| {
-            let bytes = counted.iter().map(|(record, _)| of(record));
-            per(bytes.fold(0, u64::saturating_add) as f64, steps as f64)
-        };
+        let counted: Vec<&EpochRecord> = counted.iter().map(|(record, _)| *record).collect();
+        let gradient_bytes = sum(counted.iter().map(|record| record.gradient_bytes));
+        let bytes_sent = sum(counted.iter().map(|record| record.bytes_sent));
+        let sampled_edges = sum(records.iter().map(|record| record.sampled_edges));
         let task = state.task();
         let of_sets = at_best.filter(|_| task == Task::MultiLabel);
         let [partitions, concurrent] = match last {
@@ -119,11 +116,11 @@ impl Summary {
             early_stopping_epoch: state.ended_early(config).then_some(state.epoch),
             seconds_total: 0.0,
             seconds_by_stage: StageSeconds::default(),
-            seconds_per_epoch: per(training, records.len() as f64),
-            sampled_edges_per_second: per(sum(|record| record.sampled_edges) as f64, training),
-            gradient_bytes_per_step: per_step(|record| record.gradient_bytes),
-            bytes_sent_per_step: per_step(|record| record.bytes_sent),
-            bytes_read: sum(|record| record.bytes_read),
+            seconds_per_epoch: ratio(training, records.len() as f64),
+            sampled_edges_per_second: ratio(sampled_edges as f64, training),
+            gradient_bytes_per_step: ratio(gradient_bytes as f64, steps as f64),
+            bytes_sent_per_step: ratio(bytes_sent as f64, steps as f64),
+            bytes_read: sum(records.iter().map(|record| record.bytes_read)),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
             generation: last.map_or(state.generation, |record| record.generation),
             partitions,
@@ -173,6 +170,16 @@ impl Summary {
     pub fn set_seconds(&mut self, seconds: StageSeconds) {
         (self.seconds_total, self.seconds_by_stage) = (seconds.total(), seconds);
     }
+}
+
+/// The sum of `values`, at most the largest number.
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+/// None if `count` is 0 or the quotient is not a number.
+fn ratio(sum: f64, count: f64) -> Option<f64> {
+    (count > 0.0 && sum.is_finite()).then(|| sum / count)
 }
 
 /// Records and numbers of steps of the epochs after which the record before is there too: without it the number is unknown.
@@ -324,7 +331,6 @@ mod tests {
             ..auto.clone()
         };
         let mut state = state(None);
-        // Older versions noted no numbers.
         assert_eq!(numbers(&state, &given), [8, 2]);
         state.note_partitions(&given);
         assert_eq!(numbers(&state, &auto), [8, 2], "what auto became");

@@ -212,7 +212,7 @@ fn predict_to(
     let FileOptions { values, nodes } = options;
     trained.check_store(store)?;
     if matches!(nodes, FileNodes::All) && !store.manifest().is_whole() {
-        return Err(Error::Options(format!(
+        return Err(Error::WrongStore(format!(
             "{}: the store is a slice of its graph, so it cannot predict all nodes: name a --split, or nodes with --nodes or --ids",
             store.path().display()
         )));
@@ -282,7 +282,7 @@ fn predict_to(
     let nan = nan.found(some.as_ref());
     let rows = some.as_ref().map_or(all, RoaringTreemap::len);
     if let Some(nan) = nan.filter(|nan| nan.nodes == rows) {
-        return Err(Error::Options(format!(
+        return Err(Error::NotFinite(format!(
             "the outputs of all {rows} nodes are NaN, so there is nothing to predict, beginning with {}: the store has NaN features \
              (ingest without --allow-nan names them), or {} has parameters that are NaN or overflow, and must be trained again",
             store.ids().name(nan.first),
@@ -401,7 +401,7 @@ pub fn split_of(store: &Store, name: &str) -> Result<RoaringTreemap> {
             [] => "it has no splits: name nodes with --nodes or --ids, or leave out --split".to_owned(),
             _ => format!("it has {}", names.join(", ")),
         };
-        Error::Options(format!("{} has no split `{name}`; {has}", store.path().display()))
+        Error::WrongStore(format!("{} has no split `{name}`; {has}", store.path().display()))
     })
 }
 

@@ -139,7 +139,7 @@ impl Trainer {
     fn check_parameters(&self, epoch: u64) -> Result<()> {
         let is_finite = self.model.parameters().flat_values().isfinite().all();
         match is_finite.int64_value(&[]) {
-            0 => Err(Error::Options(format!(
+            0 => Err(Error::Diverged(format!(
                 "parameters are not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",
                 epoch + 1
             ))),

@@ -33,7 +33,7 @@ struct Expected {
 /// Refuses minibatches that do not fit into this machine's memory. Returns a warning for those that take long.
 ///
 /// # Errors
-/// [`Error::Options`] with the memory that a minibatch takes.
+/// [`Error::TooLarge`] with the memory that a minibatch takes.
 pub(super) fn check(
     hosts: &Hosts,
     config: &TrainConfig,
@@ -67,7 +67,7 @@ pub(super) fn check(
         ByteSize(expected.bytes as u64),
     );
     match free_memory_bytes() {
-        Some(free) if step_bytes / DOUBT > free as f64 => Err(Error::Options(format!(
+        Some(free) if step_bytes / DOUBT > free as f64 => Err(Error::TooLarge(format!(
             "{size}, and {} are free: use fewer --layers, a smaller --hidden, fewer --heads, smaller --fanouts, or a smaller \
              --batch{fewer}",
             ByteSize(free)

@@ -4,10 +4,8 @@ use std::{collections::BTreeMap, fs, time::SystemTime};
 
 use grappa_formats::manifest::{LabelKind, Manifest};
 use grappa_io::size::count;
-use grappa_run::{
-    config::{Auto, Compress, DeviceChoice, Evaluate, FirstHop, HaloMode},
-    facts::{Fact, RunFacts},
-};
+use grappa_report::{Fact, RunFacts};
+use grappa_run::config::{Auto, Compress, DeviceChoice, Evaluate, FirstHop, HaloMode};
 use grappa_sampling::partition::HeldChunk;
 use tch::Device;
 use time::OffsetDateTime;

@@ -49,7 +49,7 @@ pub fn choose(
     let kind = match possible(store, config.model) {
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
-            return Err(Error::Options(format!(
+            return Err(Error::NoPreaggregation(format!(
                 "the first hop cannot be pre-aggregated: {reason}; use --first-hop sampled or auto"
             )));
         }
@@ -65,7 +65,7 @@ pub fn choose(
             store.path().display()
         );
         if is_wanted {
-            return Err(Error::Options(what));
+            return Err(Error::NoPreaggregation(what));
         }
         warn(&format!("the first hop is sampled, from edges of the slice. {what}"));
         return Ok(None);
@@ -95,7 +95,7 @@ pub fn choose(
         Err(error) if error.is_stopped() => Err(error),
         // Training would read the same damaged files.
         Err(Error::Engine(error)) if error.is_damage() => Err(error.into()),
-        Err(error) if is_wanted => Err(Error::Options(format!(
+        Err(error) if is_wanted => Err(Error::NoPreaggregation(format!(
             "the first hop cannot be pre-aggregated: {error}; free disk space in the store, or use --first-hop sampled or auto"
         ))),
         Err(error) => {

@@ -49,7 +49,7 @@ impl Initial {
         let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize);
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
-            return Err(Error::Options(format!(
+            return Err(Error::WrongRun(format!(
                 "--init-from {} has parameters of another model: {}; give the options of that run, or leave out --init-from",
                 run.display(),
                 differences.join(", ")
@@ -79,7 +79,7 @@ fn check_features(run: &Path, named: &Schema, schema: &Schema, warnings: &mut Ve
             ));
             Ok(())
         }
-        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::Options(format!(
+        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::WrongRun(format!(
             "--init-from {} has parameters for other features: {}; {}, or leave out --init-from",
             run.display(),
             matched.difference(),
@@ -93,7 +93,7 @@ fn check_classes(run: &Path, named: &Schema, schema: &Schema) -> Result<()> {
     let matched = Match::of(&named.classes, &schema.classes);
     match matched {
         Match::Unnamed | Match::OneUnnamed | Match::Same => Ok(()),
-        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::Options(format!(
+        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::WrongRun(format!(
             "--init-from {} has parameters for other classes: {}; {}, or leave out --init-from",
             run.display(),
             matched.difference(),

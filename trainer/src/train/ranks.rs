@@ -29,7 +29,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::memory_limit, progress::Progress};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, PartialEpoch, RunState},
-    config::{OF_PROCESS, TrainConfig},
+    config::{OptionScope, TrainConfig, TrainOption},
     model::NormKind,
 };
 use grappa_sampling::{NodeSet, partition::Share};
@@ -152,15 +152,15 @@ pub fn hello(store: &Store) -> Result<Hello> {
     Ok(Hello { same })
 }
 
-/// Makes sure that all ranks train with the same options, except those that each process has for itself ([`OF_PROCESS`]). All ranks must
-/// call it.
+/// Makes sure that all ranks train with the same options, except those that each process has for itself ([`OptionScope::Process`]). All
+/// ranks must call it.
 ///
 /// # Errors
 /// If an option differs; the message names it. Also if a rank has left or cannot be reached.
 pub fn agree_on_options(group: &ProcessGroup, config: &TrainConfig) -> Result<()> {
     let options = config.table().into_iter();
     let own: BTreeMap<String, String> = options
-        .filter(|(option, _)| !OF_PROCESS.contains(&option.as_str()))
+        .filter(|(option, _)| TrainOption::named(option).is_none_or(|option| option.scope != OptionScope::Process))
         .map(|(option, value)| (option, value.to_string()))
         .collect();
     let of_each = group.gather_all("options", own.clone())?;

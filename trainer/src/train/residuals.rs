@@ -8,9 +8,9 @@
 
 use std::path::Path;
 
+use grappa_codecs::top_k;
 use grappa_run::{
     checkpoint::{Checkpoint, NamedTensor},
-    compression::top_k,
     config::Compress,
 };
 

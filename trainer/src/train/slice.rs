@@ -79,5 +79,5 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
 
 fn lack(store: &Store, what: &str) -> Error {
     let path = store.path().display();
-    Error::Options(format!("{path}: the store is a slice of its graph, and {what}"))
+    Error::WrongStore(format!("{path}: the store is a slice of its graph, and {what}"))
 }

@@ -52,7 +52,7 @@ impl Splits {
             nodes,
         };
         if splits.of_all[0] == 0 {
-            return Err(Error::Options(format!(
+            return Err(Error::NoLabels(format!(
                 "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
                 store.path().display()
             )));

@@ -42,7 +42,7 @@ impl Trainer {
             .chain(&moments.variance)
             .position(|value| !value.is_finite())
         {
-            return Err(Error::Options(format!(
+            return Err(Error::NotFinite(format!(
                 "--normalize-features standard: feature {} has values that are not finite; ingest without --allow-nan to get a list \
                  of all such nodes",
                 column % moments.mean.len()

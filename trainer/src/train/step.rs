@@ -146,7 +146,7 @@ impl Trainer {
             ),
             None => "try a smaller --lr, or --clip 1".to_owned(),
         };
-        Error::Options(format!(
+        Error::Diverged(format!(
             "the loss is not finite in step {} of epoch {}, after {} steps in all: {remedy}; checkpoints, if there are any, are intact",
             batch.first().step + 1,
             step.epoch + 1,

@@ -159,7 +159,7 @@ impl Trained {
     /// needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
-        let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
+        let no = |what: &str| Err(Error::WrongStore(format!("{}: {what}", store.path().display())));
         let Some(features) = &manifest.features else {
             return no(&format!(
                 "nodes have no features, which the model needs; ingest them with --features, or, if those of the run's store were \

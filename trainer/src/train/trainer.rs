@@ -323,7 +323,7 @@ fn check_memory(model: &ModelOptions, config: &TrainConfig) -> Result<()> {
     let parameter_bytes = of_parameter * size_of::<f32>() as u64;
     let needed = model.parameters_min().saturating_mul(parameter_bytes);
     match free_memory_bytes() {
-        Some(free) if needed > free => Err(Error::Options(format!(
+        Some(free) if needed > free => Err(Error::TooLarge(format!(
             "the model's parameters, their gradients and the optimizer's moments need at least {}, and {} are free: use a \
              smaller --hidden, or fewer --layers",
             ByteSize(needed),

@@ -7,7 +7,10 @@ use grappa_run::{
     folder::RunFolder,
     model::{FeatureNorm, LayerKind},
 };
-use grappa_trainer::train::{train, trained::Trained};
+use grappa_trainer::{
+    Error,
+    train::{train, trained::Trained},
+};
 use tch::Device;
 
 use crate::stores::{DENSE, Shape, Unseen, config, store, trained_as};
@@ -57,6 +60,7 @@ fn a_run_starts_with_the_best_parameters_of_the_run_that_it_names() {
     let refused = |name: &str, config: &TrainConfig| {
         let run = RunFolder::create(&folder.path().join(name), config).unwrap();
         let error = train(new.clone(), config.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap_err();
+        assert_eq!(matches!(error, Error::WrongRun(_)), name != "missing", "{error:?}");
         error.to_string()
     };
     let wider = TrainConfig {

@@ -6,7 +6,7 @@ use grappa_run::{
     config::{FirstHop, TrainConfig},
     folder::RunFolder,
 };
-use grappa_trainer::train::train;
+use grappa_trainer::{Error, train::train};
 use tch::Device;
 
 use crate::stores::{DENSE, Shape, Unseen, config, store};
@@ -33,6 +33,7 @@ fn what_cannot_be_learned_is_refused_before_features_are_aggregated() {
         let run = RunFolder::create(&folder.path().join(format!("{name}.run")), &config).unwrap();
         let error = train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(matches!(error, Error::NoLabels(_)), name == "unlabelled", "{error:?}");
         assert!(!store.path().join("aggregates").exists(), "{name}");
     }
 }

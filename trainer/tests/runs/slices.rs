@@ -310,7 +310,9 @@ fn a_slice_cannot_make_preaggregated_features() {
         first_hop: FirstHop::Preaggregated,
         ..config()
     };
-    let error = run(&slice, &wanted, &path("wanted.run")).unwrap_err().to_string();
+    let error = run(&slice, &wanted, &path("wanted.run")).unwrap_err();
+    assert!(matches!(error, Error::NoPreaggregation(_)), "{error:?}");
+    let error = error.to_string();
     assert!(error.contains("grappa-store preaggregate --kind mean"), "{error}");
 
     let folder = RunFolder::create(&path("auto.run"), &config()).unwrap();

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
+use grappa_codecs::{Dense, top_k};
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
-    compression::{Dense, top_k},
     config::{Evaluate, TrainConfig},
     folder::class_names_of,
     journal::read_records,
@@ -115,7 +115,7 @@ fn run_tensors(input: &Input) -> String {
         for tensor in &tensors {
             assert_eq!(
                 tensor.bytes.len(),
-                tensor.shape.iter().product::<usize>() * tensor.dtype.bytes()
+                tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8
             );
         }
         // A tensor without a name can be read, and is not written.

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use grappa_console::{ByteSize, ByteSizeError};
-use grappa_engine::{ingest::Shares, sample::Fanouts};
+use grappa_console::{ByteSize, ByteSizeError, options::dtypes};
+use grappa_engine::{formats::manifest::FeatureDtype, ingest::Shares, sample::Fanouts};
 
-use super::{Dtype, ESTIMATE, GRAPH, Threads, parse_fanouts};
+use super::threads::Threads;
 
+const GRAPH: &str = "Graph";
+const ESTIMATE: &str = "Estimate";
 const TRAINING: &str = "Training";
 
 #[derive(Debug, clap::Args)]
-pub struct Plan {
+pub struct PlanArgs {
     /// A store, in place of --nodes, --edges and the like; needs --train
     #[arg(
         value_name = "STORE",
@@ -35,8 +37,8 @@ pub struct Plan {
     #[arg(long, help_heading = GRAPH, value_name = "D")]
     pub dim: Option<u32>,
     /// Type of a stored feature value
-    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Dtype::F32, requires = "dim")]
-    pub dtype: Dtype,
+    #[arg(long, help_heading = GRAPH, default_value = "f32", value_parser = dtypes(), requires = "dim")]
+    pub dtype: FeatureDtype,
     /// Number of classes [default: no labels]
     #[arg(long, help_heading = GRAPH, value_name = "K")]
     pub classes: Option<u32>,
@@ -101,7 +103,7 @@ pub struct Training {
     #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub hidden: u32,
     /// Neighbors to sample per node and layer; -1 takes all [default: 15,10,5,5,...]
-    #[arg(long, help_heading = TRAINING, value_name = "N,N,...", requires = "train", allow_hyphen_values = true, value_parser = parse_fanouts)]
+    #[arg(long, help_heading = TRAINING, value_name = "N,N,...", requires = "train", allow_hyphen_values = true)]
     pub fanouts: Option<Fanouts>,
     /// Seeds per minibatch and partition [default: 1024 divided by the partitions of a step]
     #[arg(long, help_heading = TRAINING, value_name = "B", requires = "train", value_parser = clap::value_parser!(u64).range(1..))]

@@ -30,7 +30,7 @@ const CLASSES: u32 = 16;
 const FANOUTS: [u32; 3] = [15, 10, 5];
 
 /// Training on a store.
-pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::Result<TrainOptions> {
+pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let manifest = store.manifest();
     let features = manifest
         .features
@@ -73,7 +73,7 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
 }
 
 /// Training on a store that is planned.
-pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
+pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let Some(dim) = options.dim else {
         bail!("--train needs features: give --dim");
     };
@@ -83,7 +83,7 @@ pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Resu
         nodes: plan.nodes,
         edges: plan.edges,
         adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
-        features: (dim, options.dtype.into()),
+        features: (dim, options.dtype),
         stored: match options.training.computed_features {
             true => 0,
             false => plan.nodes,
@@ -116,21 +116,27 @@ struct Graph {
     present: f64,
 }
 
+impl Graph {
+    /// A share of the nodes, at least one.
+    fn part(&self, share: f64) -> u64 {
+        ((share * self.nodes as f64) as u64).max(1)
+    }
+}
+
 /// The share of a store's edges whose sources it has.
 fn present_sources(store: &Store) -> f64 {
     let manifest = store.manifest();
-    let of_chunk = |chunk: ChunkId| -> u64 {
-        let entries = manifest.chunks.iter().filter(|entry| entry.present);
-        entries.map(|entry| entry.bucket_edges[chunk.0 as usize]).sum()
-    };
-    let present: u64 = store.present_chunks().map(of_chunk).sum();
+    let entries: Vec<_> = manifest.chunks.iter().filter(|entry| entry.present).collect();
+    let buckets = store
+        .present_chunks()
+        .flat_map(|ChunkId(chunk)| entries.iter().map(move |entry| entry.bucket_edges[chunk as usize]));
+    let present: u64 = buckets.sum();
     present as f64 / manifest.edges.max(1) as f64
 }
 
-fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
+fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let training = &options.training;
-    let share = |share: f64| ((share * graph.nodes as f64) as u64).max(1);
-    let Some(train) = training.train_fraction.map(share).or(graph.train) else {
+    let Some(train) = training.train_fraction.map(|share| graph.part(share)).or(graph.train) else {
         bail!("the number of training nodes is unknown: give --train-fraction or --split");
     };
     let fanouts: Vec<Option<u32>> = match &training.fanouts {
@@ -184,7 +190,11 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
         stored: graph.stored,
         classes: graph.classes,
         train,
-        scored: training.scored_fraction.map(share).or(graph.scored).unwrap_or(0),
+        scored: training
+            .scored_fraction
+            .map(|share| graph.part(share))
+            .or(graph.scored)
+            .unwrap_or(0),
         chunks: graph.chunks,
         present: graph.present,
         fanouts,
@@ -286,12 +296,10 @@ pub fn text(plan: &TrainPlan) -> String {
 }
 
 fn of_stage(stage: &StagePlan) -> String {
-    let time = |seconds: f64| duration(Duration::from_secs_f64(seconds));
+    let times = [stage.seconds, stage.disk_seconds, stage.processor_seconds];
+    let [all, disk, processors] = times.map(|seconds| duration(Duration::from_secs_f64(seconds)));
     format!(
-        "{} (disk {}, processors {}), read {}, written {}",
-        time(stage.seconds),
-        time(stage.disk_seconds),
-        time(stage.processor_seconds),
+        "{all} (disk {disk}, processors {processors}), read {}, written {}",
         bytes(stage.bytes_read),
         bytes(stage.bytes_written)
     )

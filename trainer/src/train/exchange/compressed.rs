@@ -13,10 +13,8 @@
 
 use std::sync::Arc;
 
-use grappa_run::{
-    compression::{Dense, Malformed, top_k},
-    config::{Compress, CompressRate, TrainConfig},
-};
+use grappa_codecs::{Dense, Malformed, top_k};
+use grappa_run::config::{Compress, CompressRate, TrainConfig};
 use tch::Tensor;
 
 use super::{Exchange, LossWeights, Summed, set_values, values_of};

@@ -2,7 +2,7 @@
 
 use grappa_run::{
     Error as RunError,
-    background::{RunFiles, UNSYNCED},
+    background::{RunFiles, RunPages, UNSYNCED},
     config::Evaluate,
     journal::EpochRecord,
     stages::Stage,

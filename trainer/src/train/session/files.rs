@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use grappa_io::machine::peak_rss_bytes;
+use grappa_report::Report;
 use grappa_run::{
-    background::{BackgroundWriter, Pages, RunFiles, Unwritten, not_written},
+    background::{BackgroundWriter, RunFiles, RunPages, Unwritten, not_written},
     checkpoint::{Checkpoint, RunState},
     folder::RunFolder,
     journal::{EpochRecord, Journal},
@@ -142,14 +143,14 @@ impl<'scope, 'env> Run<'scope, 'env> {
         self.trainer.clock.enter(Stage::Report);
         let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= REPORT_INTERVAL);
         // At the end of the run they are written once, with its last scores.
-        let pages = (is_due && !is_over).then(|| self.pages(false));
+        let pages = (is_due && !is_over).then(|| Box::new(self.pages(false)) as Box<dyn RunPages>);
         self.start_writing(RunFiles { best, latest, pages });
         Ok(())
     }
 
-    pub(super) fn pages(&mut self, is_finished: bool) -> Pages {
+    pub(super) fn pages(&mut self, is_finished: bool) -> Report {
         self.shown = Some(Instant::now());
-        Pages {
+        Report {
             name: self.name.clone(),
             records: self.journal.records().to_vec(),
             summary: self.summary(),

@@ -43,7 +43,7 @@ impl Run<'_, '_> {
             report.undecided, report.nodes
         );
         if report.is_undecided() {
-            return Err(Error::Options(format!(
+            return Err(Error::Diverged(format!(
                 "{are_nan}: the model predicts nothing; if the store was ingested with --allow-nan, ingest without it to get a list of \
                  NaN features, else try a smaller --lr, or --clip 1; checkpoints of earlier epochs, if there are any, are intact"
             )));

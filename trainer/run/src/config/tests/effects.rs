@@ -87,7 +87,7 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
             .iter()
             .cloned()
             .map(|(option, value)| (option.to_owned(), value));
-        let options: BTreeMap<String, Value> = options.collect();
+        let options: Table = options.collect();
         TrainConfig::layered(None, None, &options).unwrap().warnings(true)
     };
     for (option, value, without, shown) in [
