@@ -45,7 +45,7 @@ struct Args {
     #[arg(long, value_name = "Q", value_delimiter = ',', default_values_t = [1, 16], value_parser = clap::value_parser!(u32).range(1..=64))]
     concurrent: Vec<u32>,
     /// Values of grappa-train's `--halo`
-    #[arg(long, value_delimiter = ',', default_values = ["features"])]
+    #[arg(long, value_delimiter = ',', default_values = ["stop"])]
     halo: Vec<String>,
     /// Values of grappa-train's `--first-hop`
     #[arg(long, value_delimiter = ',', default_values = ["sampled"])]

@@ -303,7 +303,7 @@ struct Options {
         long,
         help_heading = PARTITIONS,
         value_name = "MODE",
-        value_parser = possible(named(HaloMode::ALL, HaloMode::name, halo_help))
+        value_parser = explained::<HaloMode>(named(HaloMode::ALL, HaloMode::name, halo_help))
     )]
     halo: Option<String>,
     /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: 25 for sage-max, 10 for

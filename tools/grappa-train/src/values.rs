@@ -91,7 +91,6 @@ pub fn halo_help(halo: HaloMode) -> &'static str {
         HaloMode::Auto => {
             "for sage and gcn, history if its refreshes take at most a quarter of the work of training; else neighbors"
         }
-        HaloMode::Features => "only the last hop samples them, for their features",
         HaloMode::Stop => "every hop samples them, but never their neighbors",
         HaloMode::Neighbors => {
             "every hop samples them, and they have sampled neighbors of their own (--halo-neighbors)"
@@ -100,9 +99,8 @@ pub fn halo_help(halo: HaloMode) -> &'static str {
         HaloMode::History => {
             "as stop; deeper layers take their aggregates from the last refresh (historical embeddings), corrected by \
              one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop \
-             with 2 layers, and as aggregates with more"
+             with 2 layers, and without the correction with more"
         }
-        HaloMode::Aggregates => "as history, without the correction",
     }
 }
 

@@ -33,8 +33,6 @@ pub(super) struct NeighborHop<'a> {
     pub fanout: Option<u32>,
     pub replace: bool,
     pub by_weight: bool,
-    /// Whether halo nodes may be drawn.
-    pub draws_halo: bool,
     /// The external ids, for errors.
     pub ids: &'a StoreIds,
 }
@@ -83,7 +81,7 @@ impl NeighborHop<'_> {
             block.visible.push(degrees.visible);
             block.global.push(degrees.global);
             block.halo.push(degrees.halo);
-            let pool = degrees.pool(self.draws_halo);
+            let pool = degrees.listed;
             let draws = self.key.draws((first + index) as u64);
             let drawn = if self.by_weight {
                 group.read_edge_weights(index, pool)?;

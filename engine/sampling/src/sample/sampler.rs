@@ -156,11 +156,10 @@ impl Sampler {
         scratch: &mut HopScratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        let hops = self.hops();
         let group = &mut Group::new(lists, &mut scratch.group);
         let Minibatch { nodes, blocks, .. } = out;
         for (number, block) in blocks.iter_mut().enumerate() {
-            let (key, draws_halo) = (key.hop(number), view.halo().is_drawn(number, hops));
+            let key = key.hop(number);
             match &self.method {
                 Method::Neighbors {
                     fanouts,
@@ -172,13 +171,12 @@ impl Sampler {
                         fanout: fanouts.at(number),
                         replace: *replace,
                         by_weight: *by_weight,
-                        draws_halo,
                         ids: view.ids(),
                     };
                     hop.sample(group, relabel, nodes, block)?;
                 }
                 Method::Walks(walks) => {
-                    let hop = WalkHop { key, walks, draws_halo };
+                    let hop = WalkHop { key, walks };
                     hop.sample(group, relabel, &mut scratch.walks, nodes, block)?;
                 }
             }

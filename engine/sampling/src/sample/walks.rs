@@ -115,8 +115,6 @@ impl WalkScratch {
 pub(super) struct WalkHop<'a> {
     pub key: HopKey,
     pub walks: &'a RandomWalks,
-    /// Whether walks may step to halo nodes.
-    pub draws_halo: bool,
 }
 
 impl WalkHop<'_> {
@@ -184,8 +182,7 @@ impl WalkHop<'_> {
         }
         group.locate(walks.iter().map(|walk| walk.at))?;
         for (index, walk) in walks.iter_mut().enumerate() {
-            let degrees = group.degrees(index);
-            let pool = degrees.pool(self.draws_halo);
+            let pool = group.degrees(index).listed;
             let positions = &mut group.scratch.positions;
             let start = positions.len();
             if pool > 0 {

@@ -119,7 +119,7 @@ pub(crate) struct Degrees {
     pub visible: u64,
     /// All sources.
     pub global: u64,
-    /// Sources that a hop draws from if it may draw halo nodes: all, unless the list is a sample.
+    /// Sources that a hop draws from. Without halo nodes these are the visible ones, and a sampled list has fewer than all.
     pub listed: u64,
     /// Whether the view has no list of the node, because it is a halo node. The degrees are then 0.
     pub halo: bool,
@@ -133,12 +133,6 @@ impl Degrees {
         listed: 0,
         halo: true,
     };
-
-    /// The number of positions that are drawn from.
-    #[inline(always)]
-    pub(crate) fn pool(&self, draws_halo: bool) -> u64 {
-        if draws_halo { self.listed } else { self.visible }
-    }
 }
 
 /// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.

@@ -250,7 +250,7 @@ impl<S: Source> AdjacencyLists for PartitionCsr<'_, S> {
             degrees: Degrees {
                 visible,
                 global,
-                listed: global,
+                listed: end - start,
                 halo: false,
             },
         }

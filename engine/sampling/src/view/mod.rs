@@ -293,7 +293,9 @@ impl PartitionView {
             return match &self.lists {
                 Storage::Narrow(csr) => ViewLists::HaloNarrow(WithHalo::new(owned, csr.partition(owned, true), halo)),
                 Storage::Wide(csr) => ViewLists::HaloWide(WithHalo::new(owned, csr.partition(owned, true), halo)),
-                Storage::Mapped(mapped) => ViewLists::HaloMapped(WithHalo::new(owned, mapped.partition(owned), halo)),
+                Storage::Mapped(mapped) => {
+                    ViewLists::HaloMapped(WithHalo::new(owned, mapped.partition(owned, true), halo))
+                }
             };
         }
         match (&self.lists, owned.nodes() == self.nodes) {
@@ -302,7 +304,7 @@ impl PartitionView {
             (Storage::Narrow(csr), false) => ViewLists::PartitionNarrow(csr.partition(owned, keeps_halo)),
             (Storage::Wide(csr), false) => ViewLists::PartitionWide(csr.partition(owned, keeps_halo)),
             (Storage::Mapped(mapped), true) => ViewLists::MappedWhole(mapped.whole(owned)),
-            (Storage::Mapped(mapped), false) => ViewLists::MappedPartition(mapped.partition(owned)),
+            (Storage::Mapped(mapped), false) => ViewLists::MappedPartition(mapped.partition(owned, keeps_halo)),
         }
     }
 }

@@ -41,9 +41,7 @@ named_enum! {
         /// `neighbors`.
         #[default]
         Auto = "auto",
-        /// The hop furthest from the seeds samples them, for their features. Other hops do not.
-        Features = "features",
-        /// Every hop samples them. They are not expanded.
+        /// Every hop samples them, for their features. They are not expanded.
         Stop = "stop",
         /// Every hop samples them, and each has sampled in-neighbors of its own, drawn again when the graph is repartitioned.
         Neighbors = "neighbors",
@@ -52,9 +50,8 @@ named_enum! {
         /// As `stop`, and deeper layers use their historical embeddings from the last refresh. If the first hop is
         /// pre-aggregated, one in-neighbor of each corrects them for the change of the parameters since.
         History = "history",
-        /// As `history`, without the correction.
-        Aggregates = "aggregates",
     }
+    removed { "features" => "stop", "aggregates" => "history" }
 }
 
 named_enum! {

@@ -131,7 +131,6 @@ fn modes(layers: u32) -> Vec<Mode> {
     for preaggregated in [false, true] {
         for (halo, historical, name) in [
             (Halo::None, Keep::Nothing, "none"),
-            (Halo::Features, Keep::Nothing, "features"),
             (Halo::Stop, Keep::Nothing, "stop"),
             (Halo::Stop, Keep::Aggregates, "aggregates"),
             (Halo::Stop, Keep::Neighbors { seed: 0 }, "history"),

@@ -139,7 +139,7 @@ impl Mapped {
     }
 
     /// The adjacency lists of a view that owns some nodes.
-    pub(super) fn partition<'a>(&'a self, owned: &'a Owned) -> MappedPartition<'a> {
-        MappedPartition::new(MappedFiles::new(self, owned), owned)
+    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, keeps_halo: bool) -> MappedPartition<'a> {
+        MappedPartition::new(MappedFiles::new(self, owned), owned, keeps_halo)
     }
 }

@@ -30,6 +30,7 @@ const DECODED_PER_RUN: u64 = 32;
 pub(crate) struct MappedPartition<'a> {
     files: MappedFiles<'a>,
     owned: &'a Owned,
+    keeps_halo: bool,
 }
 
 /// The place of a list, and how it is split.
@@ -56,8 +57,12 @@ pub(crate) struct SplitLists {
 }
 
 impl<'a> MappedPartition<'a> {
-    pub(super) fn new(files: MappedFiles<'a>, owned: &'a Owned) -> Self {
-        Self { files, owned }
+    pub(super) fn new(files: MappedFiles<'a>, owned: &'a Owned, keeps_halo: bool) -> Self {
+        Self {
+            files,
+            owned,
+            keeps_halo,
+        }
     }
 
     /// Splits a list into segments. Returns the number of owned sources.
@@ -180,7 +185,7 @@ impl AdjacencyLists for MappedPartition<'_> {
         Degrees {
             visible: place.visible,
             global: list.degree(),
-            listed: list.degree(),
+            listed: if self.keeps_halo { list.degree() } else { place.visible },
             halo: false,
         }
     }

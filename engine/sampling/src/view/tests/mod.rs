@@ -105,7 +105,7 @@ fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -
     let mut state = A::GroupState::default();
     let mut place = lists.locate(lists.head(node));
     let degrees = lists.degrees(&mut place, &mut state);
-    let count = degrees.pool(view.halo() != Halo::None);
+    let count = degrees.listed;
     let (mut sources, mut one_by_one, mut edge_weights) = (Vec::new(), Vec::new(), Vec::new());
     lists.prefetch_sources(&place, Positions::First(count));
     lists.sources_at(&place, &mut state, Positions::First(count), &mut sources);
@@ -262,7 +262,7 @@ fn the_budget_decides_where_adjacency_lists_are() {
     let store = graph.store_with(vec![0, 1000, 2500, 3000], true);
     for chunks in [&[0, 1, 2][..], &[0, 2]] {
         let owned = owning(&store.store, chunks);
-        for (halo, edge_weights) in [(Halo::Stop, false), (Halo::None, false), (Halo::Features, true)] {
+        for (halo, edge_weights) in [(Halo::Stop, false), (Halo::None, false), (Halo::Stop, true)] {
             let lists = expected_lists(&graph, &owned, halo, edge_weights);
             let edges: u64 = lists.iter().map(|list| list.sources.len() as u64).sum();
             let node_bytes = if chunks.len() == 3 { 8 } else { 16 };
