@@ -29,7 +29,7 @@ use grappa_sampling::{
     Loader, LoaderOptions,
     partition::Owned,
     sample::Sampler,
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+    view::{Halo, PartitionView, ViewOptions},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -190,8 +190,7 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: false,
-        kind: ViewKind::Memory,
-        memory: 1 << 30,
+        mapped_bytes_max: None,
         threads,
         engine: read::Choice::Auto,
     };

@@ -29,11 +29,11 @@ use grappa_sampling::{
         ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE, SEEDS_OF_A_STEP, exact_evaluation_work_max,
         refresh_work_max,
     },
+    view::ViewKind,
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::estimate::{DiskPlan, MemoryPlan, PlannedLists, StagePlan, TrainPlan};
-use self::halo::Halo;
+pub use self::estimate::{DiskPlan, MemoryPlan, StagePlan, TrainPlan};
 use super::{
     Degrees,
     degrees::degree_classes,
@@ -100,9 +100,9 @@ pub struct TrainOptions {
     /// Seeds per minibatch and partition, if given.
     pub batch: Option<u64>,
     /// Number of partitions, if given.
-    pub partitions: Option<u64>,
+    pub partitions: Option<u32>,
     /// Number of partitions of a step, if given.
-    pub concurrent: Option<u64>,
+    pub concurrent: Option<u32>,
     /// Whether the first hop is pre-aggregated.
     pub preaggregated: bool,
     /// The pre-aggregated features that the store has already.
@@ -172,7 +172,7 @@ pub struct StoredAggregates {
 /// # Errors
 /// If a number is impossible.
 pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
-    Ok(Planner::new(options)?.plan())
+    Planner::new(options)?.plan()
 }
 
 /// The largest number from 1 to `most` that fits. Smaller numbers fit too.
@@ -189,6 +189,27 @@ fn largest(most: f64, fits: impl Fn(f64) -> bool) -> f64 {
         }
     }
     low
+}
+
+/// The data of halo nodes, the in-neighbors that a partition does not own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum HaloData {
+    /// Their features.
+    Nothing,
+    /// Historical embeddings.
+    Embeddings,
+    /// Sampled in-neighbors, which take `bytes` of memory.
+    Lists { bytes: f64 },
+}
+
+impl HaloData {
+    /// Bytes of memory that lists take.
+    fn list_bytes(self) -> f64 {
+        match self {
+            Self::Lists { bytes } => bytes,
+            Self::Nothing | Self::Embeddings => 0.0,
+        }
+    }
 }
 
 struct Planner<'a> {
@@ -232,10 +253,12 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn plan(&self) -> TrainPlan {
+    fn plan(&self) -> Result<TrainPlan> {
         let options = self.options;
-        let (partitions, concurrent, lists) = self.partitions();
-        let in_turn = lists == PlannedLists::InTurn;
+        let numbers = self.partitions()?;
+        let (partitions, concurrent) = (u64::from(numbers.partitions), u64::from(numbers.concurrent));
+        let lists = numbers.lists.kind();
+        let in_turn = lists == ViewKind::InTurn;
         let batch = options.batch.unwrap_or((SEEDS_OF_A_STEP as u64).div_ceil(concurrent));
         // Each group of partitions has its own steps, of even size.
         let seeds_of_partition = options.train.div_ceil(partitions);
@@ -251,7 +274,7 @@ impl<'a> Planner<'a> {
         let features = if is_resident { rows } else { 0.9 * room };
 
         let mut opening = self.stage(0.0, 0.0, START_SECONDS);
-        if lists == PlannedLists::Memory {
+        if lists == ViewKind::Memory {
             let edges = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
             opening = opening.and(self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads));
         }
@@ -269,7 +292,7 @@ impl<'a> Planner<'a> {
         if !is_resident {
             read += self.missing_bytes(&minibatch, steps * concurrent, room);
         }
-        if lists == PlannedLists::Mapped {
+        if lists == ViewKind::Mapped {
             let expanded = minibatch.expanded * (steps * concurrent) as f64;
             read += expanded * PAGE_BYTES;
             processor += expanded * LIST_SECONDS;
@@ -277,8 +300,8 @@ impl<'a> Planner<'a> {
         let epoch = self.stage(read, 0.0, processor);
         let layers = options.fanouts.len();
         let history = match halo {
-            Halo::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
-            Halo::Nothing | Halo::Lists { .. } => StagePlan::default(),
+            HaloData::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
+            HaloData::Nothing | HaloData::Lists { .. } => StagePlan::default(),
         };
 
         let exact = self.inference(is_resident);
@@ -293,11 +316,11 @@ impl<'a> Planner<'a> {
             .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
         let evaluation = (evaluation - if is_resident { 0.0 } else { features }).max(0.0);
         let beside = adjacency + features + nodes + BASE_BYTES;
-        TrainPlan {
+        Ok(TrainPlan {
             partitions,
             concurrent,
             lists,
-            expands_halo: partitions == 1 || matches!(halo, Halo::Lists { .. }),
+            expands_halo: partitions == 1 || matches!(halo, HaloData::Lists { .. }),
             steps,
             step_nodes: of_step.nodes * concurrent as f64,
             step_edges: minibatch.edges() * concurrent as f64,
@@ -326,7 +349,7 @@ impl<'a> Planner<'a> {
                 training: beside + step_bytes,
                 total: beside + step_bytes.max(evaluation),
             },
-        }
+        })
     }
 
     /// Whether training begins with pre-aggregation.
@@ -351,10 +374,10 @@ impl<'a> Planner<'a> {
     }
 
     /// The sampled hops of a minibatch.
-    fn minibatch(&self, seeds: f64, partitions: u64, halo: Halo) -> Minibatch {
+    fn minibatch(&self, seeds: f64, partitions: u64, halo: HaloData) -> Minibatch {
         let owned = match halo {
-            Halo::Lists { .. } => 1.0,
-            Halo::Nothing | Halo::Embeddings => (self.copies(partitions) / partitions as f64).min(1.0),
+            HaloData::Lists { .. } => 1.0,
+            HaloData::Nothing | HaloData::Embeddings => (self.copies(partitions) / partitions as f64).min(1.0),
         };
         self.reach.sample(seeds, self.sampled_fanouts(), owned)
     }

@@ -123,7 +123,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     trainer.open_partitions(0, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     let batches = trainer.loader.batches(0, |batches| batches).unwrap();
-    let mut feed = trainer.loader.take_feed();
+    let feed = trainer.loader.feed().unwrap().clone();
     // Batch norms update them, and what follows them at historical embeddings uses them.
     let running: Vec<Tensor> = trainer
         .model

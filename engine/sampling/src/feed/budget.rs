@@ -5,7 +5,10 @@ use grappa_io::{Error, read};
 use super::{
     demand::MinibatchDemand,
     options::FeedOptions,
-    pool::{BATCHES_MAX, Miss, PoolGeometry},
+    pool::{
+        BATCHES_MAX,
+        geometry::{Miss, PoolGeometry},
+    },
     rows::RowFormat,
 };
 use crate::policy::{ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE};

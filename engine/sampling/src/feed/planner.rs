@@ -7,12 +7,10 @@ use grappa_io::Result;
 
 use super::{
     access::StoredRows,
-    pool::{AHEAD, Miss, Pool, PoolClock, PoolLookup},
+    pool::{AHEAD, Pool, PoolClock, PoolLookup, geometry::Miss},
+    resident::RESIDENT,
     stats::Counters,
 };
-
-/// The slot of a row of a resident chunk. Such a row is found by arithmetic.
-pub(super) const RESIDENT: u32 = u32::MAX;
 
 /// Consecutive batches whose missing rows are read together.
 #[derive(Debug)]

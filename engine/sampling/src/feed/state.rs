@@ -14,17 +14,16 @@
 //! Windows are numbered and read one after another. This file has the transitions, which threads report when they
 //! finish a task. [`schedule`] chooses the next task of each thread.
 
-mod schedule;
+pub(super) mod schedule;
 
 use std::collections::VecDeque;
 
 use grappa_io::Error;
 
-pub(super) use self::schedule::{ReaderTask, WorkerTask};
 use super::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
-    pool::Miss,
+    pool::geometry::Miss,
     reserve::MemoryReserve,
 };
 use crate::sample::Minibatch;
@@ -33,7 +32,7 @@ use crate::sample::Minibatch;
 #[derive(Debug, Default)]
 pub(super) struct InFlightBatch {
     pub minibatch: Minibatch,
-    /// The slot of each row in the pool, or [`RESIDENT`](super::planner::RESIDENT). Empty without a pool.
+    /// The slot of each row in the pool, or [`RESIDENT`](super::resident::RESIDENT). Empty without a pool.
     pub slots: Vec<u32>,
     /// Bytes reserved for the minibatch.
     pub reserved_bytes: u64,
@@ -115,6 +114,7 @@ pub(super) struct State {
     threads: usize,
     lookahead: usize,
     planning: Option<Planning>,
+    is_running: bool,
     stop: bool,
     panicked: bool,
     failure: Option<Error>,
@@ -158,16 +158,23 @@ impl State {
                 full_at: None,
                 misses: Vec::new(),
             }),
+            is_running: false,
             stop: false,
             panicked: false,
             failure: None,
         }
     }
 
+    /// Panics if an epoch cannot begin.
+    pub fn check_idle(&self) {
+        assert!(!self.panicked, "a thread of this feed panicked in an earlier epoch");
+        assert!(!self.is_running, "another epoch of this feed has not ended");
+    }
+
     /// Begins an epoch of `batches` batches.
     pub fn begin(&mut self, batches: u64) {
         (self.batches, self.next_sample, self.next_plan, self.next_deliver) = (batches, 0, 0, 0);
-        (self.stop, self.panicked, self.failure) = (false, false, None);
+        (self.is_running, self.stop, self.panicked, self.failure) = (true, false, false, None);
         (self.short_for_minibatch, self.short_for_features, self.consumer_waits) = (false, false, false);
         self.held_while_waiting = u64::MAX;
         if let Some(planning) = &mut self.planning {
@@ -190,6 +197,7 @@ impl State {
             planning.planner().forget(unread);
         }
         self.serial += self.next_sample;
+        self.is_running = false;
     }
 
     /// A worker sampled a batch.

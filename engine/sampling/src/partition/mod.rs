@@ -41,6 +41,7 @@ mod tests;
 pub use coverage::{Coverage, CoverageOptions, Histogram, coverage};
 pub use dealt::foreign;
 pub use hosts::{HeldChunk, HeldChunks, Hosts, held_chunks};
+pub(crate) use owned::groups;
 pub use owned::{LocalId, Owned};
 pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};
 pub use report::{PartitionReport, report};

@@ -21,7 +21,8 @@ use grappa_io::Result;
 
 use super::{
     minibatch::{Block, Minibatch},
-    sampler::{Scratch, check_size},
+    sampler::Scratch,
+    size::check_size,
 };
 
 /// Reusable memory for [`Minibatch::join`].
@@ -74,7 +75,7 @@ impl Minibatch {
             indices.clear();
             indices.resize(nodes, 0);
         }
-        let table = sampler.table(graph_nodes);
+        let table = sampler.table.of(graph_nodes);
         table.begin();
         let mut next = 0;
         for level in 0..=hops {

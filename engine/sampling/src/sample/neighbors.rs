@@ -20,7 +20,7 @@ use super::{
     minibatch::Block,
     random::{Draws, HopKey},
     relabel::Relabel,
-    sampler::check_size,
+    size::check_size,
     weighted,
 };
 use crate::view::adjacency::AdjacencyLists;
@@ -39,10 +39,10 @@ pub(super) struct NeighborHop<'a> {
 
 impl NeighborHop<'_> {
     /// Samples in-neighbors of all `nodes` into `block`. Appends new nodes to `nodes`.
-    pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
+    pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
-        relabel: &mut L,
+        relabel: &mut dyn Relabel,
         nodes: &mut Vec<NodeId>,
         block: &mut Block,
     ) -> Result<()> {

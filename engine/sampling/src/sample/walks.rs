@@ -20,7 +20,7 @@ use super::{
     minibatch::Block,
     random::{Draws, HopKey},
     relabel::Relabel,
-    sampler::check_size,
+    size::check_size,
 };
 use crate::view::adjacency::AdjacencyLists;
 
@@ -119,10 +119,10 @@ pub(super) struct WalkHop<'a> {
 
 impl WalkHop<'_> {
     /// Finds neighborhoods of all `nodes`. Appends new nodes to `nodes`.
-    pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
+    pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
-        relabel: &mut L,
+        relabel: &mut dyn Relabel,
         scratch: &mut WalkScratch,
         nodes: &mut Vec<NodeId>,
         block: &mut Block,

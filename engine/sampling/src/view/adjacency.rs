@@ -3,12 +3,6 @@
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
-use super::{
-    halo_lists::WithHalo,
-    mapped::{MappedPartition, MappedWhole},
-    memory::{PartitionCsr, WholeCsr},
-};
-
 /// Adjacency lists that are read in stages. Each stage prefetches the memory that the next one reads, for a whole group
 /// of destinations, so that many cache misses are in flight at once.
 ///
@@ -133,26 +127,4 @@ impl Degrees {
         listed: 0,
         halo: true,
     };
-}
-
-/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.
-pub(crate) enum ViewLists<'a> {
-    /// The whole graph, in memory, with 32-bit sources.
-    WholeNarrow(WholeCsr<'a, u32>),
-    /// The whole graph, in memory, with 64-bit sources.
-    WholeWide(WholeCsr<'a, u64>),
-    /// A partition, in memory, with 32-bit sources.
-    PartitionNarrow(PartitionCsr<'a, u32>),
-    /// A partition, in memory, with 64-bit sources.
-    PartitionWide(PartitionCsr<'a, u64>),
-    /// The whole graph, mapped.
-    MappedWhole(MappedWhole<'a>),
-    /// A partition, mapped.
-    MappedPartition(MappedPartition<'a>),
-    /// A partition with lists of halo nodes, in memory, with 32-bit sources.
-    HaloNarrow(WithHalo<'a, PartitionCsr<'a, u32>>),
-    /// A partition with lists of halo nodes, in memory, with 64-bit sources.
-    HaloWide(WithHalo<'a, PartitionCsr<'a, u64>>),
-    /// A partition with lists of halo nodes, mapped.
-    HaloMapped(WithHalo<'a, MappedPartition<'a>>),
 }

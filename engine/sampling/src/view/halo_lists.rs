@@ -10,8 +10,8 @@ use grappa_formats::NodeId;
 use grappa_io::{Result, prefetch::prefetch};
 
 use super::{
-    NARROW_NODES_MAX,
     adjacency::{AdjacencyLists, Degrees, Positions},
+    sources::NARROW_NODES_MAX,
 };
 use crate::{NodeSet, partition::Owned};
 

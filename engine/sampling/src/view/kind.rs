@@ -3,9 +3,11 @@
 use std::{fmt, str::FromStr};
 
 use grappa_io::{Error, Result};
+use serde::Serialize;
 
 /// Where a view holds its adjacency lists. Samples do not depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ViewKind {
     /// In memory if the budget allows, otherwise in memory in turn, otherwise mapped.
     #[default]

@@ -22,7 +22,12 @@ use std::{
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
-use super::{HaloLists, PartitionView, ViewKind, ViewOptions, spare::SpareArenas};
+use super::{
+    halo_lists::HaloLists,
+    kind::ViewKind,
+    opened::{PartitionView, ViewOptions},
+    spare::SpareArenas,
+};
 use crate::partition::Owned;
 
 /// The number of groups that are in memory: one is sampled from, one is loaded.
@@ -78,10 +83,7 @@ impl Turns {
             store: store.clone(),
             groups,
             halo_lists: options.halo_lists.clone().map(OnceLock::from).unwrap_or_default(),
-            options: ViewOptions {
-                kind: ViewKind::Memory,
-                ..options
-            },
+            options,
             spare: Arc::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -89,17 +91,19 @@ impl Turns {
         }
     }
 
-    /// Bytes of memory that the views take at most: those of the two largest groups. Computed from the manifest alone.
-    pub fn bytes_of(store: &Store, groups: &[Vec<Owned>], options: &ViewOptions) -> u64 {
-        let bytes = |owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.edge_weights);
-        let mut groups: Vec<u64> = groups.iter().map(|group| group.iter().map(bytes).sum()).collect();
+    /// The largest sum of `bytes_of` over the views that are in memory at a time: those of two groups.
+    pub fn bytes_of(groups: &[Vec<Owned>], bytes_of: impl Fn(&Owned) -> u64) -> u64 {
+        let mut groups: Vec<u64> = groups.iter().map(|group| group.iter().map(&bytes_of).sum()).collect();
         groups.sort_unstable_by(|a, b| b.cmp(a));
         groups.iter().take(GROUPS_IN_MEMORY).sum()
     }
 
-    /// [`Turns::bytes_of`] for these partitions.
+    /// Bytes of memory that the views take at most.
     pub fn bytes(&self) -> u64 {
-        Self::bytes_of(&self.store, &self.groups, &self.options)
+        let (halo, edge_weights) = (self.options.halo, self.options.edge_weights);
+        Self::bytes_of(&self.groups, |owned| {
+            PartitionView::bytes_in_memory(&self.store, owned, halo, edge_weights)
+        })
     }
 
     /// The number of groups that are in memory or being loaded.
@@ -245,14 +249,8 @@ impl Turns {
             halo_lists: self.halo_lists.get().cloned(),
             ..self.options.clone()
         };
-        let views = PartitionView::open_all_with(
-            &self.store,
-            self.groups[group].clone(),
-            0,
-            &options,
-            Some(&self.spare),
-            &progress,
-        )?;
+        let owned = self.groups[group].clone();
+        let views = PartitionView::open_all(&self.store, owned, &options, Some(&self.spare), &progress)?;
         tracing::debug!(group, seconds = begin.elapsed().as_secs_f64(), "loaded views");
         mem::forget(unmark);
         self.lock().groups.insert(group, Group::Open(views));

@@ -80,9 +80,9 @@ fn plans_agree_with_runs_that_were_measured() {
         let plan = memory(memory_bytes, preaggregated);
         assert_eq!((plan.partitions, plan.concurrent), (partitions, 1));
         let lists = if partitions > 1 {
-            PlannedLists::InTurn
+            ViewKind::InTurn
         } else {
-            PlannedLists::Memory
+            ViewKind::Memory
         };
         assert_eq!(plan.lists, lists);
         assert_near(plan.steps as f64 * plan.step_edges, edges, 0.08);
@@ -310,7 +310,7 @@ fn less_memory_means_more_partitions_and_more_reading() {
     let mut little = options();
     little.memory = 1 << 20;
     let little = plan_training(&little).unwrap();
-    assert_eq!((little.partitions, little.lists), (1, PlannedLists::Mapped));
+    assert_eq!((little.partitions, little.lists), (1, ViewKind::Mapped));
 }
 
 /// A block model of 2^28 nodes in 16 partitions, 2000 minibatches: 33.0 s in turn with 27 GiB from the disk, and 106.6 s from mapped files.
@@ -334,7 +334,7 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.memory = 6 << 30;
     };
     let in_turn = plan(block_model);
-    assert_eq!(in_turn.lists, PlannedLists::InTurn);
+    assert_eq!(in_turn.lists, ViewKind::InTurn);
     assert_near(in_turn.epoch.bytes_read, 27.2 * f64::from(1 << 30), 0.02);
     assert_near(in_turn.epoch.seconds, 33.0, 0.25);
     let mapped = plan(|options| {
@@ -342,7 +342,7 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.concurrent = Some(8);
         options.batch = Some(1024);
     });
-    assert_eq!(mapped.lists, PlannedLists::Mapped);
+    assert_eq!(mapped.lists, ViewKind::Mapped);
     assert_near(mapped.epoch.seconds, 106.6, 0.25);
     assert!(mapped.memory.training <= mapped.memory.total);
 }

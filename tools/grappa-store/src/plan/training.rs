@@ -6,9 +6,10 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
 use grappa_engine::plan::{
     Degrees, Plan,
-    train::{MemoryPlan, PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+    train::{MemoryPlan, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
 };
 use grappa_formats::{ChunkId, aggregates::AggregateKind, container::FileKind, manifest::FeatureSource};
+use grappa_sampling::view::ViewKind;
 use grappa_storage::{Store, aggregates::Aggregates, files};
 
 use super::Speed;
@@ -209,9 +210,9 @@ impl From<args::Degrees> for Degrees {
 pub fn text(plan: &TrainPlan) -> String {
     let mut table = Table::default();
     let places = match plan.lists {
-        PlannedLists::Memory => "all adjacency lists in memory",
-        PlannedLists::InTurn => "adjacency lists in memory in turn",
-        PlannedLists::Mapped => "adjacency lists in mapped files",
+        ViewKind::InTurn => "adjacency lists in memory in turn",
+        ViewKind::Mapped => "adjacency lists in mapped files",
+        _ => "all adjacency lists in memory",
     };
     let halo = match plan.expands_halo {
         true => "",

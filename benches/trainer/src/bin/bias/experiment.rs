@@ -13,7 +13,7 @@ use grappa_run::{
 use grappa_sampling::{
     partition::{Owned, Schedule, assignment, chunk_sizes},
     sample::{BatchKey, Fanouts, Minibatch, Sampler, Scratch},
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+    view::{Halo, PartitionView, ViewOptions},
 };
 use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
@@ -283,8 +283,7 @@ impl Experiment {
             halo: mode.halo,
             halo_lists: None,
             edge_weights: false,
-            kind: ViewKind::Memory,
-            memory: MEMORY_BYTES,
+            mapped_bytes_max: None,
             threads: self.setup.threads,
             engine: Choice::Auto,
         };

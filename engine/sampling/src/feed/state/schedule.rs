@@ -17,7 +17,7 @@ use super::{InFlightBatch, Job, Stage, State};
 use crate::feed::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
-    pool::Miss,
+    pool::geometry::Miss,
 };
 
 /// A window with at most this many misses is not worth waiting for. A disk reads them in some hundredths of a second.

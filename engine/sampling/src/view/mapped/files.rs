@@ -10,7 +10,7 @@ use grappa_formats::{
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
 use grappa_storage::{CheckedAdjacency, CheckedWeights, Chunk};
 
-use super::{Mapped, disk_reads::GroupsSeen};
+use super::{chunks::Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
 
 /// Lists of at most this many bytes are prefetched completely as soon as they are located.

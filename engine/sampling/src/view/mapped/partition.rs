@@ -17,7 +17,10 @@ use std::ops::Range;
 use grappa_formats::{NodeId, rows::Row};
 use grappa_io::Result;
 
-use super::files::{FileHead, FilePlace, MappedFiles};
+use super::{
+    chunks::Mapped,
+    files::{FileHead, FilePlace, MappedFiles},
+};
 use crate::{
     partition::Owned,
     view::adjacency::{AdjacencyLists, Degrees, Positions},
@@ -57,9 +60,9 @@ pub(crate) struct SplitLists {
 }
 
 impl<'a> MappedPartition<'a> {
-    pub(super) fn new(files: MappedFiles<'a>, owned: &'a Owned, keeps_halo: bool) -> Self {
+    pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned, keeps_halo: bool) -> Self {
         Self {
-            files,
+            files: MappedFiles::new(mapped, owned),
             owned,
             keeps_halo,
         }

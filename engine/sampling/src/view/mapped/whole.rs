@@ -5,15 +5,21 @@ use std::iter;
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
-use super::files::{FileHead, FilePlace, MappedFiles};
-use crate::view::adjacency::{AdjacencyLists, Degrees, Positions};
+use super::{
+    chunks::Mapped,
+    files::{FileHead, FilePlace, MappedFiles},
+};
+use crate::{
+    partition::Owned,
+    view::adjacency::{AdjacencyLists, Degrees, Positions},
+};
 
 /// The mapped adjacency lists of all nodes. The order of views is that of the files.
 pub(crate) struct MappedWhole<'a>(MappedFiles<'a>);
 
 impl<'a> MappedWhole<'a> {
-    pub(super) fn new(files: MappedFiles<'a>) -> Self {
-        Self(files)
+    pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
+        Self(MappedFiles::new(mapped, owned))
     }
 }
 

@@ -6,7 +6,6 @@ use grappa_io::map::FaultMeter;
 use rustix::fs::{Advice, fadvise};
 
 use super::*;
-use crate::view::adjacency::ViewLists;
 
 /// Lists that are on pages of their own.
 const STRIDE: usize = 400;
