@@ -1,7 +1,7 @@
 //! Where adjacency lists are, and how many partitions there are: decided from sizes and a budget alone.
 //!
-//! The manifest has the number of edges of each chunk, so sizes are known before anything is read. A run decides with the sizes of its
-//! store, a plan with estimates ([`PartitionSizes`]).
+//! The manifest has the number of edges of each chunk, so sizes are known before anything is read. A run decides with
+//! the sizes of its store, a plan with estimates ([`PartitionSizes`]).
 //!
 //! ```text
 //! lists of all partitions    fit with the features, or take their share of memory     in memory
@@ -17,10 +17,11 @@
 //! no number fits                                       1 partition, mapped
 //! ```
 //!
-//! Mapped lists take about half as much as lists in memory. So lists that take at most half of memory stay in memory as mapped files.
+//! Mapped lists take about half as much as lists in memory. So lists that take at most half of memory stay in memory as
+//! mapped files.
 //!
-//! Of several workers, each needs memory for the partitions that it serves alone. Instead of 1, the least number is that of the workers,
-//! so that each has a partition in every step, and the numbers that are tried are its doubles.
+//! Of several workers, each needs memory for the partitions that it serves alone. Instead of 1, the least number is the
+//! number of workers, so that each has a partition in every step, and the numbers that are tried are its doubles.
 
 use std::iter;
 
@@ -64,7 +65,8 @@ impl ListsBudget {
         bytes.saturating_add(self.feature_bytes) <= self.memory || bytes <= self.share()
     }
 
-    /// The most that resident pages of mapped lists may take, and the most that sampled in-neighbors of halo nodes may take.
+    /// The most that resident pages of mapped lists may take, and the most that sampled in-neighbors of halo nodes may
+    /// take.
     pub fn share(&self) -> u64 {
         self.memory / LISTS_SHARE
     }
@@ -140,13 +142,14 @@ pub trait PartitionSizes {
     /// Bytes of the lists of all partitions that a worker serves, at most. A result above `enough` need not be exact.
     ///
     /// # Errors
-    /// If there cannot be so many partitions.
+    /// If the store has too few chunks.
     fn all(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64>;
 
-    /// Bytes of the lists of the two largest groups that a worker serves, at most. A result above `enough` need not be exact.
+    /// Bytes of the lists of the two largest groups that a worker serves, at most. A result above `enough` need not be
+    /// exact.
     ///
     /// # Errors
-    /// If there cannot be so many partitions.
+    /// If the store has too few chunks.
     fn two_groups(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64>;
 }
 
@@ -159,7 +162,7 @@ pub struct PartitionNumbers {
     pub concurrent: u32,
     /// Bytes of the adjacency lists of the whole graph in memory.
     pub whole_bytes: u64,
-    /// Bytes of memory that those of a worker may take.
+    /// Bytes of memory that the lists of a worker may take.
     pub room: u64,
     /// Where the adjacency lists are during training.
     pub lists: ListsPlace,
@@ -277,7 +280,7 @@ impl NumberChoice {
         self.budget.beside(halo_lists).in_turn_max()
     }
 
-    /// The first numbers of partitions, in all and in a step, of which two groups fit, and the bytes of these.
+    /// The first numbers of partitions, in all and in a step, with which two groups fit, and the bytes of two groups.
     fn first_fitting(
         &self,
         sizes: &impl PartitionSizes,
@@ -292,7 +295,7 @@ impl NumberChoice {
         Ok(None)
     }
 
-    /// The smallest number of partitions of which two groups of `concurrent` fit.
+    /// The smallest number of partitions with which two groups of `concurrent` fit.
     fn smallest(&self, sizes: &impl PartitionSizes, concurrent: u32) -> Result<Option<(u32, u32, u64)>> {
         self.first_fitting(sizes, self.candidates().map(|partitions| (partitions, concurrent)))
     }
@@ -316,7 +319,8 @@ impl NumberChoice {
         self.chunks.min(PARTITIONS_MAX)
     }
 
-    /// The smallest number of partitions of which two groups of `concurrent` fit, or a budget in which the largest number fits.
+    /// The smallest number of partitions with which two groups of `concurrent` fit, or a budget in which the largest
+    /// number fits.
     fn remedy(&self, sizes: &impl PartitionSizes, concurrent: u32) -> Result<Remedy> {
         if let Some((partitions, ..)) = self.smallest(sizes, concurrent)? {
             return Ok(Remedy::Partitions(partitions));

@@ -1,7 +1,7 @@
 //! Estimates a training run: minibatches, partitions, and the time, the bytes and the memory of each of its stages.
 //!
-//! The model is GraphSAGE with means. Minibatches are those of a random graph with the assumed degrees: draws hit each class of nodes
-//! in proportion to its edges (`minibatch`):
+//! The model is GraphSAGE with means. Minibatches come from a random graph with the assumed degrees: draws hit each
+//! class of nodes in proportion to its edges (`minibatch`):
 //!
 //! ```text
 //! pre-aggregation  read features once per tile, aggregate all edges, write the result    disk + processors
@@ -12,7 +12,8 @@
 //! evaluation       aggregate into the nodes that the scores depend on                    disk + processors
 //! ```
 //!
-//! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements; [`measure`](super::measure) repeats them.
+//! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements;
+//! [`measure`](super::measure) repeats them.
 
 mod estimate;
 mod halo;
@@ -41,13 +42,13 @@ use super::{
 };
 use crate::derive::preaggregate::wants_features_beside;
 
-/// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists (2026-11-23, mapped
-/// lists).
+/// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists
+/// (2026-11-23, mapped lists).
 const LIST_SECONDS: f64 = 22e-6;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
-/// With many reads in flight, one read takes as long as the transfer of this number of bytes. So the feed also reads the gap between two
-/// missing rows if it is at most as large (2026-11-21, training plan).
+/// With many reads in flight, one read takes as long as the transfer of this number of bytes. So the feed also reads
+/// the gap between two missing rows if it is at most as large (2026-11-21, training plan).
 const COALESCING_GAP: f64 = 28e3;
 /// Seconds to load libtorch and to open a store, from a cold cache (2026-11-22, billion edges).
 const START_SECONDS: f64 = 1.0;
@@ -81,7 +82,8 @@ pub struct TrainOptions {
     pub adjacency_bytes: u64,
     /// Values of a node and their type.
     pub features: (u32, FeatureDtype),
-    /// Nodes whose features are stored: all of them, or those of a slice and of its halo nodes. 0 if features are computed.
+    /// Nodes whose features are stored: all nodes, or the nodes of a slice and its halo nodes. 0 if features are
+    /// computed.
     pub stored: u64,
     /// Number of classes.
     pub classes: u32,
@@ -123,26 +125,29 @@ pub struct TrainOptions {
 
 /// Processor time of one thread of training.
 ///
-/// From records of two cores of a shared AMD EPYC (5th generation), in `benches/record`. Times of two threads are doubled.
+/// From records of two cores of a shared AMD EPYC (5th generation), in `benches/record`. Times of two threads are
+/// doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainRates {
-    /// Nanoseconds to read, decode and store an edge of a view in memory: 5.4 of R-MAT 29, whose lists are long, and 8.3 of a block model
-    /// (2026-11-22, billion edges).
+    /// Nanoseconds to read, decode and store an edge of a view in memory: 5.4 of R-MAT 29, whose lists are long, and
+    /// 8.3 of a block model (2026-11-22, billion edges).
     pub load_edge_ns: f64,
     /// Nanoseconds to sample an edge: 73.0 M edges/s (2026-11-20, feed).
     pub sample_edge_ns: f64,
-    /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes, less sampling
-    /// (2026-11-20, feed).
+    /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes,
+    /// less sampling (2026-11-20, feed).
     pub gather_byte_ns: f64,
-    /// Nanoseconds to aggregate a byte of a source's row in a training step: the difference of a sampled and a pre-aggregated first hop
-    /// (2026-11-20, training).
+    /// Nanoseconds to aggregate a byte of a source's row in a training step: the difference of a sampled and a
+    /// pre-aggregated first hop (2026-11-20, training).
     pub aggregate_byte_ns: f64,
-    /// Floating-point operations a second of products with everything between them: the rest of a step (2026-11-20, training).
+    /// Floating-point operations a second of products with everything between them: the rest of a step (2026-11-20,
+    /// training).
     pub product_flops: f64,
     /// Nanoseconds to aggregate a byte of a source's row over the whole graph (2026-11-21, evaluation).
     pub infer_byte_ns: f64,
-    /// Seconds of a step on any number of threads, for the optimizer and everything of fixed size (2026-11-20, training).
+    /// Seconds of a step on any number of threads, for the optimizer and everything of fixed size (2026-11-20,
+    /// training).
     pub step_seconds: f64,
 }
 
@@ -397,7 +402,8 @@ impl<'a> Planner<'a> {
         let mut flops = 0.0;
         let mut aggregated = 0.0;
         for layer in self.layers(minibatch) {
-            // A product for own rows and one for aggregates. The gradient of the input is not needed at the first layer.
+            // A product for own rows and one for aggregates. The gradient of the input is not needed at the first
+            // layer.
             let passes = if layer.is_first { 2.0 } else { 3.0 };
             flops += passes * 4.0 * layer.destinations * layer.inputs * layer.outputs;
             aggregated += (passes - 1.0) * layer.edges * layer.inputs * VALUE;
@@ -453,9 +459,9 @@ impl<'a> Planner<'a> {
 
     /// Bytes of the feature files that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
     ///
-    /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is divided between the two as
-    /// by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill half of the pool. What is left of the pool has the
-    /// rows that are used most.
+    /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is
+    /// divided between the two as by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill
+    /// half of the pool. What is left of the pool has the rows that are used most.
     fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, room: f64) -> f64 {
         let memory = self.options.memory as f64;
         let (dim, _) = self.options.features;
@@ -482,8 +488,8 @@ impl<'a> Planner<'a> {
         bytes * minibatches as f64 / window
     }
 
-    /// The share of a feature file that is read for the rows of some nodes at random places: their pages, and all that is between two of
-    /// them which are at most `gap` bytes apart.
+    /// The share of a feature file that is read for the rows of some nodes at random places: their pages, and all that
+    /// is between two of them which are at most `gap` bytes apart.
     fn touched(&self, rows: f64, gap: f64) -> f64 {
         let row_bytes = match self.has_features_beside() {
             true => 2.0 * self.row_bytes,

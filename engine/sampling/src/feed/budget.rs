@@ -213,7 +213,7 @@ impl FeedCosts {
     }
 }
 
-/// The options for the read engine: those of the user, but with shorter reads, and then fewer reads in flight, if read
+/// The options of the user for the read engine, but with shorter reads, and then fewer reads in flight, if read
 /// buffers would take too much of the memory.
 pub(super) fn read_options(options: &FeedOptions) -> read::Options {
     let mut read = options.read.clone();

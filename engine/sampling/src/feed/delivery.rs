@@ -9,8 +9,8 @@ use super::{
     pool::geometry::PoolGeometry, resident_rows::ResidentRows, source::BatchSource, stats::FeedStats,
 };
 
-/// Delivers minibatches with features, epoch after epoch. Clones are the same feed, so one of them can deliver while the owner of another
-/// is changed.
+/// Delivers minibatches with features, epoch after epoch. Clones are the same feed, so one of them can deliver while
+/// the owner of another is changed.
 #[derive(Clone)]
 pub struct Feed {
     pub(super) core: Arc<FeedCore>,
@@ -59,7 +59,8 @@ impl Feed {
         self.budget.resident_bytes
     }
 
-    /// The rows of all nodes in memory, if the feed has them: features (column 0) or pre-aggregated features (column 1).
+    /// The rows of all nodes in memory, if the feed has them: features (column 0) or pre-aggregated features (column
+    /// 1).
     pub fn resident_rows(&self, column: usize) -> Option<ResidentRows> {
         match &self.core.access {
             RowAccess::Stored(rows) => ResidentRows::of(rows, column),
@@ -90,8 +91,9 @@ impl Epoch<'_> {
         self.feed.core.stats()
     }
 
-    /// Says that another thread uses the batches: while this one waits for the next batch, that thread returns all batches but `batches`.
-    /// A batch that lacks memory then waits for theirs. By default this is an error if the consumer waits for that batch.
+    /// Says that another thread uses the batches: while this one waits for the next batch, that thread returns all
+    /// batches but `batches`. A batch that lacks memory then waits for theirs. By default this is an error if the
+    /// consumer waits for that batch.
     pub fn hold_while_waiting(&self, batches: u64) {
         self.feed.core.lock().hold_while_waiting(batches);
     }

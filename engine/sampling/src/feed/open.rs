@@ -65,9 +65,10 @@ struct StoredDemand {
 }
 
 impl Feed {
-    /// Opens a feed that delivers features of `store` for minibatches like those of `source`. Samples a few minibatches
-    /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
-    /// [`FeedOptions::host`], the processes of a machine share them if one has no room for all, and all must open a feed.
+    /// Opens a feed that delivers features of `store` for minibatches of `source`. Samples a few minibatches to measure
+    /// their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
+    /// [`FeedOptions::host`], the processes of a machine share them if one has no room for all, and all must open a
+    /// feed.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch (the error names a sufficient budget), if the store lacks the
@@ -256,7 +257,8 @@ impl FeedInputs {
             return Ok(Err(refused));
         }
         let margins = MinibatchDemand::measure(source)?.into_iter();
-        // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and should not be refused.
+        // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and
+        // should not be refused.
         let allowed = if self.options.keeps_margin { 1 } else { margins.len() };
         let mut divided = margins
             .take(allowed)
@@ -293,7 +295,7 @@ fn shared_budget(
     (budget.resident_bytes > 0).then_some(budget)
 }
 
-/// Names the rows of a feed, so that processes do not share those of different stores.
+/// Names the rows of a feed, so that processes do not share rows of different stores.
 fn identity(store: &Store, aggregates: Option<&Aggregates>) -> Result<u64> {
     let kind = aggregates.map_or(0, |aggregates| {
         2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features())

@@ -17,29 +17,15 @@ use super::{
     state::{Stage, schedule::ReaderTask},
     worker::Worker,
 };
+use crate::view::TurnsEpoch;
 
 /// The threads of one epoch.
 pub(super) struct EpochThreads {
     core: Arc<FeedCore>,
     workers: Vec<JoinHandle<()>>,
     reader: Option<JoinHandle<Box<dyn ReadEngine>>>,
-    source: Arc<dyn EpochEnd>,
-}
-
-/// The part of a [`BatchSource`] that ends an epoch.
-trait EpochEnd: Send + Sync {
-    fn stop(&self);
-    fn end(&self);
-}
-
-impl<S: BatchSource> EpochEnd for S {
-    fn stop(&self) {
-        BatchSource::stop(self);
-    }
-
-    fn end(&self) {
-        BatchSource::end(self);
-    }
+    /// The turns of views, until all workers have ended.
+    turns: Option<TurnsEpoch>,
 }
 
 impl EpochThreads {
@@ -52,7 +38,7 @@ impl EpochThreads {
     ) -> Self {
         core.stop.store(false, Ordering::Relaxed);
         core.lock().begin(source.batches());
-        source.begin();
+        let turns = source.begin();
         let workers = (0..workers).filter_map(|_| {
             let source = source.clone();
             spawn(core, "feed-worker", move |core| Worker::new(core).run(&*source))
@@ -61,7 +47,7 @@ impl EpochThreads {
             workers: workers.collect(),
             reader: engine.and_then(|engine| spawn(core, "feed-reader", |core| read_windows(core, engine))),
             core: core.clone(),
-            source: source.clone(),
+            turns,
         }
     }
 
@@ -110,12 +96,14 @@ impl EpochThreads {
     /// Stops all threads, waits for them, and returns the engine. If a thread panicked, resumes its panic.
     pub fn join(&mut self) -> Option<Box<dyn ReadEngine>> {
         self.core.stop();
-        self.source.stop();
+        if let Some(turns) = &self.turns {
+            turns.stop();
+        }
         let mut panic = None;
         for worker in self.workers.drain(..) {
             panic = panic.or(worker.join().err());
         }
-        self.source.end();
+        self.turns = None;
         let engine = match self.reader.take().map(JoinHandle::join) {
             Some(Ok(engine)) => Some(engine),
             Some(Err(reader)) => {

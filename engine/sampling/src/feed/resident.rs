@@ -41,8 +41,8 @@ impl Resident {
         Self::load_part(files, chunks, rows, (0, 1), engine)
     }
 
-    /// As [`Resident::load`], into `rows`, which has room for all. Reads part `index` of `count`; others have to be read by other processes
-    /// before the rows are used.
+    /// As [`Resident::load`], into `rows`, which has room for all. Reads part `index` of `count`; others have to be
+    /// read by other processes before the rows are used.
     pub fn load_part(
         files: &RowFiles,
         chunks: &[ChunkId],

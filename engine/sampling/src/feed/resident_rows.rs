@@ -6,7 +6,8 @@ use grappa_formats::{ChunkId, NodeId, features::FeatureLayout, manifest::Feature
 
 use super::access::StoredRows;
 
-/// The rows of all nodes in one column of a feed, in memory. They stay as long as this exists, also if the feed is closed.
+/// The rows of all nodes in one column of a feed, in memory. They stay as long as this exists, also if the feed is
+/// closed.
 #[derive(Debug, Clone)]
 pub struct ResidentRows {
     rows: Arc<StoredRows>,
@@ -16,7 +17,8 @@ pub struct ResidentRows {
 }
 
 impl ResidentRows {
-    /// A column of `rows`, if it has the rows of all nodes. Then they follow each other, because chunks are loaded in order.
+    /// A column of `rows`, if it has the rows of all nodes. Then they follow each other, because chunks are loaded in
+    /// order.
     pub(super) fn of(rows: &Arc<StoredRows>, column: usize) -> Option<Self> {
         let (chunks, resident) = (rows.files.chunks(), rows.resident.as_ref()?);
         let layout = rows.files.layouts().nth(column)?;
@@ -56,8 +58,8 @@ impl ResidentRows {
         }
     }
 
-    /// The rows if they are stored as f32: numbers, and how many there are from the start of a row to that of the next one. Those after the
-    /// [width](Self::width) are padding, or another column.
+    /// The rows if they are stored as f32: the numbers, and the distance between the starts of two rows. Those after
+    /// the [width](Self::width) are padding, or another column.
     pub fn values(&self) -> Option<(&[f32], usize)> {
         let stride = self.layout.stride as usize;
         let is_aligned = self.layout.dtype == FeatureDtype::F32 && stride.is_multiple_of(size_of::<f32>());

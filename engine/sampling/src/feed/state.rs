@@ -8,8 +8,8 @@
 //!                           when window < fetched
 //! ```
 //!
-//! A minibatch that is larger than expected takes memory from the reserve. If too little is left, it waits until batches
-//! return theirs: before `Sampled` as `Unreserved`, before `Assembling` as `Planned`.
+//! A minibatch that is larger than expected takes memory from the reserve. If too little is left, it waits until
+//! batches return theirs: before `Sampled` as `Unreserved`, before `Assembling` as `Planned`.
 //!
 //! Windows are numbered and read one after another. This file has the transitions, which threads report when they
 //! finish a task. [`schedule`] chooses the next task of each thread.
@@ -137,7 +137,8 @@ impl State {
             next_deliver: 0,
             jobs: VecDeque::new(),
             in_flight: batches.len(),
-            // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last two.
+            // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last
+            // two.
             in_flight_min: if planner.is_some() { 4 } else { 2 },
             free_batches: batches,
             with_features: buffers.is_some(),
@@ -209,8 +210,8 @@ impl State {
         self.put(index, stage, batch);
     }
 
-    /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs. Otherwise it waits for
-    /// them: memory that it took could not return before they are delivered.
+    /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs.
+    /// Otherwise it waits for them: memory that it took could not return before they are delivered.
     pub fn in_turn(&mut self, index: u64, batch: InFlightBatch) -> Option<InFlightBatch> {
         let has_memory = |job: &Job| !matches!(job.stage, Stage::Sampling | Stage::Unreserved);
         let earlier = (index - self.next_deliver) as usize;
@@ -347,8 +348,8 @@ impl State {
         self.in_flight
     }
 
-    /// Gives the memory of a free in-flight batch to the reserve, so that others can be larger. Returns false if none is free, or
-    /// all are needed.
+    /// Gives the memory of a free in-flight batch to the reserve, so that others can be larger. Returns false if none
+    /// is free, or all are needed.
     pub fn retire_batch(&mut self, reserve: &MemoryReserve) -> bool {
         if self.in_flight <= self.in_flight_min {
             return false;

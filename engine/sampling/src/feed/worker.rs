@@ -110,8 +110,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again. Returns false if
-    /// there is still too little, but memory may return before batch `index` is delivered.
+    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again.
+    /// Returns false if there is still too little, but memory may return before batch `index` is delivered.
     fn reserving(&self, index: u64, mut take: impl FnMut(&MemoryReserve) -> Result<()>) -> Result<bool> {
         if take(&self.core.reserve).is_ok() {
             return Ok(true);

@@ -47,7 +47,8 @@ pub struct Loader {
     whole: Option<Arc<PartitionView>>,
     /// The feed of training. Evaluations use it if it is open.
     feed: Option<Feed>,
-    /// A feed that was opened for [`Loader::whole_graph_batches`]. Its memory is divided for their size, so training closes it.
+    /// A feed that was opened for [`Loader::whole_graph_batches`]. Its memory is divided for their size, so training
+    /// closes it.
     pub(super) evaluation: Option<Feed>,
 }
 
@@ -64,7 +65,8 @@ impl Loader {
         }
     }
 
-    /// Opens the views of the partitions of `assignment` that this worker serves. The memory of the previous views is freed first.
+    /// Opens the views of the partitions of `assignment` that this worker serves. The memory of the previous views is
+    /// freed first.
     ///
     /// # Errors
     /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
@@ -75,8 +77,8 @@ impl Loader {
     }
 
     /// Samples in-neighbors of the halo nodes of the open partitions that this worker serves, as
-    /// [`Halo::Neighbors`](crate::view::Halo::Neighbors) does. `generation` is that of the assignment. None if minibatches expand no halo
-    /// nodes.
+    /// [`Halo::Neighbors`](crate::view::Halo::Neighbors) does. `generation` is the generation of the assignment. None
+    /// if minibatches expand no halo nodes.
     ///
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
@@ -85,8 +87,8 @@ impl Loader {
             .sample_halo_neighbors(&self.store, &self.options, generation, progress)
     }
 
-    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called before the first
-    /// batch of these partitions.
+    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called
+    /// before the first batch of these partitions.
     pub fn set_halo_lists(&mut self, lists: HaloLists) {
         self.open.set_halo_lists(lists);
     }
@@ -112,15 +114,16 @@ impl Loader {
                 plan = self.plan_feed(&batches, self.options.host.clone(), false)?;
             }
             self.feed = Some(plan.open()?);
-            // Processes share the rows that they read first. A feed that is opened again is one that did not keep all rows.
+            // Processes share the rows that they read first. A feed that is opened again is one that did not keep all
+            // rows.
             self.options.host = None;
         }
         Ok(batches)
     }
 
-    /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while training. They have
-    /// at most `batch` seeds. `share` says which of them this worker has, of several that have the same nodes. Opens the feed if it is
-    /// closed.
+    /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while
+    /// training. They have at most `batch` seeds. `share` says which of them this worker has, of several that have the
+    /// same nodes. Opens the feed if it is closed.
     ///
     /// With one partition, its view is used. Otherwise a mapped view of the whole graph is opened, and stays open.
     ///
@@ -200,7 +203,8 @@ impl Loader {
         self.open.bytes()
     }
 
-    /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency lists still take.
+    /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency
+    /// lists still take.
     pub fn free_views_in_turn(&self) -> u64 {
         let bytes = self.open.bytes();
         match self.open.turns() {
@@ -239,7 +243,7 @@ impl Loader {
         self.options.feature_bytes(&self.store)
     }
 
-    /// All minibatches of an epoch, those of other workers among them: these can be counted, but not sampled here.
+    /// All minibatches of an epoch. Minibatches of other workers can be counted here, but not sampled.
     pub fn all_batches(&self, epoch: u64) -> PartitionBatches {
         let options = EpochOptions {
             sampler: self.options.sampler.clone(),
@@ -254,8 +258,8 @@ impl Loader {
         PartitionBatches::new(self.open.parts.clone(), options)
     }
 
-    /// Plans a feed. It holds the features of all nodes, those of halo nodes of a slice among them, or none: evaluations close a feed that
-    /// reads some on demand.
+    /// Plans a feed. It holds the features of all nodes, also of halo nodes of a slice, or none: evaluations close a
+    /// feed that reads some on demand.
     fn plan_feed(
         &self,
         batches: &Arc<PartitionBatches>,

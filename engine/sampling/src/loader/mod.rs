@@ -7,11 +7,13 @@
 //! memory = adjacency lists (views) + feature rows, buffers and samplers (feed)
 //! ```
 //!
-//! [`placement`](crate::placement) decides where the adjacency lists are. Lists in memory that leave too little to the feed are mapped.
+//! [`placement`](crate::placement) decides where the adjacency lists are. Lists in memory that leave too little to the
+//! feed are mapped.
 //!
-//! Of several workers that divide the partitions of each step, each has a loader with its [`Share`](crate::partition::Share). It opens the
-//! views of the partitions that it serves, and its budget is for these alone. Of the others it knows the number of seeds, which the
-//! division into steps depends on. So all workers count the same steps, and the minibatches do not depend on the number of workers.
+//! Of several workers that divide the partitions of each step, each has a loader with its
+//! [`Share`](crate::partition::Share). It opens the views of the partitions that it serves, and its budget is for these
+//! alone. Of the others it knows the number of seeds, which the division into steps depends on. So all workers count
+//! the same steps, and the minibatches do not depend on the number of workers.
 
 mod builder;
 mod minibatches;

@@ -16,8 +16,8 @@ use crate::{
 /// Partitions change from one super-epoch to the next, and their sizes with them. Sizes are computed for this many.
 const SUPER_EPOCHS_MAX: u64 = 16;
 
-/// Inputs of the choice of numbers, besides the options of the loader. Those have the number of partitions per step, if given, and the
-/// number of workers.
+/// Inputs of the choice of numbers, besides the options of the loader. Those have the number of partitions per step, if
+/// given, and the number of workers.
 #[derive(Debug, Clone)]
 pub struct NumberOptions {
     /// The number of partitions, if it is given.
@@ -26,7 +26,8 @@ pub struct NumberOptions {
     pub schedule: Schedule,
     /// Number of super-epochs.
     pub super_epochs: u64,
-    /// Whether halo nodes may get sampled in-neighbors later ([`Loader::sample_halo_neighbors`](super::Loader::sample_halo_neighbors)).
+    /// Whether halo nodes may get sampled in-neighbors later
+    /// ([`Loader::sample_halo_neighbors`](super::Loader::sample_halo_neighbors)).
     pub expands_halo: bool,
 }
 
@@ -82,8 +83,8 @@ impl StoreSizes<'_> {
         PartitionView::bytes_in_memory(self.store, owned, self.loader.halo, edge_weights)
     }
 
-    /// The most that `bytes_of` counts in any super-epoch for the groups of partitions that a worker serves. Once it exceeds `enough`,
-    /// later super-epochs are not counted.
+    /// The most that `bytes_of` counts in any super-epoch for the groups of partitions that a worker serves. Once it
+    /// exceeds `enough`, later super-epochs are not counted.
     fn largest_share(
         &self,
         partitions: u32,

@@ -180,7 +180,8 @@ impl OpenPartitions {
         }
     }
 
-    /// Opens the views of the partitions that the worker serves, which own `owned`. `seeds` are those of all partitions.
+    /// Opens the views of the partitions that the worker serves, which own `owned`. `seeds` has the seeds of all
+    /// partitions.
     fn open_parts(
         &mut self,
         store: &Arc<Store>,

@@ -77,7 +77,8 @@ pub struct LoaderOptions {
     pub output: OutputDtype,
     /// Registers the buffers of batches with a device.
     pub register: Option<Arc<dyn RegisterMemory>>,
-    /// The processes of this machine that train together, to share feature rows in memory. All must ask for the batches of the first epoch.
+    /// The processes of this machine that train together, to share feature rows in memory. All must ask for the batches
+    /// of the first epoch.
     pub host: Option<Arc<dyn HostProcesses>>,
     /// The maximum number of minibatches whose feature rows are read together; none for as many as fit the memory.
     pub lookahead: Option<usize>,

@@ -221,11 +221,11 @@ fn nothing_is_being_loaded_after_an_epoch_has_ended() {
     let turns = turns(&opened(&store, options(ViewKind::InTurn, 1, 1)));
     // A thread may be quick, so there are several tries.
     for _ in 0..20 {
-        turns.begin((0..3).map(|group| (group, 1)).collect());
+        let epoch = turns.begin((0..3).map(|group| (group, 1)).collect());
         turns.view(TurnPlace { group: 0, index: 0 }).unwrap();
         // The third group is begun while the second one is being loaded.
         turns.sampled(0);
-        turns.end();
+        drop(epoch);
         assert_eq!(Arc::strong_count(&turns), 1, "a thread that loads views holds them");
         turns.free();
     }

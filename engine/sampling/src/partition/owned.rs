@@ -254,7 +254,7 @@ impl Owned {
     }
 }
 
-/// The groups of `concurrent` partitions, each with those of its partitions that are among `owned`. There are `count` partitions in all.
+/// The groups of `concurrent` partitions, as far as they are among `owned`. There are `count` partitions in all.
 pub(crate) fn groups<'a>(
     owned: impl IntoIterator<Item = &'a Owned>,
     count: usize,

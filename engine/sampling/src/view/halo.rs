@@ -12,8 +12,8 @@ pub enum Halo {
     /// edges in the blocks that follow. So halo nodes contribute their features and nothing else.
     #[default]
     Stop,
-    /// Every hop draws from all in-neighbors, and halo nodes have sampled in-neighbors of their own, drawn again at each
-    /// repartition.
+    /// Every hop draws from all in-neighbors, and halo nodes have sampled in-neighbors of their own, drawn again at
+    /// each repartition.
     Neighbors,
     /// Every hop draws from owned in-neighbors only.
     None,

@@ -40,8 +40,8 @@ impl Csr {
         8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
     }
 
-    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from `spare`, and
-    /// returns it there in the end.
+    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from
+    /// `spare`, and returns it there in the end.
     pub(super) fn load(
         filter: &EdgeFilter<'_>,
         threads: usize,
@@ -175,9 +175,6 @@ impl AdjacencyLists for WholeCsr<'_> {
     type GroupState = ();
 
     #[inline(always)]
-    fn clear((): &mut ()) {}
-
-    #[inline(always)]
     fn head(&self, node: NodeId) -> usize {
         let head = node.0 as usize;
         prefetch(self.starts, head);
@@ -225,9 +222,6 @@ impl AdjacencyLists for PartitionCsr<'_> {
     type Head = Option<usize>;
     type Place = PartitionPlace;
     type GroupState = ();
-
-    #[inline(always)]
-    fn clear((): &mut ()) {}
 
     #[inline(always)]
     fn head(&self, node: NodeId) -> Option<usize> {

@@ -34,6 +34,6 @@ pub use self::{
     halo_lists::{Given, HaloLists},
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
-    turns::{TurnPlace, Turns, ViewSource},
+    turns::{TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
 pub(crate) use self::{halo_lists::HaloPiece, opened::ViewLists};

@@ -30,8 +30,9 @@ pub struct ViewOptions {
     pub halo_lists: Option<Arc<HaloLists>>,
     /// Whether the view has edge weights. Samplers that draw by weight need them.
     pub edge_weights: bool,
-    /// If given, adjacency lists are mapped, and this is the maximum number of bytes of touched pages. They count as memory, although the
-    /// system could reclaim them; the view releases them when they exceed this. Otherwise the lists are in memory.
+    /// If given, adjacency lists are mapped, and this is the maximum number of bytes of touched pages. They count as
+    /// memory, although the system could reclaim them; the view releases them when they exceed this. Otherwise the
+    /// lists are in memory.
     pub mapped_bytes_max: Option<u64>,
     /// Number of threads that decode adjacency lists into memory.
     pub threads: usize,
@@ -79,7 +80,8 @@ impl PartitionView {
     /// Opens the adjacency lists of the nodes that are `owned`.
     ///
     /// # Errors
-    /// If the store is a slice that lacks an owned chunk, it has no edge weights and they are needed, or damage is found.
+    /// If the store is a slice that lacks an owned chunk, it has no edge weights and they are needed, or damage is
+    /// found.
     pub fn open(store: &Store, owned: Owned, options: &ViewOptions) -> Result<Self> {
         Self::open_with(store, owned, options, &Arc::default(), None, &Silent)
     }
@@ -123,11 +125,12 @@ impl PartitionView {
         })
     }
 
-    /// Opens the views of several partitions, all at once. They share [`ViewOptions::mapped_bytes_max`]. Takes memory from `spare`.
+    /// Opens the views of several partitions, all at once. They share [`ViewOptions::mapped_bytes_max`]. Takes memory
+    /// from `spare`.
     ///
     /// # Errors
-    /// As [`PartitionView::open`], and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop while adjacency lists are
-    /// loaded.
+    /// As [`PartitionView::open`], and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop while
+    /// adjacency lists are loaded.
     pub(crate) fn open_all(
         store: &Store,
         owned: Vec<Owned>,

@@ -1,4 +1,5 @@
-//! Views that are in memory in turn: those of one group of partitions, and those of the next group, which are loaded meanwhile.
+//! Views that are in memory in turn: the views of one group of partitions, and of the next group, which is loaded
+//! meanwhile.
 //!
 //! ```text
 //! group 1   sampled from  freed
@@ -33,7 +34,7 @@ use crate::partition::Owned;
 /// The number of groups that are in memory: one is sampled from, one is loaded.
 const GROUPS_IN_MEMORY: usize = 2;
 
-/// The views of the partitions that a worker serves, in groups of which at most two are in memory.
+/// The views of the partitions that a worker serves, in groups. At most two groups are in memory.
 #[derive(Debug)]
 pub struct Turns {
     store: Arc<Store>,
@@ -69,6 +70,34 @@ pub struct TurnPlace {
     pub index: usize,
 }
 
+/// An epoch over views in turn. When it is dropped, the epoch has ended, and nothing is being loaded.
+#[derive(Debug)]
+pub struct TurnsEpoch(Arc<Turns>);
+
+impl TurnsEpoch {
+    /// The epoch ends early. Wakes the threads that wait for views.
+    pub fn stop(&self) {
+        let _state = self.0.lock();
+        self.0.stopped.store(true, Ordering::Relaxed);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for TurnsEpoch {
+    fn drop(&mut self) {
+        let loaders = {
+            let mut state = self.0.lock();
+            state.queue.clear();
+            mem::take(&mut state.loaders)
+        };
+        for loader in loaders {
+            // A panic while it loaded is found again by the thread that needs the views.
+            let _ = loader.join();
+        }
+        self.0.stopped.store(false, Ordering::Relaxed);
+    }
+}
+
 /// A group in memory.
 #[derive(Debug)]
 enum Group {
@@ -91,7 +120,7 @@ impl Turns {
         }
     }
 
-    /// The largest sum of `bytes_of` over the views that are in memory at a time: those of two groups.
+    /// The largest sum of `bytes_of` over the views that are in memory at a time: two groups.
     pub fn bytes_of(groups: &[Vec<Owned>], bytes_of: impl Fn(&Owned) -> u64) -> u64 {
         let mut groups: Vec<u64> = groups.iter().map(|group| group.iter().map(&bytes_of).sum()).collect();
         groups.sort_unstable_by(|a, b| b.cmp(a));
@@ -134,9 +163,10 @@ impl Turns {
         self.halo_lists.get_or_init(|| lists);
     }
 
-    /// An epoch begins. `order` has its groups, in order, each with the number of its batches.
-    pub fn begin(&self, order: Vec<(usize, u64)>) {
+    /// Begins an epoch. `order` has its groups, in order, each with the number of its batches.
+    pub fn begin(self: &Arc<Self>, order: Vec<(usize, u64)>) -> TurnsEpoch {
         self.lock().queue = order;
+        TurnsEpoch(self.clone())
     }
 
     /// A batch of a group was sampled. After the last one its views are freed.
@@ -154,27 +184,6 @@ impl Turns {
             }
             self.changed.notify_all();
         }
-    }
-
-    /// The epoch ends early. Wakes the threads that wait for views.
-    pub fn stop(&self) {
-        let _state = self.lock();
-        self.stopped.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
-    }
-
-    /// The epoch has ended: waits until nothing is loaded.
-    pub fn end(&self) {
-        let loaders = {
-            let mut state = self.lock();
-            state.queue.clear();
-            mem::take(&mut state.loaders)
-        };
-        for loader in loaders {
-            // A panic while it loaded is found again by the thread that needs the views.
-            let _ = loader.join();
-        }
-        self.stopped.store(false, Ordering::Relaxed);
     }
 
     /// Frees the memory of all views. They are loaded again when they are needed. To be called between epochs.

@@ -3,17 +3,18 @@
 use grappa_sampling::view::ViewKind;
 use serde::Serialize;
 
-/// The estimate of a run. Field names are those of the JSON object that `grappa-store plan --train --json` prints.
+/// The estimate of a run. `grappa-store plan --train --json` prints it with these field names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainPlan {
     /// Number of partitions.
     pub partitions: u64,
     /// Number of partitions of a step.
     pub concurrent: u64,
-    /// Where adjacency lists are: in memory, or in mapped files that stay in memory; in memory in turn, so that an epoch reads the graph; or
-    /// in mapped files that exceed the memory, where each list is a read of a page.
+    /// Where adjacency lists are: in memory, or in mapped files that stay in memory; in memory in turn, so that an
+    /// epoch reads the graph; or in mapped files that exceed the memory, where each list is a read of a page.
     pub lists: ViewKind,
-    /// Whether nodes of other partitions have neighbors: with one partition, or if memory has room for sampled in-neighbors.
+    /// Whether nodes of other partitions have neighbors: with one partition, or if memory has room for sampled
+    /// in-neighbors.
     pub expands_halo: bool,
     /// Steps of an epoch.
     pub steps: u64,

@@ -24,7 +24,8 @@ impl Planner<'_> {
         self.halo_lists(partitions)
     }
 
-    /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but the last.
+    /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but
+    /// the last.
     fn refresh_work(&self) -> f64 {
         let hops = self.options.fanouts.len() - 1;
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);

@@ -5,7 +5,7 @@ use grappa_sampling::{ListsBudget, NumberChoice, PartitionNumbers, PartitionSize
 
 use super::Planner;
 
-/// Chunks differ in size: those of a partition may take this much more than the mean.
+/// Chunks differ in size: the chunks of a partition may take this much more than the mean.
 const UNEVEN: f64 = 1.01;
 
 impl PartitionSizes for Planner<'_> {

@@ -205,8 +205,8 @@ fn a_row_that_a_slice_lacks_is_an_error() {
     });
 }
 
-/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows. If the store has `aggregates`, their files
-/// have the features too.
+/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows. If the store has
+/// `aggregates`, their files have the features too.
 fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choices: &[read::Choice]) {
     let mut rows = rows(store, OutputDtype::F32);
     if let Some(kind) = aggregates {

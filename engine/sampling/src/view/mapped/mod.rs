@@ -35,7 +35,7 @@
 
 mod chunks;
 mod disk_reads;
-mod files;
+pub(super) mod files;
 mod partition;
 mod whole;
 

@@ -94,7 +94,7 @@ impl<'a> MappedPartition<'a> {
             }
         }
         let owned = split.segments.len();
-        // The gaps between the segments of owned sources are those of the others.
+        // The gaps between the segments of owned sources are the segments of the others.
         let mut before = 0;
         for at in first..owned {
             let segment = split.segments[at].clone();
@@ -128,17 +128,8 @@ impl AdjacencyLists for MappedPartition<'_> {
     type GroupState = SplitLists;
 
     #[inline(always)]
-    fn keep_memory(&self) {
-        self.files.keep_memory();
-    }
-
-    #[inline(always)]
-    fn are_on_disk(&self) -> bool {
-        self.files.are_on_disk()
-    }
-
-    fn read_ahead_head(&self, node: NodeId) {
-        self.files.read_ahead_head(node);
+    fn files(&self) -> Option<&MappedFiles<'_>> {
+        Some(&self.files)
     }
 
     fn read_ahead_list(&self, place: &SplitPlace) {
@@ -173,11 +164,6 @@ impl AdjacencyLists for MappedPartition<'_> {
     #[inline(always)]
     fn prefetch_list(&self, place: &SplitPlace) {
         self.files.prefetch_list(&place.file);
-    }
-
-    #[inline(always)]
-    fn take_damage(&self) -> Result<()> {
-        self.files.take_damage()
     }
 
     fn degrees(&self, place: &mut SplitPlace, split: &mut SplitLists) -> Degrees {

@@ -100,7 +100,9 @@ pub fn all_lists(view: &PartitionView) -> Vec<ViewList> {
 }
 
 fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -> ViewList {
-    lists.keep_memory();
+    if let Some(files) = lists.files() {
+        files.keep_memory();
+    }
     let mut state = A::GroupState::default();
     let mut place = lists.locate(lists.head(node));
     let degrees = lists.degrees(&mut place, &mut state);
