@@ -1,11 +1,12 @@
 //! Estimates a store before it exists: chunks, bytes, and the time to build it and to read it once.
 //!
-//! Sizes follow from the formats: the size of an adjacency list in Elias-Fano code depends on its degree alone. Degrees are
-//! not known beforehand, so they are assumed ([`Degrees`]): skewed like those of an R-MAT graph with the parameters of
-//! Graph500, as in many social and web graphs, or even like those of a uniformly random graph, which needs the most space.
-//! Graphs whose ids have locality need less if they are ingested in the order of their ids; the estimate ignores gap code.
+//! Sizes follow from the formats: the size of an adjacency list in Elias-Fano code depends on its degree alone. Degrees
+//! are not known beforehand, so they are assumed ([`Degrees`]): skewed as in an R-MAT graph with the parameters of
+//! Graph500, as in many social and web graphs, or even as in a uniformly random graph, which needs the most space.
+//! Graphs whose ids have locality need less if they are ingested in the order of their ids; the estimate ignores gap
+//! code.
 //!
-//! The time of a pass is that of the disk or the processors, whichever is slower:
+//! A pass takes the time of the disk or of the processors, whichever is longer:
 //!
 //! ```text
 //! ingest       pass 1: read the input, write spill files                 read_ns an edge and thread
@@ -15,8 +16,8 @@
 //! ```
 //!
 //! Input and store move between disk and memory once. Spill files move only as far as they exceed the free memory: the
-//! kernel keeps written pages for reading, and lets a fifth of free memory be dirty before it makes the writer wait for the
-//! disk (`vm.dirty_ratio`).
+//! kernel keeps written pages for reading, and lets a fifth of free memory be dirty before it makes the writer wait for
+//! the disk (`vm.dirty_ratio`).
 //!
 //! [`Rates`] are measurements. `cargo run --release -p grappa-benches --bin plan` repeats them.
 
@@ -49,7 +50,8 @@ use self::{
     train::TrainRates,
 };
 
-/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A text line with ids of up to eight digits is no longer.
+/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A text line with ids of up to eight digits is no
+/// longer.
 const INPUT_EDGE_BYTES: u64 = 16;
 /// Bytes of a feature value in the input.
 const INPUT_VALUE_BYTES: u64 = 4;
@@ -135,7 +137,7 @@ impl Default for Rates {
     }
 }
 
-/// The estimate. Field names are those of the JSON object that `grappa-store plan --json` prints.
+/// The estimate. `grappa-store plan --json` prints it with these field names.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
     /// Nodes of the graph.

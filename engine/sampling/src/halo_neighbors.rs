@@ -1,8 +1,9 @@
 //! Samples in-neighbors of the halo nodes that minibatches can reach.
 //!
-//! A partition has the features of halo nodes but not their in-edges. With sampled in-neighbors it can expand them: each has up to
-//! a few in-neighbors, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
-//! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbors.
+//! A partition has the features of halo nodes but not their in-edges. With sampled in-neighbors it can expand them:
+//! each has up to a few in-neighbors, drawn uniformly, and the partition has the features of these. They are drawn
+//! again at each repartition. In expectation, minibatches have the neighbors of the whole graph; within a super-epoch,
+//! a halo node has the same few in-neighbors.
 
 use std::sync::{
     Mutex,

@@ -1,8 +1,8 @@
 //! Measures the rates behind a plan on this machine: some seconds, and 400 MB of disk while it runs.
 //!
-//! A small R-MAT graph is generated, written, read and sampled by the code that training uses. The engine has no model, so the rates of
-//! products and of aggregation are scaled: a loop of multiplications and one of row sums are compared with what they reached on the
-//! machine of the records.
+//! A small R-MAT graph is generated, written, read and sampled by the code that training uses. The engine has no model,
+//! so the rates of products and of aggregation are scaled: a loop of multiplications and one of row sums are compared
+//! with what they reached on the machine of the records.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use grappa_sampling::{
     Loader, LoaderOptions,
     partition::Owned,
     sample::Sampler,
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+    view::{Halo, PartitionView, ViewOptions},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -190,8 +190,7 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: false,
-        kind: ViewKind::Memory,
-        memory: 1 << 30,
+        mapped_bytes_max: None,
         threads,
         engine: read::Choice::Auto,
     };
@@ -200,7 +199,8 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
     Ok(begin.elapsed().as_nanos() as f64 * threads as f64 / store.manifest().edges as f64)
 }
 
-/// Nanoseconds of a thread to sample an edge, with the features of its share of nodes or without, and their bytes as f32.
+/// Nanoseconds of a thread to sample an edge, with the features of its share of nodes or without, and their bytes as
+/// f32.
 fn sample(store: &Arc<Store>, threads: usize, features: bool) -> Result<(f64, f64)> {
     let options = LoaderOptions {
         features,

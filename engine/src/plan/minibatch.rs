@@ -25,7 +25,7 @@ pub(super) struct Minibatch {
     pub hops: Vec<Hop>,
     /// Nodes whose features are needed.
     pub nodes: f64,
-    /// Nodes of which at least one hop reads the adjacency list.
+    /// Nodes whose adjacency lists at least one hop reads.
     pub expanded: f64,
     /// These, by class.
     reached: Vec<f64>,
@@ -73,8 +73,8 @@ impl Minibatch {
         nodes.map(|(reached, class)| reached * class.mean).sum()
     }
 
-    /// This minibatch as one of several in a step, with its part of the nodes that they share. Nodes that the store lacks count as not
-    /// shared.
+    /// This minibatch as one of several in a step, with its part of the nodes that they share. Nodes that the store
+    /// lacks count as not shared.
     pub fn sharing(&self, reach: &Reach, minibatches: f64) -> Self {
         if minibatches <= 1.0 {
             return self.clone();
@@ -131,8 +131,8 @@ impl Reach {
         }
     }
 
-    /// A minibatch of `seeds` random nodes. Of the other nodes only the share `owned` is expanded, and none that a slice lacks. Those are
-    /// all different: their graph is much larger.
+    /// A minibatch of `seeds` random nodes. Of the other nodes only the share `owned` is expanded, and none that a
+    /// slice lacks. Those are all different: their graph is much larger.
     pub fn sample(&self, seeds: f64, fanouts: &[Option<u32>], owned: f64) -> Minibatch {
         let nodes: f64 = self.classes.iter().map(|class| class.nodes).sum();
         let share = seeds / nodes;
@@ -188,7 +188,8 @@ mod tests {
         Reach::new(degree_classes(1 << 22, 1 << 26, degrees), 1.0)
     }
 
-    /// A run on R-MAT 22 with 209,715 training nodes in 206 steps sampled 32,240,650 edges, and 6,927,435 with two hops.
+    /// A run on R-MAT 22 with 209,715 training nodes in 206 steps sampled 32,240,650 edges, and 6,927,435 with two
+    /// hops.
     #[test]
     fn minibatches_are_those_that_were_measured() {
         for (fanouts, measured) in [

@@ -219,7 +219,7 @@ pub struct SampleArgs {
         long,
         help_heading = SAMPLING,
         value_name = "MODE",
-        default_value = "features",
+        default_value = "stop",
         value_parser = explained(Halo::ALL, Halo::name, halo_help)
     )]
     pub halo: Halo,
@@ -359,7 +359,6 @@ fn schedule_help(schedule: Schedule) -> &'static str {
 
 fn halo_help(halo: Halo) -> &'static str {
     match halo {
-        Halo::Features => "only the last hop samples them, for their features",
         Halo::Stop => "every hop samples them, but never their neighbors",
         Halo::Neighbors => "every hop samples them, and up to 10 in-neighbors of each",
         Halo::None => "never sampled",

@@ -160,6 +160,7 @@ const LAYERS: [Layer; 13] = [
             "partition",
             "policy",
             "view",
+            "placement",
             "sample",
             "in_neighbors",
             "halo_neighbors",

@@ -6,6 +6,7 @@ macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
         $what:literal $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $text:literal),+ $(,)? }
+        $(removed { $($removed:literal => $replacement:literal),+ })?
     ) => {
         $(#[$attribute])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +52,9 @@ macro_rules! named_enum {
             type Err = crate::Error;
 
             fn from_str(text: &str) -> std::result::Result<Self, crate::Error> {
+                $($(if text == $removed {
+                    return Err(crate::names::removed($what, text, $replacement));
+                })+)?
                 let names: Vec<&str> = Self::ALL.iter().map(|choice| choice.name()).collect();
                 match names.iter().position(|name| *name == text) {
                     Some(index) => Ok(Self::ALL[index]),
@@ -84,6 +88,11 @@ pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
         "unknown {what} `{text}`{suggestion}: use {} or {last}",
         others.join(", ")
     ))
+}
+
+/// The error for a name that an earlier version had.
+pub(crate) fn removed(what: &str, text: &str, replacement: &str) -> Error {
+    Error::Options(format!("the {what} `{text}` was removed: use `{replacement}`"))
 }
 
 /// The name that the user probably meant: the longest one that `text` contains (`graphsage`, `GATv2Conv`), or else the one

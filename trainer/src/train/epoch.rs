@@ -191,7 +191,7 @@ impl Trainer {
             (batches, _) => batches?,
         };
         // While batches arrive, the trainer is busy with them.
-        let mut feed = self.loader.take_feed();
+        let feed = self.loader.feed().expect("batches() opens the feed").clone();
         progress.steps("training", steps);
         progress.advance(partial.steps, 0);
         let before = (feed.stats(), self.clock.seconds()[Stage::Sample]);
@@ -207,15 +207,14 @@ impl Trainer {
         };
         let result = match self.repeated.take() {
             Some(batch) if epoch.partial.steps == 0 => self.step_again(&mut epoch, batch, progress),
-            _ => self.steps_of(&mut epoch, &mut feed, progress),
+            _ => self.steps_of(&mut epoch, &feed, progress),
         };
         self.add_feed(partial, before, &feed.stats());
-        self.loader.return_feed(feed);
         result
     }
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
-    fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
+    fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &Feed, progress: &dyn Progress) -> Result<()> {
         epoch.keeps_batch = self.may_keep_batch() && feed.is_resident();
         // If all features are in memory, batches come too fast for reading ahead to help.
         let read_ahead = usize::from(self.historical.is_some() && !feed.is_resident());

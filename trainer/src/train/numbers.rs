@@ -144,7 +144,7 @@ pub(super) fn memory_advice(
     if config.memory != default {
         return Ok(None);
     }
-    let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Features, false);
+    let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Stop, false);
     let aggregates = aggregates
         .map(|kind| Aggregates::open(store, kind))
         .transpose()?

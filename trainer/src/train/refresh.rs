@@ -67,7 +67,7 @@ impl Trainer {
             HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbors {
                 seed: key([self.config.seed, self.step]),
             },
-            HaloMode::Auto | HaloMode::History | HaloMode::Aggregates if has_use => Keep::Aggregates,
+            HaloMode::Auto | HaloMode::History if has_use => Keep::Aggregates,
             _ => Keep::Nothing,
         }
     }

@@ -65,24 +65,18 @@ impl Trainer {
             .whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
         progress.steps("evaluating", batches.steps());
         // While batches arrive, the trainer is busy with them.
-        let mut feed = self.loader.take_feed();
+        let feed = self.loader.feed().expect("batches are delivered by a feed").clone();
         let mut scores = SplitScores::new([split], self.labels.spec(), ranked);
         let loading = self.loading();
-        let mut score_all = || -> Result<()> {
-            for batch in feed.epoch(&batches) {
-                check_stopped(progress)?;
-                let batch = Arc::new(batch?);
-                let tensors = loading.model_tensors(&batch)?;
-                let logits = no_grad(|| self.logits(&tensors));
-                let minibatch = batch.minibatch();
-                scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &self.labels)?;
-                progress.advance(1, minibatch.edges() as u64);
-            }
-            Ok(())
-        };
-        let scored = score_all();
-        self.loader.return_feed(feed);
-        scored?;
+        for batch in feed.epoch(&batches) {
+            check_stopped(progress)?;
+            let batch = Arc::new(batch?);
+            let tensors = loading.model_tensors(&batch)?;
+            let logits = no_grad(|| self.logits(&tensors));
+            let minibatch = batch.minibatch();
+            scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &self.labels)?;
+            progress.advance(1, minibatch.edges() as u64);
+        }
         Ok(scores)
     }
 

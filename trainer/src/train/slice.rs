@@ -24,14 +24,11 @@ use crate::{Error, Result};
 /// The message names the option, or the chunks to add.
 pub(super) fn check(store: &Store, config: &TrainConfig) -> Result<()> {
     check_model(store, config.model)?;
-    if !store.manifest().is_whole() && matches!(config.halo, HaloMode::History | HaloMode::Aggregates) {
+    if !store.manifest().is_whole() && config.halo == HaloMode::History {
         return Err(lack(
             store,
-            &format!(
-                "--halo {} aggregates over all in-neighbors of halo nodes, and those in other chunks are unknown: leave out --halo, or \
-                 use --halo neighbors or stop",
-                config.halo
-            ),
+            "--halo history aggregates over all in-neighbors of halo nodes, and those in other chunks are unknown: leave out --halo, or \
+             use --halo neighbors or stop",
         ));
     }
     Ok(())

@@ -123,7 +123,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     trainer.open_partitions(0, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     let batches = trainer.loader.batches(0, |batches| batches).unwrap();
-    let mut feed = trainer.loader.take_feed();
+    let feed = trainer.loader.feed().unwrap().clone();
     // Batch norms update them, and what follows them at historical embeddings uses them.
     let running: Vec<Tensor> = trainer
         .model
@@ -230,10 +230,10 @@ fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
     let store = store(folder.path());
     for &model in LayerKind::ALL {
         for (halo, first_hop, correction) in [
-            (HaloMode::Features, FirstHop::Sampled, Correction::None),
+            (HaloMode::Stop, FirstHop::Sampled, Correction::None),
             (HaloMode::Stop, FirstHop::Auto, Correction::Batch),
             (HaloMode::History, FirstHop::Auto, Correction::Node),
-            (HaloMode::Aggregates, FirstHop::Sampled, Correction::Batch),
+            (HaloMode::History, FirstHop::Sampled, Correction::Batch),
         ] {
             let config = TrainConfig {
                 halo,
@@ -243,7 +243,7 @@ fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
             };
             let name = format!("{model}, {halo:?}, {first_hop:?}");
             let mut trainer = trainer(&store, &config, folder.path());
-            let keeps = matches!(halo, HaloMode::History | HaloMode::Aggregates);
+            let keeps = halo == HaloMode::History;
             assert_eq!(trainer.historical.is_some(), keeps, "{name}");
             let (together, separate) = (steps(&mut trainer, true), steps(&mut trainer, false));
             assert!(separate.iter().all(|step| step.passes == 4), "{name}");
@@ -375,14 +375,10 @@ fn rows_of(historical: &HistoricalRows) -> Vec<Vec<f32>> {
 fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    for (layers, halo) in [
-        (3, HaloMode::History),
-        (4, HaloMode::History),
-        (4, HaloMode::Aggregates),
-    ] {
+    for layers in [3, 4] {
         let config = TrainConfig {
             layers,
-            halo,
+            halo: HaloMode::History,
             evaluate: Evaluate::Exact,
             ..config(LayerKind::Sage)
         };
@@ -390,7 +386,7 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
         together.step = 5;
         let mut apart = trainer(&store, &config, folder.path());
         apart.step = 5;
-        assert!(together.is_refreshed_with(0), "{layers} {halo}");
+        assert!(together.is_refreshed_with(0), "{layers} layers");
         // With the rows of the first refresh in place, and once more with what it planned.
         for _ in 0..2 {
             let evaluation = together.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
@@ -402,7 +398,7 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
             assert_eq!(evaluation.val, expected.val);
             assert_eq!(evaluation.test, expected.test);
             let [found, expected] = [&together, &apart].map(|trainer| rows_of(trainer.historical.as_ref().unwrap()));
-            assert!(!found.is_empty() && found == expected, "{layers} {halo}");
+            assert!(!found.is_empty() && found == expected, "{layers} layers");
             // The next epoch has nothing to refresh.
             let before = together.historical.clone().unwrap();
             together.refresh_when_due(1, &Silent).unwrap();

@@ -248,8 +248,7 @@ pub(super) fn loader_options(
         seed: config.seed,
         shuffle: !config.repeats_batch(),
         halo: match config.halo {
-            HaloMode::Features => Halo::Features,
-            HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
+            HaloMode::Auto | HaloMode::Stop | HaloMode::History => Halo::Stop,
             HaloMode::Neighbors => Halo::Neighbors,
             HaloMode::None => Halo::None,
         },

@@ -343,13 +343,7 @@ impl Watcher for Warnings {
 fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
     let folder = tempfile::tempdir().unwrap();
     let store = slice(&folder.path().join("slice"), FeatureSource::Procedural);
-    for halo in [
-        HaloMode::Auto,
-        HaloMode::Features,
-        HaloMode::Stop,
-        HaloMode::Neighbors,
-        HaloMode::None,
-    ] {
+    for halo in [HaloMode::Auto, HaloMode::Stop, HaloMode::Neighbors, HaloMode::None] {
         let config = TrainConfig {
             halo,
             partitions: Auto::Value(3),
@@ -478,13 +472,13 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
         ..config()
     };
     let history = TrainConfig {
-        halo: HaloMode::Aggregates,
+        halo: HaloMode::History,
         ..config()
     };
     for (name, store, config, expected) in [
         ("stored", &stored, config(), "add the chunks 0, 3-4"),
         ("gcn", &computed, gcn, "gcn divides by the in-degrees of sources"),
-        ("history", &computed, history, "--halo aggregates aggregates over"),
+        ("history", &computed, history, "--halo history aggregates over"),
     ] {
         let error = run(store, &config, &folder.path().join(format!("{name}.run")))
             .unwrap_err()

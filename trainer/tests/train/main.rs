@@ -143,7 +143,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
     };
     let configs = [
         ("whole", config()),
-        ("features, batch", parted(HaloMode::Features, Correction::Batch)),
+        ("stop, batch", parted(HaloMode::Stop, Correction::Batch)),
         ("stop, node", parted(HaloMode::Stop, Correction::Node)),
         ("none", parted(HaloMode::None, Correction::None)),
         (
@@ -158,13 +158,6 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
             TrainConfig {
                 layers: 4,
                 ..parted(HaloMode::History, Correction::None)
-            },
-        ),
-        (
-            "aggregates",
-            TrainConfig {
-                layers: 3,
-                ..parted(HaloMode::Aggregates, Correction::None)
             },
         ),
         (
@@ -195,7 +188,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
             },
             "{name}: {coverage}"
         );
-        let takes_halo = matches!(config.halo, HaloMode::Auto | HaloMode::History | HaloMode::Aggregates);
+        let takes_halo = matches!(config.halo, HaloMode::Auto | HaloMode::History);
         for record in &watched.records {
             // They change with the partitions, every second epoch; embeddings are also refreshed in between.
             let changed = record.epoch % 2 == 1;
@@ -409,12 +402,7 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     // History is of layers between the first and the last.
-    for (halo, layers) in [
-        (HaloMode::Stop, 2),
-        (HaloMode::Neighbors, 3),
-        (HaloMode::Aggregates, 3),
-        (HaloMode::History, 4),
-    ] {
+    for (halo, layers) in [(HaloMode::Stop, 2), (HaloMode::Neighbors, 3), (HaloMode::History, 4)] {
         let whole = TrainConfig {
             partitions: Auto::Value(4),
             layers,

@@ -64,9 +64,9 @@ impl MinibatchDemand {
         }
     }
 
-    /// Samples a few minibatches. The first demand adds an eighth to the largest: minibatches of 1024 seeds differ by a few
-    /// per cent. It adds a half if only some of the minibatches may be sampled in advance. The others add less and less,
-    /// for memory that is too small for that, and the last one adds nothing.
+    /// Samples a few minibatches. The first demand adds an eighth to the largest: minibatches of 1024 seeds differ by a
+    /// few per cent. It adds a half if only some of the minibatches may be sampled in advance. The others add less and
+    /// less, for memory that is too small for that, and the last one adds nothing.
     pub fn measure(source: &impl BatchSource) -> Result<[Self; Self::MARGINS]> {
         Self::measure_keeping(source, Self::KEPT_NODES)
     }

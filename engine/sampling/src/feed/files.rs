@@ -64,7 +64,7 @@ pub(super) struct FileRow {
 }
 
 impl RowFiles {
-    /// Opens the feature files that the store has, and those of the `aggregates`. Feature rows must have `layout`,
+    /// Opens the feature files that the store has, and the files of `aggregates`. Feature rows must have `layout`,
     /// which is that of the manifest.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();

@@ -11,6 +11,7 @@ mod sharing;
 use std::{
     path::Path,
     sync::{
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -26,7 +27,7 @@ use grappa_formats::{
     random,
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
-use grappa_io::{Error, progress::Silent, read};
+use grappa_io::{Error, Result, progress::Silent, read};
 use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_synthetic::{Generator, Model, Recipe, Rmat};
 
@@ -340,7 +341,7 @@ fn check(batch: &Batch, source: &SkewedSource, rows: &[Vec<u8>]) {
 }
 
 /// Checks all batches of an epoch. Returns their number, and the error if there was one.
-fn consume(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Option<Error>) {
+fn consume(feed: &Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Option<Error>) {
     let shared = Arc::new(source.clone());
     let mut epoch = feed.epoch(&shared);
     let mut taken = 0;
@@ -362,7 +363,7 @@ fn consume(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Op
     (taken, error)
 }
 
-fn consume_all(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) {
+fn consume_all(feed: &Feed, source: &SkewedSource, rows: &[Vec<u8>]) {
     let (taken, error) = consume(feed, source, rows);
     if let Some(error) = error {
         panic!("{error}");

@@ -56,7 +56,8 @@ impl GrowingSet {
         }
     }
 
-    /// Adds some nodes. Faster than one by one, because cache misses overlap even where nobody can predict which nodes are new.
+    /// Adds some nodes. Faster than one by one, because cache misses overlap even where nobody can predict which nodes
+    /// are new.
     pub(crate) fn add_all(&self, nodes: &[u64]) {
         for (at, &node) in nodes.iter().enumerate() {
             if let Some(ahead) = nodes.get(at + 2 * AHEAD) {

@@ -1,8 +1,8 @@
 //! Whether an assignment is one that a repartitioning of a store makes.
 //!
-//! An assignment does not name its store, and one with as many chunks is valid for any store. But chunks are dealt by their
-//! sizes, which differ between stores. So an assignment that was copied from another store is noticed unless the sizes of
-//! its chunks have the same order, and then it serves as well as one of this store.
+//! An assignment does not name its store, and one with as many chunks is valid for any store. But chunks are dealt by
+//! their sizes, which differ between stores. So an assignment that was copied from another store is noticed unless the
+//! sizes of its chunks have the same order, and then it serves as well as one of this store.
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,8 @@ use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Man
 
 use super::schedule::{Schedule, chunk_sizes};
 
-/// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not, or if
-/// its schedule is unknown. Both have the same number of chunks.
+/// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not,
+/// or if its schedule is unknown. Both have the same number of chunks.
 pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
     let partitions = assignment.partitions();
     if assignment.generation() == 0 {
@@ -42,8 +42,8 @@ pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
     uneven(assignment, &present, schedule).or_else(|| unmatched(assignment, &present, schedule))
 }
 
-/// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all chunks
-/// are.
+/// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all
+/// chunks are.
 fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
     let partitions = assignment.partitions() as usize;
     let mut dealt = vec![0; partitions];

@@ -1,8 +1,9 @@
 //! Which of several hosts trains which chunks.
 //!
-//! A *host* is all workers that have the same chunks. If every worker has the whole store, there is one host. If workers have different
-//! slices of a graph, each partition consists of chunks of one host: a host divides its chunks among the partitions that its workers
-//! serve, by the same schedule as for a whole store. So repartitioning moves no data between hosts.
+//! A *host* is all workers that have the same chunks. If every worker has the whole store, there is one host. If
+//! workers have different slices of a graph, each partition consists of chunks of one host: a host divides its chunks
+//! among the partitions that its workers serve, by the same schedule as for a whole store. So repartitioning moves no
+//! data between hosts.
 //!
 //! ```text
 //! worker   has chunks   host   serves, of 6 partitions with 6 per step
@@ -13,8 +14,8 @@
 //!
 //! One host trains each chunk. If several hosts have it, it is the one with the least work per worker so far.
 //!
-//! Hosts are in the order of their chunks, and partitions are divided among workers in the order of hosts. So it does not matter which
-//! number a launcher gives a worker.
+//! Hosts are in the order of their chunks, and partitions are divided among workers in the order of hosts. So it does
+//! not matter which number a launcher gives a worker.
 //!
 //! All of this follows from what each worker has, so that workers agree on it once they have told each other.
 
@@ -156,7 +157,8 @@ impl Hosts {
         workers.filter_map(move |(worker, &of)| (of == host).then_some(worker))
     }
 
-    /// The share of a worker in work that all workers divide, such as the partitions of a step: those of a host are next to each other.
+    /// The share of a worker in work that all workers divide, such as the partitions of a step: those of a host are
+    /// next to each other.
     pub fn share(&self, worker: u32) -> Share {
         let host = self.of_worker[worker as usize];
         let before = self.of_worker.iter().filter(|&&of| of < host).count() as u32;
@@ -202,8 +204,8 @@ impl Hosts {
         (0..self.count()).map(of_host).min().unwrap_or(0) as u32
     }
 
-    /// Assigns chunks to the partitions of a super-epoch, as generation `generation`. `concurrent` is the number of partitions of a step.
-    /// With one host, this is [`assign`](super::assign).
+    /// Assigns chunks to the partitions of a super-epoch, as generation `generation`. `concurrent` is the number of
+    /// partitions of a step. With one host, this is [`assign`](super::assign).
     ///
     /// # Errors
     /// If a host has no partition, or more partitions than chunks.

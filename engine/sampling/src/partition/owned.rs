@@ -254,6 +254,19 @@ impl Owned {
     }
 }
 
+/// The groups of `concurrent` partitions, as far as they are among `owned`. There are `count` partitions in all.
+pub(crate) fn groups<'a>(
+    owned: impl IntoIterator<Item = &'a Owned>,
+    count: usize,
+    concurrent: usize,
+) -> Vec<Vec<Owned>> {
+    let mut groups = vec![Vec::new(); count.div_ceil(concurrent)];
+    for partition in owned {
+        groups[partition.partition().0 as usize / concurrent].push(partition.clone());
+    }
+    groups
+}
+
 #[cfg(test)]
 mod tests {
     use grappa_formats::assignment::Owners;

@@ -95,8 +95,8 @@ pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
 /// Repartitions the store in the folder `store`, whose manifest is `manifest`.
 ///
 /// # Errors
-/// If there are no partitions, or more partitions than chunks, if another process is repartitioning the store, or if the
-/// folder cannot be written. The previous assignment then remains current.
+/// If there are no partitions, or more partitions than chunks, if another process is repartitioning the store, or if
+/// the folder cannot be written. The previous assignment then remains current.
 pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
     let lock = lock(store)?;
     let before = read_current(store)?;

@@ -69,8 +69,8 @@ impl FromStr for Schedule {
 }
 
 /// Computes the assignment of a super-epoch, as generation `generation`. `sizes` is the work of each chunk
-/// ([`chunk_sizes`]), which is balanced between partitions. Chunks that a slice lacks are in the base of partition 0, as every chunk
-/// must be in one, but no partition owns them ([`Owned`](super::Owned)).
+/// ([`chunk_sizes`]), which is balanced between partitions. Chunks that a slice lacks are in the base of partition 0,
+/// as every chunk must be in one, but no partition owns them ([`Owned`](super::Owned)).
 ///
 /// Takes time proportional to the table: microseconds for 64 chunks.
 ///
@@ -144,7 +144,8 @@ pub(super) const ABSENT: Owners = Owners {
     variable: None,
 };
 
-/// Divides chunks of these sizes among the partitions of a super-epoch. There are at least as many chunks as partitions.
+/// Divides chunks of these sizes among the partitions of a super-epoch. There are at least as many chunks as
+/// partitions.
 pub(super) fn owners_of(
     schedule: Schedule,
     sizes: &[u64],

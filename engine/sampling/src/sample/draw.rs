@@ -76,8 +76,8 @@ pub(super) fn without_replacement(
 ) {
     debug_assert!(u64::from(k) < d, "{k} of {d}");
     if d <= 64 {
-        // Floyd's algorithm: for each of the k last positions, draw one up to it. If that is in the set already, take the
-        // last position itself.
+        // Floyd's algorithm: for each of the k last positions, draw one up to it. If that is in the set already, take
+        // the last position itself.
         let mut set = 0u64;
         for last in d - u64::from(k)..d {
             let drawn = draws.below(last + 1);

@@ -38,7 +38,7 @@ impl Fanouts {
             .map(Self)
     }
 
-    /// The fanouts without that of the hop furthest from the seeds. None may be left.
+    /// The fanouts without the hop furthest from the seeds. None may be left.
     #[must_use]
     pub fn without_last(&self) -> Self {
         Self(self.0[..self.0.len().saturating_sub(1)].to_vec())

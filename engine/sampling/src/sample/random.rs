@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! batch        = seed, epoch, partition and number of the batch, mixed one after another
-//! destination  = mix(batch, hop, index of the destination among those of its hop)
+//! destination  = mix(batch, hop, index of the destination in its hop)
 //! draw i       = fold(destination + (i + 1) * step)
 //! ```
 //!

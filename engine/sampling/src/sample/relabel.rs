@@ -14,8 +14,9 @@ use grappa_io::prefetch::prefetch;
 /// How many edges ahead table entries are prefetched.
 const AHEAD: usize = 24;
 
-/// The maximum number of nodes of a minibatch.
-pub(crate) const MINIBATCH_NODES_MAX: usize = 1 << 31;
+/// The maximum number of nodes of a graph for which the direct table is faster than hashing. The table then takes 8
+/// MiB, which fits into a core's own caches and its share of the last-level cache.
+const DIRECT_NODES_MAX: u64 = 1 << 21;
 
 /// The initial number of bits of a local index. It grows with the largest batch.
 const INDEX_BITS_MIN: u32 = 16;
@@ -27,6 +28,34 @@ pub(super) trait Relabel {
 
     /// Writes the local index of each source to `indices`. Appends new sources to `nodes`, the nodes of the minibatch.
     fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]);
+}
+
+/// The faster table for each graph.
+#[derive(Debug, Default)]
+pub(super) struct RelabelTable {
+    hashed: Hashed,
+    direct: Option<Direct>,
+}
+
+impl RelabelTable {
+    /// The table for a graph of `nodes` nodes.
+    pub(super) fn of(&mut self, nodes: u64) -> &mut dyn Relabel {
+        if nodes > DIRECT_NODES_MAX {
+            return &mut self.hashed;
+        }
+        if self.direct.as_ref().is_none_or(|table| table.nodes() != nodes) {
+            self.direct = None;
+        }
+        self.direct.get_or_insert_with(|| Direct::new(nodes))
+    }
+
+    /// Bytes of memory after a batch of `nodes` nodes.
+    pub(super) fn bytes(&self, nodes: usize) -> u64 {
+        match &self.direct {
+            Some(direct) => direct.bytes(),
+            None => self.hashed.bytes(nodes),
+        }
+    }
 }
 
 /// A table with an entry for each node of the graph.

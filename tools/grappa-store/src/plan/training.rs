@@ -13,8 +13,9 @@ use grappa_engine::{
     },
     plan::{
         Degrees, Plan,
-        train::{MemoryPlan, PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+        train::{MemoryPlan, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
     },
+    sample::view::ViewKind,
     store::{aggregates::Aggregates, files},
 };
 
@@ -226,9 +227,9 @@ impl From<args::Degrees> for Degrees {
 pub fn text(plan: &TrainPlan) -> String {
     let mut table = Table::default();
     let places = match plan.lists {
-        PlannedLists::Memory => "all adjacency lists in memory",
-        PlannedLists::InTurn => "adjacency lists in memory in turn",
-        PlannedLists::Mapped => "adjacency lists in mapped files",
+        ViewKind::InTurn => "adjacency lists in memory in turn",
+        ViewKind::Mapped => "adjacency lists in mapped files",
+        _ => "all adjacency lists in memory",
     };
     let halo = match plan.expands_halo {
         true => "",

@@ -42,9 +42,7 @@ named_enum! {
     "halo mode" HaloMode {
         /// for sage and gcn, history if its refreshes take at most a quarter of the work of training; else neighbors
         Auto = "auto",
-        /// only the last hop samples them, for their features
-        Features = "features",
-        /// every hop samples them, but never their neighbors
+        /// every hop samples them, for their features, but never their neighbors
         Stop = "stop",
         /// every hop samples them, and they have sampled neighbors of their own (--halo-neighbors)
         Neighbors = "neighbors",
@@ -52,11 +50,10 @@ named_enum! {
         None = "none",
         /// as stop; deeper layers take their aggregates from the last refresh (historical embeddings), corrected by
         /// one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop
-        /// with 2 layers, and as aggregates with more
+        /// with 2 layers, and without the correction with more
         History = "history",
-        /// as history, without the correction
-        Aggregates = "aggregates",
     }
+    removed { "features" => "stop", "aggregates" => "history" }
 }
 
 named_enum! {

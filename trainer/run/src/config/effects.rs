@@ -32,11 +32,14 @@ impl TrainConfig {
                 "--halo neighbors has no effect with 2 layers and a pre-aggregated first hop, which is exact for halo nodes".into(),
             ),
             HaloMode::History if !knows_first_hop => warnings.push(format!(
-                "--halo history needs a pre-aggregated first hop, and the first hop is sampled: it is the same as --halo {}; leave \
-                 out --halo, or use --halo neighbors",
-                if self.layers == 2 { HaloMode::Stop } else { HaloMode::Aggregates },
+                "--halo history needs a pre-aggregated first hop, and the first hop is sampled: {}; leave out --halo, or use --halo \
+                 neighbors",
+                match self.layers {
+                    2 => "it is the same as --halo stop",
+                    _ => "embeddings do not follow the parameters between refreshes",
+                },
             )),
-            HaloMode::Features | HaloMode::Stop | HaloMode::None | HaloMode::Aggregates if !knows_first_hop => {
+            HaloMode::Stop | HaloMode::None if !knows_first_hop => {
                 warnings.push(format!(
                     "with --halo {} and a sampled first hop, nodes of other partitions have no neighbors: accuracy can be several \
                      points lower; leave out --halo, or use --halo neighbors",

@@ -118,12 +118,12 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
     let (computed, stored) = (Slices::new(folder.path()), Slices::with_halo_features(folder.path()));
     for (slices, first_hop, model, halo, concurrent) in [
         (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Stop, 6),
-        (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Features, 3),
+        (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Stop, 3),
         (&computed, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 3),
         (&stored, FirstHop::Preaggregated, LayerKind::Sage, HaloMode::Stop, 6),
         (&stored, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 6),
         (&stored, FirstHop::Preaggregated, LayerKind::Gcn, HaloMode::Stop, 6),
-        (&stored, FirstHop::Sampled, LayerKind::Gcn, HaloMode::Features, 3),
+        (&stored, FirstHop::Sampled, LayerKind::Gcn, HaloMode::Stop, 3),
     ] {
         let config = TrainConfig {
             first_hop,

@@ -302,7 +302,6 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
         (HaloMode::History, 3, 4),
         (HaloMode::History, 4, 2),
         (HaloMode::Auto, 3, 4),
-        (HaloMode::Aggregates, 3, 4),
         (HaloMode::Neighbors, 2, 4),
         (HaloMode::Stop, 2, 2),
     ] {

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     partition::{Owned, Share},
     sample::{Fanouts, JoinScratch, Sampler, Scratch},
-    view::{Halo, PartitionView, ViewKind, ViewOptions, ViewSource},
+    view::{Halo, PartitionView, ViewOptions, ViewSource},
 };
 
 fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
@@ -17,8 +17,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: false,
-        kind: ViewKind::Memory,
-        memory: 64 << 20,
+        mapped_bytes_max: None,
         threads: 1,
         engine: Choice::Auto,
     };
@@ -314,7 +313,7 @@ fn a_joined_batch_has_the_features_of_every_part() {
             (&[ChunkId(1)], &generous),
             (&[], &little),
         ] {
-            let mut feed = Feed::open(&store, owned, &*source, options).unwrap();
+            let feed = Feed::open(&store, owned, &*source, options).unwrap();
             let mut batches = 0;
             for batch in feed.epoch(&source) {
                 let batch = batch.unwrap();

@@ -9,7 +9,10 @@ use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment};
 use grappa_io::{Result, progress::Progress, workers};
 use grappa_storage::{Store, files};
 
-use super::{Coverage, Histogram, bitmap::Bitmap};
+use super::{
+    bitmap::Bitmap,
+    histogram::{Coverage, Histogram},
+};
 
 /// Bytes of adjacency lists that are read before their pages are released.
 const RELEASE_BYTES: u64 = 16 << 20;

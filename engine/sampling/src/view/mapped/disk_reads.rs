@@ -1,9 +1,9 @@
 //! Tells whether mapped adjacency lists come from the disk or from the page cache.
 //!
-//! A list that is not in the page cache costs a page fault, and a thread waits for one page fault after the other. If reads
-//! are started for a whole group of lists first, they are under way together. To start them takes system calls, which
-//! are wasted on lists that are cached. So threads count the page faults that read a disk. After some, reads are started
-//! for the next groups. Then a few groups do without, in case that everything is cached by now.
+//! A list that is not in the page cache costs a page fault, and a thread waits for one page fault after the other. If
+//! reads are started for a whole group of lists first, they are under way together. To start them takes system calls,
+//! which are wasted on lists that are cached. So threads count the page faults that read a disk. After some, reads are
+//! started for the next groups. Then a few groups do without, in case that everything is cached by now.
 
 use std::{
     cell::Cell,

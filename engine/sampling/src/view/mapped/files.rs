@@ -10,7 +10,7 @@ use grappa_formats::{
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
 use grappa_storage::{CheckedAdjacency, CheckedWeights, Chunk};
 
-use super::{Mapped, disk_reads::GroupsSeen};
+use super::{chunks::Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
 
 /// Lists of at most this many bytes are prefetched completely as soon as they are located.
@@ -22,7 +22,7 @@ const DECODER_OVERREAD_BYTES: u64 = 7;
 const CACHE_LINE_BYTES: u64 = 64;
 
 /// The adjacency lists of all owned chunks, ready to be read by one thread.
-pub(super) struct MappedFiles<'a> {
+pub(crate) struct MappedFiles<'a> {
     mapped: &'a Mapped,
     map: &'a ChunkMap,
     faults: FaultMeter,
@@ -69,16 +69,16 @@ impl<'a> MappedFiles<'a> {
         }
     }
 
-    pub(super) fn keep_memory(&self) {
+    pub(crate) fn keep_memory(&self) {
         self.mapped.memory.keep(&self.faults);
     }
 
     #[inline(always)]
-    pub(super) fn are_on_disk(&self) -> bool {
+    pub(crate) fn are_on_disk(&self) -> bool {
         self.mapped.memory.disk.are_next(&self.seen)
     }
 
-    pub(super) fn read_ahead_head(&self, node: NodeId) {
+    pub(crate) fn read_ahead_head(&self, node: NodeId) {
         let chunk = self.map.chunk_of(node);
         if let Some(files) = &self.chunks[chunk.0 as usize] {
             files.lists.read_ahead_directory(node.0 - files.first_node.0);
@@ -134,7 +134,7 @@ impl<'a> MappedFiles<'a> {
 
     /// Fails if damage was found in a list that was located since the last call.
     #[inline(always)]
-    pub(super) fn take_damage(&self) -> Result<()> {
+    pub(crate) fn take_damage(&self) -> Result<()> {
         match self.damage.take() {
             None => Ok(()),
             Some(error) => Err(error),

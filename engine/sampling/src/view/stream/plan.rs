@@ -14,7 +14,7 @@ use grappa_io::{
 };
 use grappa_storage::AdjacencyFiles;
 
-use super::{PIECE_EDGES, piece::Blocks};
+use super::{common::PIECE_EDGES, piece::Blocks};
 use crate::view::edge_filter::EdgeFilter;
 
 /// The chunks to read, divided into pieces.

@@ -410,6 +410,8 @@ fn names_of_choices_read_back() {
     for halo in HaloMode::ALL {
         assert_eq!(halo.to_string().parse::<HaloMode>().unwrap(), *halo);
     }
+    let removed = "aggregates".parse::<HaloMode>().unwrap_err().to_string();
+    assert_eq!(removed, "the halo mode `aggregates` was removed: use `history`");
     let error = "lion".parse::<Optimizer>().unwrap_err().to_string();
     assert_eq!(error, "unknown optimizer `lion`: use adam, adamw or sgd");
 }
