@@ -53,7 +53,8 @@ use self::{encoding::Encoding, nan::NanRows, probability::predicted, table::Tabl
 use crate::{
     Error, Result,
     train::{
-        inference::{self, values},
+        host_values::values,
+        inference,
         labels::NodeLabels,
         split::SplitScores,
         trained::{Output, Trained, Wanted},

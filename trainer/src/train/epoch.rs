@@ -29,12 +29,17 @@ use grappa_run::{
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches, Stall};
 
 use super::{
-    Trainer,
     exchange::{LossWeights, exchanged_bytes},
     load::Loaded,
+    partitions::repeated_batch_memory,
+    processes::Processes,
     step::{BatchSums, BegunStep},
+    trainer::Trainer,
 };
-use crate::{Error, Result};
+use crate::{Result, distributed::ProcessGroup};
+
+/// Under this name a rank leaves the metrics of an unfinished epoch for rank 0 when it stops.
+const UNFINISHED: &str = "unfinished";
 
 /// Metrics of an epoch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,7 +72,7 @@ type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
 /// Saves the state of a run between two steps of an epoch, so that a kill does not cost the whole epoch.
 pub(super) trait Save {
     /// Whether it is time.
-    fn is_due(&self) -> bool;
+    fn is_due(&self, trainer: &Trainer) -> bool;
 
     /// Saves it. The epoch in progress has the finished steps.
     ///
@@ -80,7 +85,7 @@ pub(super) trait Save {
 struct Unsaved;
 
 impl Save for Unsaved {
-    fn is_due(&self) -> bool {
+    fn is_due(&self, _trainer: &Trainer) -> bool {
         false
     }
 
@@ -94,9 +99,6 @@ type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>
 
 /// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
 const MEASURED_STEPS: u64 = 50;
-
-/// A batch that all epochs have is kept if it takes at most 1/REPEATED_SHARE of the memory.
-const REPEATED_SHARE: u64 = 8;
 
 impl Trainer {
     /// Trains an epoch with the learning rate `rate(step, steps)` at each step, or continues the epoch in progress. The epoch
@@ -123,28 +125,17 @@ impl Trainer {
             let trained = self.remaining_steps(epoch, &mut partial, rate, save, progress);
             if trained.is_ok() && !is_begun && partial.steps >= MEASURED_STEPS {
                 let took = self.clock.seconds() - before;
-                self.took(took[Stage::Forward] + took[Stage::Backward]);
+                let seconds = took[Stage::Forward] + took[Stage::Backward];
+                self.evaluations.took(seconds, self.partitions.epoch_work);
             }
             self.partial = Some(partial);
             match trained {
                 Err(error) if !error.is_stopped() => return Err(error),
-                trained => self.check_parameters(epoch).and(trained)?,
+                trained => self.learner.check_parameters(epoch).and(trained)?,
             }
             self.partial = Some(self.total(partial)?);
         }
         Ok(self.stats(&self.partial.unwrap_or_default()))
-    }
-
-    /// Fails if parameters are not finite, before a checkpoint has them. The loss says so one step later.
-    fn check_parameters(&self, epoch: u64) -> Result<()> {
-        let is_finite = self.model.parameters().flat_values().isfinite().all();
-        match is_finite.int64_value(&[]) {
-            0 => Err(Error::Options(format!(
-                "parameters are not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",
-                epoch + 1
-            ))),
-            _ => Ok(()),
-        }
     }
 
     /// Ends the epoch in progress.
@@ -155,6 +146,43 @@ impl Trainer {
     /// Finished steps of the epoch in progress, if there is one.
     pub fn steps_of_epoch(&self) -> Option<u64> {
         self.partial.map(|partial| partial.steps)
+    }
+
+    /// Where training is, for people. `epochs` are finished.
+    pub(super) fn place(&self, epochs: u64) -> String {
+        match self.steps_of_epoch() {
+            None | Some(0) => format!("before epoch {}", epochs + 1),
+            Some(steps) => format!("after step {steps} of epoch {}", epochs + 1),
+        }
+    }
+
+    /// Ends the steps of an epoch: on rank 0, its metrics become those of all processes.
+    fn total(&self, mut partial: PartialEpoch) -> Result<PartialEpoch> {
+        if let Some(group) = &self.processes.group
+            && let Some(all) = group.gather("metrics", partial)?
+        {
+            all[1..].iter().for_each(|other| partial.add(other));
+        }
+        self.learner.average_buffers(&self.processes)?;
+        partial.is_trained = true;
+        Ok(partial)
+    }
+
+    /// On rank 0, takes what the other ranks leave when all stop within an epoch. False if one of them is missing, or stopped elsewhere.
+    pub(super) fn collect_left_behind(&mut self) -> bool {
+        let (gradients, step) = (&mut self.learner.gradients, self.learner.step);
+        self.partial
+            .as_mut()
+            .is_none_or(|partial| collect_metrics(&self.processes, partial))
+            && gradients.collect_left(&self.processes, step)
+    }
+
+    /// Leaves what rank 0 needs of this rank for a checkpoint when all stop within an epoch.
+    pub(super) fn leave_behind(&self, group: &ProcessGroup) {
+        if let Some(partial) = &self.partial {
+            group.leave_behind(UNFINISHED, partial);
+        }
+        self.learner.gradients.leave(&self.processes, self.learner.step);
     }
 
     /// Opens the partitions and the feed, and takes the steps that are not finished.
@@ -168,22 +196,26 @@ impl Trainer {
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
         check_stopped(progress)?;
-        self.labels.begin_epoch();
+        self.data.labels.begin_epoch();
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
         self.refresh_when_due(epoch, progress)?;
         // An epoch that is continued after a stop had them before.
-        let halo_bytes = std::mem::take(&mut self.halo_bytes);
+        let halo_bytes = std::mem::take(&mut self.partitions.halo_bytes);
         if partial.steps == 0 {
             partial.halo_bytes = halo_bytes;
         }
-        let whole = self.loader.all_batches(epoch);
+        let whole = self.partitions.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
-        if self.loader.opens_feed() {
-            self.make_room_for_feed();
+        if self.partitions.loader.opens_feed() {
+            // What inferences keep only to save time: the feed may take all memory that the views leave.
+            self.evaluations.free_memory();
         }
-        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps));
-        let batches = match (batches, &self.group) {
+        let batches = self
+            .partitions
+            .loader
+            .batches(epoch, |batches| batches.from_step(partial.steps));
+        let batches = match (batches, &self.processes.group) {
             // Ranks of one machine open their feeds together.
             (Err(error @ grappa_io::Error::Stopped), Some(group)) => {
                 return Err(group.failure().unwrap_or(error.into()));
@@ -191,7 +223,7 @@ impl Trainer {
             (batches, _) => batches?,
         };
         // While batches arrive, the trainer is busy with them.
-        let mut feed = self.loader.take_feed();
+        let mut feed = self.partitions.loader.take_feed();
         progress.steps("training", steps);
         progress.advance(partial.steps, 0);
         let before = (feed.stats(), self.clock.seconds()[Stage::Sample]);
@@ -205,21 +237,24 @@ impl Trainer {
             partial: &mut *partial,
             save,
         };
-        let result = match self.repeated.take() {
+        let result = match self.partitions.repeated.take() {
             Some(batch) if epoch.partial.steps == 0 => self.step_again(&mut epoch, batch, progress),
             _ => self.steps_of(&mut epoch, &mut feed, progress),
         };
         self.add_feed(partial, before, &feed.stats());
-        self.loader.return_feed(feed);
+        self.partitions.loader.return_feed(feed);
         result
     }
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
     fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
-        epoch.keeps_batch = self.may_keep_batch() && feed.is_resident();
+        epoch.keeps_batch = feed.is_resident() && self.repeated_batch_memory() > 0;
         // If all features are in memory, batches come too fast for reading ahead to help.
-        let read_ahead = usize::from(self.historical.is_some() && !feed.is_resident());
-        let (loading, batches) = (self.loading(), epoch.batches);
+        let read_ahead = usize::from(self.history.rows.is_some() && !feed.is_resident());
+        let batches = epoch.batches;
+        let loading = self
+            .partitions
+            .loading(&self.config, &self.data, &self.learner.model, self.history.rows.clone());
         let mut source = feed.epoch(batches);
         if self.overlaps {
             loading.in_background(&mut source, batches, |loaded| {
@@ -276,12 +311,12 @@ impl Trainer {
                 // The step that was begun on top of a failed one fails too, and says less.
                 self.finish_step(epoch, step).inspect_err(|_| *begun = None)?;
             }
-            if epoch.partial.steps < epoch.steps && epoch.save.is_due() {
+            if epoch.partial.steps < epoch.steps && epoch.save.is_due(self) {
                 // The metrics of the finished steps must be complete.
                 if let Some(step) = begun.take() {
                     self.finish_step(epoch, step)?;
                 }
-                self.check_parameters(epoch.number)?;
+                self.learner.check_parameters(epoch.number)?;
                 self.partial = Some(*epoch.partial);
                 epoch.save.save(self)?;
             }
@@ -290,25 +325,16 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether the epochs can share one batch. With historical embeddings they cannot, because those change.
-    fn may_keep_batch(&self) -> bool {
-        self.config.repeats_batch() && self.refresh_plan.is_none()
-    }
-
-    /// The memory that is left for a batch that all epochs share, in bytes. It is the same whether there is such a batch now or not:
-    /// a run that was resumed must evaluate as one that was not stopped.
-    pub(super) fn kept_batch_memory(&self) -> u64 {
-        match self.may_keep_batch() {
-            true => self.config.memory.0 / REPEATED_SHARE,
-            false => 0,
-        }
+    /// The memory that is left for a batch that all epochs share, in bytes.
+    fn repeated_batch_memory(&self) -> u64 {
+        repeated_batch_memory(&self.config, self.history.is_planned())
     }
 
     /// Takes the one step of an epoch with the batch of the epoch before.
     fn step_again(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
         let step = self.begin_step(epoch, batch, progress)?;
         self.add_results(epoch, &step)?;
-        self.repeated = Some(step.into_batch());
+        self.partitions.repeated = Some(step.into_batch());
         epoch.check_stopped(progress)
     }
 
@@ -316,10 +342,17 @@ impl Trainer {
     fn begin_step(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
-        let step = self.add_gradient(epoch.number, batch)?;
-        if self.group.is_some() {
+        let step = self.learner.add_gradient(
+            epoch.number,
+            batch,
+            &self.config,
+            &self.data,
+            self.overlaps,
+            &mut self.clock,
+        )?;
+        if self.processes.group.is_some() {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
-            self.results(&step)?;
+            step.results(&self.data.store)?;
         }
         self.end_step(epoch, number, step.weights(), edges, progress)?;
         Ok(step)
@@ -329,14 +362,16 @@ impl Trainer {
     fn finish_step(&mut self, epoch: &mut Epoch<'_>, step: BegunStep) -> Result<()> {
         self.add_results(epoch, &step)?;
         if epoch.keeps_batch {
-            self.repeated = step.into_batch().kept(&self.model, self.kept_batch_memory());
+            self.partitions.repeated = step
+                .into_batch()
+                .kept(&self.learner.model, self.repeated_batch_memory());
         }
         Ok(())
     }
 
     fn add_results(&mut self, epoch: &mut Epoch<'_>, step: &BegunStep) -> Result<()> {
         self.clock.enter(Stage::Backward);
-        let sums = self.results(step)?;
+        let sums = step.results(&self.data.store)?;
         let minibatch = step.batch().batch.minibatch();
         add_step(epoch.partial, minibatch.seeds as u64, minibatch.edges() as u64, sums);
         Ok(())
@@ -363,9 +398,12 @@ impl Trainer {
     ) -> Result<()> {
         self.clock.enter(Stage::Exchange);
         let done = (epoch.number as f64 + step as f64 / epoch.steps as f64) / self.config.epochs as f64;
-        let sent_bytes = self.update(weights, epoch.seeds_per_step, (epoch.rate)(step), done)?;
+        let rate = (epoch.rate)(step);
+        let sent_bytes = self
+            .learner
+            .update(&self.config, weights, epoch.seeds_per_step, rate, done)?;
         epoch.partial.steps = step + 1;
-        epoch.partial.gradient_bytes += exchanged_bytes(self.model.parameters().count());
+        epoch.partial.gradient_bytes += exchanged_bytes(self.learner.model.parameters().count());
         epoch.partial.bytes_sent += sent_bytes;
         progress.advance(1, edges);
         Ok(())
@@ -392,7 +430,7 @@ impl Trainer {
         let seeds = partial.seeds.max(1) as f64;
         EpochStats {
             loss: partial.loss / seeds,
-            train_accuracy: (self.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
+            train_accuracy: (self.data.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
             coverage: partial.coverage / seeds,
             steps: partial.steps,
             seeds: partial.seeds,
@@ -439,4 +477,23 @@ fn add_step(partial: &mut PartialEpoch, seeds: u64, edges: u64, sums: BatchSums)
     partial.coverage += sums.coverage;
     partial.right += sums.right;
     partial.sampled_edges += edges;
+}
+
+/// On rank 0, makes the metrics of an unfinished epoch the sums over all processes. False if one of them is missing, or stopped elsewhere.
+fn collect_metrics(processes: &Processes, partial: &mut PartialEpoch) -> bool {
+    let Some(group) = &processes.group else { return true };
+    if partial.is_trained || partial.steps == 0 {
+        return true;
+    }
+    if group.failure().is_some() {
+        return false;
+    }
+    let others: Vec<Option<PartialEpoch>> = group.left_behind(UNFINISHED);
+    for other in &others {
+        match other {
+            Some(other) if other.steps == partial.steps => partial.add(other),
+            _ => return false,
+        }
+    }
+    true
 }

@@ -24,12 +24,17 @@ use std::sync::Arc;
 use grappa_engine::aggregate::{DrawnNeighbors, NodeRows, StateRows, read_each};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
-use grappa_run::config::TrainConfig;
-use grappa_sampling::{NodeSet, sample};
+use grappa_sampling::{
+    NodeSet,
+    sample::{self, Fanouts},
+};
 use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 
-use super::inference::{Degrees, Needed, NeededOptions};
+use super::inference::{
+    degrees::Degrees,
+    needed::{Needed, NeededOptions},
+};
 use crate::{
     Result,
     nn::{HistoricalEmbeddings, Neighbor},
@@ -317,7 +322,8 @@ impl HistoricalRows {
         }
     }
 
-    /// The historical embeddings of the halo nodes among the destinations of each block, for the layers of `config`.
+    /// The historical embeddings of the halo nodes among the destinations of each block, for a model with a layer for each
+    /// of `fanouts`.
     ///
     /// # Errors
     /// If files cannot be read.
@@ -325,12 +331,11 @@ impl HistoricalRows {
         &self,
         minibatch: &sample::Minibatch,
         degrees: &Degrees,
-        config: &TrainConfig,
+        fanouts: &Fanouts,
         device: Device,
     ) -> Result<Vec<Option<HistoricalEmbeddings>>> {
-        let fanouts = config.fanouts();
         let known = |(hop, block): (usize, &sample::Block)| {
-            let layer = config.layers - 1 - hop;
+            let layer = fanouts.hops() - 1 - hop;
             let halo = halo_of(minibatch, block, degrees)?;
             if layer == 0 || halo.is_empty() {
                 return Ok(None);

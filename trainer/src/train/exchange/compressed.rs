@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use grappa_run::{
     compression::{Dense, Malformed, top_k},
-    config::{Compress, CompressRate, TrainConfig},
+    config::{Compress, CompressRate},
 };
 use tch::Tensor;
 
-use super::{Exchange, LossWeights, Summed, set_values, values_of};
+use super::gradient::{Exchange, LossWeights, Summed, set_values, values_of};
 use crate::{
     Error, Result,
     distributed::{LENGTH_BYTES, ProcessGroup, slices},
@@ -30,7 +30,7 @@ const WEIGHT_BYTES: usize = 2 * size_of::<f64>();
 
 /// The exchange of several processes that send encoded gradients.
 #[derive(Debug)]
-pub(super) struct Compressed {
+pub struct Compressed {
     group: Arc<ProcessGroup>,
     method: Method,
     /// The part of its gradients that this rank has not sent so far, f32 of `[parameters]`. None without error feedback.
@@ -44,15 +44,17 @@ enum Method {
 }
 
 impl Compressed {
+    /// An exchange for gradients of `parameters` values. `rate` is for [`Compress::TopK`].
+    ///
     /// # Panics
-    /// If the configuration has no compression.
-    pub(super) fn new(config: &TrainConfig, group: Arc<ProcessGroup>, parameters: usize) -> Self {
-        let method = match config.compress {
+    /// If there is no compression.
+    pub fn new(compress: Compress, rate: CompressRate, group: Arc<ProcessGroup>, parameters: usize) -> Self {
+        let method = match compress {
             Compress::None => unreachable!("an all-reduce sums what is not compressed"),
             Compress::Bf16 => Method::Dense(Dense::Bf16),
             Compress::Int8 => Method::Dense(Dense::Int8),
             Compress::Lossless => Method::Dense(Dense::Lossless),
-            Compress::TopK => Method::TopK(config.compress_rate()),
+            Compress::TopK => Method::TopK(rate),
         };
         let has_feedback = match method {
             Method::Dense(codec) => codec.needs_feedback(),
@@ -278,13 +280,6 @@ mod tests {
         })
     }
 
-    fn config(compress: Compress) -> TrainConfig {
-        TrainConfig {
-            compress,
-            ..TrainConfig::default()
-        }
-    }
-
     /// The gradient of a rank in a step: values of many magnitudes.
     fn gradient(parameters: usize, rank: u32, step: u32) -> Vec<f32> {
         let value = |i: usize| {
@@ -329,7 +324,7 @@ mod tests {
         ] {
             let context = format!("{compress} of {parameters} values, {ranks} ranks");
             let of_ranks = as_ranks(ranks, |rank, group| {
-                let mut exchange = Compressed::new(&config(compress), group, parameters);
+                let mut exchange = Compressed::new(compress, CompressRate::default(), group, parameters);
                 let step = |step| sum(&mut exchange, &gradient(parameters, rank, step), weights(rank, step));
                 let steps: Vec<_> = (0..STEPS).map(step).collect();
                 (steps, exchange.residual)
@@ -372,7 +367,7 @@ mod tests {
     #[test]
     fn without_loss_the_sum_has_the_bits_of_a_sum_in_the_order_of_ranks() {
         let sums = as_ranks(3, |rank, group| {
-            let mut exchange = Compressed::new(&config(Compress::Lossless), group, 1000);
+            let mut exchange = Compressed::new(Compress::Lossless, CompressRate::default(), group, 1000);
             sum(&mut exchange, &gradient(1000, rank, 0), weights(rank, 0)).0
         });
         let [first, second, third] = [0, 1, 2].map(|rank| gradient(1000, rank, 0));
@@ -385,7 +380,7 @@ mod tests {
         const PARAMETERS: usize = 4096;
         let sent = |compress| {
             let of_ranks = as_ranks(4, |rank, group| {
-                let mut exchange = Compressed::new(&config(compress), group, PARAMETERS);
+                let mut exchange = Compressed::new(compress, CompressRate::default(), group, PARAMETERS);
                 sum(&mut exchange, &gradient(PARAMETERS, rank, 0), weights(rank, 0))
                     .1
                     .sent_bytes
@@ -396,10 +391,8 @@ mod tests {
         // Two slices of a quarter to and from three ranks, and weights to each.
         assert_eq!(sent(Compress::Bf16), 3 * (2 * 2048 + 16));
         assert_eq!(sent(Compress::Int8), 3 * (2 * (1024 + 4) + 16));
-        let largest = top_k::encoded_bytes(
-            top_k::count(config(Compress::TopK).compress_rate().at(0.5), PARAMETERS),
-            PARAMETERS,
-        ) as u64;
+        let largest =
+            top_k::encoded_bytes(top_k::count(CompressRate::default().at(0.5), PARAMETERS), PARAMETERS) as u64;
         assert_eq!(sent(Compress::TopK), 3 * (largest + 16));
     }
 }

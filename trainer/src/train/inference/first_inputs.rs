@@ -12,8 +12,8 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
 
-use super::{STEP_NODES, values};
-use crate::{Result, nn::Model, shim};
+use super::step_size::STEP_NODES;
+use crate::{Result, nn::Model, shim, train::host_values::values};
 
 /// The inputs of the update of a range of nodes at a layer.
 #[derive(Debug)]

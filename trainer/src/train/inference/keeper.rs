@@ -8,12 +8,12 @@ use grappa_io::progress::check_stopped;
 use grappa_sampling::NodeSet;
 use tch::no_grad;
 
-use super::{Inference, pass::LayerPass, values};
+use super::{degrees::Degrees, pass::LayerPass, task::Inference};
 use crate::{
     Result,
     train::{
         historical::{HistoricalNodes, HistoricalRows, KEPT_AS, SetRows, as_kept},
-        inference::Degrees,
+        host_values::values,
     },
 };
 
