@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use grappa_formats::random;
 
-use super::for_each;
+use super::parallel::for_each;
 use crate::shim::Element;
 
 /// Rows that a thread takes at a time.

@@ -13,7 +13,7 @@ use crate::{
         linear::{Gradients, Number, Term, Wanted},
         sparse::NonzeroRows,
     },
-    nn::aggregate::Backend,
+    nn::backend::Backend,
     shim::{self, Element},
 };
 

@@ -10,9 +10,10 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
     activation::Activation,
-    aggregate::{Aggregate, HistoricalEmbeddings, Scaling},
+    aggregate_kind::{Aggregate, Scaling},
     features::{Normalization, NormalizedRows},
     graph::Block,
+    historical::HistoricalEmbeddings,
     jump::Jump,
     layers::{Gat, Gatv2, Gcn, Gin, Hop, Layer, PinSage, Sage, WeightsFirst},
     linear::{Dropout, Epilogue, RowNames, apply, float, linear},

@@ -4,7 +4,7 @@ use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::{
-    aggregate::Backend,
+    backend::Backend,
     linear::float,
     parameters::{Builder, Start},
 };

@@ -24,7 +24,7 @@ use super::{
     correction::{self, coverage},
     data::TrainingData,
     features,
-    historical::HistoricalRows,
+    inference::historical::HistoricalRows,
     resolved::ResolvedConfig,
 };
 use crate::{

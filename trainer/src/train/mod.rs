@@ -30,7 +30,6 @@ mod features;
 mod finished;
 pub mod first_hop;
 mod gradient_exchange;
-pub mod historical;
 pub(crate) mod host_values;
 pub mod inference;
 mod initial;
@@ -64,6 +63,7 @@ pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
     finished::finished,
+    inference::historical,
     session::{Watcher, agree_on_options, follow, hello, train, train_first},
     trainer::Trainer,
 };

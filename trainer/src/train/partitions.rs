@@ -16,7 +16,7 @@ use grappa_storage::Store;
 
 use super::{
     data::TrainingData,
-    historical::HistoricalRows,
+    inference::historical::HistoricalRows,
     load::{DeviceCopy, Loaded, Loading},
     loader::loader_options,
     processes::Processes,

@@ -20,8 +20,11 @@ use grappa_run::{
 use grappa_sampling::{NodeSet, policy::refresh_work_max};
 
 use super::{
-    historical::{HistoricalNodes, HistoricalRows, Keep},
-    inference::{needed::Needed, task::OnRows},
+    inference::{
+        historical::{HistoricalNodes, HistoricalRows, Keep},
+        needed::Needed,
+        task::OnRows,
+    },
     learner::Learner,
     model_on_graph::ModelOnGraph,
     named_tensors::{load, to_named},

@@ -24,7 +24,7 @@ use super::{
     evaluate::evaluate_exactly,
     exchange::LossWeights,
     first_hop,
-    historical::HistoricalRows,
+    inference::historical::HistoricalRows,
     loader::loader_options,
     model_on_graph::Room,
     partitions::repeated_batch_memory,

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Keys, Request, Verb};
+use super::request::{Keys, Request, Verb};
 use crate::{runtime::libtorch_version, shim::c10d};
 
 /// Time for c10d to notice by itself that its time is over.

@@ -4,11 +4,12 @@ use grappa_engine::aggregate::Sum;
 use grappa_run::model::NormKind;
 use tch::Tensor;
 
-use super::Layer;
+use super::layer::Layer;
 use crate::{
     kernels::sum::dot,
     nn::{
-        aggregate::{Aggregate, Backend},
+        aggregate_kind::Aggregate,
+        backend::Backend,
         linear::{Epilogue, apply, float, linear},
         norm::Norm,
         parameters::{Builder, Start},

@@ -4,9 +4,10 @@
 use grappa_engine::aggregate::Mean;
 use tch::{Kind, Tensor};
 
-use super::{Hop, Layer};
+use super::layer::{Hop, Layer};
 use crate::nn::{
-    aggregate::{Aggregate, aggregate},
+    aggregate::aggregate,
+    aggregate_kind::Aggregate,
     linear::{Epilogue, apply, float, linear},
     parameters::{Builder, Start},
     reduction::Reduction,

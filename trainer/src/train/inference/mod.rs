@@ -15,11 +15,12 @@
 //! partitions, memory or the number of threads. Evaluations may draw the in-neighbors of each layer instead
 //! ([`NeededOptions::samples`]). [`Needed`] has the nodes that each layer computes: those that the wanted results
 //! depend on. States are in memory as f32 if they fit. Else they are rounded ([`Inference::rounded_states`]), and in memory or in
-//! scratch files. Memory then holds one tile and one block of rows at a time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`](super::historical::HistoricalRows)), which take the same passes.
+//! scratch files. Memory then holds one tile and one block of rows at a time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`](historical::HistoricalRows)), which take the same passes.
 
 pub(super) mod columns;
 pub(super) mod degrees;
 pub(super) mod first_inputs;
+pub mod historical;
 mod keeper;
 mod layers;
 pub(super) mod needed;

@@ -5,16 +5,13 @@ use grappa_io::progress::Progress;
 
 use super::{
     degrees::Degrees,
+    historical::{HistoricalNodes, HistoricalRows},
     keeper::Keeper,
     layers::{Layers, Results},
     needed::Needed,
     task::{Inference, OnRows},
 };
-use crate::{
-    Result,
-    nn::Model,
-    train::historical::{HistoricalNodes, HistoricalRows},
-};
+use crate::{Result, nn::Model};
 
 impl Inference<'_> {
     /// Passes the logits of all nodes to `on_logits`, range after range in the order of nodes.

@@ -38,7 +38,7 @@ impl Secret {
     ///
     /// # Errors
     /// If it is too short.
-    pub(in super::super) fn from_variable(text: Option<&str>) -> Result<Self> {
+    pub(super) fn from_variable(text: Option<&str>) -> Result<Self> {
         match text {
             None => Ok(Self(String::new())),
             Some(text) if text.chars().count() >= CHARACTERS_MIN => Ok(Self(text.to_owned())),
