@@ -35,9 +35,6 @@ pub(super) enum End {
 
 impl Secret {
     /// The secret that a variable gives, or none.
-    ///
-    /// # Errors
-    /// If it is too short.
     pub(super) fn from_variable(text: Option<&str>) -> Result<Self> {
         match text {
             None => Ok(Self(String::new())),
@@ -51,9 +48,6 @@ impl Secret {
     }
 
     /// A new secret.
-    ///
-    /// # Errors
-    /// If the system gives no random numbers.
     pub(super) fn random() -> io::Result<Self> {
         Ok(Self(random()?.iter().map(|byte| format!("{byte:02x}")).collect()))
     }

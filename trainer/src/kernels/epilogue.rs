@@ -42,6 +42,12 @@ impl Epilogue {
         dropout: None,
     };
 
+    /// Relu only.
+    pub(crate) const RELU: Self = Self {
+        relu: true,
+        dropout: None,
+    };
+
     /// Replaces the values of a row.
     pub(crate) fn forward(&self, row: usize, values: &mut [f32]) {
         if self.relu {

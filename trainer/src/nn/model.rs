@@ -180,12 +180,7 @@ impl Model {
         let head = has_head.then(|| {
             let (inputs, outputs) = (size(options.hidden), size(options.outputs));
             let start = Start::linear(inputs);
-            builder.scope("head", |builder| {
-                (
-                    builder.parameter("weight", &[outputs, inputs], start),
-                    builder.parameter("bias", &[outputs], start),
-                )
-            })
+            builder.scope("head", |builder| builder.linear([inputs, outputs], start, start))
         });
         let jump = builder.scope("head", |builder| Jump::new(builder, &options));
         Ok(Self {

@@ -161,6 +161,12 @@ impl Builder {
         tensor
     }
 
+    /// Makes the weight, `[outputs, inputs]`, and the bias, `[outputs]`, of a linear layer.
+    pub(crate) fn linear(&mut self, [inputs, outputs]: [i64; 2], weight: Start, bias: Start) -> (Tensor, Tensor) {
+        let weight = self.parameter("weight", &[outputs, inputs], weight);
+        (weight, self.parameter("bias", &[outputs], bias))
+    }
+
     /// Makes a buffer.
     pub(crate) fn buffer(&mut self, name: &str, shape: &[i64], value: f32) -> Tensor {
         let tensor = self.tensor(shape, Start::Constant(value));

@@ -33,9 +33,6 @@ const ADVICE_BUFFERS: u64 = GIB;
 const PROCESS_BYTES: u64 = 350 << 20;
 
 /// Warnings about labels and features of a store that hardly let a model learn.
-///
-/// # Errors
-/// If features cannot be read.
 pub(super) fn of_data(store: &Store, normalize: FeatureNorm) -> Result<Vec<String>> {
     let labels = store.manifest().labels;
     let has_one_class = labels.is_some_and(|labels| labels.kind == LabelKind::Single && labels.classes == 1);
@@ -93,9 +90,6 @@ fn warning_about_scales(names: &[String], width: usize, rows: &[f32]) -> Option<
 
 /// Advice to give more memory than the default, if the graph and its features exceed that, and fit into what is free. None for a budget
 /// that the user chose.
-///
-/// # Errors
-/// If the index of the pre-aggregated features is damaged.
 pub(super) fn memory_advice(
     store: &Store,
     aggregates: Option<AggregateKind>,

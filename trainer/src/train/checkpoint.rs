@@ -52,9 +52,6 @@ impl Trainer {
     }
 
     /// Restores the state of a checkpoint, which was read from `path`, and its historical embeddings.
-    ///
-    /// # Errors
-    /// If it belongs to another model, or files cannot be read.
     pub(super) fn restore(&mut self, path: &Path, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
         self.learner.restore(path, checkpoint, &self.processes)?;
         self.partitions.generation = checkpoint.state.generation;

@@ -26,9 +26,6 @@ pub(super) struct TrainingData {
 
 impl TrainingData {
     /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
-    ///
-    /// # Errors
-    /// If the store has no labels, no features or no nodes to train on, or if options do not fit it.
     pub fn open(store: Arc<Store>, config: &TrainConfig, processes: &Processes) -> Result<Self> {
         let labels = NodeLabels::new(&store)?;
         if store.manifest().features.is_none() {

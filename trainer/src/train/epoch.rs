@@ -75,9 +75,6 @@ pub(super) trait Save {
     fn is_due(&self, trainer: &Trainer) -> bool;
 
     /// Saves it. The epoch in progress has the finished steps.
-    ///
-    /// # Errors
-    /// If nothing can be saved any more. A file that cannot be written this time is no error.
     fn save(&mut self, trainer: &mut Trainer) -> Result<()>;
 }
 
@@ -334,7 +331,7 @@ impl Trainer {
     fn step_again(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
         let step = self.begin_step(epoch, batch, progress)?;
         self.add_results(epoch, &step)?;
-        self.partitions.repeated = Some(step.into_batch());
+        self.partitions.repeated = Some(step.batch);
         epoch.check_stopped(progress)
     }
 
@@ -354,7 +351,7 @@ impl Trainer {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
             step.results(&self.data.store)?;
         }
-        self.end_step(epoch, number, step.weights(), edges, progress)?;
+        self.end_step(epoch, number, step.weights, edges, progress)?;
         Ok(step)
     }
 
@@ -362,9 +359,7 @@ impl Trainer {
     fn finish_step(&mut self, epoch: &mut Epoch<'_>, step: BegunStep) -> Result<()> {
         self.add_results(epoch, &step)?;
         if epoch.keeps_batch {
-            self.partitions.repeated = step
-                .into_batch()
-                .kept(&self.learner.model, self.repeated_batch_memory());
+            self.partitions.repeated = step.batch.kept(&self.learner.model, self.repeated_batch_memory());
         }
         Ok(())
     }
@@ -372,7 +367,7 @@ impl Trainer {
     fn add_results(&mut self, epoch: &mut Epoch<'_>, step: &BegunStep) -> Result<()> {
         self.clock.enter(Stage::Backward);
         let sums = step.results(&self.data.store)?;
-        let minibatch = step.batch().batch.minibatch();
+        let minibatch = step.batch.batch.minibatch();
         add_step(epoch.partial, minibatch.seeds as u64, minibatch.edges() as u64, sums);
         Ok(())
     }

@@ -32,9 +32,6 @@ struct Expected {
 }
 
 /// Refuses minibatches that do not fit into this machine's memory. Returns a warning for those that take long.
-///
-/// # Errors
-/// [`Error::Options`] with the memory that a minibatch takes.
 pub(super) fn check(
     hosts: &Hosts,
     config: &ResolvedConfig,

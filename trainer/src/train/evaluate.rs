@@ -180,9 +180,6 @@ impl Evaluations {
 }
 
 /// Evaluates the model exactly. All ranks call it with the result of [`Evaluations::scored_exactly`].
-///
-/// # Errors
-/// As [`Evaluations::evaluate`].
 pub(super) fn evaluate_exactly(on: &mut ModelOnGraph<'_>, scored: Result<Scored>) -> Result<Option<Evaluation>> {
     // Nothing stays from other evaluations.
     let room = on.make_room(0, false);

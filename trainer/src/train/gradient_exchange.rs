@@ -123,9 +123,6 @@ impl GradientExchange {
     }
 
     /// Gives this rank its residual of `parameters` values in a checkpoint, which was read from `path`.
-    ///
-    /// # Errors
-    /// If the checkpoint lacks it.
     pub fn restore(
         &mut self,
         processes: &Processes,

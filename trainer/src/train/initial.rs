@@ -23,10 +23,6 @@ pub(super) struct Initial {
 impl Initial {
     /// Reads the parameters of the `run` in a folder for a model. The store has the names of features and classes in `schema`.
     /// Warnings are added to `warnings`.
-    ///
-    /// # Errors
-    /// If the run has no checkpoint, a file cannot be read or is damaged, the run's model is another one, or the run had other features or
-    /// classes.
     pub fn read(run: &Path, model: &ModelOptions, schema: &Schema, warnings: &mut Vec<String>) -> Result<Self> {
         let of_run = folder::config_of(run)?;
         let Some((path, checkpoint)) = trained::find(run, of_run.digest(), warnings)? else {
@@ -52,9 +48,6 @@ impl Initial {
     }
 
     /// Gives a model the parameters.
-    ///
-    /// # Errors
-    /// If the model has other tensors.
     pub fn load(&self, learner: &Learner) -> Result<()> {
         learner.load_parameters(&self.path, &self.checkpoint)
     }

@@ -34,9 +34,6 @@ pub(super) struct Learner {
 
 impl Learner {
     /// A new model with random parameters, and its optimizer.
-    ///
-    /// # Errors
-    /// If the model does not fit the memory of the device.
     pub fn new(model: ModelOptions, config: &ResolvedConfig, processes: &Processes) -> Result<Self> {
         let model = Model::new(model, config.seed, config.device)?;
         let (group, parameters) = (processes.group.as_ref(), model.parameters().count());
@@ -82,18 +79,12 @@ impl Learner {
     }
 
     /// Gives the model the parameters of a checkpoint, which was read from `path`.
-    ///
-    /// # Errors
-    /// If they belong to another model.
     pub fn load_parameters(&self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
         load(path, self.model.parameters().named(), &checkpoint.parameters)?;
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)
     }
 
     /// Restores the state of a checkpoint, which was read from `path`.
-    ///
-    /// # Errors
-    /// If it belongs to another model.
     pub fn restore(&mut self, path: &Path, checkpoint: &Checkpoint, processes: &Processes) -> Result<()> {
         self.load_parameters(path, checkpoint)?;
         let moments = self.optimizer.moments();
@@ -112,9 +103,6 @@ impl Learner {
     }
 
     /// Gives all ranks the parameters of rank 0.
-    ///
-    /// # Errors
-    /// If another rank has left.
     pub fn share_parameters(&self, group: &ProcessGroup) -> Result<()> {
         let parameters = self.model.parameters();
         for tensors in [parameters.named(), parameters.buffers()] {
@@ -130,9 +118,6 @@ impl Learner {
     }
 
     /// Makes the running statistics of batch norms, which each rank has of its own partitions, the mean over all ranks.
-    ///
-    /// # Errors
-    /// If another rank has left.
     pub fn average_buffers(&self, processes: &Processes) -> Result<()> {
         let Some(group) = &processes.group else { return Ok(()) };
         change_flat(self.model.parameters().buffers(), |flat| {

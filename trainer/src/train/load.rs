@@ -141,9 +141,6 @@ impl Loading {
     /// Loads batches in a thread of its own, while `use_them` receives those that are loaded. One loaded batch waits until it is
     /// received.
     ///
-    /// # Errors
-    /// If the thread cannot be started, and those of `use_them`.
-    ///
     /// # Panics
     /// If the thread does, with the same message.
     pub fn in_background(
@@ -177,9 +174,6 @@ impl Loading {
     }
 
     /// Starts to load a batch.
-    ///
-    /// # Errors
-    /// If a seed has no label, or historical embeddings cannot be read.
     pub fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let parts = batches.places(batch.index()).to_vec();
@@ -245,9 +239,6 @@ impl Loading {
     }
 
     /// The tensors of a batch for a forward pass.
-    ///
-    /// # Errors
-    /// If in-degrees are damaged.
     pub fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
         let minibatch = batch.minibatch();
         let degrees = match self.aggregates[0] {

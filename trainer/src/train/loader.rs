@@ -12,9 +12,6 @@ use grappa_sampling::{LoaderOptions, feed::OutputDtype, view::Halo};
 use crate::Result;
 
 /// Options for minibatches as the configuration wants them, all of a step in one batch.
-///
-/// # Errors
-/// If the configuration's fanouts do not fit its model.
 pub(super) fn loader_options(config: &TrainConfig, aggregates: Option<AggregateKind>) -> Result<LoaderOptions> {
     Ok(LoaderOptions {
         batch: config.batch(),

@@ -68,9 +68,6 @@ impl ModelOnGraph<'_> {
 
     /// The nodes that the scores of some splits depend on if layers aggregate `samples` ([`NeededOptions::samples`]), and the states
     /// `also` ([`NeededOptions::also`]); none if they are more work than `work_max`.
-    ///
-    /// # Errors
-    /// As [`ModelOnGraph::check_sets`] and [`Needed::of`].
     pub fn needed(
         &self,
         splits: &[&RoaringTreemap],
@@ -93,9 +90,6 @@ impl ModelOnGraph<'_> {
     }
 
     /// The work of training an epoch on the open partitions, in the unit of [`Needed::work`].
-    ///
-    /// # Errors
-    /// As [`OpenPartitions::work_of_epoch`].
     pub fn work_of_epoch(&mut self) -> Result<f64> {
         self.partitions.work_of_epoch(self.processes, self.progress)
     }
@@ -141,9 +135,6 @@ impl ModelOnGraph<'_> {
     }
 
     /// Calls `infer` with an inference over the store, and the model.
-    ///
-    /// # Errors
-    /// If features cannot be read, and those of `infer`.
     pub fn with_inference<T>(&self, room: Room, infer: impl FnOnce(Inference<'_>, &Model) -> Result<T>) -> Result<T> {
         let features = self.features()?;
         let first_hop = self.first_hop_rows()?;

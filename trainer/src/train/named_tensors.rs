@@ -15,9 +15,6 @@ pub(super) fn to_named(name: &str, tensor: &Tensor) -> NamedTensor {
 }
 
 /// Copies the tensors of a checkpoint into those with the same names.
-///
-/// # Errors
-/// If names or shapes differ. `path` is that of the checkpoint.
 pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTensor]) -> Result<()> {
     if tensors.len() != from.len() {
         return Err(of_another_model(

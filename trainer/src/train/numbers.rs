@@ -24,9 +24,6 @@ pub(super) struct ChosenNumbers {
 impl ChosenNumbers {
     /// The numbers of a run. A run that continues `from` a checkpoint keeps its numbers: the memory may have changed since. All ranks have
     /// the numbers of rank 0.
-    ///
-    /// # Errors
-    /// If a given number is 0 or exceeds the number of chunks.
     pub fn of_run(
         store: &Store,
         config: &TrainConfig,
@@ -52,9 +49,6 @@ impl ChosenNumbers {
 
     /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks must
     /// call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
-    ///
-    /// # Errors
-    /// If a given number is 0 or exceeds the number of chunks.
     fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
         let given = [config.partitions.value(), config.concurrent.value()];
         if let [Some(partitions), Some(concurrent)] = given {

@@ -46,9 +46,6 @@ pub(super) struct OpenPartitions {
 
 impl OpenPartitions {
     /// No partitions yet.
-    ///
-    /// # Errors
-    /// If the configuration's fanouts do not fit its model, or ranks of this machine cannot find each other.
     pub fn new(config: &ResolvedConfig, store: &Arc<Store>, processes: &Processes) -> Result<Self> {
         let device_copy = DeviceCopy::new(config.device);
         let local = processes.group.as_ref().map(LocalRanks::find).transpose()?.flatten();
@@ -78,9 +75,6 @@ impl OpenPartitions {
     }
 
     /// Opens the views of the partitions of an assignment that this process serves.
-    ///
-    /// # Errors
-    /// As [`Loader::partition`].
     pub fn open(
         &mut self,
         assignment: &Assignment,
@@ -98,9 +92,6 @@ impl OpenPartitions {
     }
 
     /// Gives halo nodes sampled in-neighbors, on all ranks. Returns a warning if some rank has too little memory for them.
-    ///
-    /// # Errors
-    /// If adjacency lists cannot be read, or progress says to stop.
     pub fn expand_halo_nodes(
         &mut self,
         generation: u64,
@@ -145,9 +136,6 @@ impl OpenPartitions {
 
     /// The work of training an epoch in all processes, in the unit of [`Needed::work`]. Counts the edges of the first step of the open
     /// partitions, unless they were counted before.
-    ///
-    /// # Errors
-    /// If an adjacency list cannot be read, or progress says to stop.
     pub fn work_of_epoch(&mut self, processes: &Processes, progress: &dyn Progress) -> Result<f64> {
         if let Some(work) = self.epoch_work {
             return Ok(work);

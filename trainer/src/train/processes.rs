@@ -42,9 +42,6 @@ pub(super) struct Processes {
 
 impl Processes {
     /// Tells the other ranks of `group` which chunks `store` has, and how much `memory` this rank may take. All ranks must call it.
-    ///
-    /// # Errors
-    /// If the store's training nodes cannot be read, another rank has left, or ranks have slices of different graphs.
     pub fn meet(store: &Store, group: Option<Arc<ProcessGroup>>, memory: u64) -> Result<Self> {
         let train = store.split(TRAIN)?.unwrap_or_default();
         let held = held_chunks(store.manifest(), &train);
@@ -106,9 +103,6 @@ impl Processes {
     }
 
     /// The digest of what the run trains on: that of the store, or of the graph and of the chunks that its hosts have.
-    ///
-    /// # Errors
-    /// If the store's manifest cannot be read.
     pub fn digest(&self, store: &Store) -> Result<u64> {
         if self.hosts.count() == 1 {
             return store_digest(store);
@@ -119,9 +113,6 @@ impl Processes {
     }
 
     /// Checks that each partition has a chunk, as far as the numbers of partitions are given.
-    ///
-    /// # Errors
-    /// As [`Hosts::assign`], and if there are more partitions in a step than chunks.
     pub fn check_partitions(&self, config: &TrainConfig) -> Result<()> {
         let (partitions, concurrent) = match (config.partitions, config.concurrent) {
             (Auto::Value(partitions), Auto::Value(concurrent)) => (partitions, concurrent),
@@ -143,9 +134,6 @@ impl Processes {
     }
 
     /// Adds up counts of all hosts. All ranks must call it.
-    ///
-    /// # Errors
-    /// If another rank has left.
     pub fn sum_of_hosts<const N: usize>(&self, counts: [u64; N]) -> Result<[u64; N]> {
         let mut sum = counts;
         if let Some(group) = self.with_slices() {
@@ -159,9 +147,6 @@ impl Processes {
     }
 
     /// Adds up counts of all ranks. All ranks must call it.
-    ///
-    /// # Errors
-    /// If another rank has left.
     pub fn sum(&self, counts: &mut [u64], progress: &dyn Progress) -> Result<()> {
         match &self.group {
             Some(group) => group.sum(counts, progress),
@@ -170,9 +155,6 @@ impl Processes {
     }
 
     /// A value that rank 0 computes and sends to the others. All ranks must call it.
-    ///
-    /// # Errors
-    /// The error of rank 0. Also if another rank has left.
     pub fn broadcast<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -266,9 +248,6 @@ impl Processes {
 }
 
 /// The digest that ranks compare before they train: of a whole store, or of the graph of a slice.
-///
-/// # Errors
-/// If the store's manifest cannot be read.
 pub(super) fn comparable_digest(store: &Store) -> Result<String> {
     Ok(match store.manifest().is_whole() {
         true => format!("{:016x}", store_digest(store)?),

@@ -88,9 +88,6 @@ impl History {
     }
 
     /// Plans the refreshes of the open partitions.
-    ///
-    /// # Errors
-    /// If an adjacency list cannot be read, or progress says to stop.
     pub fn plan(&mut self, on: &mut ModelOnGraph<'_>) -> Result<()> {
         self.plan = match keep(on) {
             Keep::Nothing => None,
@@ -125,9 +122,6 @@ impl History {
 
     /// The end of a refresh on all ranks. If it failed on one of them, no rank has historical embeddings: all train alike, and all refresh
     /// before the next epoch or none does.
-    ///
-    /// # Errors
-    /// The error of the refresh.
     pub fn refreshed<T>(&mut self, done: Result<T>, processes: &Processes, progress: &dyn Progress) -> Result<T> {
         let agreed = processes.agree(done, progress);
         if agreed.is_err() {
@@ -138,9 +132,6 @@ impl History {
 
     /// Computes the historical embeddings of the open partitions that this process serves from the current parameters, and with them the
     /// scores of its nodes of the splits of `scores`, if there are any. `held` are the bytes that evaluations left for the next ones.
-    ///
-    /// # Errors
-    /// If files cannot be read or written, or memory is too small.
     pub fn refresh(
         &mut self,
         on: &mut ModelOnGraph<'_>,
@@ -280,9 +271,6 @@ impl HistoricalOrigin {
     }
 
     /// Gives a model the parameters that the embeddings of a checkpoint were made with. It was read from `path`.
-    ///
-    /// # Errors
-    /// If they belong to another model.
     pub fn load(learner: &Learner, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
         let parameters = learner.model.parameters();
         for (prefix, tensors) in [(PARAMETERS, parameters.named()), (BUFFERS, parameters.buffers())] {

@@ -30,9 +30,6 @@ pub(super) struct ResolvedConfig {
 
 impl ResolvedConfig {
     /// Resolves the `given` options. A run that continues `from` a checkpoint keeps what was chosen at its start. All ranks must call it.
-    ///
-    /// # Errors
-    /// If options contradict each other, or do not fit the store.
     pub fn new(
         store: &Store,
         given: TrainConfig,

@@ -21,9 +21,6 @@ use crate::{
 const BATCH_MIN: usize = 16;
 
 /// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches.
-///
-/// # Errors
-/// If files cannot be read, memory is too small, or progress says to stop.
 pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTreemap) -> Result<SplitScores<'a>> {
     let config = on.config;
     let sampler = Arc::new(config.evaluation_sampler(config.knows_first_hop())?);

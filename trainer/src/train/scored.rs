@@ -157,9 +157,6 @@ impl ScoredNodes {
     }
 
     /// Decides how to evaluate, and finds the nodes to compute. The method is that of rank 0.
-    ///
-    /// # Errors
-    /// If files cannot be read, memory is too small, or progress says to stop.
     pub(super) fn choose(on: &mut ModelOnGraph<'_>, method: Evaluate) -> Result<Self> {
         let work_max = match on.processes.broadcast("method", || Ok(method))? {
             Evaluate::Sampled => return Self::of_samples(on),
@@ -180,9 +177,6 @@ impl ScoredNodes {
     }
 
     /// The nodes to compute from sampled in-neighbors. All evaluations of a run draw the same, so that they can be compared.
-    ///
-    /// # Errors
-    /// As [`ScoredNodes::choose`].
     pub(super) fn of_samples(on: &ModelOnGraph<'_>) -> Result<Self> {
         let inferences = match evaluation_samples(on.config) {
             Some(samples) if on.check_sets().is_ok() => inferences(on, &samples, f64::INFINITY)?,
@@ -192,9 +186,6 @@ impl ScoredNodes {
     }
 
     /// A sentence about the evaluations. `held` are the bytes of memory that historical embeddings and an earlier evaluation take.
-    ///
-    /// # Errors
-    /// If adjacency lists cannot be read, or progress says to stop.
     pub(super) fn describe(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<String> {
         let [_, val, test] = on.data.splits.of_all();
         let nodes = match (val, test) {
@@ -251,9 +242,6 @@ impl ScoredNodes {
     }
 
     /// Refuses an evaluation whose scratch files do not fit the disk, of this process or of another one.
-    ///
-    /// # Errors
-    /// [`Error::Lack`] with the bytes, on all ranks.
     pub(super) fn check_disk(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<()> {
         let bytes = self.scratch_bytes(on, held);
         let checked = match free_disk_bytes(&on.config.folder) {

@@ -16,9 +16,6 @@ use grappa_storage::Store;
 use crate::{Error, Result};
 
 /// Refuses options that need more of the graph than a slice has.
-///
-/// # Errors
-/// The message names the option, or the chunks to add.
 pub(super) fn check(store: &Store, model: LayerKind, halo: HaloMode) -> Result<()> {
     check_model(store, model)?;
     if !store.manifest().is_whole() && matches!(halo, HaloMode::History | HaloMode::Aggregates) {
@@ -35,9 +32,6 @@ pub(super) fn check(store: &Store, model: LayerKind, halo: HaloMode) -> Result<(
 }
 
 /// Refuses a model that needs more of the graph than a slice has.
-///
-/// # Errors
-/// The message names the chunks to add, or another model.
 pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
     if store.manifest().is_whole() {
         return Ok(());

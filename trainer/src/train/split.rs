@@ -36,9 +36,6 @@ pub struct Splits {
 impl Splits {
     /// Reads the splits. The validation and test splits may be empty. On several hosts they have only nodes of the chunks that the host
     /// of this process trains, and all ranks must call this.
-    ///
-    /// # Errors
-    /// If there are no training nodes.
     pub(super) fn open(store: &Store, processes: &Processes) -> Result<Self> {
         let nodes = [
             trained_nodes(store, TRAIN, processes)?,

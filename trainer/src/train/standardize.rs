@@ -19,9 +19,6 @@ const READ_BYTES: usize = 8 << 20;
 
 /// Gives a model the means and deviations of the store's features, if it standardizes them. A column with a single value has
 /// deviation 1.
-///
-/// # Errors
-/// If features cannot be read, or a value is not finite.
 pub(super) fn measure_features(
     model: &Model,
     store: &Store,

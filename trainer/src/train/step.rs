@@ -33,11 +33,12 @@ pub(super) struct BegunStep {
     /// The loss, and the seeds whose class was predicted right. If steps overlap, they arrive after the gradient is computed.
     arriving: Arriving,
     coverage: f64,
-    weights: LossWeights,
+    /// The loss weights of its seeds.
+    pub weights: LossWeights,
     epoch: u64,
     /// Optimizer steps before this one.
     steps_before: u64,
-    batch: Loaded,
+    pub batch: Loaded,
 }
 
 /// Sums over the seeds of a batch.
@@ -50,24 +51,7 @@ pub(super) struct BatchSums {
 }
 
 impl BegunStep {
-    pub fn batch(&self) -> &Loaded {
-        &self.batch
-    }
-
-    /// The batch, after the results are known.
-    pub fn into_batch(self) -> Loaded {
-        self.batch
-    }
-
-    /// The loss weights of its seeds.
-    pub fn weights(&self) -> LossWeights {
-        self.weights
-    }
-
     /// The results of a step. Waits until a GPU has computed them. `store` has the names of nodes for errors.
-    ///
-    /// # Errors
-    /// If the loss is not finite.
     pub fn results(&self, store: &Store) -> Result<BatchSums> {
         let [loss, right] = self.arriving.values();
         match loss.is_finite() {
@@ -108,9 +92,6 @@ impl BegunStep {
 impl Learner {
     /// Adds the gradient of a batch to the gradients of the parameters. A GPU does so while the caller goes on;
     /// [`BegunStep::results`] waits for it. With `overlaps`, the loss need not be known before the gradient is computed.
-    ///
-    /// # Errors
-    /// If the loss is known by now, and not finite.
     pub fn add_gradient(
         &self,
         epoch: u64,

@@ -154,7 +154,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
             .learner
             .add_gradient(0, loaded, config, data, false, clock)
             .unwrap();
-        let sums = (begun.results(&data.store).unwrap(), begun.weights());
+        let sums = (begun.results(&data.store).unwrap(), begun.weights);
         let parameters = trainer.learner.model.parameters();
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();

@@ -234,9 +234,6 @@ impl Trainer {
     }
 
     /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two steps.
-    ///
-    /// # Errors
-    /// If another rank has left.
     pub(super) fn collect_residuals(&mut self, is_due: bool) -> Result<()> {
         self.learner
             .gradients

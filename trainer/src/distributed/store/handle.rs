@@ -23,9 +23,6 @@ pub(in crate::distributed) struct Store {
 
 impl Store {
     /// Connects to the store of `place` within `join`, or to that of this process. Later, each answer may take `silence`.
-    ///
-    /// # Errors
-    /// If the store cannot be reached or does not answer in time, or the other end has another secret.
     pub fn open(place: &Place, own: Option<&StoreServer>, join: Duration, silence: Duration) -> Result<Self> {
         // A host may not know itself by the name that others know.
         let (host, port) = own.map_or_else(

@@ -9,9 +9,6 @@ use std::{
 };
 
 /// Starts `work` on a thread. If it takes too long for its caller, the thread is left behind: `work` may be blocked for ever.
-///
-/// # Errors
-/// If there is no thread.
 pub(in crate::distributed) fn aside<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -25,9 +22,6 @@ pub(in crate::distributed) fn aside<T: Send + 'static>(
 }
 
 /// The result of `work` on another thread, if it comes within `time`.
-///
-/// # Errors
-/// If there is no thread.
 pub(super) fn in_time<T: Send + 'static>(
     time: Duration,
     name: &str,

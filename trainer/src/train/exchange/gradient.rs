@@ -53,9 +53,6 @@ pub trait Exchange {
     /// Replaces a gradient by the sum over all participants. Returns the sums of their loss weights. `gradient` is f32 of
     /// `[parameters + LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from
     /// 0 to 1, which a schedule of compression follows.
-    ///
-    /// # Errors
-    /// If a participant cannot be reached.
     fn sum(&mut self, gradient: &Tensor, weights: LossWeights, done: f64) -> Result<Summed>;
 
     /// The residual of error feedback, f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. None

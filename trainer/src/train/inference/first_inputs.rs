@@ -157,9 +157,6 @@ impl FirstInputs {
     }
 
     /// The features of `nodes`, in memory as f32. None if there is no space.
-    ///
-    /// # Errors
-    /// If they cannot be read, or `progress` asks to stop.
     pub(super) fn features(
         &self,
         features: &dyn NodeRows,
@@ -243,9 +240,6 @@ fn bytes_of(rows: u64, [own, aggregated]: [usize; 2]) -> u64 {
 
 impl Kept {
     /// Adds inputs.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(super) fn push(&mut self, UpdateInputs { positions, rows: part }: UpdateInputs, model: &Model) -> Result<()> {
         match (self, &part) {
             (Self::Memory(parts), _) => {
@@ -262,9 +256,6 @@ impl Kept {
     }
 
     /// Passes all inputs of `count` updates to `each`. Of a file, `step` rows are read at once. `degrees` has the in-degrees of a range.
-    ///
-    /// # Errors
-    /// If the file cannot be read. Also the errors of `degrees` and `each`.
     pub(super) fn each(
         &self,
         count: u64,

@@ -329,9 +329,6 @@ impl HistoricalRows {
 
     /// The historical embeddings of the halo nodes among the destinations of each block, for a model with a layer for each
     /// of `fanouts`.
-    ///
-    /// # Errors
-    /// If files cannot be read.
     pub(in crate::train) fn of_batch(
         &self,
         minibatch: &sample::Minibatch,

@@ -81,9 +81,6 @@ pub fn agree_on_options(group: &ProcessGroup, config: &TrainConfig) -> Result<()
 }
 
 /// The checkpoint that all ranks continue from. Rank 0 has `found` it, and the others read it from the run's `folder`.
-///
-/// # Errors
-/// If the checkpoint cannot be read, or another rank has left.
 pub(super) fn agree_on_checkpoint(
     group: Option<&ProcessGroup>,
     folder: &Path,
@@ -104,9 +101,6 @@ pub(super) fn agree_on_checkpoint(
 
 /// The kind of pre-aggregated features that the first layer takes. A resumed run keeps the choice of its checkpoint. If several ranks lack
 /// pre-aggregated features, the first rank of each host makes them.
-///
-/// # Errors
-/// As [`first_hop::choose`], and if ranks choose differently.
 pub(super) fn agree_on_first_hop(
     group: Option<&ProcessGroup>,
     store: &Store,

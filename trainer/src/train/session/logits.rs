@@ -26,9 +26,6 @@ impl RunInProgress<'_, '_> {
     }
 
     /// Warns about scored nodes that have NaN logits, once.
-    ///
-    /// # Errors
-    /// If all scored nodes have them.
     pub(super) fn check_logits(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) -> Result<()> {
         let (kind, report) = match &evaluation.test {
             Some(test) if evaluation.val.nodes == 0 => ("test", test),

@@ -196,9 +196,6 @@ impl RunInProgress<'_, '_> {
     }
 
     /// Waits until the files of the epoch before are written, and warns about files that could not be written.
-    ///
-    /// # Errors
-    /// If the folder of the run was removed or replaced: whatever training computes could not be kept.
     pub(super) fn wait_for_files(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
         self.trainer.clock.enter(Stage::Checkpoint);
         let unwritten = self.output.writer.wait();

@@ -64,9 +64,6 @@ pub(super) struct StartedRun {
 
 impl NewRun<'_> {
     /// Starts the run. All ranks call this.
-    ///
-    /// # Errors
-    /// If options do not fit the store, or files cannot be read or written.
     pub fn start(mut self, watcher: &mut dyn Watcher) -> Result<StartedRun> {
         let found = agree_on_checkpoint(self.group.as_deref(), &self.folder, self.found)?;
         let (store, config) = (self.store, self.config);
