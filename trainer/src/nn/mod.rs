@@ -30,6 +30,7 @@ mod reduction;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::features::ChangedRows;
 pub use self::{
     aggregate::aggregate,
     aggregate_kind::{Aggregate, Scaling},

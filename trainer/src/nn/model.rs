@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::{
     activation::Activation,
     aggregate_kind::{Aggregate, Scaling},
-    features::{Normalization, NormalizedRows},
+    features::{ChangedRows, Normalization},
     graph::Block,
     historical::HistoricalEmbeddings,
     jump::Jump,
@@ -215,7 +215,7 @@ impl Model {
     }
 
     /// Features as the first layer takes them; none if it takes those of the store. [`Model::forward`] normalizes by itself.
-    pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<NormalizedRows<'a>> {
+    pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<ChangedRows<'a>> {
         self.features.of_rows(features)
     }
 

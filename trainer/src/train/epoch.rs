@@ -78,19 +78,6 @@ pub(super) trait Save {
     fn save(&mut self, trainer: &mut Trainer) -> Result<()>;
 }
 
-/// Saves nothing.
-struct Unsaved;
-
-impl Save for Unsaved {
-    fn is_due(&self, _trainer: &Trainer) -> bool {
-        false
-    }
-
-    fn save(&mut self, _trainer: &mut Trainer) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
 type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>>;
 
@@ -105,7 +92,7 @@ impl Trainer {
     /// If files cannot be read, memory is too small, or a loss is not finite. Also if progress says to stop: then the step in
     /// progress is finished, and a checkpoint made now continues with the next step.
     pub fn epoch(&mut self, epoch: u64, rate: RateOfStep<'_>, progress: &dyn Progress) -> Result<EpochStats> {
-        self.saved_epoch(epoch, rate, &mut Unsaved, progress)
+        self.saved_epoch(epoch, rate, None, progress)
     }
 
     /// As [`Trainer::epoch`], with `save` between steps.
@@ -113,7 +100,7 @@ impl Trainer {
         &mut self,
         epoch: u64,
         rate: RateOfStep<'_>,
-        save: &mut dyn Save,
+        save: Option<&mut dyn Save>,
         progress: &dyn Progress,
     ) -> Result<EpochStats> {
         let mut partial = self.partial.unwrap_or_default();
@@ -188,7 +175,7 @@ impl Trainer {
         epoch: u64,
         partial: &mut PartialEpoch,
         rate: RateOfStep<'_>,
-        save: &mut dyn Save,
+        save: Option<&mut dyn Save>,
         progress: &dyn Progress,
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
@@ -244,7 +231,7 @@ impl Trainer {
     }
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
-    fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
+    fn steps_of(&mut self, epoch: &mut Epoch<'_, '_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
         epoch.keeps_batch = feed.is_resident() && self.repeated_batch_memory() > 0;
         // If all features are in memory, batches come too fast for reading ahead to help.
         let read_ahead = usize::from(self.history.rows.is_some() && !feed.is_resident());
@@ -285,7 +272,7 @@ impl Trainer {
     }
 
     /// Takes the steps of batches. If steps overlap, one is finished when the next is begun.
-    fn steps_from(&mut self, epoch: &mut Epoch<'_>, next: NextBatch<'_>, progress: &dyn Progress) -> Result<()> {
+    fn steps_from(&mut self, epoch: &mut Epoch<'_, '_>, next: NextBatch<'_>, progress: &dyn Progress) -> Result<()> {
         let mut begun = None;
         let result = self.begin_steps(epoch, next, &mut begun, progress);
         // Also after a failure: a loss that is not finite may be the reason for it.
@@ -296,7 +283,7 @@ impl Trainer {
     /// The loop of [`Trainer::steps_from`]. `begun` is then the last step, if steps overlap.
     fn begin_steps(
         &mut self,
-        epoch: &mut Epoch<'_>,
+        epoch: &mut Epoch<'_, '_>,
         next: NextBatch<'_>,
         begun: &mut Option<BegunStep>,
         progress: &dyn Progress,
@@ -308,14 +295,14 @@ impl Trainer {
                 // The step that was begun on top of a failed one fails too, and says less.
                 self.finish_step(epoch, step).inspect_err(|_| *begun = None)?;
             }
-            if epoch.partial.steps < epoch.steps && epoch.save.is_due(self) {
+            if epoch.partial.steps < epoch.steps && epoch.save.as_ref().is_some_and(|save| save.is_due(self)) {
                 // The metrics of the finished steps must be complete.
                 if let Some(step) = begun.take() {
                     self.finish_step(epoch, step)?;
                 }
                 self.learner.check_parameters(epoch.number)?;
                 self.partial = Some(*epoch.partial);
-                epoch.save.save(self)?;
+                epoch.save.iter_mut().try_for_each(|save| save.save(self))?;
             }
             epoch.check_stopped(progress)?;
         }
@@ -328,7 +315,7 @@ impl Trainer {
     }
 
     /// Takes the one step of an epoch with the batch of the epoch before.
-    fn step_again(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
+    fn step_again(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
         let step = self.begin_step(epoch, batch, progress)?;
         self.add_results(epoch, &step)?;
         self.partitions.repeated = Some(step.batch);
@@ -336,7 +323,7 @@ impl Trainer {
     }
 
     /// Takes the step of a batch. A GPU may still compute it.
-    fn begin_step(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
+    fn begin_step(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
         let step = self.learner.add_gradient(
@@ -356,7 +343,7 @@ impl Trainer {
     }
 
     /// Waits for the results of a step, and adds them to the metrics of the epoch.
-    fn finish_step(&mut self, epoch: &mut Epoch<'_>, step: BegunStep) -> Result<()> {
+    fn finish_step(&mut self, epoch: &mut Epoch<'_, '_>, step: BegunStep) -> Result<()> {
         self.add_results(epoch, &step)?;
         if epoch.keeps_batch {
             self.partitions.repeated = step.batch.kept(&self.learner.model, self.repeated_batch_memory());
@@ -364,7 +351,7 @@ impl Trainer {
         Ok(())
     }
 
-    fn add_results(&mut self, epoch: &mut Epoch<'_>, step: &BegunStep) -> Result<()> {
+    fn add_results(&mut self, epoch: &mut Epoch<'_, '_>, step: &BegunStep) -> Result<()> {
         self.clock.enter(Stage::Backward);
         let sums = step.results(&self.data.store)?;
         let minibatch = step.batch.batch.minibatch();
@@ -373,7 +360,7 @@ impl Trainer {
     }
 
     /// Takes part in the steps before `step` in which the partitions of this process have no batch, and others may have one.
-    fn steps_without_batch(&mut self, epoch: &mut Epoch<'_>, step: u64, progress: &dyn Progress) -> Result<()> {
+    fn steps_without_batch(&mut self, epoch: &mut Epoch<'_, '_>, step: u64, progress: &dyn Progress) -> Result<()> {
         while epoch.partial.steps < step {
             let without = epoch.partial.steps;
             self.end_step(epoch, without, LossWeights::default(), 0, progress)?;
@@ -385,7 +372,7 @@ impl Trainer {
     /// Exchanges the gradient of a step and updates the parameters.
     fn end_step(
         &mut self,
-        epoch: &mut Epoch<'_>,
+        epoch: &mut Epoch<'_, '_>,
         step: u64,
         weights: LossWeights,
         edges: u64,
@@ -439,7 +426,7 @@ impl Trainer {
 }
 
 /// The epoch whose steps are taken.
-struct Epoch<'a> {
+struct Epoch<'a, 's> {
     number: u64,
     /// Number of steps.
     steps: u64,
@@ -452,10 +439,10 @@ struct Epoch<'a> {
     /// Whether other epochs have its batch, too.
     keeps_batch: bool,
     partial: &'a mut PartialEpoch,
-    save: &'a mut dyn Save,
+    save: Option<&'a mut (dyn Save + 's)>,
 }
 
-impl Epoch<'_> {
+impl Epoch<'_, '_> {
     /// Returns early if the run should stop. After the last step the epoch is trained, which is as good a place to stop.
     fn check_stopped(&self, progress: &dyn Progress) -> Result<()> {
         match self.partial.steps < self.steps {

@@ -14,8 +14,10 @@ use grappa_run::{
     config::{Compress, CompressRate},
 };
 
+use tch::Tensor;
+
 use super::{
-    exchange::{AllReduce, Compressed, Exchange, InProcess},
+    exchange::{AllReduce, Compressed, Exchange, InProcess, LossWeights, Summed},
     named_tensors::of_another_model,
     processes::Processes,
 };
@@ -34,7 +36,9 @@ struct CollectedResiduals {
 
 /// The exchange of gradients with other ranks. The residual of this rank is a part of the state of the run.
 pub(super) struct GradientExchange {
-    pub exchange: Box<dyn Exchange>,
+    exchange: Box<dyn Exchange>,
+    /// The part of its gradients that this rank has not sent so far, if it leaves any.
+    residual: Option<Vec<f32>>,
     /// On rank 0, the residuals of the other ranks when they were last collected.
     collected: Option<CollectedResiduals>,
 }
@@ -43,19 +47,25 @@ impl GradientExchange {
     /// An exchange of gradients of `parameters` values. `rate` is for [`Compress::TopK`].
     pub fn new(group: Option<&Arc<ProcessGroup>>, compress: Compress, rate: CompressRate, parameters: usize) -> Self {
         let exchange: Box<dyn Exchange> = match (group, compress) {
-            (None, _) => Box::new(InProcess::default()),
+            (None, _) => Box::new(InProcess),
             (Some(group), Compress::None) => Box::new(AllReduce(group.clone())),
-            (Some(group), _) => Box::new(Compressed::new(compress, rate, group.clone(), parameters)),
+            (Some(group), _) => Box::new(Compressed::new(compress, rate, group.clone())),
         };
         Self {
+            residual: exchange.has_feedback().then(|| vec![0.0; parameters]),
             exchange,
             collected: None,
         }
     }
 
+    /// Replaces a gradient by the sum over all ranks ([`Exchange::sum`]).
+    pub fn sum(&mut self, gradient: &Tensor, weights: LossWeights, done: f64) -> Result<Summed> {
+        self.exchange.sum(gradient, weights, done, &mut self.residual)
+    }
+
     /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two steps.
     pub fn collect(&mut self, processes: &Processes, step: u64, is_due: bool) -> Result<()> {
-        let (Some(group), Some(own)) = (&processes.group, self.exchange.residual()) else {
+        let (Some(group), Some(own)) = (&processes.group, self.residual.as_deref()) else {
             return Ok(());
         };
         let place = group.place();
@@ -80,7 +90,7 @@ impl GradientExchange {
 
     /// Leaves the residual of this rank for rank 0, which stops too.
     pub fn leave(&self, processes: &Processes, step: u64) {
-        if let (Some(group), Some(own)) = (&processes.group, self.exchange.residual()) {
+        if let (Some(group), Some(own)) = (&processes.group, self.residual.as_deref()) {
             let message = [&step.to_le_bytes()[..], bytemuck::cast_slice(own)].concat();
             group.leave_bytes_behind(RESIDUAL, &message);
         }
@@ -88,7 +98,7 @@ impl GradientExchange {
 
     /// On rank 0, takes the residuals that the others leave when they stop. False if one of them is missing, or stopped elsewhere.
     pub fn collect_left(&mut self, processes: &Processes, step: u64) -> bool {
-        let (Some(group), Some(own)) = (&processes.group, self.exchange.residual()) else {
+        let (Some(group), Some(own)) = (&processes.group, self.residual.as_deref()) else {
             return true;
         };
         if self.collected.as_ref().is_some_and(|collected| collected.step == step) {
@@ -108,7 +118,7 @@ impl GradientExchange {
     /// # Panics
     /// If those of the other ranks were not collected since the last step.
     pub fn residuals(&self, processes: &Processes, step: u64) -> Vec<NamedTensor> {
-        let Some(own) = self.exchange.residual() else {
+        let Some(own) = self.residual.as_deref() else {
             return Vec::new();
         };
         let others: &[Vec<f32>] = match &self.collected {
@@ -133,14 +143,14 @@ impl GradientExchange {
         let residuals = &checkpoint.residuals;
         if residuals.len() == processes.count() as usize {
             let own = residual_of(residuals, processes.rank() as usize, parameters, path)?;
-            self.exchange.set_residual(own);
+            self.residual = Some(own);
         } else if processes.rank() == 0 && !residuals.is_empty() {
             let mut sum = residual_of(residuals, 0, parameters, path)?;
             for rank in 1..residuals.len() {
                 let other = residual_of(residuals, rank, parameters, path)?;
                 sum.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
             }
-            self.exchange.set_residual(sum);
+            self.residual = Some(sum);
         }
         Ok(())
     }

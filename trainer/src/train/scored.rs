@@ -16,7 +16,6 @@ use grappa_sampling::{
     policy::{FIRST_INPUTS_SHARE, exact_evaluation_work_max},
 };
 use roaring::RoaringTreemap;
-use serde::{Deserialize, Serialize};
 
 use super::{
     inference::{first_inputs::FirstInputs, needed::Needed, task::Inference},
@@ -63,15 +62,6 @@ pub(super) struct Scored {
     /// The work of one inference for the nodes of all processes.
     pub(super) work: f64,
     pub(super) first_inputs: FirstInputs,
-}
-
-/// The inferences of an evaluation.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Inferences {
-    /// Whether one scores the validation and the test nodes.
-    are_together: bool,
-    /// The work of the first one, for the nodes of all processes.
-    work: f64,
 }
 
 impl Scored {
@@ -286,18 +276,18 @@ fn inferences(on: &ModelOnGraph<'_>, samples: &[Option<NeighborSample>], work_ma
     let decided = if on.processes.hosts.count() == 1 {
         on.processes.broadcast("inferences", || {
             chosen = choose_inferences(on, samples, work_max)?;
-            Ok(chosen.as_ref().map(|(inferences, _)| *inferences))
+            Ok(chosen.as_ref().map(|&(are_together, work, _)| (are_together, work)))
         })?
     } else {
         chosen = choose_inferences(on, samples, work_max)?;
-        chosen.as_ref().map(|(inferences, _)| *inferences)
+        chosen.as_ref().map(|&(are_together, work, _)| (are_together, work))
     };
-    let Some(Inferences { are_together, work }) = decided else {
+    let Some((are_together, work)) = decided else {
         return Ok(None);
     };
     // Several ranks of one host decided about the nodes of all. In other cases, the decision was about the nodes of this process.
     let known = chosen.filter(|_| on.processes.group.is_none() || on.processes.hosts.count() > 1);
-    let known = known.map(|(_, first)| first);
+    let known = known.map(|(.., first)| first);
     let [val, test] = &on.data.scored_splits;
     Ok(Some(match are_together {
         true => ScoredNodes::Together(Box::new(Scored::of(on, known, &[val, test], samples, work)?)),
@@ -308,16 +298,16 @@ fn inferences(on: &ModelOnGraph<'_>, samples: &[Option<NeighborSample>], work_ma
     }))
 }
 
-/// Decides how to score the nodes of all processes. Also returns what the first inference computes ([`work_of`]). None if that is more
-/// work than `work_max`.
+/// Decides how to score the nodes of all processes. Returns whether one inference scores the validation and the test nodes, the work of the
+/// first inference in all processes, and what it computes ([`work_of`]). None if that is more work than `work_max`.
 fn choose_inferences(
     on: &ModelOnGraph<'_>,
     samples: &[Option<NeighborSample>],
     work_max: f64,
-) -> Result<Option<(Inferences, Needed)>> {
+) -> Result<Option<(bool, f64, Needed)>> {
     let [_, val, test] = on.data.splits.of_all();
     if val == 0 || test == 0 {
-        return Ok(work_of(on, &[VAL, TEST], samples, work_max)?.map(|both| inference_of(true, both)));
+        return Ok(work_of(on, &[VAL, TEST], samples, work_max)?.map(|(work, needed)| (true, work, needed)));
     }
     let from_files = on.partitions.loader.feature_bytes() > on.config.memory.0 / 2;
     // If there are at most as many test nodes as validation nodes, scoring both takes about twice the work of scoring the validation nodes
@@ -326,24 +316,19 @@ fn choose_inferences(
     if from_files
         && test <= val
         && on.processes.hosts.count() == 1
-        && let Some(both) = work_of(on, &[VAL, TEST], samples, work_max)?
+        && let Some((work, needed)) = work_of(on, &[VAL, TEST], samples, work_max)?
     {
-        return Ok(Some(inference_of(true, both)));
+        return Ok(Some((true, work, needed)));
     }
-    let Some(of_val) = work_of(on, &[VAL], samples, work_max)? else {
+    let Some((of_val, needed)) = work_of(on, &[VAL], samples, work_max)? else {
         return Ok(None);
     };
     let together = if from_files { TOGETHER_FROM_FILES } else { TOGETHER };
-    let both = work_of(on, &[VAL, TEST], samples, work_max.min(together * of_val.0))?;
+    let both = work_of(on, &[VAL, TEST], samples, work_max.min(together * of_val))?;
     Ok(Some(match both {
-        Some(both) => inference_of(true, both),
-        None => inference_of(false, of_val),
+        Some((work, needed)) => (true, work, needed),
+        None => (false, of_val, needed),
     }))
-}
-
-/// An inference with its work, for the validation and the test nodes if they are scored together.
-fn inference_of(are_together: bool, (work, needed): (f64, Needed)) -> (Inferences, Needed) {
-    (Inferences { are_together, work }, needed)
 }
 
 /// The work of scoring some splits, in all processes, and what an inference computes for that. None if it is more than `work_max`.

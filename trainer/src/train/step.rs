@@ -163,7 +163,6 @@ impl Learner {
         let parameters = self.model.parameters();
         let Summed { weights, sent_bytes } =
             self.gradients
-                .exchange
                 .sum(&parameters.flat_gradient_with_room(), weights, done)?;
         parameters.scale_gradient(1.0 / self.denominator.of_step(config.correction, weights, seeds));
         if config.clip > 0.0 {

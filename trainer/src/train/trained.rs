@@ -27,7 +27,7 @@ use tch::{Device, Tensor};
 use super::{
     first_hop,
     inference::{
-        columns::ReorderedColumns,
+        columns::reordered,
         needed::{Needed, NeededOptions},
         task::{Inference, OnRows},
     },
@@ -320,10 +320,8 @@ impl Trained {
         // An aggregate of features has their columns.
         let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
         let order = order.as_deref();
-        let ordered = order.map(|order| ReorderedColumns::of(&features, order));
-        let ordered_aggregates = order
-            .zip(aggregates)
-            .map(|(order, rows)| ReorderedColumns::of(rows, order));
+        let ordered = order.map(|order| reordered(&features, order));
+        let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
         let inference = Inference {
             store,
             chunks: &chunks,

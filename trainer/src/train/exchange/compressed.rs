@@ -33,8 +33,6 @@ const WEIGHT_BYTES: usize = 2 * size_of::<f64>();
 pub struct Compressed {
     group: Arc<ProcessGroup>,
     method: Method,
-    /// The part of its gradients that this rank has not sent so far, f32 of `[parameters]`. None without error feedback.
-    residual: Option<Vec<f32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,11 +42,11 @@ enum Method {
 }
 
 impl Compressed {
-    /// An exchange for gradients of `parameters` values. `rate` is for [`Compress::TopK`].
+    /// An exchange of gradients. `rate` is for [`Compress::TopK`].
     ///
     /// # Panics
     /// If there is no compression.
-    pub fn new(compress: Compress, rate: CompressRate, group: Arc<ProcessGroup>, parameters: usize) -> Self {
+    pub fn new(compress: Compress, rate: CompressRate, group: Arc<ProcessGroup>) -> Self {
         let method = match compress {
             Compress::None => unreachable!("an all-reduce sums what is not compressed"),
             Compress::Bf16 => Method::Dense(Dense::Bf16),
@@ -56,15 +54,7 @@ impl Compressed {
             Compress::Lossless => Method::Dense(Dense::Lossless),
             Compress::TopK => Method::TopK(rate),
         };
-        let has_feedback = match method {
-            Method::Dense(codec) => codec.needs_feedback(),
-            Method::TopK(_) => true,
-        };
-        Self {
-            group,
-            method,
-            residual: has_feedback.then(|| vec![0.0; parameters]),
-        }
+        Self { group, method }
     }
 
     /// Sums a gradient slice by slice. `residual` becomes what is not sent.
@@ -179,34 +169,38 @@ impl Compressed {
 }
 
 impl Exchange for Compressed {
-    fn sum(&mut self, gradient: &Tensor, weights: LossWeights, done: f64) -> Result<Summed> {
+    fn sum(
+        &self,
+        gradient: &Tensor,
+        weights: LossWeights,
+        done: f64,
+        residual: &mut Option<Vec<f32>>,
+    ) -> Result<Summed> {
         let mut values = values_of(gradient);
-        if let Some(residual) = &self.residual {
+        if let Some(residual) = residual {
             values
                 .iter_mut()
                 .zip(residual)
-                .for_each(|(value, residual)| *value += residual);
+                .for_each(|(value, residual)| *value += *residual);
         }
-        // If the exchange fails, the step is not applied, and the residual stays as it was.
-        let mut residual = self.residual.as_ref().map(|residual| vec![0.0; residual.len()]);
+        let mut rest = residual.as_ref().map(|residual| vec![0.0; residual.len()]);
         let summed = match self.method {
-            Method::Dense(codec) => self.sum_slices(codec, &mut values, &mut residual, weights)?,
+            Method::Dense(codec) => self.sum_slices(codec, &mut values, &mut rest, weights)?,
             Method::TopK(rate) => {
                 let count = top_k::count(rate.at(done), values.len());
-                self.sum_largest(count, &mut values, &mut residual, weights)?
+                self.sum_largest(count, &mut values, &mut rest, weights)?
             }
         };
         set_values(gradient, &values);
-        self.residual = residual;
+        *residual = rest;
         Ok(summed)
     }
 
-    fn residual(&self) -> Option<&[f32]> {
-        self.residual.as_deref()
-    }
-
-    fn set_residual(&mut self, residual: Vec<f32>) {
-        self.residual = Some(residual);
+    fn has_feedback(&self) -> bool {
+        match self.method {
+            Method::Dense(codec) => codec.needs_feedback(),
+            Method::TopK(_) => true,
+        }
     }
 }
 
@@ -220,16 +214,13 @@ fn to_bytes(weights: LossWeights) -> [u8; WEIGHT_BYTES] {
 
 /// The sums of the weights at the start of messages.
 fn sum_of_weights(messages: &[Vec<u8>]) -> LossWeights {
-    let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("bytes of a number"));
-    let of = |message: &Vec<u8>| {
+    let mut sum = LossWeights::default();
+    for message in messages {
         let (factors, seeds) = message[..WEIGHT_BYTES].split_at(size_of::<f64>());
-        [number(factors), number(seeds)]
-    };
-    let [factors, seeds] = messages
-        .iter()
-        .map(of)
-        .fold([0.0; 2], |[a, b], [factors, seeds]| [a + factors, b + seeds]);
-    LossWeights { factors, seeds }
+        sum.factors += f64::from_le_bytes(factors.try_into().expect("bytes of a number"));
+        sum.seeds += f64::from_le_bytes(seeds.try_into().expect("bytes of a number"));
+    }
+    sum
 }
 
 /// The encoded values behind the weights of a message.
@@ -297,10 +288,15 @@ mod tests {
     }
 
     /// Sums a gradient of each rank. Returns the sum, and what the exchange says.
-    fn sum(exchange: &mut Compressed, values: &[f32], weights: LossWeights) -> (Vec<f32>, Summed) {
+    fn sum(
+        exchange: &Compressed,
+        values: &[f32],
+        weights: LossWeights,
+        residual: &mut Option<Vec<f32>>,
+    ) -> (Vec<f32>, Summed) {
         let room = Tensor::zeros([LossWeights::VALUES as i64], (Kind::Float, Device::Cpu));
         let gradient = Tensor::cat(&[Tensor::from_slice(values), room], 0);
-        let summed = exchange.sum(&gradient, weights, 0.5).unwrap();
+        let summed = exchange.sum(&gradient, weights, 0.5, residual).unwrap();
         (values_of(&gradient), summed)
     }
 
@@ -324,10 +320,13 @@ mod tests {
         ] {
             let context = format!("{compress} of {parameters} values, {ranks} ranks");
             let of_ranks = as_ranks(ranks, |rank, group| {
-                let mut exchange = Compressed::new(compress, CompressRate::default(), group, parameters);
-                let step = |step| sum(&mut exchange, &gradient(parameters, rank, step), weights(rank, step));
-                let steps: Vec<_> = (0..STEPS).map(step).collect();
-                (steps, exchange.residual)
+                let exchange = Compressed::new(compress, CompressRate::default(), group);
+                let mut residual = exchange.has_feedback().then(|| vec![0.0; parameters]);
+                let steps = (0..STEPS).map(|step| {
+                    let values = gradient(parameters, rank, step);
+                    sum(&exchange, &values, weights(rank, step), &mut residual)
+                });
+                (steps.collect::<Vec<_>>(), residual)
             });
             let mut lacking = vec![0.0; parameters];
             for step in 0..STEPS {
@@ -367,8 +366,8 @@ mod tests {
     #[test]
     fn without_loss_the_sum_has_the_bits_of_a_sum_in_the_order_of_ranks() {
         let sums = as_ranks(3, |rank, group| {
-            let mut exchange = Compressed::new(Compress::Lossless, CompressRate::default(), group, 1000);
-            sum(&mut exchange, &gradient(1000, rank, 0), weights(rank, 0)).0
+            let exchange = Compressed::new(Compress::Lossless, CompressRate::default(), group);
+            sum(&exchange, &gradient(1000, rank, 0), weights(rank, 0), &mut None).0
         });
         let [first, second, third] = [0, 1, 2].map(|rank| gradient(1000, rank, 0));
         let expected: Vec<f32> = (0..1000).map(|i| first[i] + second[i] + third[i]).collect();
@@ -380,10 +379,10 @@ mod tests {
         const PARAMETERS: usize = 4096;
         let sent = |compress| {
             let of_ranks = as_ranks(4, |rank, group| {
-                let mut exchange = Compressed::new(compress, CompressRate::default(), group, PARAMETERS);
-                sum(&mut exchange, &gradient(PARAMETERS, rank, 0), weights(rank, 0))
-                    .1
-                    .sent_bytes
+                let exchange = Compressed::new(compress, CompressRate::default(), group);
+                let mut residual = exchange.has_feedback().then(|| vec![0.0; PARAMETERS]);
+                let values = gradient(PARAMETERS, rank, 0);
+                sum(&exchange, &values, weights(rank, 0), &mut residual).1.sent_bytes
             });
             assert!(of_ranks.iter().all(|sent| *sent == of_ranks[0]), "{of_ranks:?}");
             of_ranks[0]

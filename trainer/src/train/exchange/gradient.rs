@@ -53,16 +53,24 @@ pub trait Exchange {
     /// Replaces a gradient by the sum over all participants. Returns the sums of their loss weights. `gradient` is f32 of
     /// `[parameters + LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from
     /// 0 to 1, which a schedule of compression follows.
-    fn sum(&mut self, gradient: &Tensor, weights: LossWeights, done: f64) -> Result<Summed>;
+    ///
+    /// `residual` is f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. It is added to the gradient,
+    /// and becomes what this exchange does not send; none if an exchange sends everything.
+    ///
+    /// # Errors
+    /// If a participant cannot be reached. The residual then stays as it was.
+    fn sum(
+        &self,
+        gradient: &Tensor,
+        weights: LossWeights,
+        done: f64,
+        residual: &mut Option<Vec<f32>>,
+    ) -> Result<Summed>;
 
-    /// The residual of error feedback, f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. None
-    /// if an exchange sends everything.
-    fn residual(&self) -> Option<&[f32]> {
-        None
+    /// Whether it leaves residuals.
+    fn has_feedback(&self) -> bool {
+        false
     }
-
-    /// Replaces the residual. A later exchange adds it to its gradient.
-    fn set_residual(&mut self, residual: Vec<f32>);
 }
 
 /// The bytes that are summed in a step.

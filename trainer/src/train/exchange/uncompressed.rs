@@ -7,28 +7,24 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::gradient::{Exchange, LossWeights, Summed};
 use crate::{Result, distributed::ProcessGroup};
 
-/// The exchange of a single process. It trains all partitions and has already added up their gradients.
-#[derive(Debug, Clone, Default)]
-pub struct InProcess {
-    /// The residual that the ranks of an earlier process left, until the first exchange.
-    residual: Option<Vec<f32>>,
-}
+/// The exchange of a single process. It trains all partitions and has already added up their gradients. There may be a residual that the
+/// ranks of an earlier process left.
+#[derive(Debug, Clone, Copy)]
+pub struct InProcess;
 
 impl Exchange for InProcess {
-    fn sum(&mut self, gradient: &Tensor, weights: LossWeights, _done: f64) -> Result<Summed> {
-        if let Some(residual) = self.residual.take() {
+    fn sum(
+        &self,
+        gradient: &Tensor,
+        weights: LossWeights,
+        _done: f64,
+        residual: &mut Option<Vec<f32>>,
+    ) -> Result<Summed> {
+        if let Some(residual) = residual.take() {
             let residual = Tensor::from_slice(&residual).to_device(gradient.device());
             let _ = no_grad(|| gradient.narrow(0, 0, residual.size()[0]).g_add_(&residual));
         }
         Ok(Summed { weights, sent_bytes: 0 })
-    }
-
-    fn residual(&self) -> Option<&[f32]> {
-        self.residual.as_deref()
-    }
-
-    fn set_residual(&mut self, residual: Vec<f32>) {
-        self.residual = Some(residual);
     }
 }
 
@@ -44,11 +40,20 @@ impl AllReduce {
 }
 
 impl Exchange for AllReduce {
-    fn sum(&mut self, gradient: &Tensor, weights: LossWeights, _done: f64) -> Result<Summed> {
+    fn sum(
+        &self,
+        gradient: &Tensor,
+        weights: LossWeights,
+        _done: f64,
+        residual: &mut Option<Vec<f32>>,
+    ) -> Result<Summed> {
+        assert!(
+            residual.is_none(),
+            "a run keeps its compression, and this one leaves no residual"
+        );
         let count = LossWeights::VALUES as i64;
-        let tail = |of: &Tensor| of.narrow(0, of.size()[0] - count, count);
         let summed = no_grad(|| {
-            tail(gradient).copy_(&Tensor::from_slice(&weights.to_values()));
+            tail(gradient, count).copy_(&Tensor::from_slice(&weights.to_values()));
             if gradient.device() == Device::Cpu {
                 self.0.all_reduce(gradient)?;
                 return Ok(gradient.shallow_clone());
@@ -59,7 +64,7 @@ impl Exchange for AllReduce {
             Ok::<_, crate::Error>(on_processor)
         })?;
         let mut values = [0.0; LossWeights::VALUES];
-        tail(&summed)
+        tail(&summed, count)
             .to_kind(Kind::Float)
             .copy_data(&mut values, LossWeights::VALUES);
         let bytes = (gradient.numel() * size_of::<f32>()) as u64;
@@ -68,11 +73,11 @@ impl Exchange for AllReduce {
             sent_bytes: Self::sent_bytes(bytes, self.0.place().ranks.into()),
         })
     }
+}
 
-    /// Every gradient is sent whole.
-    fn set_residual(&mut self, _residual: Vec<f32>) {
-        unreachable!("a run keeps its compression, and this one has no residual")
-    }
+/// The last values of a tensor.
+fn tail(of: &Tensor, count: i64) -> Tensor {
+    of.narrow(0, of.size()[0] - count, count)
 }
 
 #[cfg(test)]
@@ -81,18 +86,19 @@ mod tests {
 
     #[test]
     fn a_single_process_applies_what_ranks_did_not_send_once() {
-        let mut exchange = InProcess::default();
         let gradient = Tensor::from_slice(&[1_f32, 2.0, 0.0, 0.0, 0.0, 0.0]);
-        exchange.set_residual(vec![0.5, -1.0]);
-        assert_eq!(exchange.residual(), Some(&[0.5, -1.0][..]));
+        let mut residual = Some(vec![0.5, -1.0]);
         for _ in 0..2 {
             let weights = LossWeights {
                 factors: 3.0,
                 seeds: 4.0,
             };
-            assert_eq!(exchange.sum(&gradient, weights, 0.0).unwrap().weights, weights);
+            assert_eq!(
+                InProcess.sum(&gradient, weights, 0.0, &mut residual).unwrap().weights,
+                weights
+            );
             assert_eq!(values_of(&gradient), [1.5, 1.0]);
-            assert_eq!(exchange.residual(), None);
+            assert_eq!(residual, None);
         }
     }
 }

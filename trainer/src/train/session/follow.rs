@@ -60,11 +60,9 @@ pub fn follow(
             device,
             group: Some(group.clone()),
             folder: folder.to_owned(),
-            found: None,
-            writer: None,
             clock: StageClock::started(Duration::ZERO),
         };
-        let mut started = run.start(watcher)?;
+        let mut started = run.start(None, None, watcher)?;
         let (trainer, state) = (&mut started.trainer, &mut started.state);
         match epochs(trainer, state, &group, watcher) {
             Err(error) if error.is_stopped() => {

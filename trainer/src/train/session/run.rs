@@ -105,7 +105,7 @@ impl RunInProgress<'_, '_> {
         let rate = |step, steps| learning_rate.at(&config, epoch, step, steps);
         let trained = self
             .trainer
-            .saved_epoch(epoch, &rate, &mut self.output, watcher.progress());
+            .saved_epoch(epoch, &rate, Some(&mut self.output), watcher.progress());
         std::mem::take(&mut self.output.save_problems)
             .iter()
             .for_each(|problem| watcher.warn(problem));

@@ -38,17 +38,13 @@ pub(super) struct RunWriter<'a> {
 }
 
 /// A run to start.
-pub(super) struct NewRun<'a> {
+pub(super) struct NewRun {
     pub store: Arc<Store>,
     pub config: TrainConfig,
     pub device: Device,
     pub group: Option<Arc<ProcessGroup>>,
     /// The folder of the run.
     pub folder: PathBuf,
-    /// The checkpoint to continue from, which rank 0 looks for.
-    pub found: Option<(PathBuf, Checkpoint)>,
-    /// On rank 0.
-    pub writer: Option<RunWriter<'a>>,
     pub clock: StageClock,
 }
 
@@ -62,22 +58,27 @@ pub(super) struct StartedRun {
     pub classes: Vec<String>,
 }
 
-impl NewRun<'_> {
-    /// Starts the run. All ranks call this.
-    pub fn start(mut self, watcher: &mut dyn Watcher) -> Result<StartedRun> {
-        let found = agree_on_checkpoint(self.group.as_deref(), &self.folder, self.found)?;
+impl NewRun {
+    /// Starts the run. All ranks call this. Rank 0 has `found` the checkpoint to continue from, and has a `writer`.
+    pub fn start(
+        mut self,
+        found: Option<(PathBuf, Checkpoint)>,
+        writer: Option<RunWriter<'_>>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<StartedRun> {
+        let found = agree_on_checkpoint(self.group.as_deref(), &self.folder, found)?;
         let (store, config) = (self.store, self.config);
         let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
         let processes = Processes::meet(&store, self.group, config.memory.0)?;
         let digest = processes.digest(&store)?;
-        if let (Some(state), Some(writer)) = (from, self.writer) {
+        if let (Some(state), Some(writer)) = (from, writer) {
             resume::check_store(writer.folder.path(), state, &store, digest)?;
         }
         // Before features are pre-aggregated, which may take hours.
         let data = TrainingData::open(store, &config, &processes)?;
         let schema = data.store.schema()?;
         let mut classes = Vec::new();
-        if let Some(writer) = self.writer {
+        if let Some(writer) = writer {
             writer.folder.write_schema(&schema)?;
             let had_names = from.is_some_and(RunState::has_class_names);
             classes = given_classes(writer.folder, &config, data.labels.spec().classes.into(), had_names)?;
@@ -123,7 +124,7 @@ impl NewRun<'_> {
         watcher.task(task);
         let resumed = match found {
             Some((path, checkpoint)) => {
-                if let Some(writer) = self.writer {
+                if let Some(writer) = writer {
                     check_resumed(writer, &path, &checkpoint, state.config_digest, watcher)?;
                 }
                 trainer.restore(&path, &checkpoint, watcher.progress())?;

@@ -43,12 +43,10 @@ pub fn train(
     device: Device,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
-    catch_out_of_memory(OUT_OF_MEMORY, || {
-        train_on(store, config, folder, resume, device, None, watcher)
-    })
+    train_first(store, config, folder, resume, device, None, watcher)
 }
 
-/// [`train`] as rank 0 of `group`. The other ranks call [`follow`](super::follow).
+/// [`train`], as rank 0 of a group if one is given. The other ranks call [`follow`](super::follow).
 ///
 /// # Errors
 /// As [`train`], and if another rank has left or cannot be reached.
@@ -58,80 +56,76 @@ pub fn train_first(
     folder: &RunFolder,
     resume: bool,
     device: Device,
-    group: Arc<ProcessGroup>,
-    watcher: &mut dyn Watcher,
-) -> Result<Summary> {
-    catch_out_of_memory(OUT_OF_MEMORY, || {
-        train_on(store, config, folder, resume, device, Some(group), watcher)
-    })
-}
-
-fn train_on(
-    store: Arc<Store>,
-    config: TrainConfig,
-    folder: &RunFolder,
-    resume: bool,
-    device: Device,
     group: Option<Arc<ProcessGroup>>,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
     let process = (watcher.command(), SystemTime::now() - watcher.started());
-    let clock = StageClock::started(watcher.started());
-    let checkpoints = folder.checkpoints(config.keep)?;
-    let latest = match resume {
-        true => checkpoints.latest()?,
-        false => Latest::default(),
-    };
-    latest.warnings.iter().for_each(|warning| watcher.warn(warning));
     let run = NewRun {
         store,
         config,
         device,
         group,
         folder: folder.path().to_owned(),
-        found: latest.found,
-        writer: Some(RunWriter {
+        clock: StageClock::started(watcher.started()),
+    };
+    catch_out_of_memory(OUT_OF_MEMORY, || run.train_in(folder, resume, process, watcher))
+}
+
+impl NewRun {
+    fn train_in(
+        self,
+        folder: &RunFolder,
+        resume: bool,
+        process: (String, SystemTime),
+        watcher: &mut dyn Watcher,
+    ) -> Result<Summary> {
+        let checkpoints = folder.checkpoints(self.config.keep)?;
+        let latest = match resume {
+            true => checkpoints.latest()?,
+            false => Latest::default(),
+        };
+        latest.warnings.iter().for_each(|warning| watcher.warn(warning));
+        let writer = RunWriter {
             folder,
             checkpoints: &checkpoints,
-        }),
-        clock,
-    };
-    let started = run.start(watcher)?;
-    let (state, config) = (started.state, started.trainer.config.clone());
-    match &started.resumed {
-        Some(path) => resume::tell(&state, &config, path, watcher),
-        None if resume => watcher.tell("there is no checkpoint to continue from: training starts with epoch 1"),
-        None => {}
-    }
-    let journal = folder.journal(state.epoch, state.step)?;
-    if started.resumed.is_some()
-        && let Some(last) = journal.records().last()
-        && let Some(rise) = resume::rise_of_rate(&state, &config, last.learning_rate)
-    {
-        watcher.warn(&rise);
-    }
-    thread::scope(|scope| {
-        let run = RunInProgress {
-            output: RunOutput {
-                writer: BackgroundWriter::new(scope, folder, &checkpoints),
-                before: resume::seconds_before(&state, journal.records()),
-                recorded: resume::recorded(&state, journal.records()),
-                checkpoints: &checkpoints,
-                folder,
-                state,
-                journal,
-                saved: Instant::now(),
-                unwritten: Unwritten::default(),
-                save_problems: Vec::new(),
-                shown: None,
-            },
-            trainer: started.trainer,
-            process,
-            classes: started.classes,
-            evaluation_seconds: None,
-            warned_of_nan: false,
-            told_baseline: false,
         };
-        run.train(watcher)
-    })
+        let started = self.start(latest.found, Some(writer), watcher)?;
+        let (state, config) = (started.state, started.trainer.config.clone());
+        match &started.resumed {
+            Some(path) => resume::tell(&state, &config, path, watcher),
+            None if resume => watcher.tell("there is no checkpoint to continue from: training starts with epoch 1"),
+            None => {}
+        }
+        let journal = folder.journal(state.epoch, state.step)?;
+        if started.resumed.is_some()
+            && let Some(last) = journal.records().last()
+            && let Some(rise) = resume::rise_of_rate(&state, &config, last.learning_rate)
+        {
+            watcher.warn(&rise);
+        }
+        thread::scope(|scope| {
+            let run = RunInProgress {
+                output: RunOutput {
+                    writer: BackgroundWriter::new(scope, folder, &checkpoints),
+                    before: resume::seconds_before(&state, journal.records()),
+                    recorded: resume::recorded(&state, journal.records()),
+                    checkpoints: &checkpoints,
+                    folder,
+                    state,
+                    journal,
+                    saved: Instant::now(),
+                    unwritten: Unwritten::default(),
+                    save_problems: Vec::new(),
+                    shown: None,
+                },
+                trainer: started.trainer,
+                process,
+                classes: started.classes,
+                evaluation_seconds: None,
+                warned_of_nan: false,
+                told_baseline: false,
+            };
+            run.train(watcher)
+        })
+    }
 }
