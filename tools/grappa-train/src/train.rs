@@ -148,7 +148,7 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
     let trained = runtime::local_device(config.device, local.local_rank).and_then(|device| match &folder {
         Some(folder) => {
             let resume = options.resume.is_some();
-            train_first(store, config, folder, resume, device, group.clone(), &mut screen).map(Some)
+            train_first(store, config, folder, resume, device, Some(group.clone()), &mut screen).map(Some)
         }
         None => follow(store, config, &at, device, group.clone(), &mut screen).map(|()| None),
     });

@@ -11,12 +11,16 @@ use grappa_engine::{
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_disk_bytes, progress::Progress, size::ByteSize};
 use grappa_run::{
+    checkpoint::RunState,
     config::{FirstHop, TrainConfig},
     model::LayerKind,
 };
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
 use crate::{Error, Result, runtime::release_memory};
+
+/// In the state of a run: 1 if the first layer takes pre-aggregated features.
+const PREAGGREGATED: &str = "preaggregated";
 
 /// Pre-aggregated features that the user did not ask for may take 1/DISK_SHARE of the free disk space.
 const DISK_SHARE: u64 = 2;
@@ -104,6 +108,19 @@ pub fn choose(
             ));
             Ok(None)
         }
+    }
+}
+
+/// Notes in the state of a run whether the first layer takes pre-aggregated features.
+pub(super) fn note(state: &mut RunState, is_preaggregated: bool) {
+    state.counters.insert(PREAGGREGATED.into(), is_preaggregated.into());
+}
+
+/// Whether the first layer of the run with this state takes pre-aggregated features.
+pub(super) fn of_run(state: &RunState) -> FirstHop {
+    match state.counters.get(PREAGGREGATED) {
+        Some(1) => FirstHop::Preaggregated,
+        _ => FirstHop::Sampled,
     }
 }
 

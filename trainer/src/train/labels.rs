@@ -35,9 +35,6 @@ pub struct NodeLabels {
 
 impl NodeLabels {
     /// The labels of the nodes of `store`.
-    ///
-    /// # Errors
-    /// If the store has no labels, or a file cannot be opened.
     pub fn new(store: &Store) -> Result<Self> {
         let no = |what: &str| Err(Error::NoLabels(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
@@ -110,9 +107,6 @@ impl NodeLabels {
     }
 
     /// The labels of nodes, as [`losses`](crate::nn::losses) takes them.
-    ///
-    /// # Errors
-    /// If a node has no label.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
         let unlabelled = |node| {
             Error::NoLabels(format!(

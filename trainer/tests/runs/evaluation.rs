@@ -450,7 +450,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
     let mut trainer = trainer(store, folder, config.clone());
     trainer.measure_features(&Silent).unwrap();
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
-    let evaluation = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
+    let evaluation = trainer.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
     assert_eq!(evaluation.method, evaluate);
     let test = evaluation.test.expect("validation improved");
     (evaluation.val.accuracy.unwrap(), test.accuracy.unwrap())

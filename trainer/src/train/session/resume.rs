@@ -13,7 +13,7 @@ use grappa_run::{
 };
 use grappa_storage::Store;
 
-use super::Watcher;
+use super::watcher::Watcher;
 use crate::{Error, Result};
 
 /// A larger rise of the learning rate is worth a warning.

@@ -35,10 +35,7 @@ pub(super) enum End {
 
 impl Secret {
     /// The secret that a variable gives, or none.
-    ///
-    /// # Errors
-    /// If it is too short.
-    pub(in super::super) fn from_variable(text: Option<&str>) -> Result<Self> {
+    pub(super) fn from_variable(text: Option<&str>) -> Result<Self> {
         match text {
             None => Ok(Self(String::new())),
             Some(text) if text.chars().count() >= CHARACTERS_MIN => Ok(Self(text.to_owned())),
@@ -51,9 +48,6 @@ impl Secret {
     }
 
     /// A new secret.
-    ///
-    /// # Errors
-    /// If the system gives no random numbers.
     pub(super) fn random() -> io::Result<Self> {
         Ok(Self(random()?.iter().map(|byte| format!("{byte:02x}")).collect()))
     }

@@ -24,12 +24,17 @@ use std::sync::Arc;
 use grappa_engine::aggregate::{DrawnNeighbors, NodeRows, StateRows, read_each};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
-use grappa_run::config::TrainConfig;
-use grappa_sampling::{NodeSet, sample};
+use grappa_sampling::{
+    NodeSet,
+    sample::{self, Fanouts},
+};
 use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 
-use super::inference::{Degrees, Needed, NeededOptions};
+use super::{
+    degrees::Degrees,
+    needed::{Needed, NeededOptions},
+};
 use crate::{
     Result,
     nn::{HistoricalEmbeddings, Neighbor},
@@ -38,7 +43,7 @@ use crate::{
 };
 
 /// The type of the saved values.
-pub(super) const KEPT_AS: FeatureDtype = FeatureDtype::Bf16;
+pub(in crate::train) const KEPT_AS: FeatureDtype = FeatureDtype::Bf16;
 
 /// The results that an exact inference saves for the following steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,16 +152,16 @@ impl HistoricalNodes {
     }
 
     /// The neighbors of the nodes of each set; empty if none are kept.
-    pub(super) fn drawn(&self) -> &[DrawnNeighbors] {
+    pub(in crate::train) fn drawn(&self) -> &[DrawnNeighbors] {
         &self.drawn
     }
 }
 
 /// Rows of some nodes.
 #[derive(Debug)]
-pub(super) struct SetRows {
-    pub(super) nodes: Arc<NodeSet>,
-    pub(super) rows: StateRows,
+pub(in crate::train) struct SetRows {
+    pub(in crate::train) nodes: Arc<NodeSet>,
+    pub(in crate::train) rows: StateRows,
 }
 
 impl SetRows {
@@ -169,7 +174,7 @@ impl SetRows {
     }
 
     /// The rows of ascending nodes of the set.
-    pub(super) fn of_sorted(&self, nodes: &[NodeId], threads: usize) -> Result<Tensor> {
+    pub(in crate::train) fn of_sorted(&self, nodes: &[NodeId], threads: usize) -> Result<Tensor> {
         let mut values = self.empty(nodes.len());
         let positions: Vec<u64> = self.positions(nodes).collect();
         read_each(&self.rows, &positions, shim::values_mut(&mut values), threads)?;
@@ -202,9 +207,9 @@ impl SetRows {
 #[derive(Debug, Default)]
 pub struct HistoricalRows {
     /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbor, ...
-    pub(super) layers: Vec<Vec<SetRows>>,
+    pub(in crate::train) layers: Vec<Vec<SetRows>>,
     /// Inputs of each node's neighbor, of that one's neighbor, ...; empty without neighbors.
-    pub(super) inputs: Vec<SetRows>,
+    pub(in crate::train) inputs: Vec<SetRows>,
 }
 
 impl HistoricalRows {
@@ -239,7 +244,7 @@ impl HistoricalRows {
 
     /// Bytes of the rows that partitions get: a partition gets those of its own halo nodes in reach. `of_partitions` has the
     /// numbers of these nodes, summed over the partitions, for one hop, two, ...
-    pub(super) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, of_partitions: &[u64]) -> u64 {
+    pub(in crate::train) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, of_partitions: &[u64]) -> u64 {
         let bytes = |rows: &SetRows| {
             let own = nodes.sets().iter().rev().zip(of_partitions);
             let own = own
@@ -251,7 +256,7 @@ impl HistoricalRows {
     }
 
     /// Bytes of memory that the rows take.
-    pub(super) fn memory(&self) -> u64 {
+    pub(in crate::train) fn memory(&self) -> u64 {
         let all = self.layers.iter().flatten().chain(&self.inputs);
         all.map(|rows| rows.rows.memory()).sum()
     }
@@ -265,7 +270,7 @@ impl HistoricalRows {
     }
 
     /// The inputs of neighbors at a layer, read with `read`. `degrees` are the in-degrees of the nodes, rounded by [`as_kept`].
-    pub(super) fn neighbor(
+    pub(in crate::train) fn neighbor(
         &self,
         layer: usize,
         degrees: Tensor,
@@ -283,7 +288,7 @@ impl HistoricalRows {
 }
 
 /// In-degrees, rounded like those that are kept.
-pub(super) fn as_kept(degrees: &[f32]) -> Tensor {
+pub(in crate::train) fn as_kept(degrees: &[f32]) -> Tensor {
     Tensor::from_slice(degrees).to_kind(Kind::BFloat16).to_kind(Kind::Float)
 }
 
@@ -304,7 +309,12 @@ fn halo_of(minibatch: &sample::Minibatch, block: &sample::Block, degrees: &Degre
 
 impl HistoricalRows {
     /// Asks the system to read ahead what [`HistoricalRows::of_batch`] will need.
-    pub(super) fn read_ahead_of_batch(&self, minibatch: &sample::Minibatch, degrees: &Degrees, layers: usize) {
+    pub(in crate::train) fn read_ahead_of_batch(
+        &self,
+        minibatch: &sample::Minibatch,
+        degrees: &Degrees,
+        layers: usize,
+    ) {
         for (hop, block) in minibatch.blocks.iter().enumerate().filter(|(hop, _)| hop + 1 < layers) {
             // `of_batch` reports damaged degrees.
             let Ok(halo) = halo_of(minibatch, block, degrees) else {
@@ -317,20 +327,17 @@ impl HistoricalRows {
         }
     }
 
-    /// The historical embeddings of the halo nodes among the destinations of each block, for the layers of `config`.
-    ///
-    /// # Errors
-    /// If files cannot be read.
-    pub(super) fn of_batch(
+    /// The historical embeddings of the halo nodes among the destinations of each block, for a model with a layer for each
+    /// of `fanouts`.
+    pub(in crate::train) fn of_batch(
         &self,
         minibatch: &sample::Minibatch,
         degrees: &Degrees,
-        config: &TrainConfig,
+        fanouts: &Fanouts,
         device: Device,
     ) -> Result<Vec<Option<HistoricalEmbeddings>>> {
-        let fanouts = config.fanouts();
         let known = |(hop, block): (usize, &sample::Block)| {
-            let layer = config.layers - 1 - hop;
+            let layer = fanouts.hops() - 1 - hop;
             let halo = halo_of(minibatch, block, degrees)?;
             if layer == 0 || halo.is_empty() {
                 return Ok(None);

@@ -11,9 +11,10 @@ use grappa_sampling::NodeSet;
 use super::{
     super::{
         evaluate::Evaluation,
-        hosts::Ranks,
-        ranks::{agree_on_options, observe, score_of_first},
-        trainer::Inputs,
+        session::{
+            agree_on_options,
+            decisions::{observe, score_of_first},
+        },
     },
     *,
 };
@@ -54,18 +55,10 @@ pub(super) fn prepared(
     let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
-    let ranks = Ranks::meet(store, group).unwrap();
-    let inputs = Inputs::check(store, config, &ranks).unwrap();
-    let mut trainer = Trainer::of_ranks(
-        store.clone(),
-        config.clone(),
-        aggregates,
-        Device::Cpu,
-        folder,
-        ranks,
-        inputs,
-    )
-    .unwrap();
+    let processes = Processes::meet(store, group, config.memory.0).unwrap();
+    let data = TrainingData::open(store.clone(), config, &processes).unwrap();
+    let config = ResolvedConfig::new(store, config.clone(), None, aggregates, Device::Cpu, folder, &processes);
+    let mut trainer = Trainer::of_processes(config.unwrap(), data, processes).unwrap();
     trainer.prepare(0, None, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     trainer
@@ -73,8 +66,9 @@ pub(super) fn prepared(
 
 /// The exact scores of a rank, or of a single process.
 pub(super) fn exactly(trainer: &mut Trainer) -> Result<Option<Evaluation>, Error> {
-    let scored = trainer.scored_exactly(&Silent);
-    trainer.evaluate_exactly(scored, true, &Silent)
+    let (mut on, history, evaluations) = trainer.on_graph(&Silent);
+    let scored = evaluations.scored_exactly(&on, history);
+    evaluate_exactly(&mut on, scored)
 }
 
 #[test]
@@ -218,7 +212,9 @@ fn ranks_with_different_memory_decide_by_the_least() {
             memory: ByteSize(memory[group.place().rank as usize]),
             ..config(LayerKind::Sage)
         };
-        prepared(&store, &config, folder.path(), Some(group)).least_memory
+        prepared(&store, &config, folder.path(), Some(group))
+            .processes
+            .least_memory
     });
     assert_eq!(found, [64 << 20; 3]);
 }
@@ -246,17 +242,20 @@ fn ranks_report_the_scores_of_one_process() {
             ..config(model)
         };
         let mut alone = prepared(&store, &config, folder.path(), None);
-        let expected = alone.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
+        let expected = alone.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
         let expected_exactly = exactly(&mut alone).unwrap().unwrap();
         assert!(expected.val.nodes > 50 && expected.test.as_ref().unwrap().nodes > 50);
         for ranks in [2, 4] {
             let context = format!("{model}, {layers} layers, {evaluate}, {ranks} ranks");
             let found = as_ranks(ranks, |group| {
                 let mut trainer = prepared(&store, &config, folder.path(), Some(group));
-                let methods = (trainer.scored_nodes.as_ref().unwrap().method(), trainer.epoch_work);
+                let methods = (
+                    trainer.evaluations.scored.as_ref().unwrap().method(),
+                    trainer.partitions.epoch_work,
+                );
                 // A second time, with the inputs that the first one kept.
-                let [first, second] = [(); 2].map(|()| trainer.evaluate(true, 0, &|_| true, &Silent).unwrap());
-                let untested = trainer.evaluate(true, 0, &|_| false, &Silent).unwrap();
+                let [first, second] = [(); 2].map(|()| trainer.evaluate(0, &|_| true, &Silent).unwrap());
+                let untested = trainer.evaluate(0, &|_| false, &Silent).unwrap();
                 let exact = exactly(&mut trainer).unwrap();
                 (methods, [first, second, exact], untested)
             });
@@ -275,7 +274,7 @@ fn ranks_report_the_scores_of_one_process() {
                 assert_eq!(found.method, expected.method, "{context}");
             }
             let untested = of_first.2.as_ref().unwrap();
-            let way = match alone.scored_nodes.as_ref().unwrap() {
+            let way = match alone.evaluations.scored.as_ref().unwrap() {
                 ScoredNodes::Together(_) => 0,
                 ScoredNodes::Apart(..) => 1,
                 ScoredNodes::Minibatches => 2,
@@ -289,7 +288,7 @@ fn ranks_report_the_scores_of_one_process() {
 
 /// The sets of nodes that have historical embeddings, and the bytes of the rows.
 fn historical_of(trainer: &Trainer) -> Option<(Vec<NodeSet>, u64)> {
-    let historical = trainer.historical.as_ref()?;
+    let historical = trainer.history.rows.as_ref()?;
     let sets = historical.layers.iter().map(|layer| NodeSet::clone(&layer[0].nodes));
     Some((sets.collect(), historical.memory()))
 }
@@ -312,26 +311,29 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
             evaluate: Evaluate::Exact,
             ..config(LayerKind::Sage)
         };
-        let refreshes = |trainer: &Trainer| {
+        let refreshes = |trainer: &mut Trainer| {
             (0..config.repartition_every)
-                .map(|epoch| trainer.is_refreshed_with(epoch))
+                .map(|epoch| is_refreshed_with(trainer, epoch))
                 .collect::<Vec<_>>()
         };
-        let alone = prepared(&store, &config, folder.path(), None);
+        let mut alone = prepared(&store, &config, folder.path(), None);
         let expected = historical_of(&alone);
         for ranks in [2, 4] {
             let context = format!("{halo}, {layers} layers, {concurrent} per step, {ranks} ranks");
             let found = as_ranks(ranks, |group| {
                 let mut trainer = prepared(&store, &config, folder.path(), Some(group));
-                let before = (trainer.loader.served().count(), trainer.loader.adjacency_bytes());
-                let same = (
-                    refreshes(&trainer),
-                    trainer.epoch_work,
-                    trainer.loader.all_batches(0).steps(),
+                let before = (
+                    trainer.partitions.loader.served().count(),
+                    trainer.partitions.loader.adjacency_bytes(),
                 );
-                let (halo_bytes, historical) = (trainer.halo_bytes, historical_of(&trainer));
+                let same = (
+                    refreshes(&mut trainer),
+                    trainer.partitions.epoch_work,
+                    trainer.partitions.loader.all_batches(0).steps(),
+                );
+                let (halo_bytes, historical) = (trainer.partitions.halo_bytes, historical_of(&trainer));
                 // Scores and historical embeddings from one inference.
-                let evaluation = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap();
+                let evaluation = trainer.evaluate(0, &|_| true, &Silent).unwrap();
                 (
                     before,
                     same,
@@ -341,7 +343,11 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
                     historical_of(&trainer),
                 )
             });
-            let same = (refreshes(&alone), alone.epoch_work, alone.loader.all_batches(0).steps());
+            let same = (
+                refreshes(&mut alone),
+                alone.partitions.epoch_work,
+                alone.partitions.loader.all_batches(0).steps(),
+            );
             assert!(found.iter().all(|of_rank| of_rank.1 == same), "{context}: {same:?}");
             let served: Vec<usize> = found.iter().map(|of_rank| of_rank.0.0).collect();
             assert_eq!(served.iter().sum::<usize>(), 4, "{context}");
@@ -352,10 +358,10 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
                 "{context}: {served:?}"
             );
             let bytes: u64 = found.iter().map(|of_rank| of_rank.2).sum();
-            assert_eq!(bytes, alone.halo_bytes, "{context}");
-            if alone.loader.halo_lists().is_none() {
+            assert_eq!(bytes, alone.partitions.halo_bytes, "{context}");
+            if alone.partitions.loader.halo_lists().is_none() {
                 let bytes: u64 = found.iter().map(|of_rank| of_rank.0.1).sum();
-                assert_eq!(bytes, alone.loader.adjacency_bytes(), "{context}");
+                assert_eq!(bytes, alone.partitions.loader.adjacency_bytes(), "{context}");
             }
             if let Some((expected, memory)) = &expected {
                 for (at, expected) in expected.iter().enumerate() {
@@ -403,8 +409,8 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
                 let mut trainer = prepared(&store, &config, folder.path(), Some(group.clone()));
                 let mut steps = steps_from(&mut trainer, true, view);
                 let is_kept = view != ViewKind::InTurn || concurrent < 4;
-                assert!(!is_kept || trainer.loader.served().all(|part| part.view.kind() == view));
-                assert_eq!(trainer.loader.served().count(), 2);
+                assert!(!is_kept || trainer.partitions.loader.served().all(|part| part.view.kind() == view));
+                assert_eq!(trainer.partitions.loader.served().count(), 2);
                 for step in &mut steps {
                     group.all_reduce(&step.gradient).unwrap();
                 }
@@ -439,19 +445,19 @@ fn no_rank_has_historical_embeddings_after_an_evaluation_that_failed_on_one() {
     };
     let found = as_ranks(3, |group| {
         let mut trainer = prepared(&store, &config, folder.path(), Some(group.clone()));
-        trainer.step = 5;
-        assert!(trainer.historical.is_some() && trainer.is_refreshed_with(0));
-        let least_memory = trainer.least_memory;
+        trainer.learner.step = 5;
+        assert!(trainer.history.rows.is_some() && is_refreshed_with(&mut trainer, 0));
+        let least_memory = trainer.processes.least_memory;
         if group.place().rank == 1 {
-            trainer.least_memory = 1;
+            trainer.processes.least_memory = 1;
         }
-        let failed = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap_err().is_budget();
-        trainer.least_memory = least_memory;
-        let has_any = [trainer.historical.is_some(), trainer.historical_origin.is_some()];
+        let failed = trainer.evaluate(0, &|_| true, &Silent).unwrap_err().is_budget();
+        trainer.processes.least_memory = least_memory;
+        let has_any = [trainer.history.rows.is_some(), trainer.history.origin.is_some()];
         // If ranks differ, those with embeddings do not take part in the next refresh, and others wait for them.
         assert_eq!(group.gather_all("embeddings", has_any).unwrap(), [[false; 2]; 3]);
         trainer.refresh_when_due(1, &Silent).unwrap();
-        (failed, trainer.historical.is_some())
+        (failed, trainer.history.rows.is_some())
     });
     assert_eq!(found, [(true, true); 3]);
 }
@@ -482,7 +488,7 @@ fn what_one_rank_lacks_memory_or_disk_for_fails_on_all() {
             },
             Ok(rank),
         ];
-        done.map(|done| trainer.agree(done, &Silent))
+        done.map(|done| trainer.processes.agree(done, &Silent))
     });
     for (rank, [all, disk, several, again]) in (0..).zip(found) {
         assert_eq!([all.unwrap(), again.unwrap()], [rank; 2]);
