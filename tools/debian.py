@@ -420,6 +420,13 @@ def make_debian(options, work):
     )
 
 
+@functools.lru_cache(maxsize=1 << 18)
+def packed_row(counts, dim):
+    """The row of a node, from counts of hashed words, as f16. Many files have the same name."""
+    terms = ((slot(word, dim), count) for word, count in counts)
+    return struct.pack(f"<{dim}e", *row_of(((column, sign * count) for (column, sign), count in terms), dim))
+
+
 class Tree:
     """The graph of files while it is written. Only the folders are in memory."""
 
@@ -430,16 +437,11 @@ class Tree:
         self.edges = ArrayFile(f"{work}/edges.npy", "<i8")
         self.features = ArrayFile(f"{work}/features.npy", "<f2") if dim else None
 
-    def row(self, counts):
-        """Writes the row of a node: counts of hashed words."""
-        terms = ((slot(word, self.dim), count) for word, count in counts)
-        row = row_of(((column, sign * count) for (column, sign), count in terms), self.dim)
-        self.features.file.write(struct.pack(f"<{self.dim}e", *row))
-
     def node(self, name):
         """Adds a file or folder. The words of its name are runs of letters and runs of digits."""
         if self.dim:
-            self.row((word, 1) for word in re.findall("[a-z]+|[0-9]+", name.decode(errors="replace").lower()))
+            words = re.findall("[a-z]+|[0-9]+", name.decode(errors="replace").lower())
+            self.features.file.write(packed_row(tuple((word, 1) for word in words), self.dim))
         self.nodes += 1
         return self.nodes - 1
 
@@ -487,7 +489,7 @@ def make_debian_contents(options, work):
     if options.dim:
         long = long_descriptions(index)
         for name, entry in packages.items():
-            tree.row(sorted(bag_of(name, entry, long).items()))
+            tree.features.file.write(packed_row(tuple(sorted(bag_of(name, entry, long).items())), options.dim))
     for path in index["Contents-"]:
         for number, line in enumerate(lines(path), 1):
             if not tree.line(line):

@@ -106,7 +106,7 @@ impl fmt::Display for Contender {
 }
 
 /// The figures of a run.
-struct Ran {
+struct HostsRun {
     /// Of the host that sends most.
     bytes_per_step: f64,
     steps_per_epoch: f64,
@@ -118,7 +118,7 @@ struct Ran {
 }
 
 /// Inputs of the runs on one graph.
-struct Setup<'a> {
+struct HostsSetup<'a> {
     args: &'a Args,
     task: Task,
     programs: &'a Path,
@@ -226,7 +226,7 @@ impl Args {
             let peers = peer.iter().map(|_| Program::DistDgl);
             contenders.extend(ours.chain(peers).map(|program| Contender { program, links }));
         }
-        let setup = Setup {
+        let setup = HostsSetup {
             args: self,
             task,
             programs: graphs.programs,
@@ -285,7 +285,7 @@ impl Args {
     }
 }
 
-fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
+fn table(contenders: &[Contender], runs: &[Vec<HostsRun>]) -> Table {
     let columns = [
         "",
         "MB sent a step",
@@ -319,8 +319,8 @@ fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
     table
 }
 
-impl Setup<'_> {
-    fn run(&self, contender: &Contender, seed: u32) -> Result<Ran> {
+impl HostsSetup<'_> {
+    fn run(&self, contender: &Contender, seed: u32) -> Result<HostsRun> {
         let network = Network::new(self.args.hosts, contender.links)?;
         match (&contender.program, &self.peer) {
             (Program::DistDgl, Some((python, parts))) => self.run_peer(&network, python, parts, seed),
@@ -329,7 +329,7 @@ impl Setup<'_> {
         }
     }
 
-    fn run_ours(&self, network: &Network, method: &str, seed: u32) -> Result<Ran> {
+    fn run_ours(&self, network: &Network, method: &str, seed: u32) -> Result<HostsRun> {
         let work = &self.args.files.work;
         let out = work.join("hosts-run");
         folder::remove(&out)?;
@@ -379,7 +379,7 @@ impl Setup<'_> {
             .iter()
             .filter_map(|epoch| epoch["seconds_by_stage"]["exchange"].as_f64())
             .sum();
-        Ok(Ran {
+        Ok(HostsRun {
             bytes_per_step: sent / steps,
             steps_per_epoch: steps / epochs.len() as f64,
             seconds_per_epoch: median(seconds),
@@ -388,7 +388,7 @@ impl Setup<'_> {
         })
     }
 
-    fn run_peer(&self, network: &Network, python: &Path, parts: &Path, seed: u32) -> Result<Ran> {
+    fn run_peer(&self, network: &Network, python: &Path, parts: &Path, seed: u32) -> Result<HostsRun> {
         let work = &self.args.files.work;
         let addresses: Vec<String> = (0..self.args.hosts).map(network::address).collect();
         let settings = json!({
@@ -431,7 +431,7 @@ impl Setup<'_> {
             .iter()
             .map(|host| Ok(of_epochs(host, "bytes")?.iter().sum()))
             .collect::<Result<_>>()?;
-        Ok(Ran {
+        Ok(HostsRun {
             bytes_per_step: sent.into_iter().fold(0.0, f64::max) / steps,
             steps_per_epoch: steps / f64::from(self.task.epochs),
             seconds_per_epoch: median(of_epochs(&hosts[0], "seconds")?[1..].iter().copied()),

@@ -84,7 +84,7 @@ struct Contender {
 }
 
 /// Shared by all runs on one input.
-struct Setup<'a> {
+struct IngestSetup<'a> {
     args: &'a Args,
     programs: &'a Path,
     form: Form,
@@ -93,7 +93,7 @@ struct Setup<'a> {
 }
 
 /// One run of one contender.
-struct Run {
+struct IngestRun {
     measured: Measured,
     /// As the contender is timed.
     seconds: f64,
@@ -124,7 +124,7 @@ impl Bench for Args {
                 Form::Npy => Input::Npy,
                 Form::Tsv => Input::Tsv,
             };
-            let setup = Setup {
+            let setup = IngestSetup {
                 args: self,
                 programs: &programs,
                 form,
@@ -142,7 +142,7 @@ impl Bench for Args {
     }
 }
 
-impl Setup<'_> {
+impl IngestSetup<'_> {
     /// The command that imports modules with the peers' Python, if one is named.
     fn import(&self, modules: &str) -> Option<Command> {
         let mut command = Command::new(self.args.peers_python.as_ref()?);
@@ -192,7 +192,7 @@ impl Setup<'_> {
     }
 
     /// A contender that keeps parallel edges must have all edges. Those that merge them must agree on the number.
-    fn check(&self, runs: &[Vec<Run>]) -> Result<()> {
+    fn check(&self, runs: &[Vec<IngestRun>]) -> Result<()> {
         let mut merged = None;
         for run in runs.iter().flatten().filter(|run| run.edges != self.edges) {
             ensure!(
@@ -205,7 +205,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn table(&self, contenders: &[Contender], runs: &[Vec<Run>]) -> Table {
+    fn table(&self, contenders: &[Contender], runs: &[Vec<IngestRun>]) -> Table {
         let mut table = Table::new(&[
             "contender",
             "s",
@@ -240,7 +240,7 @@ impl Setup<'_> {
     }
 
     /// The time that the disk alone would take.
-    fn floor(&self, disk: &Disk, ours: &[Run]) -> String {
+    fn floor(&self, disk: &Disk, ours: &[IngestRun]) -> String {
         let (read, store) = (self.input.bytes, ours[0].output_bytes);
         let spill = 8 * self.edges;
         let (once, spilled) = (disk.seconds(read, store), disk.seconds(read + spill, store + spill));
@@ -322,7 +322,7 @@ impl fmt::Display for Contender {
 
 impl Program {
     /// Why it can't run here, with a remedy.
-    fn missing(self, setup: &Setup<'_>) -> Option<String> {
+    fn missing(self, setup: &IngestSetup<'_>) -> Option<String> {
         let (probe, remedy) = match self {
             Self::Grappa | Self::GrappaFindingNodes => return None,
             Self::GraphBolt => (setup.import("dgl.graphbolt"), GET_PYTHON_PEERS),
@@ -338,7 +338,7 @@ impl Program {
     }
 
     /// Makes inputs of its own, which is not measured.
-    fn prepare(self, setup: &Setup<'_>) -> Result<()> {
+    fn prepare(self, setup: &IngestSetup<'_>) -> Result<()> {
         let folder = setup.graphbolt_folder();
         if self == Self::GraphBolt && !folder.exists() {
             eprintln!("writing {}", folder.display());
@@ -353,7 +353,7 @@ impl Program {
         Ok(())
     }
 
-    fn run(self, setup: &Setup<'_>) -> Result<Run> {
+    fn run(self, setup: &IngestSetup<'_>) -> Result<IngestRun> {
         self.remove_output(setup)?;
         let read = match self {
             Self::GraphBolt => cache::files_below(&setup.graphbolt_folder())?,
@@ -361,7 +361,7 @@ impl Program {
         };
         let cold = cache::forget(&read)?;
         let measured = child::run(&mut self.command(setup)?)?;
-        let run = Run {
+        let run = IngestRun {
             seconds: match self {
                 Self::GraphBolt | Self::Scipy => measured.number("seconds")?,
                 _ => measured.wall.as_secs_f64(),
@@ -382,7 +382,7 @@ impl Program {
         Ok(run)
     }
 
-    fn command(self, setup: &Setup<'_>) -> Result<Command> {
+    fn command(self, setup: &IngestSetup<'_>) -> Result<Command> {
         let threads = setup.args.budget.threads.to_string();
         Ok(match self {
             Self::Grappa | Self::GrappaFindingNodes => {
@@ -421,7 +421,7 @@ impl Program {
     }
 
     /// Its output.
-    fn output(self, setup: &Setup<'_>) -> PathBuf {
+    fn output(self, setup: &IngestSetup<'_>) -> PathBuf {
         match self {
             Self::GraphBolt => setup.graphbolt_folder().join("preprocessed"),
             _ => setup.out(),
@@ -429,7 +429,7 @@ impl Program {
     }
 
     /// 0 if it writes nothing.
-    fn output_bytes(self, setup: &Setup<'_>) -> Result<u64> {
+    fn output_bytes(self, setup: &IngestSetup<'_>) -> Result<u64> {
         let output = self.output(setup);
         if !output.exists() {
             return Ok(0);
@@ -442,7 +442,7 @@ impl Program {
         Ok(bytes)
     }
 
-    fn remove_output(self, setup: &Setup<'_>) -> Result<()> {
+    fn remove_output(self, setup: &IngestSetup<'_>) -> Result<()> {
         folder::remove(&self.output(setup))
     }
 }

@@ -91,7 +91,7 @@ enum Program {
 }
 
 /// The figures of a run.
-struct Ran {
+struct StepsRun {
     /// For 50 batches.
     seconds: f64,
     /// Grappa only: the time of each stage, for the same batches.
@@ -99,7 +99,7 @@ struct Ran {
     peak_rss_bytes: u64,
 }
 
-struct Setup<'a> {
+struct TrainingSetup<'a> {
     args: &'a Args,
     programs: PathBuf,
     graph: Labelled,
@@ -121,7 +121,7 @@ impl Bench for Args {
 
     fn measure(&self, record: &mut Record) -> Result<()> {
         let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
-        let setup = Setup {
+        let setup = TrainingSetup {
             args: self,
             graph: Labelled::in_folder(&self.files.work, self.scale, &programs)?,
             programs,
@@ -205,11 +205,11 @@ impl fmt::Display for Device {
 }
 
 /// The median time of the runs.
-fn seconds(runs: &[Ran]) -> f64 {
+fn seconds(runs: &[StepsRun]) -> f64 {
     median(runs.iter().map(|run| run.seconds))
 }
 
-fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
+fn table(contenders: &[Contender], runs: &[Vec<StepsRun>]) -> Table {
     let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
     for (contender, of_contender) in contenders.iter().zip(runs) {
         let peers = contenders
@@ -277,15 +277,15 @@ impl fmt::Display for Program {
     }
 }
 
-impl Setup<'_> {
-    fn run(&self, contender: Contender<'_>) -> Result<Ran> {
+impl TrainingSetup<'_> {
+    fn run(&self, contender: Contender<'_>) -> Result<StepsRun> {
         match contender.program {
             Program::Ours { first_hop, precision } => self.run_ours(contender.model, first_hop, precision),
             Program::Peer(peer) => self.run_peer(contender.model, peer),
         }
     }
 
-    fn run_ours(&self, model: &str, first_hop: &str, precision: &str) -> Result<Ran> {
+    fn run_ours(&self, model: &str, first_hop: &str, precision: &str) -> Result<StepsRun> {
         let mut command = training::model(&self.programs, &self.graph.store, model, training::HIDDEN);
         // The peers have none.
         command.args(["--norm", "none"]);
@@ -303,14 +303,14 @@ impl Setup<'_> {
         let batches = self.graph.seed_count as f64 / BATCH as f64;
         let scale = BATCHES as f64 / batches;
         let stages = trained.stages().map(|seconds| format!("{:.2}", seconds * scale));
-        Ok(Ran {
+        Ok(StepsRun {
             seconds: trained.seconds * scale,
             stages: Some(stages.join(" / ")),
             peak_rss_bytes: trained.measured.peak_rss_bytes,
         })
     }
 
-    fn run_peer(&self, model: &str, peer: &str) -> Result<Ran> {
+    fn run_peer(&self, model: &str, peer: &str) -> Result<StepsRun> {
         let python = self
             .args
             .python(peer)
@@ -321,7 +321,7 @@ impl Setup<'_> {
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
         command.args([BATCHES.to_string(), self.args.threads.to_string()]);
         let measured = child::run(&mut command)?;
-        Ok(Ran {
+        Ok(StepsRun {
             seconds: measured.number("seconds")?,
             stages: None,
             peak_rss_bytes: measured.peak_rss_bytes,

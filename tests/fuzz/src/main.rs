@@ -5,7 +5,12 @@
 
 #![no_main]
 
-use std::{env, fs, io, path::Path, process, sync::LazyLock};
+use std::{
+    env, fs, io, panic,
+    path::Path,
+    process,
+    sync::{LazyLock, Mutex, PoisonError},
+};
 
 use grappa_fuzz::{Target, promises, scratch::Scratch, targets};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
@@ -24,10 +29,17 @@ thread_local! {
     static SCRATCH: Scratch = Scratch::new();
 }
 
+/// The message and place of the last panic.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
 fuzz_target!(
     init: prepare(),
     |bytes: &[u8]| {
-        SCRATCH.with(|scratch| promises::run(&TARGET, bytes, scratch));
+        let ran = panic::catch_unwind(|| SCRATCH.with(|scratch| promises::run(&TARGET, bytes, scratch)));
+        if ran.is_err() {
+            eprintln!("{}", LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner));
+            process::abort();
+        }
     }
 );
 
@@ -39,7 +51,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     size
 });
 
-/// Writes seeds and words and ends the process, if that is all it is to do.
+/// Writes seeds and words and ends the process, if that is all it is to do. Else keeps the messages of panics.
 fn prepare() {
     if let Some(folder) = env::var_os("GRAPPA_FUZZ_PREPARE") {
         for target in targets::all() {
@@ -47,6 +59,10 @@ fn prepare() {
         }
         process::exit(0);
     }
+    // The hook of libfuzzer-sys aborts at panics that readers catch and turn into errors, as those of the Parquet crate.
+    panic::set_hook(Box::new(|info| {
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
+    }));
 }
 
 fn write_seeds(target: &Target, folder: &Path) -> io::Result<()> {

@@ -53,7 +53,7 @@ pub fn fuzz(target: Option<&str>, seconds: u64) -> Result<()> {
 pub fn try_once() -> Result<()> {
     let fuzzer = build()?;
     prepare(&fuzzer)?;
-    fuzz_target(&fuzzer, "container", 2)
+    fuzz_target(&fuzzer, "checkpoint", 2)
 }
 
 fn work_folder() -> PathBuf {

@@ -31,7 +31,7 @@ use grappa_formats::random::GOLDEN;
 
 use self::{
     peer::{Checked, Peer, PeerRun},
-    setup::{Args, Setup},
+    setup::{Args, FeedSetup},
 };
 
 /// A source of minibatches.
@@ -69,7 +69,7 @@ impl Bench for Args {
             Ok(limit) => (Some(limit), None),
             Err(why) => (None, Some(why)),
         };
-        let setup = Setup {
+        let setup = FeedSetup {
             args: self,
             programs,
             seeds: seeds(self)?,
@@ -165,7 +165,7 @@ fn able_peers(peers: &[Checked], threads: usize, features: &'static str) -> impl
     })
 }
 
-impl Setup<'_> {
+impl FeedSetup<'_> {
     /// All contenders that can run here.
     fn contenders(&self, peers: &[Checked]) -> Vec<Contender> {
         let mut contenders = Vec::new();

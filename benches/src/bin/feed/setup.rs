@@ -47,14 +47,14 @@ pub struct Args {
 }
 
 /// A graph, and how programs are measured on it.
-pub struct Setup<'a> {
+pub struct FeedSetup<'a> {
     pub args: &'a Args,
     pub programs: PathBuf,
     pub limit: Option<MemoryLimit>,
     pub seeds: PathBuf,
 }
 
-impl Setup<'_> {
+impl FeedSetup<'_> {
     /// The store with features of this type; made first if it does not exist.
     pub fn store(&self, dtype: &str) -> Result<PathBuf> {
         let scale = self.args.scale;

@@ -32,7 +32,7 @@ pub enum Contender {
 }
 
 /// A run.
-pub struct Ran {
+pub struct TimedRun {
     /// Seconds from the start of the process until the target was reached, if it was.
     pub to_target: Option<f64>,
     /// Seconds until a peer's imports were done.
@@ -51,7 +51,7 @@ pub struct Ran {
 }
 
 /// All that a run on one dataset needs.
-pub struct Setup<'a> {
+pub struct AccuracySetup<'a> {
     pub task: Task,
     pub programs: &'a Path,
     pub work: &'a Path,
@@ -80,7 +80,7 @@ impl fmt::Display for Contender {
     }
 }
 
-impl Ran {
+impl TimedRun {
     /// The result in a line.
     pub fn told(&self) -> String {
         match self.to_target {
@@ -94,8 +94,8 @@ impl Ran {
     }
 }
 
-impl Setup<'_> {
-    pub fn run(&self, contender: &Contender) -> Result<Ran> {
+impl AccuracySetup<'_> {
+    pub fn run(&self, contender: &Contender) -> Result<TimedRun> {
         match contender {
             Contender::Ours { partitions } => self.run_ours(*partitions, self.memory, None),
             Contender::Limited => self.run_ours(1, self.limited_memory, self.limit),
@@ -103,7 +103,7 @@ impl Setup<'_> {
         }
     }
 
-    fn run_ours(&self, partitions: u32, memory: u64, limit: Option<&MemoryLimit>) -> Result<Ran> {
+    fn run_ours(&self, partitions: u32, memory: u64, limit: Option<&MemoryLimit>) -> Result<TimedRun> {
         let out = self.work.join("time-to-accuracy-run");
         folder::remove(&out)?;
         let task = self.task;
@@ -131,7 +131,7 @@ impl Setup<'_> {
         Ok(self.ran(&measured, &lines, None, test))
     }
 
-    fn run_peer(&self, peer: &str) -> Result<Ran> {
+    fn run_peer(&self, peer: &str) -> Result<TimedRun> {
         let python = match peer {
             "pyg" => self.pyg_python,
             _ => self.dgl_python,
@@ -167,7 +167,7 @@ impl Setup<'_> {
         Ok(self.ran(&measured, &lines, imports, number(last, "test_accuracy")))
     }
 
-    fn ran(&self, measured: &Measured, lines: &[TimedLine], imports: Option<f64>, test: f64) -> Ran {
+    fn ran(&self, measured: &Measured, lines: &[TimedLine], imports: Option<f64>, test: f64) -> TimedRun {
         let epochs: Vec<&TimedLine> = lines.iter().filter(|(_, line)| line.get("epoch").is_some()).collect();
         let reached = epochs
             .iter()
@@ -178,7 +178,7 @@ impl Setup<'_> {
             0 | 1 => vec![seconds(measured.wall)],
             _ => between.collect(),
         };
-        Ran {
+        TimedRun {
             to_target: reached.map(|(at, _)| seconds(*at)),
             imports,
             epoch: reached.and_then(|(_, line)| line["epoch"].as_u64()),

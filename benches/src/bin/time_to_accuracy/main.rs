@@ -26,7 +26,7 @@ use grappa_benches::{
 };
 use grappa_console::ByteSize;
 
-use self::contender::{BATCH, Contender, Ran, Setup, listed};
+use self::contender::{AccuracySetup, BATCH, Contender, TimedRun, listed};
 
 /// Measure the time to an accuracy
 #[derive(Debug, Parser)]
@@ -157,7 +157,7 @@ impl Args {
         }
         let load = machine::load()?;
         let run = |contender: &Contender, turn: u32| {
-            let setup = Setup {
+            let setup = AccuracySetup {
                 task,
                 programs: graphs.programs,
                 work: graphs.work,
@@ -173,7 +173,7 @@ impl Args {
             };
             setup.run(contender)
         };
-        let runs = in_turns(&contenders, self.turns, run, Ran::told)?;
+        let runs = in_turns(&contenders, self.turns, run, TimedRun::told)?;
         record.add(format_args!(
             "### {dataset}\n\n{}\n\n{}",
             described(task),
@@ -237,7 +237,7 @@ fn described(task: Task) -> String {
 }
 
 /// The times to the target. None unless all runs reached it.
-fn to_target(runs: &[Ran]) -> Option<Vec<f64>> {
+fn to_target(runs: &[TimedRun]) -> Option<Vec<f64>> {
     runs.iter().map(|run| run.to_target).collect()
 }
 
@@ -246,11 +246,11 @@ fn cell(value: Option<f64>) -> String {
 }
 
 /// The median of a figure of the runs.
-fn median_of(runs: &[Ran], figure: impl Fn(&Ran) -> f64) -> f64 {
+fn median_of(runs: &[TimedRun], figure: impl Fn(&TimedRun) -> f64) -> f64 {
     median(runs.iter().map(figure))
 }
 
-fn table(task: Task, contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
+fn table(task: Task, contenders: &[Contender], runs: &[Vec<TimedRun>]) -> Table {
     let fastest = contenders
         .iter()
         .zip(runs)
