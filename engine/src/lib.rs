@@ -58,18 +58,18 @@
 //! # let (cora, store) = grappa_cora::Cora::ingest();
 //! use grappa_engine::{Error, Loader};
 //!
-//! let error = Loader::open(&store).memory(1 << 20).start().unwrap_err();
-//! let Error::Budget { .. } = &error else { panic!("{error}") };
+//! let error = Loader::open(&store).memory(1 << 20).start().err().expect("1 MiB is too little");
+//! assert!(matches!(error, Error::Budget { .. }), "{error}");
 //! assert!(error.to_string().contains("--memory"), "{error}");
 //! ```
 //!
 //! # This crate is the front door
 //!
-//! Programs and bindings need no other crate of the engine. [`ingest`], [`generate`], [`store`] and [`sample`] have the
-//! functions of these subjects with the types of all their arguments and results. [`formats`] and [`io`] are the two
-//! layers whose types appear everywhere: ids, the manifest and encodings; errors, progress, sizes and durable files.
-//! `grappa-console`, `grappa-run` and the trainer also import from the layers, because they are built beside this
-//! crate.
+//! Programs and bindings need no other crate of the engine. [`mod@ingest`], [`generate`], [`store`] and [`sample`] have
+//! the functions of these subjects with the types of all their arguments and results. [`formats`] and [`io`] are the
+//! two layers whose types appear everywhere: ids, the manifest and encodings; errors, progress, sizes and durable
+//! files. `grappa-console`, `grappa-run` and the trainer also import from the layers, because they are built beside
+//! this crate.
 //!
 //! # Operations on stores
 //!

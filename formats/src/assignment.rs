@@ -27,7 +27,7 @@
 //! Each repartitioning writes one file, the next generation. The text file `CURRENT` names the generation in use, and
 //! is replaced by a rename.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -107,29 +107,12 @@ impl Assignment {
     /// # Panics
     /// As for [`Assignment::from_fn`].
     pub fn from_owners(generation: u64, partitions: u32, schedule: &str, owners: &[Owners]) -> Self {
-        let (mut row_of, mut rows) = (Vec::with_capacity(owners.len()), Vec::new());
-        let mut distinct: HashMap<Owners, u32> = HashMap::new();
-        check_shape(owners.len() as u64, partitions, schedule);
-        for (i, row) in owners.iter().enumerate() {
-            let next = distinct.len() as u32;
-            row_of.push(*distinct.entry(*row).or_insert_with(|| {
-                let cell = [row.base.0, row.variable.map_or(NONE, |p| p.0)];
-                assert!(
-                    is_cell(cell, partitions),
-                    "chunk {i} is owned by {row:?} of {partitions}"
-                );
-                rows.extend(owners.iter().map(|of_source| seen(cell, of_source)));
-                next
-            }));
-        }
-        Self {
-            generation,
-            chunks: owners.len() as u32,
-            partitions,
-            schedule: schedule.into(),
-            row_of,
-            rows,
-        }
+        let keys = owners.iter().copied();
+        Self::from_rows(generation, partitions, schedule, keys, |row, rows| {
+            let cell = [row.base.0, row.variable.map_or(NONE, |p| p.0)];
+            assert!(is_cell(cell, partitions), "a chunk is owned by {row:?} of {partitions}");
+            rows.extend(owners.iter().map(|of_source| seen(cell, of_source)));
+        })
     }
 
     /// The assignment in which bucket (i, j) serves `serves(i, j)`. For tests: the result is usable for partitions only
@@ -145,25 +128,40 @@ impl Assignment {
         schedule: &str,
         serves: impl Fn(ChunkId, ChunkId) -> Serves,
     ) -> Self {
-        check_shape(chunks.into(), partitions, schedule);
-        let mut row_of = Vec::with_capacity(chunks as usize);
-        let mut distinct: HashMap<Vec<[u32; 2]>, u32> = HashMap::new();
-        let mut rows = Vec::new();
-        for i in 0..chunks {
-            let row: Vec<[u32; 2]> = (0..chunks)
-                .map(|j| {
-                    let serves = serves(ChunkId(i), ChunkId(j));
-                    let cell = [serves.base, serves.variable].map(|p| p.map_or(NONE, |p| p.0));
-                    assert!(
-                        is_cell(cell, partitions),
-                        "bucket ({i}, {j}) serves {serves:?} of {partitions}"
-                    );
-                    cell
-                })
-                .collect();
+        let table_rows = (0..chunks).map(|i| {
+            let mut row = Vec::with_capacity(chunks as usize);
+            for j in 0..chunks {
+                let serves = serves(ChunkId(i), ChunkId(j));
+                let cell = [serves.base, serves.variable].map(|p| p.map_or(NONE, |p| p.0));
+                assert!(
+                    is_cell(cell, partitions),
+                    "bucket ({i}, {j}) serves {serves:?} of {partitions}"
+                );
+                row.push(cell);
+            }
+            row
+        });
+        Self::from_rows(generation, partitions, schedule, table_rows, |row, rows| {
+            rows.extend_from_slice(row);
+        })
+    }
+
+    /// The assignment whose table row of each chunk follows from a key. `append` appends the row of a key that is new.
+    fn from_rows<K: Eq + Hash>(
+        generation: u64,
+        partitions: u32,
+        schedule: &str,
+        keys: impl ExactSizeIterator<Item = K>,
+        append: impl Fn(&K, &mut Vec<[u32; 2]>),
+    ) -> Self {
+        let chunks = keys.len() as u32;
+        check_shape(keys.len() as u64, partitions, schedule);
+        let (mut row_of, mut rows) = (Vec::with_capacity(keys.len()), Vec::new());
+        let mut distinct: HashMap<K, u32> = HashMap::new();
+        for key in keys {
             let next = distinct.len() as u32;
-            row_of.push(*distinct.entry(row).or_insert_with_key(|row| {
-                rows.extend_from_slice(row);
+            row_of.push(*distinct.entry(key).or_insert_with_key(|key| {
+                append(key, &mut rows);
                 next
             }));
         }

@@ -118,7 +118,7 @@ impl<'a> PermutationTable<'a> {
     /// The node of a dense id.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if the entry is not a node.
+    /// [`Invalid`](crate::FormatError::Invalid) if the entry is not a node.
     ///
     /// # Panics
     /// If the id is not below the number of nodes.
@@ -130,7 +130,7 @@ impl<'a> PermutationTable<'a> {
     /// The dense id of a node: the inverse of [`PermutationTable::node`].
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if the entry is not a dense id.
+    /// [`Invalid`](crate::FormatError::Invalid) if the entry is not a dense id.
     ///
     /// # Panics
     /// If `node` is not below the number of nodes.
@@ -162,7 +162,7 @@ impl<'a> PermutationTable<'a> {
     /// The sum of the hashes of the pairs of dense id and node that the nodes of a range of dense ids are in.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if an entry is not a node.
+    /// [`Invalid`](crate::FormatError::Invalid) if an entry is not a node.
     ///
     /// # Panics
     /// If the range ends beyond the number of nodes.
@@ -175,7 +175,7 @@ impl<'a> PermutationTable<'a> {
     /// if each table is the inverse of the other; if not, they differ but for one case in 2^64.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if an entry is not a dense id.
+    /// [`Invalid`](crate::FormatError::Invalid) if an entry is not a dense id.
     ///
     /// # Panics
     /// If the range ends beyond the number of nodes.
