@@ -1,4 +1,5 @@
-//! Building a store from edge lists, features, labels and splits: [`ingest`], its options, and the types of their fields.
+//! Building a store from edge lists, features, labels and splits: [`ingest`], its options, and the types of their
+//! fields.
 //!
 //! The smallest ingest takes the files of edges and the name of the store. Ids are dense integers by default:
 //!

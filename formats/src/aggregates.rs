@@ -19,7 +19,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     FormatError, Result,
-    bytes::{Fields, check_payload_length},
+    bytes::{Fields, check_payload_length, u64_entry},
     container::{self, FileKind},
 };
 
@@ -37,8 +37,8 @@ const META_BYTES: usize = 16;
 pub enum AggregateKind {
     /// The mean, or zeros if there are no in-neighbors. For GraphSAGE with the mean aggregator.
     Mean,
-    /// The sum of the rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. For GCN, which adds the node
-    /// itself.
+    /// The sum of the rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. For GCN, which adds the
+    /// node itself.
     Gcn,
     /// The sum. For GIN.
     Sum,
@@ -134,8 +134,8 @@ impl AggregateIndex {
         let (found_digest, found_chunks, found_kind) = (fields.u64(), fields.u32(), fields.u8());
         fields.zeros::<3>()?;
         if found_digest != manifest_digest || found_chunks != chunks {
-            let what = "the pre-aggregated features are of another store, or of another state of this store; remove the folder and run \
-                        `grappa-store preaggregate` again";
+            let what = "the pre-aggregated features are of another store, or of another state of this store; remove the \
+                        folder and run `grappa-store preaggregate` again";
             return Err(FormatError::invalid(at, what));
         }
         if AggregateKind::ALL.get(usize::from(found_kind)) != Some(&kind) {
@@ -143,10 +143,11 @@ impl AggregateIndex {
             return Err(FormatError::invalid(at + 12, what));
         }
         check_payload_length(&header, Some(16 * u64::from(chunks)))?;
-        let field = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         let files = payload
-            .chunks_exact(16)
-            .map(|entry| match (field(&entry[..8]), field(&entry[8..])) {
+            .as_chunks::<16>()
+            .0
+            .iter()
+            .map(|entry| match (u64_entry(entry, 0), u64_entry(entry, 1)) {
                 (0, 0) => None,
                 (bytes, digest) => Some(AggregateFile { bytes, digest }),
             })

@@ -1,7 +1,8 @@
 //! Types of feature values, and conversion between them and f32.
 //!
 //! [`FeatureDtype`] is the type of the values that a store holds. [`ElementType`] is the type of the values in an input
-//! array. Conversion works on slices, in loops that the compiler vectorizes, because it must keep up with several drives.
+//! array. Conversion works on slices, in loops that the compiler vectorizes, because it must keep up with several
+//! drives.
 
 use half::{f16, slice::HalfFloatSliceExt};
 use rkyv::{Archive, Deserialize, Serialize};
@@ -282,8 +283,9 @@ fn encode_int8(values: &[f32], row: &mut [u8]) {
     }
     for (q, value) in quanta.iter_mut().zip(values) {
         let value = if value.is_nan() { 0.0 } else { *value };
-        // Clamping covers infinities, and scales so small that they are inexact. Adding 1.5 * 2^23 rounds the value to an
-        // integer, which ends up in the low bits of the sum. A cast would saturate, and saturation does not vectorize.
+        // Clamping covers infinities, and scales so small that they are inexact. Adding 1.5 * 2^23 rounds the value to
+        // an integer, which ends up in the low bits of the sum. A cast would saturate, and saturation does not
+        // vectorize.
         let sum = (value / scale).clamp(-127.0, 127.0) + 12_582_912.0;
         *q = sum.to_bits() as u8;
     }

@@ -16,8 +16,8 @@ pub const NODES_MAX: u64 = 1 << 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// The dense id of a node: its index among all external ids, in `0..nodes`. External ids that are dense integers are their
-/// own dense ids; others are sorted. The node permutation maps dense ids to nodes.
+/// The dense id of a node: its index among all external ids, in `0..nodes`. External ids that are dense integers are
+/// their own dense ids; others are sorted. The node permutation maps dense ids to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DenseId(pub u64);
 

@@ -21,6 +21,7 @@ use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length, check_payload_slice},
     container::Header,
+    error::invalid_if,
     span::ChunkSpan,
 };
 
@@ -81,12 +82,13 @@ impl LabelSpec {
         payload.resize(start + self.row_bytes() as usize, 0);
         let Some(classes) = classes else { return };
         let row = &mut payload[start..];
-        let mut set = |bit: u32| row[bit as usize / 8] |= 1 << (bit % 8);
         for &class in classes {
             assert!(class < self.classes, "class {class} of {}", self.classes);
-            set(class);
         }
-        set(self.classes);
+        // The bit after the classes says that there is a label.
+        for &bit in classes.iter().chain([&self.classes]) {
+            row[bit as usize / 8] |= 1 << (bit % 8);
+        }
     }
 }
 
@@ -128,9 +130,7 @@ impl LabelsMeta {
             other => return Err(FormatError::invalid(at + 4, format!("there is no label kind {other}"))),
         };
         fields.zeros::<3>()?;
-        if classes == 0 {
-            return Err(FormatError::invalid(at, "labels of 0 classes"));
-        }
+        invalid_if!(classes == 0, at, "labels of 0 classes");
         let spec = LabelSpec { classes, kind };
         check_payload_length(header, span.rows.checked_mul(u64::from(spec.row_bytes())))?;
         Ok(Self { span, spec })

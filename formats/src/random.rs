@@ -7,12 +7,12 @@
 //! OOPSLA 2014, section 5). It costs two multiplications and needs no state, so draws can be made by counter: draw `i`
 //! does not depend on which draws were made before, or on which thread. None of this is for cryptography.
 
-/// 2^64 divided by the golden ratio, made odd. It is SplitMix64's default distance between states, and a good factor for
-/// multiplicative hashing.
+/// 2^64 divided by the golden ratio, made odd. It is SplitMix64's default distance between states, and a good factor
+/// for multiplicative hashing.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finalizer of SplitMix64 (variant 13 of Stafford's "Better Bit Mixing"): a bijection of `u64` after which each bit
-/// depends on all bits of `z`. `mix(0)` is 0; [`hash`] has no such fixed point.
+/// The finalizer of SplitMix64 (variant 13 of Stafford's "Better Bit Mixing"): a bijection of `u64` after which each
+/// bit depends on all bits of `z`. `mix(0)` is 0; [`hash`] has no such fixed point.
 #[inline(always)]
 pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

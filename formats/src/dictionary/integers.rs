@@ -3,7 +3,7 @@
 use std::{convert::Infallible, ops::Range, result::Result as StdResult};
 
 use super::meta::{DictionaryMeta, KeyKind, expect_kind};
-use crate::{DenseId, FormatError, NODES_MAX, Result, bytes::check_payload_slice, container::Header};
+use crate::{DenseId, NODES_MAX, Result, bytes::check_payload_slice, container::Header, error::invalid_if};
 
 /// Encodes integers that arrive in ascending order.
 #[derive(Debug, Default)]
@@ -141,12 +141,11 @@ impl<'a> IntegerDictionary<'a> {
         let mut keys = self.iter(first..ids.end);
         let Some(mut last) = keys.next() else { return Ok(()) };
         for (id, key) in (first + 1..).zip(keys) {
-            if key <= last {
-                return Err(FormatError::invalid(
-                    self.payload_offset + 8 * id,
-                    format!("the dictionary is not sorted: {key}, dense id {id}, comes after {last}"),
-                ));
-            }
+            invalid_if!(
+                key <= last,
+                self.payload_offset + 8 * id,
+                "the dictionary is not sorted: {key}, dense id {id}, comes after {last}"
+            );
             last = key;
         }
         Ok(())

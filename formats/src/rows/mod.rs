@@ -122,14 +122,7 @@ impl<'a> Rows<'a> {
         edges_payload: &'a [u8],
         degrees_payload: &'a [u8],
     ) -> Result<Self> {
-        let expected = meta.edges_payload_bytes();
-        if edges_payload.len() as u64 != expected {
-            return Err(FormatError::Length {
-                what: "the rows",
-                expected,
-                found: edges_payload.len() as u64,
-            });
-        }
+        FormatError::expect_length("the rows", meta.edges_payload_bytes(), edges_payload.len() as u64)?;
         Self::part(meta, sizes, 0, edges_payload, degrees_payload)
     }
 

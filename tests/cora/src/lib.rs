@@ -19,8 +19,8 @@ impl Cora {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/cora"))
     }
 
-    /// Ingests these files: 2708 papers, 10556 edges, 1433 features, 7 classes and 3 splits, in 16 chunks. Returns the folder
-    /// and the open store.
+    /// Ingests these files: 2708 papers, 10556 edges, 1433 features, 7 classes and 3 splits, in 16 chunks. Returns the
+    /// folder and the open store.
     pub fn ingest() -> (Self, Arc<Store>) {
         let cora = Self(tempfile::tempdir().unwrap());
         let file = |name: &str| Self::files().join(name);
