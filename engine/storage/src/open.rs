@@ -324,3 +324,13 @@ fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
         batch.iter().try_for_each(|entry| files::open(path, entry).map(drop))
     })
 }
+
+/// The error about a store without features. It says how to add some.
+pub fn no_features(store: &Path) -> Error {
+    let what = format!(
+        "the nodes have no features; compute some from the graph with `grappa-store add-features {} --kind fastrp` (or degrees), \
+         or ingest the graph with --features",
+        store.display()
+    );
+    Error::input(store, Position::Whole, what)
+}

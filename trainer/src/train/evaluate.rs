@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::manifest::FeatureDtype;
 use grappa_io::progress::Progress;
 use grappa_run::{
@@ -374,6 +374,6 @@ impl Trainer {
             return Ok(Some(Box::new(rows)));
         }
         let aggregates = Aggregates::open(&self.store, kind)?;
-        Ok(aggregates.map(|aggregates| Box::new(AggregateRows::new(&self.store, aggregates)) as _))
+        Ok(aggregates.map(|aggregates| Box::new(StoredRows::of_aggregates(&self.store, aggregates)) as _))
     }
 }

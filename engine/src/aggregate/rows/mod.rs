@@ -16,7 +16,7 @@ pub use self::{
     growing::{GrowingRows, RowsWriter},
     scan::{RowScan, ScannedColumn, ScannedPart},
     states::StateRows,
-    stored::{AggregateRows, StoreFeatures, StoredRows},
+    stored::{StoreFeatures, StoredRows},
 };
 
 /// Bytes of stored rows that are read at a time before they are decoded.
