@@ -1,7 +1,7 @@
 //! Store folders: opens, reads and writes them.
 //!
 //! - [`Store`] is an open store. It maps the adjacency lists of its [`Chunk`]s one by one; [`MappedChunks`] has all of them.
-//! - [`MappedLabels`] and [`MappedFeatures`] are those of a chunk's nodes.
+//! - [`MappedLabels`] and [`MappedFeatures`] are labels and feature rows of a chunk's nodes.
 //! - [`StoreIds`] maps external ids to nodes and back. [`NodePermutation`] does the step from dense ids to nodes.
 //! - [`Neighbors`] reads the in-neighbors of single nodes.
 //! - [`CheckedAdjacency`] and its siblings read a chunk's files. They compare each block with its checksum before its first

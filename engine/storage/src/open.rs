@@ -116,7 +116,7 @@ impl Store {
         self.present_chunks().map(|chunk| self.chunks.len(chunk)).sum()
     }
 
-    /// The chunks whose feature rows the store has, if features are stored. A slice may have those of chunks that it lacks.
+    /// The chunks whose feature rows the store has, if features are stored. A slice may have the feature rows of chunks that it lacks.
     pub fn feature_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         (0..)
             .map(ChunkId)
@@ -151,7 +151,7 @@ impl Store {
         absent.filter(has_edges).collect()
     }
 
-    /// Chunks whose in-degrees are missing: those of [`Store::missing_sources`] but for which the slice has them.
+    /// Chunks whose in-degrees are missing: [`Store::missing_sources`] without the chunks whose in-degrees the slice has.
     pub fn missing_degrees(&self) -> Vec<ChunkId> {
         let mut missing = self.missing_sources();
         missing.retain(|chunk| !self.manifest.chunks[chunk.0 as usize].halo_degrees);

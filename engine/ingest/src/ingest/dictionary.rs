@@ -37,7 +37,7 @@ const DRAIN_BYTES: usize = 256 << 10;
 /// The least memory for the ids of a run. With less, a run would be hardly worth its file.
 const RUN_MEMORY_MIN: u64 = 1 << 20;
 
-/// Collects the ids of all edges, and those of `lists`, and writes the dictionary, synced. Returns the counts and the
+/// Collects the ids of all edges and of `lists`, and writes the dictionary, synced. Returns the counts and the
 /// file's entry.
 pub fn build(
     source: &EdgeSource,

@@ -138,7 +138,7 @@ impl DerefMut for LabelSource {
 impl LabelSource {
     /// Opens `path`: a `.npy` array of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label`, `y` or `class`
     /// of a `.npz` archive, or its only array; Parquet; or text, compressed or not, with one node per line. A table has a column of
-    /// that name, or else labels in all columns but that of ids.
+    /// that name, or else labels in all columns but the ids.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &TableForm::default())
     }
