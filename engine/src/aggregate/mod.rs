@@ -44,8 +44,8 @@ pub use self::{
     draw::DrawnNeighbors,
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
     rows::{
-        AggregateRows, Beside, GrowingRows, NodeRows, RowScan, RowValues, RowsWriter, ScaledRows, ScannedColumn,
-        ScannedPart, SelectedRows, StateRows, StoreFeatures, StoredRows, read_each, read_each_ahead,
+        Beside, GrowingRows, NodeRows, RowScan, RowValues, RowsWriter, ScaledRows, ScannedColumn, ScannedPart,
+        SelectedRows, StateRows, StoreFeatures, StoredRows, read_each, read_each_ahead,
     },
     stream::BegunAggregation,
     whole::WholeGraph,

@@ -41,8 +41,8 @@ impl Aggregation<'_> {
         })
     }
 
-    /// As [`Aggregation::run`] for all destinations, all of which are sources too, and by a reduction without own rows. If rows are
-    /// streamed, those of the destinations are passed to `sink`, which would read most of the file once more to get them.
+    /// As [`Aggregation::run`] for all destinations, which are sources too, and by a reduction without own rows. If rows are
+    /// streamed, the rows of the destinations are passed to `sink`, which would read most of the file once more to get them.
     ///
     /// # Errors
     /// As [`Aggregation::run`].

@@ -22,7 +22,7 @@ pub(super) struct Stream<'a, R> {
     aggregation: &'a Aggregation<'a>,
     tiler: Tiler<'a, R>,
     blocks: Blocks,
-    /// The rows of the current block, and space for those of the next one.
+    /// The rows of the current block, and space for the rows of the next one.
     front: Arena,
     back: Arena,
     /// The block whose rows are in `front`.

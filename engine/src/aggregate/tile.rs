@@ -87,7 +87,7 @@ impl KeptRows {
         first(block)..first(block + 1)
     }
 
-    /// Keeps those of a block, after those of the blocks before.
+    /// Keeps the rows of a block, after the rows of the blocks before.
     fn keep(&mut self, block: u64, rows: &[u8], stride: usize) {
         let first = block << self.block_bits;
         let Range { start, end } = self.in_block(block);

@@ -127,7 +127,7 @@ fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
     state
 }
 
-/// Puts the results of destinations between those of nodes without in-neighbors.
+/// Puts the results of destinations between the results of nodes without in-neighbors.
 struct Filled<'a, 's> {
     destinations: &'a NodeSet,
     empty: Vec<f32>,

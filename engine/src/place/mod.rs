@@ -104,9 +104,9 @@ pub struct Placed {
     pub chunks_present: u32,
     /// Number of other chunks whose features the slice has.
     pub chunks_halo: u32,
-    /// Number of those of them whose in-degrees it has, too.
+    /// Number of other chunks whose features and in-degrees it has.
     pub chunks_halo_degrees: u32,
-    /// Files that are hard links to those of the store.
+    /// Files that are hard links to files of the store.
     pub files_linked: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,
@@ -135,11 +135,11 @@ struct Placement<'a> {
     store: &'a Store,
     options: &'a PlaceOptions,
     progress: &'a dyn Progress,
-    /// The manifest of the slice, but for the splits and, if edges are left out, those of each chunk.
+    /// The manifest of the slice, but for the splits and, if edges are left out, the edges of each chunk.
     manifest: Manifest,
     /// The files that the slice shares with the store, and their kinds.
     shared: Vec<(FileEntry, FileKind)>,
-    /// The pre-aggregated features of the slice. The digests of the manifest are those of the store.
+    /// The pre-aggregated features of the slice. Their digest of the manifest is the store's.
     aggregates: Vec<AggregateIndex>,
     /// The filter of edges, if the slice does not have all.
     inside: Option<EdgesInside<'a>>,
@@ -431,7 +431,7 @@ impl<'a> Placement<'a> {
 /// The chunks that edges into the chunks `wanted` come from, without these.
 ///
 /// # Errors
-/// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks those of such a chunk.
+/// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks the features of such a chunk.
 fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
     if options.edges == SliceEdges::Inside {
         return Err(Error::conflict(

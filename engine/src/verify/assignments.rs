@@ -40,7 +40,7 @@ pub(super) fn current(check: &StoreCheck<'_>, assignments: &[&str]) {
 /// Checks an assignment, and whether it may be one of this store.
 pub(super) fn assignment(check: &StoreCheck<'_>, manifest: &Manifest, path: &str) {
     let generation = path.rsplit('/').next().and_then(files::generation_of);
-    let generation = generation.expect("the name is that of an assignment");
+    let generation = generation.expect("the name is an assignment's");
     let read = assignments::read(check.root, generation, manifest.chunks.len() as u32);
     if read.as_ref().is_err_and(assignments::is_gone) {
         // A repartitioning may have removed it meanwhile. If the current one is missing, another check reports it.
@@ -60,7 +60,7 @@ pub(super) fn assignment(check: &StoreCheck<'_>, manifest: &Manifest, path: &str
     }
 }
 
-/// The path, relative to a store, if it is that of an assignment.
+/// The path, relative to a store, if it is an assignment.
 pub(super) fn is_assignment(path: &str) -> Option<&str> {
     let name = path.strip_prefix(files::ASSIGNMENTS)?.strip_prefix('/')?;
     files::generation_of(name).map(|_| path)

@@ -14,7 +14,7 @@ use grappa_engine::{
         ExportBudget, Exported,
         columns::{export_features, export_labels, features_table, labels_table},
         edges::{EdgeFormat, export_edges, print_edges},
-        ids::{export_ids, export_split, print_ids, print_split},
+        ids::{export_ids, print_ids},
         table::TableOut,
     },
     io::durable::Destination,
@@ -134,8 +134,8 @@ fn export(
         What::Weights => export_edges(store, out, EdgeFormat::NpyWeights, budget, bars),
         What::Features => export_features(store, out, budget, bars),
         What::Labels => export_labels(store, out, budget, bars),
-        What::Ids => export_ids(store, out, bars),
-        What::Split(name) => export_split(store, name, out, bars),
+        What::Ids => export_ids(store, None, out, bars),
+        What::Split(name) => export_ids(store, Some(name), out, bars),
     }
 }
 
@@ -149,8 +149,8 @@ fn print(store: &Store, what: What<'_>, budget: &ExportBudget, console: &Console
         What::Edges => drop(print_edges(store, &mut out, budget, &bars)?),
         What::Features => drop(features_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
         What::Labels => drop(labels_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
-        What::Ids => print_ids(store, &mut out, &bars)?,
-        What::Split(name) => print_split(store, name, &mut out, &bars)?,
+        What::Ids => print_ids(store, None, &mut out, &bars)?,
+        What::Split(name) => print_ids(store, Some(name), &mut out, &bars)?,
         What::Weights => unreachable!("their names were checked"),
     }
     out.flush().context("cannot write to stdout")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
 use grappa_run::model::Precision;
@@ -188,6 +188,6 @@ impl ModelOnGraph<'_> {
             return Ok(Some(Box::new(rows)));
         }
         let aggregates = Aggregates::open(&self.data.store, kind)?;
-        Ok(aggregates.map(|aggregates| Box::new(AggregateRows::new(&self.data.store, aggregates)) as _))
+        Ok(aggregates.map(|aggregates| Box::new(StoredRows::of_aggregates(&self.data.store, aggregates)) as _))
     }
 }

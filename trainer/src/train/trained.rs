@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::{
     ChunkId, NodeId,
     manifest::{EdgeOptions, FeatureDtype, LabelKind, SelfLoops},
@@ -316,7 +316,7 @@ impl Trained {
             FirstHop::Preaggregated => first_hop::known(store, self.model.options().layer)?,
             _ => None,
         };
-        let aggregates = aggregates.map(|aggregates| AggregateRows::new(store, aggregates));
+        let aggregates = aggregates.map(|aggregates| StoredRows::of_aggregates(store, aggregates));
         // An aggregate of features has their columns.
         let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
         let order = order.as_deref();

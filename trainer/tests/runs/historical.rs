@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
-    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
+    aggregate::{Budget, NodeRows, StoreFeatures, StoredRows},
     derive::preaggregate::{AggregateOptions, preaggregate},
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind, manifest::FeatureDtype};
@@ -70,7 +70,7 @@ fn all(store: &Store, keep: Keep) -> HistoricalNodes {
 fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, memory: u64) -> HistoricalRows {
     let features = StoreFeatures::open(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
-    let known = AggregateRows::new(store, known);
+    let known = StoredRows::of_aggregates(store, known);
     let chunks = chunks(store);
     let inference = Inference {
         store,

@@ -1,6 +1,6 @@
-//! Columns of nodes: features and labels, from the order of the input to that of the store.
+//! Columns of nodes: features and labels, from the order of the input to the order of the store.
 //!
-//! The input has its rows in any order; the store has them in that of the nodes. A row is a feature row or a label, encoded.
+//! The input has its rows in any order; the store has them in the order of nodes. A row is a feature row or a label, encoded.
 //!
 //! ```text
 //! pass 1, other threads: read the next block of rows, and encode them

@@ -79,7 +79,7 @@ impl LabelInput {
     }
 }
 
-/// The number of rows and that of classes.
+/// The numbers of rows and of classes.
 fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
     let (mut batch, mut rows) = (LabelBatch::default(), 0);
     // The largest class, and the first row that has it.

@@ -7,7 +7,7 @@ use grappa_formats::{
     manifest::{ExternalIds, LabelKind},
     schema::Schema,
 };
-use grappa_input::{Conversion, LabelSource, MatrixSource, Reading, SplitColumns};
+use grappa_input::{Conversion, LabelSource, MatrixSource, NodeFile, Reading, SplitColumns};
 use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
 use crate::ingest::{
@@ -108,17 +108,16 @@ impl NodeFiles {
     /// How the files are read.
     pub fn readings(&self) -> impl Iterator<Item = Reading> {
         let features = self.features.as_ref().map(MatrixSource::reading);
-        features
-            .into_iter()
-            .chain(self.labels.as_ref().map(LabelSource::reading))
-            .chain(self.splits.as_ref().map(SplitColumns::reading))
+        let labels = self.labels.as_deref().map(NodeFile::reading);
+        let splits = self.splits.as_deref().map(NodeFile::reading);
+        features.into_iter().chain(labels).chain(splits)
     }
 
     /// Fails if an option names columns of a table, and there is none.
     fn check_columns(&self, options: &IngestOptions) -> Result<()> {
         let is_table = |reading: &Reading| reading.format == "text" || reading.format == "Parquet";
-        let features = self.features.as_ref().map(MatrixSource::reading).filter(is_table);
-        let labels = self.labels.as_ref().map(LabelSource::reading).filter(is_table);
+        let features = self.features.as_deref().map(NodeFile::reading).filter(is_table);
+        let labels = self.labels.as_deref().map(NodeFile::reading).filter(is_table);
         let lists = options
             .node_ids
             .iter()
@@ -205,14 +204,12 @@ impl NodeFiles {
 
     /// The ids of the rows of features, if they are a table with ids.
     pub fn ids_of_features(&self) -> Option<RowIds<'_>> {
-        let features = self.features.as_ref().filter(|features| features.has_ids());
-        features.map(|features| RowIds::Table(features.path()))
+        self.features.as_deref().and_then(ids_of)
     }
 
     /// The ids of the rows of labels, if they are a table with ids.
     pub fn ids_of_labels(&self) -> Option<RowIds<'_>> {
-        let labels = self.labels.as_ref().filter(|labels| labels.has_ids());
-        labels.map(|labels| RowIds::Table(labels.path()))
+        self.labels.as_deref().and_then(ids_of)
     }
 
     /// Opens the list of the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not
@@ -258,13 +255,11 @@ impl NodeFiles {
 
     /// Fails if `path`, the list of the ids of the rows, has another number of ids than a file has rows.
     pub fn check_number_of_ids(&self, path: &Path, ids: u64) -> Result<()> {
-        let features = self.features_without_ids().map(|matrix| (matrix.path(), matrix.rows()));
-        let labels = self.labels_without_ids().map(|labels| (labels.path(), labels.rows()));
-        for (file, rows) in [features, labels].into_iter().flatten() {
-            if let Some(rows) = rows.filter(|&rows| rows != ids) {
+        for file in self.without_ids() {
+            if let Some(rows) = file.rows().filter(|&rows| rows != ids) {
                 let what = format!(
                     "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows{}",
-                    file.display(),
+                    file.path().display(),
                     if rows + 1 == ids {
                         format!(", without a header: {}", Conversion::RemoveHeader.command(path))
                     } else {
@@ -279,25 +274,28 @@ impl NodeFiles {
 
     /// The files whose rows have no ids, for messages.
     pub fn names(&self) -> Vec<String> {
-        let features = self.features_without_ids().map(MatrixSource::path);
-        let labels = self.labels_without_ids().map(LabelSource::path);
-        let paths = features.into_iter().chain(labels);
-        paths.map(|path| path.display().to_string()).collect()
+        self.without_ids()
+            .map(|file| file.path().display().to_string())
+            .collect()
     }
 
-    fn features_without_ids(&self) -> Option<&MatrixSource> {
-        self.features.as_ref().filter(|features| !features.has_ids())
-    }
-
-    fn labels_without_ids(&self) -> Option<&LabelSource> {
-        self.labels.as_ref().filter(|labels| !labels.has_ids())
+    /// The files of features and labels whose rows have no ids.
+    fn without_ids(&self) -> impl Iterator<Item = &NodeFile> {
+        let files = [self.features.as_deref(), self.labels.as_deref()];
+        files.into_iter().flatten().filter(|file| !file.has_ids())
     }
 
     /// The number of nodes, if a file has a row for each, and tells the number before it is read.
     pub fn rows(&self) -> Option<u64> {
-        let features = self.features.as_ref().and_then(MatrixSource::rows);
-        features.or_else(|| self.labels_without_ids().and_then(LabelSource::rows))
+        let features = self.features.as_deref().and_then(NodeFile::rows);
+        let labels = self.labels.as_deref().filter(|labels| !labels.has_ids());
+        features.or_else(|| labels.and_then(NodeFile::rows))
     }
+}
+
+/// The ids of the rows of a file, if it is a table with ids.
+fn ids_of(file: &NodeFile) -> Option<RowIds<'_>> {
+    file.has_ids().then(|| RowIds::Table(file.path()))
 }
 
 /// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.

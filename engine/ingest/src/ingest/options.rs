@@ -50,7 +50,7 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A matrix with one feature row per node, in ascending order of their ids or in that of `node_ids`, or a table with ids, which are
+    /// A matrix with one feature row per node, in ascending order of their ids or in the order of `node_ids`, or a table with ids, which are
     /// nodes even if no edge has them. Each of these files may be a folder of Parquet files.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
@@ -232,7 +232,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         id_limit: id_limit(options.ids, nodes),
         limited_by: match options.nodes {
             Some(_) => options.nodes_file.clone().map(LimitSource::Count),
-            // The number of nodes is that of the rows of a file, or not known yet.
+            // The number of nodes is the number of rows of a file, or not known yet.
             None if nodes.is_some() => {
                 let rows = options.features.clone().or_else(|| options.labels.clone());
                 rows.map(LimitSource::Rows)

@@ -1,9 +1,9 @@
 //! The node permutation that a partition of the user gives: nodes by part, and within a part by dense id.
 //!
 //! ```text
-//! read the parts: count the nodes of each. The nodes of a part begin where those of the part before end.
+//! read the parts: count the nodes of each. The nodes of a part begin where the part before ends.
 //! read the parts again: the node of each dense id is the next of its part
-//!     write the node; keep the dense id as that of the node
+//!     write the node; keep the dense id of the node
 //! write the dense ids
 //! ```
 //!

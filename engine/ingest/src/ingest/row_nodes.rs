@@ -253,7 +253,7 @@ impl Unknown {
         }
     }
 
-    /// The error about them, if there are any; `known` other ids are those of nodes.
+    /// The error about them, if there are any; `known` other ids are ids of nodes.
     fn error(self, options: &IngestOptions, known: u64) -> Option<Error> {
         let (_, path, position, id) = self.first?;
         let remedy = match options.ids {

@@ -295,7 +295,7 @@ impl EdgeSource {
     }
 
     /// Fails unless the members of all archives have their CRC-32, and matrices their number of entries. It reads the bytes of
-    /// archives that were not read yet, such as those of skipped blocks. Call it before you rely on any edge.
+    /// archives that were not read yet, such as skipped blocks. Call it before you rely on any edge.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| match &file.content {
             Content::Table { table, .. } => table.check(),
@@ -305,7 +305,7 @@ impl EdgeSource {
                     None => Ok(()),
                 }
             }
-            // The checksums of compressed text are verified as it is unpacked, those of Parquet pages as they are read.
+            // Compressed text is verified as it is unpacked, Parquet pages as they are read.
             Content::Nothing | Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => Ok(()),
         })
     }

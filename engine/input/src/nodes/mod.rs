@@ -21,6 +21,7 @@ pub use self::{
     features::{MatrixSource, NonFinite},
     forms::TableForm,
     labels::{LabelBatch, LabelSource},
+    node_file::NodeFile,
     parts::PartSource,
     place::Place,
     split::{SplitSource, read_split_ids},

@@ -171,7 +171,7 @@ impl ParquetRows {
         self.columns.table.file().path()
     }
 
-    /// Fails unless its rows can follow those of another file.
+    /// Fails unless its rows can follow the rows of another file.
     pub fn check_like(&self, other: &Self) -> Result<()> {
         let refuse = |found: &str, expected: &str| {
             let what = format!(
@@ -253,7 +253,7 @@ impl ParquetRows {
         left_out.map(|&column| name(&columns[column]).to_owned()).collect()
     }
 
-    /// The type of the numbers. Of several types it is that of the first column.
+    /// The type of the numbers. Of several types it is the type of the first column.
     pub fn element(&self) -> ElementType {
         let column = self.columns.table.schema().column(self.columns.numbers[0]);
         match column.physical_type() {

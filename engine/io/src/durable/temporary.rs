@@ -253,7 +253,7 @@ fn remove_left_over(path: &Path) -> Result<()> {
             }
             Some(file)
         }
-        // Another process has just finished it. A file that is there by now is that of a third one.
+        // Another process has just finished it. A file that is there by now belongs to a third one.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         _ => None,
     };

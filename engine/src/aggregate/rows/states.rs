@@ -175,7 +175,7 @@ impl StateRows {
         }
     }
 
-    /// A copy of the rows of some nodes, in a new file in `folder`. `rows` are those of all nodes. A pass over the copy reads no other
+    /// A copy of the rows of some nodes, in a new file in `folder`. `rows` has the rows of all nodes. A pass over the copy reads no other
     /// rows.
     ///
     /// # Errors

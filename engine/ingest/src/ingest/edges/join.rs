@@ -15,7 +15,7 @@
 //! twice more, 16 bytes each time (24 with a weight), and each id once, 16 bytes. The journal records the progress of the
 //! three passes over edges. The keys are few, so an unfinished cut starts again.
 //!
-//! Long lists of ids, those of rows and of splits, are looked up in the same segments before edges are read
+//! Long lists of ids, of rows and of splits, are looked up in the same segments before edges are read
 //! ([`crate::ingest::id_lists`]).
 
 use grappa_input::EdgeSource;

@@ -54,7 +54,7 @@ impl Route<'_> {
         match *self {
             Self::Segment { end, segments } => spill_by_segment(batch, end, segments, writer),
             Self::Shard { keys, options } => {
-                // Pass 2 adds self-loops to every list under `SelfLoops::Add`, so those of the input must go.
+                // Pass 2 adds self-loops to every list under `SelfLoops::Add`, so the self-loops of the input must go.
                 let drop_loops = options.self_loops != SelfLoops::Keep;
                 spill_by_shard(keys, &batch.sources, &batch.targets, &batch.weights, drop_loops, writer)?;
                 if options.undirected {

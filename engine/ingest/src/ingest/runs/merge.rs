@@ -1,4 +1,4 @@
-//! The merge of sorted runs. Runs of strings are merged here, those of integers in [`super::integers`].
+//! The merge of sorted runs. Runs of strings are merged here, runs of integers in [`super::integers`].
 
 use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
 use grappa_io::{Result, durable};
