@@ -412,7 +412,7 @@ impl IngestArgs {
                 },
                 separator: self.table_separator,
             },
-            ids: self.ids.clone(),
+            ids: self.ids,
             nodes: self.nodes.or(files.nodes),
             nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
             features: files.features,

@@ -27,14 +27,14 @@ use crate::args;
 const OTHER_FORMATS: [&str; 7] = ["npz", "gz", "zst", "zip", "pt", "json", "feather"];
 
 #[derive(Serialize)]
-struct Written {
-    files: Vec<File>,
+struct WrittenExport {
+    files: Vec<ExportedFile>,
     seconds: f64,
     peak_rss_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct File {
+struct ExportedFile {
     path: String,
     what: String,
     rows: u64,
@@ -90,7 +90,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
                 path.display()
             );
         }
-        files.push(File {
+        files.push(ExportedFile {
             path: path.display().to_string(),
             what: what.name().to_owned(),
             rows: exported.rows,
@@ -98,7 +98,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
         });
     }
     drop(bars);
-    console.finish(&Written {
+    console.finish(&WrittenExport {
         files,
         seconds: begin.elapsed().as_secs_f64(),
         peak_rss_bytes: peak_rss_bytes(),
@@ -239,7 +239,7 @@ impl What<'_> {
     }
 }
 
-impl Summary for Written {
+impl Summary for WrittenExport {
     fn text(&self) -> String {
         let lines = self.files.iter().map(|file| {
             format!(

@@ -206,10 +206,6 @@ fn degrees(info: &Info) -> String {
         .map(|bucket| bucket.nodes)
         .max()
         .unwrap_or(0);
-    let range = |bucket: &DegreeBucket| match bucket {
-        DegreeBucket { from, to, .. } if from == to => from.to_string(),
-        DegreeBucket { from, to, .. } => format!("{from}-{to}"),
-    };
     let width = info
         .degree_histogram
         .iter()
@@ -224,6 +220,14 @@ fn degrees(info: &Info) -> String {
     });
     let lines: Vec<_> = std::iter::once(head).chain(lines).collect();
     lines.join("\n")
+}
+
+/// The degrees of a bucket.
+fn range(bucket: &DegreeBucket) -> String {
+    match bucket {
+        DegreeBucket { from, to, .. } if from == to => from.to_string(),
+        DegreeBucket { from, to, .. } => format!("{from}-{to}"),
+    }
 }
 
 /// A bar of the given length in characters. A length above 0 is visible.

@@ -53,7 +53,7 @@ pub(super) fn decode(bytes: &[u8], values: &mut [f32]) -> Result<(), Malformed> 
 
 /// NaN if one of the values is NaN, unlike [`f32::max`].
 fn largest_magnitude(values: &[f32]) -> f32 {
-    let magnitude = |value: &f32| value.to_bits() & !(1 << 31);
     // Magnitudes have the order of their bits, and NaN is above infinity.
-    f32::from_bits(values.iter().map(magnitude).max().unwrap_or_default())
+    let magnitudes = values.iter().map(|value| value.to_bits() & !(1 << 31));
+    f32::from_bits(magnitudes.max().unwrap_or_default())
 }

@@ -59,21 +59,24 @@ fn largest(values: &[f32], count: usize) -> Vec<usize> {
     if count == 0 {
         return Vec::new();
     }
-    // Magnitudes have the order of their bits, and NaN is above infinity.
-    let magnitude = |value: &f32| value.to_bits() & !(1 << 31);
     let mut magnitudes: Vec<u32> = values.iter().map(magnitude).collect();
     let at = values.len() - count;
     let (_, least, larger) = magnitudes.select_nth_unstable(at);
     let least = *least;
     // Of the values that equal the least one, this number is chosen.
     let mut equal = count - larger.iter().filter(|magnitude| **magnitude > least).count();
-    let is_chosen = |(index, value): (usize, &f32)| {
+    let chosen = values.iter().enumerate().filter(|(_, value)| {
         let is_equal = magnitude(value) == least;
         let is_chosen = magnitude(value) > least || (is_equal && equal > 0);
         equal -= usize::from(is_equal && is_chosen);
-        is_chosen.then_some(index)
-    };
-    values.iter().enumerate().filter_map(is_chosen).collect()
+        is_chosen
+    });
+    chosen.map(|(index, _)| index).collect()
+}
+
+/// The bits of a magnitude, which have its order. NaN is above infinity.
+fn magnitude(value: &f32) -> u32 {
+    value.to_bits() & !(1 << 31)
 }
 
 #[cfg(test)]

@@ -91,17 +91,14 @@ impl Axis {
         let step = nice_step((high - low) / factor / TICKS);
         let (first, last) = ((low / factor / step).floor(), (high / factor / step).ceil());
         let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
-        let label = |value: f64| {
-            if (1e-6..1e7).contains(&step) {
-                format!("{value:.decimals$}{suffix}")
-            } else {
-                format!("{value:.1e}{suffix}")
-            }
-        };
         // Bounded, even if rounding errors add a label.
         let ticks = (0..=(last - first).min(20.0) as u32).map(|k| {
             let value = (first + f64::from(k)) * step;
-            (value * factor, label(value))
+            let label = match (1e-6..1e7).contains(&step) {
+                true => format!("{value:.decimals$}{suffix}"),
+                false => format!("{value:.1e}{suffix}"),
+            };
+            (value * factor, label)
         });
         Self {
             low: first * step * factor,
@@ -157,24 +154,22 @@ fn nice_step(least: f64) -> f64 {
 impl Unit {
     /// The unit prefix with which values up to `most` are short: a factor, and the text after the number.
     fn scaled(self, most: f64) -> (f64, &'static str) {
-        let largest = |units: &[(f64, &'static str)]| {
-            let fitting = units.iter().rev().find(|(factor, _)| most >= *factor);
-            *fitting.unwrap_or(&units[0])
-        };
-        match self {
-            Self::Number => (1.0, ""),
-            Self::Part => (0.01, " %"),
-            Self::Seconds => largest(&[(1e-3, " ms"), (1.0, " s"), (60.0, " min"), (3600.0, " h")]),
-            Self::Bytes => largest(&[
+        let units: &[(f64, &str)] = match self {
+            Self::Number => &[(1.0, "")],
+            Self::Part => &[(0.01, " %")],
+            Self::Seconds => &[(1e-3, " ms"), (1.0, " s"), (60.0, " min"), (3600.0, " h")],
+            Self::Bytes => &[
                 (1.0, " B"),
                 (1024.0, " KiB"),
-                (1024_f64.powi(2), " MiB"),
-                (1024_f64.powi(3), " GiB"),
-                (1024_f64.powi(4), " TiB"),
-                (1024_f64.powi(5), " PiB"),
-            ]),
-            Self::EdgesPerSecond => largest(&[(1.0, ""), (1e3, " k"), (1e6, " M"), (1e9, " G")]),
-        }
+                (1_048_576.0, " MiB"),
+                (1_073_741_824.0, " GiB"),
+                (1_099_511_627_776.0, " TiB"),
+                (1_125_899_906_842_624.0, " PiB"),
+            ],
+            Self::EdgesPerSecond => &[(1.0, ""), (1e3, " k"), (1e6, " M"), (1e9, " G")],
+        };
+        let fitting = units.iter().rev().find(|(factor, _)| most >= *factor);
+        *fitting.unwrap_or(&units[0])
     }
 
     /// A value as text; a dash if it is not finite.

@@ -37,8 +37,8 @@ impl Ranking {
     /// are inside or all outside, or a score is NaN.
     pub(super) fn area(&mut self) -> Option<f64> {
         let Self { inside, outside } = self;
-        let is_nan = |scores: &[f32]| scores.iter().any(|score| score.is_nan());
-        if inside.is_empty() || outside.is_empty() || is_nan(inside) || is_nan(outside) {
+        let mut scores = inside.iter().chain(outside.iter());
+        if inside.is_empty() || outside.is_empty() || scores.any(|score| score.is_nan()) {
             return None;
         }
         // Zeros of both signs are equal to the comparisons below, and next to each other in this order.

@@ -241,13 +241,14 @@ impl Scores {
     pub fn report(mut self) -> ScoreReport {
         let per_class: Vec<ClassScore> = self.counts.iter().map(ClassScore::of).collect();
         // As scikit-learn: a class counts that has nodes or predictions; a label always does.
-        let counted = |score: &&ClassScore| self.spec.kind == LabelKind::Multi || score.support + score.predicted > 0;
-        let counted: Vec<f64> = per_class.iter().filter(counted).map(|score| score.f1).collect();
-        let sum = |of: fn(&ClassCounts) -> u64| self.counts.iter().map(of).sum::<u64>();
+        let counted = per_class
+            .iter()
+            .filter(|score| self.spec.kind == LabelKind::Multi || score.support + score.predicted > 0);
+        let counted: Vec<f64> = counted.map(|score| score.f1).collect();
         let micro = ClassCounts {
-            support: sum(|counts| counts.support),
-            predicted: sum(|counts| counts.predicted),
-            hits: sum(|counts| counts.hits),
+            support: self.counts.iter().map(|counts| counts.support).sum(),
+            predicted: self.counts.iter().map(|counts| counts.predicted).sum(),
+            hits: self.counts.iter().map(|counts| counts.hits).sum(),
         };
         let areas: Vec<Option<f64>> = self.rankings.iter_mut().map(Ranking::area).collect();
         ScoreReport {

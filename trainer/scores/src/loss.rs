@@ -54,10 +54,10 @@ pub(super) fn of_class(logits: &[f32], label: usize) -> f64 {
 /// The mean over classes of the negative logarithm of the probability that the node is in the class, or is not: binary
 /// cross-entropy after a sigmoid.
 pub(super) fn of_set(logits: &[f32], is_in: impl Fn(usize) -> bool) -> f64 {
-    let of_logit = |(class, &logit): (usize, &f32)| {
+    let losses = logits.iter().enumerate().map(|(class, &logit)| {
         let against = f64::from(if is_in(class) { -logit } else { logit });
         // ln(1 + e^x), without overflow.
         against.max(0.0) + (-against.abs()).exp().ln_1p()
-    };
-    logits.iter().enumerate().map(of_logit).sum::<f64>() / logits.len() as f64
+    });
+    losses.sum::<f64>() / logits.len() as f64
 }

@@ -40,13 +40,10 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
             let path = store.path().display();
             format!("{path} has no features to train on; ingest it with --features, or compute some: `grappa-store add-features {path} ...`")
         })?;
-    let nodes_of = |split: &str| {
-        manifest
-            .splits
-            .iter()
-            .find(|entry| entry.name == split)
-            .map(|entry| entry.nodes)
-    };
+    let [train, val, test] = ["train", "val", "test"].map(|name| {
+        let split = manifest.splits.iter().find(|entry| entry.name == name);
+        split.map(|entry| entry.nodes)
+    });
     let lists = manifest
         .files
         .iter()
@@ -65,8 +62,8 @@ pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyho
             with_features: aggregates.with_features(),
         }),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
-        train: nodes_of("train"),
-        scored: Some(nodes_of("val").unwrap_or(0) + nodes_of("test").unwrap_or(0)),
+        train,
+        scored: Some(val.unwrap_or(0) + test.unwrap_or(0)),
         chunks: store.present_chunks().count() as u32,
         present: present_sources(store),
     };
@@ -79,7 +76,6 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         bail!("--train needs features: give --dim");
     };
     let shares = options.split.map(|split| split.fractions());
-    let nodes = |share: f64| (share * plan.nodes as f64) as u64;
     let graph = Graph {
         nodes: plan.nodes,
         edges: plan.edges,
@@ -92,8 +88,8 @@ pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::
         is_whole: true,
         aggregates: None,
         classes: options.classes.unwrap_or(CLASSES),
-        train: shares.map(|shares| nodes(shares[0])),
-        scored: shares.map(|shares| nodes(shares[1] + shares[2])),
+        train: shares.map(|shares| (shares[0] * plan.nodes as f64) as u64),
+        scored: shares.map(|shares| ((shares[1] + shares[2]) * plan.nodes as f64) as u64),
         chunks: plan.chunks,
         present: 1.0,
     };

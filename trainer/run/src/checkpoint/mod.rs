@@ -67,6 +67,9 @@ pub struct Checkpoint {
     pub residuals: Vec<NamedTensor>,
 }
 
+/// The first parts of the names of tensors in a file, in the order of the fields of a checkpoint.
+const KINDS_OF_TENSORS: [&str; 5] = ["parameters", "buffers", "optimizer", "history", "residuals"];
+
 impl Checkpoint {
     /// Writes or replaces a checkpoint file. When this returns, the file is on disk.
     ///
@@ -130,41 +133,38 @@ impl Checkpoint {
         {
             return Err(damaged(format!("its scores are not of {} classes", state.outputs)));
         }
-        let mut checkpoint = Self {
-            state,
-            parameters: Vec::new(),
-            buffers: Vec::new(),
-            optimizer: Vec::new(),
-            historical: Vec::new(),
-            residuals: Vec::new(),
-        };
+        let mut lists = KINDS_OF_TENSORS.map(|_| Vec::new());
         for mut tensor in tensors {
             let (kind, name) = tensor.name.split_once('.').unwrap_or_default();
-            let list = match kind {
-                "parameters" => &mut checkpoint.parameters,
-                "buffers" => &mut checkpoint.buffers,
-                "optimizer" => &mut checkpoint.optimizer,
-                "history" => &mut checkpoint.historical,
-                "residuals" => &mut checkpoint.residuals,
-                _ => return Err(damaged(format!("unexpected tensor {}", tensor.name))),
+            let Some(list) = KINDS_OF_TENSORS.iter().position(|known| *known == kind) else {
+                return Err(damaged(format!("unexpected tensor {}", tensor.name)));
             };
             tensor.name = name.to_owned();
-            list.push(tensor);
+            lists[list].push(tensor);
         }
-        Ok(checkpoint)
+        let [parameters, buffers, optimizer, historical, residuals] = lists;
+        Ok(Self {
+            state,
+            parameters,
+            buffers,
+            optimizer,
+            historical,
+            residuals,
+        })
     }
 
     /// All tensors with the names that they have in the file.
     fn prefixed(&self) -> Vec<(String, &NamedTensor)> {
-        let kinds = [
-            ("parameters", &self.parameters),
-            ("buffers", &self.buffers),
-            ("optimizer", &self.optimizer),
-            ("history", &self.historical),
-            ("residuals", &self.residuals),
+        let lists = [
+            &self.parameters,
+            &self.buffers,
+            &self.optimizer,
+            &self.historical,
+            &self.residuals,
         ];
-        kinds
+        KINDS_OF_TENSORS
             .into_iter()
+            .zip(lists)
             .flat_map(|(kind, tensors)| {
                 tensors
                     .iter()

@@ -78,12 +78,7 @@ impl TrainConfig {
     pub fn sampler(&self, knows_first_layer: bool) -> Result<Sampler> {
         let fanouts = self.fanouts();
         if self.model != LayerKind::PinSage {
-            let fanouts = if knows_first_layer {
-                fanouts.without_last()
-            } else {
-                fanouts
-            };
-            return Ok(Sampler::uniform(fanouts, self.replace));
+            return Ok(self.uniform_sampler(fanouts, knows_first_layer));
         }
         assert!(!knows_first_layer, "PinSAGE aggregates learned values");
         if self.full_graph {
@@ -92,9 +87,9 @@ impl TrainConfig {
                     .into(),
             ));
         }
-        let neighbors = (0..fanouts.hops()).map(|hop| fanouts.at(hop)).reduce(|first, other| {
-            first.filter(|_| first == other) // the same at each hop, or none
-        });
+        let mut all = (0..fanouts.hops()).map(|hop| fanouts.at(hop));
+        // The same at each hop, or none.
+        let neighbors = all.next().filter(|first| all.all(|other| other == *first));
         let Some(neighbors) = neighbors.flatten() else {
             return Err(Error::Options(format!(
                 "fanouts are {fanouts}; pinsage keeps the same number of visited nodes at each hop: give the same number for \
@@ -118,13 +113,15 @@ impl TrainConfig {
         if self.model == LayerKind::PinSage {
             return self.sampler(knows_first_layer);
         }
-        let fanouts = self.evaluation_fanouts();
-        let fanouts = if knows_first_layer {
-            fanouts.without_last()
-        } else {
-            fanouts
+        Ok(self.uniform_sampler(self.evaluation_fanouts(), knows_first_layer))
+    }
+
+    fn uniform_sampler(&self, fanouts: Fanouts, knows_first_layer: bool) -> Sampler {
+        let fanouts = match knows_first_layer {
+            true => fanouts.without_last(),
+            false => fanouts,
         };
-        Ok(Sampler::uniform(fanouts, self.replace))
+        Sampler::uniform(fanouts, self.replace)
     }
 
     /// The fanouts of evaluations that sample, for as many hops as the model has layers.
