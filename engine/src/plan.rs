@@ -361,19 +361,16 @@ impl RowSizes {
             return sum;
         }
         let source_max = options.nodes - 1;
-        let mut add = |nodes: f64, mean: f64| {
-            let (bits, exceptions) = expected(mean, |degree| {
+        for class in degree_classes(options.nodes, options.edges, options.degrees) {
+            let (bits, exceptions) = expected(class.mean, |degree| {
                 let is_exception = degree >= EXCEPTION.0;
                 (
                     elias_fano_bits(degree, source_max) as f64,
                     f64::from(u8::from(is_exception)),
                 )
             });
-            sum.bits += nodes * bits;
-            sum.exceptions += nodes * exceptions;
-        };
-        for class in degree_classes(options.nodes, options.edges, options.degrees) {
-            add(class.nodes, class.mean);
+            sum.bits += class.nodes * bits;
+            sum.exceptions += class.nodes * exceptions;
         }
         sum
     }

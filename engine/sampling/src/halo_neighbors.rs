@@ -44,8 +44,8 @@ impl HaloNeighbors<'_> {
         let nodes = self.chunks.map().nodes();
         self.check_memory(NodeSet::bytes_of(nodes).saturating_mul(partitions.len() as u64))?;
         let mut lists = self.lists_of(NodeSet::of(nodes, []), progress)?;
-        let reached_first = |(_, seeds): &(&Owned, &SeedNodes)| NodeSet::of(nodes, seeds.iter());
-        let mut reached: Vec<NodeSet> = partitions.iter().map(reached_first).collect();
+        let seeds = partitions.iter().map(|(_, seeds)| NodeSet::of(nodes, seeds.iter()));
+        let mut reached: Vec<NodeSet> = seeds.collect();
         for _ in 1..self.hops {
             let mut halo = lists.nodes().clone();
             for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {

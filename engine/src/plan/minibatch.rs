@@ -94,12 +94,11 @@ impl Minibatch {
 
     /// The number of different nodes of several minibatches, without the `kept` ones that are used most.
     pub fn missing(&self, reach: &Reach, minibatches: f64, kept: f64) -> f64 {
-        let use_of = |(reached, class): (&f64, &DegreeClass)| reached / class.nodes;
         let mut classes: Vec<_> = self
             .reached
             .iter()
             .zip(&reach.classes)
-            .map(|pair| (use_of(pair), pair.1.nodes))
+            .map(|(reached, class)| (reached / class.nodes, class.nodes))
             .zip(self.distinct_by_class(reach, minibatches))
             .collect();
         classes.sort_by(|a, b| b.0.0.total_cmp(&a.0.0));

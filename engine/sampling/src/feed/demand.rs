@@ -97,8 +97,8 @@ impl MinibatchDemand {
                 kept_share = expected.div_ceil(kept_nodes) as u64;
             }
             // A node is always kept or never. So the kept nodes repeat as often as all nodes do.
-            let is_kept = |node: &NodeId| random::hash(node.0).is_multiple_of(kept_share);
-            kept.extend(minibatch.nodes.iter().copied().filter(is_kept));
+            let nodes_of_batch = minibatch.nodes.iter().copied();
+            kept.extend(nodes_of_batch.filter(|node| random::hash(node.0).is_multiple_of(kept_share)));
             nodes += minibatch.nodes.len();
             probes += 1;
         }

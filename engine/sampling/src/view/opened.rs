@@ -144,8 +144,10 @@ impl PartitionView {
             ..options.clone()
         };
         let mapped = Arc::default();
-        let open = |owned| Self::open_with(store, owned, &options, &mapped, spare, progress).map(Arc::new);
-        owned.into_iter().map(open).collect()
+        let views = owned
+            .into_iter()
+            .map(|owned| Self::open_with(store, owned, &options, &mapped, spare, progress).map(Arc::new));
+        views.collect()
     }
 
     /// Asks the system to read mapped files ahead. From front to back this takes a fraction of the time of page faults.

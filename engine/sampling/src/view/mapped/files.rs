@@ -8,7 +8,7 @@ use grappa_formats::{
     rows::{Row, RowPlace},
 };
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
-use grappa_storage::{CheckedAdjacency, CheckedWeights, Chunk};
+use grappa_storage::{CheckedAdjacency, CheckedWeights};
 
 use super::{chunks::Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
@@ -54,18 +54,20 @@ pub(crate) struct FilePlace(Option<(ChunkId, RowPlace)>);
 impl<'a> MappedFiles<'a> {
     /// The files of a view that owns `owned`.
     pub(super) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
-        let of_chunk = |chunk: &'a Chunk| ChunkFiles {
-            first_node: chunk.span().first_node,
-            lists: chunk.rows(),
-            edge_weights: chunk.weights(),
-        };
+        let chunks = mapped.chunks.iter().map(|chunk| {
+            chunk.as_ref().map(|chunk| ChunkFiles {
+                first_node: chunk.span().first_node,
+                lists: chunk.rows(),
+                edge_weights: chunk.weights(),
+            })
+        });
         Self {
             mapped,
             map: owned.chunk_map(),
             faults: FaultMeter::start(),
             seen: GroupsSeen::start(),
             damage: RefCell::new(None),
-            chunks: mapped.chunks.iter().map(|chunk| chunk.as_ref().map(of_chunk)).collect(),
+            chunks: chunks.collect(),
         }
     }
 
