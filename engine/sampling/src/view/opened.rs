@@ -11,10 +11,11 @@ use grappa_storage::{Store, StoreIds};
 
 use super::{
     edge_filter::EdgeFilter,
+    files::{Mapped, MappedMemory},
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
     kind::ViewKind,
-    mapped::{Mapped, MappedMemory, MappedPartition, MappedWhole},
+    mapped::{MappedPartition, MappedWhole},
     memory::{Csr, PartitionCsr, WholeCsr},
     spare::SpareArenas,
     stream::open_engine,
