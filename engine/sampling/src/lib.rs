@@ -15,6 +15,7 @@ pub mod feed;
 mod halo_neighbors;
 mod in_neighbors;
 mod loader;
+mod names;
 mod node_set;
 pub mod partition;
 mod placement;

@@ -298,8 +298,10 @@ impl NodeSet {
 
     /// Memory in bytes that this set takes.
     pub fn bytes(&self) -> u64 {
-        let of_bits = |bits: &Bits| size_of_val(&bits.table[..]) + size_of_val(&bits.lines[..]);
-        self.bits.as_ref().map_or(0, of_bits) as u64
+        match &self.bits {
+            Some(bits) => (size_of_val(&bits.table[..]) + size_of_val(&bits.lines[..])) as u64,
+            None => 0,
+        }
     }
 
     /// Memory in bytes that a set of `members` of the `nodes` nodes of a graph takes at most.
@@ -436,8 +438,11 @@ fn words_of(nodes: u64) -> usize {
 
 /// A word with the bits from `start` to before `end`.
 fn bits_between(start: u64, end: u64) -> u64 {
-    let below = |end: u64| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
-    below(end) & !below(start)
+    bits_below(end) & !bits_below(start)
+}
+
+fn bits_below(end: u64) -> u64 {
+    if end >= 64 { u64::MAX } else { (1 << end) - 1 }
 }
 
 /// The line, word and bit of a node.

@@ -130,19 +130,16 @@ fn written(store: &Path) -> Result<f64> {
     let bytes = vec![1_u8; 256 << 20];
     let path = store.join("measure");
     let begin = Instant::now();
-    let write = || {
-        let file = fs::File::create_new(&path)?;
-        io_write(&file, &bytes)?;
-        file.sync_all()
-    };
-    write().map_err(Error::io("write", &path))?;
+    write_synced(&path, &bytes).map_err(Error::io("write", &path))?;
     let seconds = begin.elapsed().as_secs_f64();
     fs::remove_file(&path).map_err(Error::io("remove", &path))?;
     Ok(bytes.len() as f64 / seconds)
 }
 
-fn io_write(mut file: &fs::File, bytes: &[u8]) -> std::io::Result<()> {
-    std::io::Write::write_all(&mut file, bytes)
+fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = fs::File::create_new(path)?;
+    std::io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()
 }
 
 /// Bytes of features read a second.

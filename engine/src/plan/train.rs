@@ -365,9 +365,11 @@ impl<'a> Planner<'a> {
     /// Whether files have the features of a node beside its aggregates.
     fn has_features_beside(&self) -> bool {
         let options = self.options;
-        let beside = |stored: StoredAggregates| stored.with_features;
-        let wanted = || wants_features_beside(self.feature_bytes as u64, options.memory);
-        options.preaggregated && options.aggregates.map_or_else(wanted, beside)
+        options.preaggregated
+            && match options.aggregates {
+                Some(stored) => stored.with_features,
+                None => wants_features_beside(self.feature_bytes as u64, options.memory),
+            }
     }
 
     /// Bytes of the pre-aggregated features.

@@ -156,6 +156,7 @@ const LAYERS: [Layer; 13] = [
         folder: "engine/sampling",
         dependencies: &["grappa-formats", "grappa-io", "grappa-storage", "grappa-synthetic"],
         modules: &[
+            "names",
             "node_set",
             "partition",
             "policy",

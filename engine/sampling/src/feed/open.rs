@@ -174,20 +174,21 @@ impl FeedPlan {
         };
         let buffers = match &format {
             Some(format) => {
-                let buffer = |_| FeatureBuffer::new(demand.rows, format, options.register.clone());
-                Some((0..budget.buffers).map(buffer).collect::<Result<_>>()?)
+                let buffers =
+                    (0..budget.buffers).map(|_| FeatureBuffer::new(demand.rows, format, options.register.clone()));
+                Some(buffers.collect::<Result<_>>()?)
             }
             None => None,
         };
-        let batch = |_| {
+        let batches = (0..budget.in_flight_batches).map(|_| {
             let minibatch = demand.minibatch();
             InFlightBatch {
                 reserved_bytes: minibatch_bytes(&minibatch),
                 minibatch,
                 slots: Vec::with_capacity(if planner.is_some() { demand.rows } else { 0 }),
             }
-        };
-        let batches = (0..budget.in_flight_batches).map(batch).collect();
+        });
+        let batches = batches.collect();
         tracing::debug!(?budget, ?demand, "opened a feed");
         let engine_name = engine.as_ref().map(|engine| engine.name());
         // Without a pool, all rows are read by now.

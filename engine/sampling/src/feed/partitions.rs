@@ -346,16 +346,18 @@ fn of_epoch(options: &EpochOptions) -> u64 {
 
 /// The first minibatch of each batch, then the number of minibatches.
 fn starts(places: &[BatchPlace], join_steps: bool) -> Vec<usize> {
-    let is_first = |&at: &usize| !join_steps || at == 0 || places[at].step != places[at - 1].step;
-    (0..places.len()).filter(is_first).chain([places.len()]).collect()
+    (0..places.len())
+        .filter(|&at| !join_steps || at == 0 || places[at].step != places[at - 1].step)
+        .chain([places.len()])
+        .collect()
 }
 
 /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches. The sizes of two
 /// batches differ by at most one.
 fn seeds_of_batch(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
     // The product may exceed 64 bits.
-    let start = |batch: u64| (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64;
-    start(batch)..start(batch + 1)
+    let [start, end] = [batch, batch + 1].map(|batch| u128::from(seeds) * u128::from(batch) / u128::from(batches));
+    start as u64..end as u64
 }
 
 impl BatchSource for PartitionBatches {
@@ -383,13 +385,9 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_min(&self) -> u64 {
-        let seeds = |index| {
-            self.places(index)
-                .iter()
-                .map(|&place| self.seeds_of(place) as u64)
-                .sum()
-        };
-        (0..self.batches()).map(seeds).max().unwrap_or(0)
+        let places = (0..self.batches()).map(|index| self.places(index).iter());
+        let seeds = places.map(|places| places.map(|&place| self.seeds_of(place) as u64).sum());
+        seeds.max().unwrap_or(0)
     }
 
     fn scratch(&self) -> Self::Scratch {

@@ -57,8 +57,9 @@ impl MemoryReserve {
 
     /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
     fn take(&self, bytes: u64, least: i64, what: &str) -> Result<()> {
-        let take = |left: i64| left.checked_sub_unsigned(bytes).filter(|&left| left >= least);
-        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.checked_sub_unsigned(bytes).filter(|&left| left >= least)
+        });
         match taken {
             Ok(_) => Ok(()),
             Err(left) => {

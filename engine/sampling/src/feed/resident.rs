@@ -65,11 +65,14 @@ impl Resident {
                 at += bytes;
             }
             for (column, layout) in row.columns.clone().zip(files.layouts().skip(row.columns.start)) {
-                let of_column = |base: u64| base.wrapping_add(files.offset(column));
+                let offset = files.offset(column);
                 columns.push(ResidentColumn {
                     stride: row.stride as usize,
                     row_bytes: layout.row_bytes(),
-                    bases: bases.iter().map(|base| base.map(of_column)).collect(),
+                    bases: bases
+                        .iter()
+                        .map(|base| base.map(|base| base.wrapping_add(offset)))
+                        .collect(),
                 });
             }
         }

@@ -213,9 +213,8 @@ impl State {
     /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs.
     /// Otherwise it waits for them: memory that it took could not return before they are delivered.
     pub fn in_turn(&mut self, index: u64, batch: InFlightBatch) -> Option<InFlightBatch> {
-        let has_memory = |job: &Job| !matches!(job.stage, Stage::Sampling | Stage::Unreserved);
-        let earlier = (index - self.next_deliver) as usize;
-        if self.jobs.iter().take(earlier).all(has_memory) {
+        let mut earlier = self.jobs.iter().take((index - self.next_deliver) as usize);
+        if !earlier.any(|job| matches!(job.stage, Stage::Sampling | Stage::Unreserved)) {
             return Some(batch);
         }
         self.put(index, Stage::Unreserved, batch);

@@ -30,6 +30,7 @@ use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_s
 use grappa_io::{Error, Result, progress::Silent, read};
 use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_synthetic::{Generator, Model, Recipe, Rmat};
+use tempfile::TempDir;
 
 use super::*;
 use crate::sample::{Block, Minibatch};
@@ -41,6 +42,14 @@ const CHUNKS: u32 = 5;
 /// A store whose nodes have feature vectors.
 fn store(folder: &Path, features: Option<(FeatureDtype, u32, FeatureSource)>) -> Arc<Store> {
     store_with(folder, features, |_| {})
+}
+
+/// A store whose nodes have `dim` stored values, and the rows that a feed delivers as f32.
+fn f32_rows(dim: u32) -> (TempDir, Arc<Store>, Vec<Vec<u8>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, dim);
+    let rows = rows(&store, OutputDtype::F32);
+    (folder, store, rows)
 }
 
 fn store_with(

@@ -67,13 +67,15 @@ impl PartitionSizes for StoreSizes<'_> {
     }
 
     fn all(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
-        let all = |groups: &[Vec<Owned>]| groups.iter().flatten().map(|owned| self.bytes_of(owned)).sum();
-        self.largest_share(partitions, concurrent, enough, all)
+        self.largest_share(partitions, concurrent, enough, |groups| {
+            groups.iter().flatten().map(|owned| self.bytes_of(owned)).sum()
+        })
     }
 
     fn two_groups(&self, partitions: u32, concurrent: u32, enough: u64) -> Result<u64> {
-        let two = |groups: &[Vec<Owned>]| Turns::bytes_of(groups, |owned| self.bytes_of(owned));
-        self.largest_share(partitions, concurrent, enough, two)
+        self.largest_share(partitions, concurrent, enough, |groups| {
+            Turns::bytes_of(groups, |owned| self.bytes_of(owned))
+        })
     }
 }
 
@@ -108,12 +110,12 @@ impl StoreSizes<'_> {
             };
             let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
             let owned = Owned::all(&assignment, self.store);
-            let of_share = |share: Share| {
-                let is_served = |owned: &&Owned| share.serves(owned.partition(), count, concurrent);
-                bytes_of(&groups(owned.iter().filter(is_served), count, concurrent))
-            };
-            let largest = Share::each(self.loader.share.workers()).map(of_share).max();
-            most = most.max(largest.unwrap_or(0));
+            for share in Share::each(self.loader.share.workers()) {
+                let served = owned
+                    .iter()
+                    .filter(|owned| share.serves(owned.partition(), count, concurrent));
+                most = most.max(bytes_of(&groups(served, count, concurrent)));
+            }
             if most > enough {
                 break;
             }

@@ -88,8 +88,7 @@ impl OpenPartitions {
 
     /// Whether adjacency lists are in memory, and the options allow to map them.
     pub fn may_map(&self, options: &LoaderOptions) -> bool {
-        let is_mapped = |part: &Seeded| part.view.kind() == ViewKind::Mapped;
-        options.view == ViewKind::Auto && !self.served().all(is_mapped)
+        options.view == ViewKind::Auto && self.served().any(|part| part.view.kind() != ViewKind::Mapped)
     }
 
     /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.

@@ -25,11 +25,11 @@ pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
             None => absent.push(chunk),
         }
     }
-    let is_owned = |&&chunk: &&ChunkId| {
+    let owned = absent.iter().find(|&&chunk| {
         let owners = assignment.owners(chunk);
         owners.base != Some(PartitionId(0)) || owners.variable.is_some()
-    };
-    if let Some(chunk) = absent.iter().find(is_owned) {
+    });
+    if let Some(chunk) = owned {
         return Some(format!("a partition owns chunk {chunk}, which this store lacks"));
     }
     if partitions as usize > present.len() {
@@ -68,20 +68,14 @@ fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedul
 /// Why the variable parts do not follow the schedule: the base of another partition, at the same distance for all.
 fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
     let partitions = assignment.partitions();
-    let distance = |&(chunk, _): &(ChunkId, u64)| {
-        let owners = assignment.owners(chunk);
-        let (base, variable) = (owners.base?.0, owners.variable?.0);
-        Some((u64::from(base) + u64::from(partitions) - u64::from(variable)) % u64::from(partitions))
-    };
-    let first = distance(present.first()?);
+    let first = distance(assignment, present.first()?.0);
     let fits = match schedule {
         _ if partitions == 1 => first.is_none(),
         Schedule::Shuffle => first.is_none(),
         Schedule::Fixed => first == Some(1),
         Schedule::Sweep => first.is_some(),
     };
-    let is_other = |chunk: &&(ChunkId, u64)| distance(chunk) != first;
-    match present.iter().find(is_other) {
+    match present.iter().find(|chunk| distance(assignment, chunk.0) != first) {
         None if fits => None,
         other => {
             let (chunk, _) = other.unwrap_or(&present[0]);
@@ -90,4 +84,11 @@ fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Sche
             ))
         }
     }
+}
+
+/// The distance from the variable part of a chunk to its base, modulo the number of partitions.
+fn distance(assignment: &Assignment, chunk: ChunkId) -> Option<u64> {
+    let (owners, partitions) = (assignment.owners(chunk), u64::from(assignment.partitions()));
+    let (base, variable) = (owners.base?.0, owners.variable?.0);
+    Some((u64::from(base) + partitions - u64::from(variable)) % partitions)
 }

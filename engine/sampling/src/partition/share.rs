@@ -47,8 +47,9 @@ impl Share {
     /// one in length, and that of worker 0 is empty only if there is nothing.
     pub fn range(self, count: u64) -> Range<u64> {
         // The product may exceed 64 bits.
-        let start = |worker: u32| (u128::from(count) * u128::from(worker)).div_ceil(u128::from(self.workers)) as u64;
-        start(self.worker)..start(self.worker + 1)
+        let [start, end] = [self.worker, self.worker + 1]
+            .map(|worker| (u128::from(count) * u128::from(worker)).div_ceil(u128::from(self.workers)));
+        start as u64..end as u64
     }
 
     /// Whether this worker serves a partition, of `partitions` of which `concurrent` take part in a step.

@@ -47,8 +47,12 @@ impl Fanouts {
     /// Each fanout times `factor`.
     #[must_use]
     pub fn times(&self, factor: u32) -> Self {
-        let times = |fanout: &Option<u32>| fanout.map(|fanout| fanout.saturating_mul(factor));
-        Self(self.0.iter().map(times).collect())
+        let fanouts = self.0.iter();
+        Self(
+            fanouts
+                .map(|fanout| fanout.map(|fanout| fanout.saturating_mul(factor)))
+                .collect(),
+        )
     }
 
     /// The number of hops.

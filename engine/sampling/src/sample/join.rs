@@ -38,8 +38,8 @@ pub struct JoinScratch {
 impl JoinScratch {
     /// Bytes of memory for parts of `nodes` nodes, or of as many as there were before.
     pub fn bytes(&self, nodes: usize) -> u64 {
-        let bytes = |indices: &Vec<u32>| indices.capacity().max(nodes) * size_of::<u32>();
-        (bytes(&self.places) + bytes(&self.rows)) as u64
+        let indices = self.places.capacity().max(nodes) + self.rows.capacity().max(nodes);
+        (indices * size_of::<u32>()) as u64
     }
 }
 
@@ -94,12 +94,12 @@ impl Minibatch {
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
             let is_last = hop + 1 == hops;
-            let sum = |count: fn(&Block) -> usize| parts.iter().map(|part| count(&part.blocks[hop])).sum();
-            block.begin(sum(|block| block.destinations));
+            let of_parts = || parts.iter().map(|part| &part.blocks[hop]);
+            block.begin(of_parts().map(|block| block.destinations).sum());
             block.sources = if is_last {
                 out.nodes.len()
             } else {
-                sum(|block| block.sources)
+                of_parts().map(|block| block.sources).sum()
             };
             let indices = if is_last { &mut *rows } else { &mut *places };
             for level in 0..=hop {

@@ -3,7 +3,7 @@
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
-use super::mapped::files::MappedFiles;
+use super::files::MappedFiles;
 
 /// Adjacency lists that are read in stages. Each stage prefetches the memory that the next one reads, for a whole group
 /// of destinations, so that many cache misses are in flight at once.

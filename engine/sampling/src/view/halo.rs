@@ -1,8 +1,6 @@
 //! How a view treats sources that it does not own.
 
-use std::{fmt, str::FromStr};
-
-use grappa_io::{Error, Result};
+use crate::names::parse_names;
 
 /// How sampling treats *halo nodes*: sources in a view's adjacency lists that the view does not own. The view has their
 /// features but not their in-edges. A view of the whole graph has no halo nodes, so all modes are the same.
@@ -33,21 +31,4 @@ impl Halo {
     }
 }
 
-impl fmt::Display for Halo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Halo {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|halo| halo.name() == name);
-        found.ok_or_else(|| Error::UnknownName {
-            kind: "halo mode",
-            name: name.to_owned(),
-            known: "stop, neighbors and none",
-        })
-    }
-}
+parse_names!(Halo, "halo mode", "stop, neighbors and none");

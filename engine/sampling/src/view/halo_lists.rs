@@ -11,7 +11,7 @@ use grappa_io::{Result, prefetch::prefetch};
 
 use super::{
     adjacency::{AdjacencyLists, Degrees, Positions},
-    mapped::files::MappedFiles,
+    files::MappedFiles,
     sources::NARROW_NODES_MAX,
 };
 use crate::{NodeSet, partition::Owned};

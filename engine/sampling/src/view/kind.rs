@@ -1,9 +1,8 @@
 //! Where a view holds its adjacency lists.
 
-use std::{fmt, str::FromStr};
-
-use grappa_io::{Error, Result};
 use serde::Serialize;
+
+use crate::names::parse_names;
 
 /// Where a view holds its adjacency lists. Samples do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
@@ -38,21 +37,4 @@ impl ViewKind {
     }
 }
 
-impl fmt::Display for ViewKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for ViewKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| Error::UnknownName {
-            kind: "kind of view",
-            name: name.to_owned(),
-            known: "auto, memory, in-turn and mapped",
-        })
-    }
-}
+parse_names!(ViewKind, "kind of view", "auto, memory, in-turn and mapped");

@@ -15,6 +15,7 @@
 
 pub(crate) mod adjacency;
 mod edge_filter;
+mod files;
 mod halo;
 mod halo_lists;
 mod kind;

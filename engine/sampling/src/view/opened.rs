@@ -11,10 +11,11 @@ use grappa_storage::{Store, StoreIds};
 
 use super::{
     edge_filter::EdgeFilter,
+    files::{Mapped, MappedMemory},
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
     kind::ViewKind,
-    mapped::{Mapped, MappedMemory, MappedPartition, MappedWhole},
+    mapped::{MappedPartition, MappedWhole},
     memory::{Csr, PartitionCsr, WholeCsr},
     spare::SpareArenas,
     stream::open_engine,
@@ -144,8 +145,10 @@ impl PartitionView {
             ..options.clone()
         };
         let mapped = Arc::default();
-        let open = |owned| Self::open_with(store, owned, &options, &mapped, spare, progress).map(Arc::new);
-        owned.into_iter().map(open).collect()
+        let views = owned
+            .into_iter()
+            .map(|owned| Self::open_with(store, owned, &options, &mapped, spare, progress).map(Arc::new));
+        views.collect()
     }
 
     /// Asks the system to read mapped files ahead. From front to back this takes a fraction of the time of page faults.

@@ -12,9 +12,7 @@ use super::*;
 #[test]
 fn a_budget_that_is_too_small_names_the_smallest_sufficient_one() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
         let read = read::Options::default();
         let kept = FeedOptions {
@@ -57,9 +55,7 @@ fn a_budget_too_small_for_seeds_is_an_error_before_anything_is_sampled() {
 #[test]
 fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
         let of = |keeps_margin| FeedOptions {
             keeps_margin,
@@ -88,9 +84,7 @@ fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
 #[test]
 fn batches_may_grow_into_the_reserve_and_no_further() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 41);
         // The feed is opened with a source that has no large batch.
         for (large, fits) in [(300, true), (2000, false)] {
@@ -160,9 +154,7 @@ fn a_batch_waits_for_the_memory_of_those_that_another_thread_returns() {
 #[test]
 fn more_memory_means_fewer_reads() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(3, 100);
         let mut adopted = 0;
         let missed: Vec<u64> = [0, 100, 1000]

@@ -123,9 +123,7 @@ fn missing_aggregates_are_an_error_that_names_their_kind() {
 #[test]
 fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 60);
         for threads in 1..=4 {
             for (more, lookahead) in [
@@ -269,9 +267,7 @@ fn an_epoch_may_be_empty() {
 #[test]
 fn slow_consumers_and_slow_samplers_do_not_change_the_batches() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let pause = Duration::from_millis(3);
         for source in [
             SkewedSource::new(8, 40),

@@ -25,9 +25,7 @@ fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Opti
 #[test]
 fn short_refused_and_reordered_reads_do_not_change_the_batches() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 30);
         for seed in 0..6 {
             let faults = Faults {
@@ -46,9 +44,7 @@ fn short_refused_and_reordered_reads_do_not_change_the_batches() {
 #[test]
 fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 12);
         let mut passed = false;
         for position in 0.. {
@@ -81,9 +77,7 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
 #[test]
 fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoch() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(3, 30);
         static GATE: AtomicBool = AtomicBool::new(false);
         let held = Arc::new(source.clone().with_fault(0, InjectedFault::HoldUntil(&GATE)));
@@ -110,9 +104,7 @@ fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoc
 #[test]
 fn a_feed_is_usable_after_an_error_and_after_an_early_end() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(3, 30);
         for threads in [1, 3] {
             for owned in [&[][..], &[ChunkId(0), ChunkId(4)], &all_chunks()] {
@@ -157,9 +149,7 @@ fn a_panic_of_a_worker_continues_in_the_consumer() {
 #[test]
 fn a_file_that_changed_is_an_error() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(5, 30);
         let feed = Feed::open(&store, &[], &source, &with_little(&store, &source, 0, options(0, 2))).unwrap();
         let mut epoch = feed.epoch(&Arc::new(source.clone()));
@@ -301,9 +291,7 @@ fn with_growing(store: &Arc<Store>, at: u64, threads: usize) -> (SkewedSource, F
 #[test]
 fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 4);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(4);
         for threads in [1, 2, 5] {
             let (source, feed) = with_growing(&store, 10, threads);
             let in_flight = feed.core.lock().in_flight();
@@ -319,9 +307,7 @@ fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
 #[test]
 fn a_batch_that_is_larger_than_expected_waits_until_a_slow_consumer_returns_others() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 4);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(4);
         for threads in [1, 2, 5] {
             let (source, feed) = with_growing(&store, 150, threads);
             let core = feed.core.clone();

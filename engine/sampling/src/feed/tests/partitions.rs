@@ -300,9 +300,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
 #[test]
 fn a_joined_batch_has_the_features_of_every_part() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 37);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(37);
         let seeds: Vec<Vec<u64>> = (0..4).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let seeds: Vec<&[u64]> = seeds.iter().map(Vec::as_slice).collect();
         let source = Arc::new(joined(&parts(&store, &seeds), 10, 4));

@@ -4,9 +4,7 @@
 //! When they may exceed the view's budget, all of them are released; later page faults find those that the page cache
 //! still has. If the budget is much smaller than the files, most cache lines then cost a page fault.
 //!
-//! - [`chunks`] has the mappings, and the limit for their pages;
-//! - [`files`] locates lists, prefetches them and checks their blocks;
-//! - [`disk_reads`] tells when reads should be started for a group of lists before the first is touched;
+//! - [`files`](super::files) has the mappings: it locates lists, prefetches them and checks their blocks;
 //! - [`whole`] samples from the whole graph, where positions in a file are positions in the list;
 //! - [`partition`] puts owned sources first.
 //!
@@ -33,14 +31,7 @@
 //! speed, 80 % of all lists would have to be cached. With that much memory,
 //! [`ViewKind::Memory`](super::ViewKind::Memory) is possible.
 
-mod chunks;
-mod disk_reads;
-pub(super) mod files;
 mod partition;
 mod whole;
 
-pub(super) use self::{
-    chunks::{Mapped, MappedMemory},
-    partition::MappedPartition,
-    whole::MappedWhole,
-};
+pub(super) use self::{partition::MappedPartition, whole::MappedWhole};

@@ -17,13 +17,12 @@ use std::ops::Range;
 use grappa_formats::{NodeId, rows::Row};
 use grappa_io::Result;
 
-use super::{
-    chunks::Mapped,
-    files::{FileHead, FilePlace, MappedFiles},
-};
 use crate::{
     partition::Owned,
-    view::adjacency::{AdjacencyLists, Degrees, Positions},
+    view::{
+        adjacency::{AdjacencyLists, Degrees, Positions},
+        files::{FileHead, FilePlace, Mapped, MappedFiles},
+    },
 };
 
 /// A list with at most this many sources per run of owned nodes is decoded before it is split.

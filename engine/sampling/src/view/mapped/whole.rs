@@ -5,13 +5,12 @@ use std::iter;
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
-use super::{
-    chunks::Mapped,
-    files::{FileHead, FilePlace, MappedFiles},
-};
 use crate::{
     partition::Owned,
-    view::adjacency::{AdjacencyLists, Degrees, Positions},
+    view::{
+        adjacency::{AdjacencyLists, Degrees, Positions},
+        files::{FileHead, FilePlace, Mapped, MappedFiles},
+    },
 };
 
 /// The mapped adjacency lists of all nodes. Views and files have the same order.

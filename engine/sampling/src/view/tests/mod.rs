@@ -137,15 +137,16 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
         let list = &graph.lists[node];
         let is_owned = |edge: &&(u64, f32)| owned.contains(NodeId(edge.0));
         let mut edges: Vec<_> = list.iter().filter(is_owned).copied().collect();
-        let degrees = Degrees {
-            visible: edges.len() as u64,
-            global: list.len() as u64,
-            listed: list.len() as u64,
-            halo: false,
-        };
+        let visible = edges.len() as u64;
         if halo != Halo::None {
             edges.extend(list.iter().filter(|edge| !is_owned(edge)));
         }
+        let degrees = Degrees {
+            visible,
+            global: list.len() as u64,
+            listed: edges.len() as u64,
+            halo: false,
+        };
         let (sources, all_weights) = edges.into_iter().unzip();
         ViewList {
             degrees,

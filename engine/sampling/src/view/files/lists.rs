@@ -1,4 +1,4 @@
-//! Adjacency lists as the mapped files have them: located, prefetched and checked.
+//! Adjacency lists in mapped files: located, prefetched and checked.
 
 use std::{cell::RefCell, hint::select_unpredictable, ops::Range};
 
@@ -8,7 +8,7 @@ use grappa_formats::{
     rows::{Row, RowPlace},
 };
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
-use grappa_storage::{CheckedAdjacency, CheckedWeights, Chunk};
+use grappa_storage::{CheckedAdjacency, CheckedWeights};
 
 use super::{chunks::Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
@@ -53,19 +53,21 @@ pub(crate) struct FilePlace(Option<(ChunkId, RowPlace)>);
 
 impl<'a> MappedFiles<'a> {
     /// The files of a view that owns `owned`.
-    pub(super) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
-        let of_chunk = |chunk: &'a Chunk| ChunkFiles {
-            first_node: chunk.span().first_node,
-            lists: chunk.rows(),
-            edge_weights: chunk.weights(),
-        };
+    pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
+        let chunks = mapped.chunks.iter().map(|chunk| {
+            chunk.as_ref().map(|chunk| ChunkFiles {
+                first_node: chunk.span().first_node,
+                lists: chunk.rows(),
+                edge_weights: chunk.weights(),
+            })
+        });
         Self {
             mapped,
             map: owned.chunk_map(),
             faults: FaultMeter::start(),
             seen: GroupsSeen::start(),
             damage: RefCell::new(None),
-            chunks: mapped.chunks.iter().map(|chunk| chunk.as_ref().map(of_chunk)).collect(),
+            chunks: chunks.collect(),
         }
     }
 
@@ -85,7 +87,7 @@ impl<'a> MappedFiles<'a> {
         }
     }
 
-    pub(super) fn read_ahead_list(&self, place: &FilePlace) {
+    pub(in crate::view) fn read_ahead_list(&self, place: &FilePlace) {
         let Some((chunk, found)) = &place.0 else { return };
         let files = self.of(*chunk);
         files.lists.read_ahead_row(found);
@@ -98,7 +100,7 @@ impl<'a> MappedFiles<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn head(&self, node: NodeId) -> FileHead {
+    pub(in crate::view) fn head(&self, node: NodeId) -> FileHead {
         let chunk = self.map.chunk_of(node);
         let files = self.chunks[chunk.0 as usize].as_ref()?;
         let index = node.0 - files.first_node.0;
@@ -109,7 +111,7 @@ impl<'a> MappedFiles<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn prefetch_head(&self, head: FileHead) {
+    pub(in crate::view) fn prefetch_head(&self, head: FileHead) {
         if let Some((chunk, index)) = head {
             let checked = &self.of(chunk).lists;
             let lists = checked.unchecked();
@@ -149,12 +151,12 @@ impl<'a> MappedFiles<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn locate(&self, head: FileHead) -> FilePlace {
+    pub(in crate::view) fn locate(&self, head: FileHead) -> FilePlace {
         FilePlace(head.map(|(chunk, index)| (chunk, self.of(chunk).lists.unchecked().locate(index))))
     }
 
     #[inline(always)]
-    pub(super) fn prefetch_list(&self, place: &FilePlace) {
+    pub(in crate::view) fn prefetch_list(&self, place: &FilePlace) {
         let Some((chunk, found)) = &place.0 else { return };
         let lists = &self.of(*chunk).lists;
         self.note(lists.check_row(found));
@@ -177,13 +179,13 @@ impl<'a> MappedFiles<'a> {
 
     /// The list at a place; none if the node is not owned.
     #[inline(always)]
-    pub(super) fn open(&self, place: &FilePlace) -> Option<Row<'a>> {
+    pub(in crate::view) fn open(&self, place: &FilePlace) -> Option<Row<'a>> {
         let (chunk, found) = &place.0?;
         Some(self.of(*chunk).lists.unchecked().row_at(found))
     }
 
     #[inline(always)]
-    pub(super) fn prefetch_sources(&self, place: &FilePlace, positions: &[u64]) {
+    pub(in crate::view) fn prefetch_sources(&self, place: &FilePlace, positions: &[u64]) {
         let Some((chunk, found)) = &place.0 else { return };
         let extent = found.extent();
         if extent.end - extent.start <= PREFETCH_WHOLE_BYTES {
@@ -199,7 +201,7 @@ impl<'a> MappedFiles<'a> {
     }
 
     /// Appends the weights of edges of a list. `edges` are positions in the file.
-    pub(super) fn edge_weights(
+    pub(in crate::view) fn edge_weights(
         &self,
         place: &FilePlace,
         edges: impl Iterator<Item = Range<u64>>,

@@ -56,8 +56,8 @@ impl Mapped {
     /// Maps the owned chunks. Their resident pages may take `bytes`. Views that share `memory` share the sum of their
     /// limits.
     pub(in crate::view) fn open(filter: &EdgeFilter<'_>, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
-        let open = |chunk| filter.owned.owns(chunk).then(|| filter.store.chunk(chunk)).transpose();
-        let chunks = (0..filter.store.chunks().chunks()).map(ChunkId).map(open);
+        let chunks = (0..filter.store.chunks().chunks()).map(ChunkId);
+        let chunks = chunks.map(|chunk| filter.owned.owns(chunk).then(|| filter.store.chunk(chunk)).transpose());
         let chunks: Arc<Chunks> = Arc::new(chunks.collect::<Result<_>>()?);
         let files = chunks
             .iter()
