@@ -3,20 +3,18 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use flate2::write::GzEncoder;
 use grappa_storage::Store;
 use grappa_tests::{
-    archive::write_npz,
+    archive::{gzip, write_npz},
     files::{assert_same, files_of},
     graph::{Graph, GraphFiles, SPLITS},
     npy::Npy,
     parquet::{Column, write_parquet, write_table},
-    program::{self, command, run},
+    program::{self, CommandWords, command, run},
 };
 use tempfile::TempDir;
 
@@ -93,13 +91,7 @@ impl Fixture {
 
 /// Options that the store depends on.
 fn options(command: &mut Command) -> &mut Command {
-    command.args(["--chunks", "5", "--seed", "11", "--nodes", "500"])
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
+    command.words("--chunks 5 --seed 11 --nodes 500")
 }
 
 #[test]
@@ -205,13 +197,7 @@ fn features_labels_and_splits_in_any_format_give_the_same_store() {
     // A mask of the nodes, as in PyTorch Geometric.
     let mask = fixture.path("mask.npy");
     let is_in = |node: usize| u8::from(graph.splits[2].contains(&(node as i64)));
-    let mask_array = Npy {
-        descr: "|b1".to_owned(),
-        fortran: false,
-        shape: vec![graph.nodes],
-        bytes: (0..graph.nodes).map(is_in).collect(),
-    };
-    mask_array.write(&mask);
+    Npy::raw("|b1", &[graph.nodes], (0..graph.nodes).map(is_in).collect::<Vec<_>>()).write(&mask);
     fixture.same_nodes(|files| files.splits[2] = mask);
 }
 
@@ -276,10 +262,7 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
     // They are not one row per node: neither the number of nodes, nor that of the ids of other rows.
     let out = fixture.path("same.grappa");
     let mut command = program::ingest(&fixture.files.edges, &out);
-    command
-        .args(["--chunks", "5", "--seed", "11"])
-        .arg("--labels")
-        .arg(&labels);
+    command.words("--chunks 5 --seed 11").arg("--labels").arg(&labels);
     run(&mut command).success();
     assert_eq!(Store::open(&out).unwrap().manifest().nodes, graph.nodes as u64);
     fs::remove_dir_all(&out).unwrap();
@@ -469,7 +452,7 @@ fn both_layouts_of_ogb_give_the_same_store() {
         let out = fixture.path("same.grappa");
         let mut command = command("grappa-ingest");
         command.arg("--ogb").arg(folder).arg("--out").arg(&out);
-        fixture.same(command.args(["--chunks", "5", "--seed", "11"]), &out);
+        fixture.same(command.words("--chunks 5 --seed 11"), &out);
     }
 }
 
