@@ -8,7 +8,7 @@ use grappa_tests::{
     held::{self, Held},
     kills::tree_of,
     pairs,
-    program::{self, Ran, command, run},
+    program::{self, CommandWords, Ran, command, run},
 };
 
 /// Starts a command twice with each of these delays, with and without --resume.
@@ -45,7 +45,7 @@ fn one_of_two_ingests_makes_the_store() {
     race(&|store| {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
-        command.args(["--chunks", "8", "--memory", "24MiB", "--quiet"]);
+        command.words("--chunks 8 --memory 24MiB --quiet");
         command
     });
 }
@@ -54,17 +54,7 @@ fn one_of_two_ingests_makes_the_store() {
 fn one_of_two_generators_makes_the_store() {
     race(&|store| {
         let mut command = command("grappa-gen");
-        command.args([
-            "sbm",
-            "--nodes",
-            "20000",
-            "--feature-dim",
-            "16",
-            "--chunks",
-            "8",
-            "--quiet",
-            "--out",
-        ]);
+        command.words("sbm --nodes 20000 --feature-dim 16 --chunks 8 --quiet --out");
         command.arg(store);
         command
     });
@@ -72,7 +62,7 @@ fn one_of_two_generators_makes_the_store() {
 
 fn generator(out: &Path) -> Command {
     let mut command = command("grappa-gen");
-    command.args(["rmat", "--scale", "12", "--quiet", "--out"]).arg(out);
+    command.words("rmat --scale 12 --quiet --out").arg(out);
     command
 }
 

@@ -16,7 +16,7 @@ use grappa_tests::{
     graph::{Graph, GraphFiles},
     held::{self, Held},
     kills::{self, Moment, Outcome},
-    program::{self, Ran, run},
+    program::{self, CommandWords, Ran, run},
     random::Random,
 };
 
@@ -132,7 +132,7 @@ fn ingest_everything(files: &GraphFiles) -> impl Fn(&Path) -> Command {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
         // This memory is too small for the records, so they are spilled.
-        command.args(["--undirected", "--dedup", "--chunks", "24", "--memory", "24MiB"]);
+        command.words("--undirected --dedup --chunks 24 --memory 24MiB");
         command
     }
 }
@@ -158,17 +158,7 @@ fn a_generator_killed_at_random_moments_resumes_to_the_same_store() {
     let folder = memory_folder();
     let command = |store: &Path| {
         let mut command = program::command("grappa-gen");
-        command.args([
-            "sbm",
-            "--nodes",
-            "30000",
-            "--feature-dim",
-            "32",
-            "--chunks",
-            "24",
-            "--threads",
-            "2",
-        ]);
+        command.words("sbm --nodes 30000 --feature-dim 32 --chunks 24 --threads 2");
         command.arg("--out").arg(store);
         command
     };

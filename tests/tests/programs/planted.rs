@@ -13,7 +13,7 @@ use grappa_tests::{
     files::{files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
     held::{self, Held},
-    program::{self, command, run},
+    program::{self, CommandWords, command, run},
 };
 
 const PRECIOUS: &str = "precious";
@@ -23,7 +23,7 @@ fn a_link_in_place_of_the_next_assignment_is_not_followed() {
     let folder = memory_folder();
     let [store, victim] = ["graph.grappa", "victim"].map(|name| folder.path().join(name));
     run(command("grappa-gen")
-        .args(["rmat", "--scale", "8", "--chunks", "4", "--quiet", "--out"])
+        .words("rmat --scale 8 --chunks 4 --quiet --out")
         .arg(&store))
     .success();
     fs::write(&victim, PRECIOUS).unwrap();
@@ -47,9 +47,7 @@ fn a_link_in_place_of_the_next_assignment_is_not_followed() {
 fn ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> Command {
     let mut command = program::ingest(&files.edges, store);
     files.node_arguments(&mut command);
-    command
-        .args(["--chunks", "8", "--memory", "24MiB", "--quiet", "--tmp"])
-        .arg(tmp);
+    command.words("--chunks 8 --memory 24MiB --quiet --tmp").arg(tmp);
     command
 }
 
@@ -195,7 +193,7 @@ fn an_export_leaves_a_folder_beside_it_alone() {
     let folder = memory_folder();
     let [store, features] = ["graph.grappa", "features.npy"].map(|name| folder.path().join(name));
     let mut generate = command("grappa-gen");
-    generate.args(["rmat", "--scale", "8", "--feature-dim", "4", "--quiet", "--out"]);
+    generate.words("rmat --scale 8 --feature-dim 4 --quiet --out");
     run(generate.arg(&store)).success();
     let beside = folder.path().join("features.npy.scratch");
     fs::create_dir(&beside).unwrap();

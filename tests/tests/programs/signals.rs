@@ -12,7 +12,7 @@ use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
     held::{self, Held, wait_until},
-    program::{self, Ran, run},
+    program::{self, CommandWords, Ran, run},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -33,14 +33,14 @@ fn ingest_of<'a>(files: &'a GraphFiles) -> impl Fn(&Path) -> Command + 'a {
     move |store| {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
-        command.args(["--undirected", "--dedup", "--chunks", "24", "--memory", "24MiB"]);
+        command.words("--undirected --dedup --chunks 24 --memory 24MiB");
         command
     }
 }
 
 fn generator(store: &Path) -> Command {
     let mut command = program::command("grappa-gen");
-    command.args(["sbm", "--nodes", "100000", "--feature-dim", "64", "--chunks", "48"]);
+    command.words("sbm --nodes 100000 --feature-dim 64 --chunks 48");
     command.arg("--out").arg(store);
     command
 }
@@ -82,17 +82,7 @@ fn a_program_that_has_nothing_to_lose_ends_at_once() {
     run(&mut generator(&store)).success();
     let mut command = program::command("grappa-store");
     // It makes no change at which it can be held. But one batch per node takes much longer than a signal.
-    command.args([
-        "sample",
-        "--seeds",
-        "all",
-        "--fanouts",
-        "10,10",
-        "--batch",
-        "1",
-        "--batches",
-        "100000",
-    ]);
+    command.words("sample --seeds all --fanouts 10,10 --batch 1 --batches 100000");
     command.arg(&store).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     wait_until("a handler of SIGTERM", || catches(child.id(), Signal::TERM));
@@ -132,7 +122,7 @@ fn files_that_are_not_finished_are_removed() {
     };
     let edges = || {
         let mut command = program::command("grappa-gen");
-        command.args(["rmat", "--scale", "22", "--as", "tsv", "--threads", "1", "--out"]);
+        command.words("rmat --scale 22 --as tsv --threads 1 --out");
         command.arg(out.join("edges.tsv"));
         command
     };

@@ -13,7 +13,7 @@ use grappa_tests::{
     graph::Graph,
     held::{self, Held},
     kills::{Damage, Moment, damage_jobs},
-    program::{self, Ran, command, run},
+    program::{self, CommandWords, Ran, command, run},
     random::Random,
 };
 
@@ -71,15 +71,15 @@ fn ingest(inputs: &Path) -> impl Fn(&Path) -> Command {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
         // One worker, so that its files have known names.
-        command.args(["--chunks", "3", "--threads", "1", "--quiet"]);
+        command.words("--chunks 3 --threads 1 --quiet");
         command
     }
 }
 
 fn sbm(store: &Path) -> Command {
     let mut command = command("grappa-gen");
-    command.args(["sbm", "--nodes", "3000", "--feature-dim", "8", "--chunks", "3"]);
-    command.args(["--threads", "1", "--quiet", "--out"]).arg(store);
+    command.words("sbm --nodes 3000 --feature-dim 8 --chunks 3");
+    command.words("--threads 1 --quiet --out").arg(store);
     command
 }
 
@@ -118,7 +118,7 @@ fn a_damaged_dictionary_of_strings_is_refused_and_does_not_keep_ingest_busy() {
     fs::write(&edges, lines.collect::<String>()).unwrap();
     let command = |store: &Path| {
         let mut command = program::ingest(&edges, store);
-        command.args(["--ids", "string", "--memory", "32MiB", "--threads", "1", "--quiet"]);
+        command.words("--ids string --memory 32MiB --threads 1 --quiet");
         command
     };
     let making = Making {
@@ -151,7 +151,7 @@ fn damaged_files_that_can_be_made_again_are() {
         command
             .arg("place")
             .arg(&source)
-            .args(["--chunks", "0,2", "--copy", "--quiet", "--to"]);
+            .words("--chunks 0,2 --copy --quiet --to");
         command.arg(store);
         command
     };
@@ -179,7 +179,7 @@ fn damaged_rows_of_an_earlier_run_are_computed_again() {
     let [plain, featured] = ["plain", "featured"].map(|name| folder.path().join(name));
     run(&mut sbm(&featured)).success();
     let mut without = command("grappa-gen");
-    without.args(["sbm", "--nodes", "3000", "--chunks", "3", "--quiet", "--out"]);
+    without.words("sbm --nodes 3000 --chunks 3 --quiet --out");
     run(without.arg(&plain)).success();
     let add: &[&str] = &["add-features", "--kind", "fastrp", "--dim", "4", "--hops", "2"];
     let aggregate: &[&str] = &["preaggregate", "--kind", "mean"];
