@@ -10,7 +10,7 @@ use grappa_run::{
 use grappa_trainer::train::{train, trained::Trained};
 use tch::Device;
 
-use crate::stores::{DENSE, Shape, Unseen, config, store, trained_as};
+use crate::stores::{DENSE, Shape, Unseen, config, refused_at, store, trained_as};
 
 /// All values of the parameters, and of the buffers that normalize features.
 fn values(trained: &Trained) -> Vec<f32> {
@@ -54,11 +54,7 @@ fn a_run_starts_with_the_best_parameters_of_the_run_that_it_names() {
     let (started, _) = trained_as(&new, &second, after.clone());
     assert_eq!(values(&started), values(&best));
 
-    let refused = |name: &str, config: &TrainConfig| {
-        let run = RunFolder::create(&folder.path().join(name), config).unwrap();
-        let error = train(new.clone(), config.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap_err();
-        error.to_string()
-    };
+    let refused = |name: &str, config: &TrainConfig| refused_at(&new, config, &folder.path().join(name));
     let wider = TrainConfig {
         hidden: 32,
         ..after.clone()
