@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, time::Instant};
 use grappa_tests::{
     files::{memory_folder, names_in},
     graph::Graph,
-    held::{self, Held},
+    held::Held,
     kills::tree_of,
     pairs,
     program::{self, CommandWords, Ran, command, run},
@@ -82,9 +82,7 @@ fn edge_list(out: &Path) -> Command {
 
 #[test]
 fn the_lock_holder_is_reported_and_resume_suggested_only_without_one() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     let mut first = Held::before("create chunk-1/edges", &mut chunks(&store));
@@ -100,9 +98,7 @@ fn the_lock_holder_is_reported_and_resume_suggested_only_without_one() {
 
 #[test]
 fn two_processes_do_not_write_one_file() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
     let first = Held::before("sync edges.tsv.tmp", &mut edge_list(&edges));
@@ -117,9 +113,7 @@ fn two_processes_do_not_write_one_file() {
 
 #[test]
 fn a_file_that_a_killed_process_left_is_replaced() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
     assert!(Held::before("sync edges.tsv.tmp", &mut edge_list(&edges)).kill());

@@ -14,7 +14,7 @@ use std::{
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
-    held::{self, Held},
+    held::Held,
     kills::{self, Moment, Outcome},
     program::{self, CommandWords, Ran, run},
     random::Random,
@@ -189,9 +189,7 @@ fn an_ingest_killed_at_its_turning_points_resumes_to_the_same_store() {
 
 #[test]
 fn resume_requires_the_same_run() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let files = graph().write(folder.path());
     let command = ingest_everything(&files);
@@ -215,9 +213,7 @@ fn resume_requires_the_same_run() {
 /// segments that there are, the run tells how much memory these need.
 #[test]
 fn a_run_that_continues_with_less_memory_never_exceeds_it() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let (edges, train) = (folder.path().join("edges.tsv"), folder.path().join("train.txt"));
     let id = |k: u64| k * 1_000_003;

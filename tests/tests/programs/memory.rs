@@ -2,7 +2,6 @@
 
 use grappa_tests::{
     folder::{ProgramFolder, least_memory},
-    held,
     npy::Npy,
     program::{Ran, run},
     random::Random,
@@ -49,9 +48,7 @@ fn features_and_labels_are_read_within_the_budget_on_many_threads() {
 
 #[test]
 fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = few_edges(100_000, 32);
     run(folder
         .command(&ingest("whole", 2, "4MiB"))

@@ -13,7 +13,7 @@ use grappa_storage::Store;
 use grappa_tests::{
     files::{copy_folder, names_in},
     folder::ProgramFolder,
-    held::{self, Held, kill},
+    held::{Held, kill},
     program::{run, started_by},
     random::Random,
 };
@@ -231,9 +231,7 @@ fn killed(mut command: Command, moment: &Moment) -> bool {
 /// On a disk, so that syncs take time.
 #[test]
 fn a_repartitioning_killed_at_random_moments_leaves_the_old_or_the_new_generation() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = ProgramFolder::on_disk();
     generate(&folder, "");
     let others = || {

@@ -11,7 +11,7 @@ use std::{
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
-    held::{self, Held, wait_until},
+    held::{Held, wait_until},
     program::{self, CommandWords, Ran, run},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -47,9 +47,7 @@ fn generator(store: &Path) -> Command {
 
 #[test]
 fn an_interrupted_store_is_completed_by_resume() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let files = graph_files(folder.path());
     let ingest = ingest_of(&files);
@@ -105,9 +103,7 @@ fn catches(pid: u32, signal: Signal) -> bool {
 
 #[test]
 fn files_that_are_not_finished_are_removed() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     run(&mut generator(&store)).success();
@@ -153,9 +149,7 @@ fn files_that_are_not_finished_are_removed() {
 
 #[test]
 fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     // As `nohup` and shells do for background processes.
