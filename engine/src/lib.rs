@@ -112,11 +112,11 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Silent, export::{ExportBudget, columns::export_labels, ids::export_split}};
+//! use grappa_engine::{Silent, export::{ExportBudget, columns::export_labels, ids::export_ids}};
 //!
 //! let budget = ExportBudget { threads: 2, memory: 64 << 20 };
 //! assert_eq!(export_labels(&store, &cora.path("labels.csv"), &budget, &Silent)?.rows, 2708);
-//! assert_eq!(export_split(&store, "train", &cora.path("train.npy"), &Silent)?.rows, 140);
+//! assert_eq!(export_ids(&store, Some("train"), &cora.path("train.npy"), &Silent)?.rows, 140);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 //!

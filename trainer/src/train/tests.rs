@@ -416,7 +416,7 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
         together.learner.step = 5;
         let mut apart = trainer(&store, &config, folder.path());
         apart.learner.step = 5;
-        assert!(is_refreshed_with(&mut together, 0), "{layers} {halo}");
+        assert!(is_refreshed_with(&mut together, 0), "{layers} layers");
         // With the rows of the first refresh in place, and once more with what it planned.
         for _ in 0..2 {
             let evaluation = together.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
@@ -428,7 +428,7 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
             assert_eq!(evaluation.val, expected.val);
             assert_eq!(evaluation.test, expected.test);
             let [found, expected] = [&together, &apart].map(|trainer| rows_of(trainer.history.rows.as_ref().unwrap()));
-            assert!(!found.is_empty() && found == expected, "{layers} {halo}");
+            assert!(!found.is_empty() && found == expected, "{layers} layers");
             // The next epoch has nothing to refresh.
             let before = together.history.rows.clone().unwrap();
             together.refresh_when_due(1, &Silent).unwrap();
