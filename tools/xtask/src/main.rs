@@ -14,6 +14,7 @@ mod docs;
 mod examples;
 mod extras;
 mod fuzz;
+mod imports;
 mod layers;
 mod lint;
 mod quickstart;
