@@ -17,8 +17,6 @@ pub trait Bench: Parser {
     const TITLE: &'static str;
     /// The question that the page answers, with the setting.
     const QUESTION: &'static str;
-    /// The package of the program.
-    const PACKAGE: &'static str = "grappa-benches";
 
     /// Where its files are.
     fn files(&self) -> &Files;
@@ -40,6 +38,9 @@ pub struct Files {
     #[arg(long, value_name = "PAGE")]
     pub record: Option<PathBuf>,
 }
+
+/// Peak memory may exceed a budget by this much: the program itself, stacks, and memory that no budget counts.
+pub const MEMORY_SLACK_BYTES: u64 = 64 << 20;
 
 /// Resources of a measured program.
 #[derive(Debug, Args)]
@@ -71,7 +72,7 @@ pub fn main<B: Bench>() -> ExitCode {
 /// # Errors
 /// If a contender fails, or the record cannot be written.
 pub fn run<B: Bench>(bench: &B) -> Result<()> {
-    let command = programs::command_line(B::PACKAGE)?;
+    let command = programs::command_line()?;
     let files = bench.files();
     let mut record = Record::new(B::TITLE, B::QUESTION, &command, &files.work)?;
     bench.measure(&mut record)?;

@@ -3,19 +3,19 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::{BufReader, BufWriter, Read, Write},
+    io::{BufReader, Read},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use grappa_formats::{aggregates::AggregateKind, random::GOLDEN};
+use grappa_formats::aggregates::AggregateKind;
 use grappa_io::npy;
 
 use crate::{
     child, folder,
-    inputs::{EDGE_FACTOR, Input, SEED},
+    inputs::{EDGE_FACTOR, Input, SEED, scattered, write_array},
     peers,
 };
 
@@ -260,12 +260,11 @@ impl Graphs<'_> {
         let nodes = 1u64 << self.scale;
         let edges = Input::Npy.in_folder(self.work, self.scale, 0)?.path;
         let features = Input::Features.in_folder(self.work, self.scale, DIM)?.path;
-        let path = |name: &str| self.work.join(format!("rmat-{}.of-features.{name}.npy", self.scale));
-        let labels = path("labels");
-        let classes = classes(&features, nodes)?;
-        write(&labels, &classes)?;
-        // An odd factor permutes the ids, so no node occurs twice.
-        let node = |i: u64| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes) as i64;
+        let labels = self.rmat_file("labels");
+        if !labels.exists() {
+            let classes = classes(&features, nodes).with_context(|| format!("cannot read {}", features.display()))?;
+            write_array(&labels, nodes, |node| classes[node as usize])?;
+        }
         let (train, val, test) = (nodes / 20, nodes / 512, nodes / 256);
         let mut ingest = self.program("grappa-ingest");
         ingest.args(["--nodes", &nodes.to_string(), "--chunks", "64", "--memory", "2GiB"]);
@@ -278,47 +277,37 @@ impl Graphs<'_> {
             ("test", train + val..train + val + test),
         ];
         for (name, range) in splits {
-            let file = path(name);
-            write(&file, &range.map(node).collect::<Vec<_>>())?;
+            let file = self.rmat_file(name);
+            write_array(&file, range.end - range.start, |i| {
+                scattered(range.start + i, nodes) as i64
+            })?;
             ingest.arg(format!("--{name}")).arg(file);
         }
         Ok(ingest)
     }
+
+    fn rmat_file(&self, name: &str) -> PathBuf {
+        self.work.join(format!("rmat-{}.of-features.{name}.npy", self.scale))
+    }
 }
 
 /// For each node, the index of the largest of its first [`CLASSES`] features.
-fn classes(features: &Path, nodes: u64) -> Result<Vec<i64>> {
-    let read = || -> std::io::Result<Vec<i64>> {
-        let mut file = BufReader::with_capacity(1 << 20, File::open(features)?);
-        file.read_exact(&mut [0; npy::HEADER_BYTES])?;
-        let mut row = [0; 4 * DIM];
-        let mut classes = Vec::new();
-        for _ in 0..nodes {
-            file.read_exact(&mut row)?;
-            let values = row
-                .chunks_exact(4)
-                .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
-            let (largest, _) = values
-                .take(CLASSES)
-                .enumerate()
-                .max_by(|(_, a), (_, b)| a.total_cmp(b))
-                .expect("a row has features");
-            classes.push(largest as i64);
-        }
-        Ok(classes)
-    };
-    read().with_context(|| format!("cannot read {}", features.display()))
-}
-
-/// Writes an array of int64.
-fn write(path: &Path, values: &[i64]) -> Result<()> {
-    let write = || -> std::io::Result<()> {
-        let mut out = BufWriter::new(File::create(path)?);
-        out.write_all(&npy::header("<i8", &[values.len() as u64]))?;
-        for value in values {
-            out.write_all(&value.to_le_bytes())?;
-        }
-        out.flush()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+fn classes(features: &Path, nodes: u64) -> std::io::Result<Vec<i64>> {
+    let mut file = BufReader::with_capacity(1 << 20, File::open(features)?);
+    file.read_exact(&mut [0; npy::HEADER_BYTES])?;
+    let mut row = [0; 4 * DIM];
+    let mut classes = Vec::new();
+    for _ in 0..nodes {
+        file.read_exact(&mut row)?;
+        let values = row
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
+        let (largest, _) = values
+            .take(CLASSES)
+            .enumerate()
+            .max_by(|(_, a), (_, b)| a.total_cmp(b))
+            .expect("a row has features");
+        classes.push(largest as i64);
+    }
+    Ok(classes)
 }

@@ -74,12 +74,14 @@ pub fn run(command: &mut Command, folder: &Path) -> Result<(Measured, DiskUse)> 
 fn transferred(id: u32) -> Result<(u64, u64)> {
     let path = format!("/proc/{id}/io");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let counter = |name: &str| -> Result<u64> {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
-            .with_context(|| format!("expected a line `{name}` in {path}, found {text:?}"))
-    };
-    Ok((counter("read_bytes")?, counter("write_bytes")?))
+    Ok((counter(&text, "read_bytes")?, counter(&text, "write_bytes")?))
+}
+
+/// A counter in the text of `/proc/ID/io`.
+fn counter(text: &str, name: &str) -> Result<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+        .with_context(|| format!("expected a line `{name}` in /proc/ID/io, found {text:?}"))
 }
 
 /// Bytes on `device` of the open files of a process that have no name.

@@ -1,15 +1,17 @@
 //! Input files of R-MAT graphs with the parameters of Graph500. They are written once and kept.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use grappa_formats::random::GOLDEN;
 use grappa_ingestion::generate::{EdgeListFormat, write_edge_list, write_features};
-use grappa_io::progress::Silent;
+use grappa_io::{npy, progress::Silent};
 use grappa_synthetic::{Generator, Model, Recipe, Rmat};
 
 use crate::{child, programs};
@@ -86,6 +88,34 @@ impl Input {
     }
 }
 
+/// The `i`th of `nodes` nodes, a power of two, in an order that looks random. An odd factor permutes the ids.
+pub fn scattered(i: u64, nodes: u64) -> u64 {
+    i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes
+}
+
+/// Writes an array of `count` int64 values, unless it exists.
+///
+/// # Errors
+/// If it can't be written.
+pub fn write_array(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let partial = path.with_extension("partial");
+    write_values(&partial, count, value)
+        .and_then(|()| fs::rename(partial, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn write_values(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    out.write_all(&npy::header("<i8", &[count]))?;
+    for i in 0..count {
+        out.write_all(&value(i).to_le_bytes())?;
+    }
+    out.into_inner().map_err(|error| error.into_error())?.sync_all()
+}
+
 /// The number of edges in a file written as [`Input::Npy`].
 ///
 /// # Errors
@@ -94,5 +124,22 @@ pub fn edges_in_npy(path: &Path) -> Result<u64> {
     let bytes = fs::metadata(path)
         .with_context(|| format!("cannot find {}", path.display()))?
         .len();
-    Ok((bytes - grappa_io::npy::HEADER_BYTES as u64) / 16)
+    Ok((bytes - npy::HEADER_BYTES as u64) / 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        write_array(&path, 2, |i| 1 - 2 * i as i64).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 128 + 16);
+        assert_eq!(bytes[136..], (-1i64).to_le_bytes());
+        write_array(&path, 1, |_| 2).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
 }

@@ -4,19 +4,15 @@
 //! accuracy.
 
 use std::{
-    fs::File,
-    io::{BufWriter, Write},
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context, Result};
-use grappa_formats::random::GOLDEN;
-use grappa_io::npy;
+use anyhow::Result;
 
 use crate::{
     child,
-    inputs::{Input, SEED},
+    inputs::{Input, scattered, write_array},
 };
 
 /// Values in a feature vector.
@@ -50,19 +46,16 @@ impl Labelled {
     /// If it can't be written.
     pub fn in_folder(work: &Path, scale: u32, programs: &Path) -> Result<Self> {
         let nodes = 1u64 << scale;
-        let path = |name: &str| work.join(format!("rmat-{scale}.{name}"));
         let graph = Self {
             edges: Input::Npy.in_folder(work, scale, 0)?.path,
             features: Input::Features.in_folder(work, scale, DIM)?.path,
-            labels: path("labels.npy"),
-            seeds: path("seeds.npy"),
-            store: path("labelled.grappa"),
+            labels: work.join(format!("rmat-{scale}.labels.npy")),
+            seeds: work.join(format!("rmat-{scale}.seeds.npy")),
+            store: work.join(format!("rmat-{scale}.labelled.grappa")),
             seed_count: nodes / NODES_PER_SEED,
         };
-        // An odd factor permutes the ids, so no seed occurs twice.
-        let scattered = |i: u64| i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes;
-        write(&graph.labels, nodes, |i| scattered(i) as i64 % CLASSES)?;
-        write(&graph.seeds, graph.seed_count, |i| scattered(i) as i64)?;
+        write_array(&graph.labels, nodes, |i| scattered(i, nodes) as i64 % CLASSES)?;
+        write_array(&graph.seeds, graph.seed_count, |i| scattered(i, nodes) as i64)?;
         if !graph.store.exists() {
             eprintln!("making {}", graph.store.display());
             let mut ingest = Command::new(programs.join("grappa-ingest"));
@@ -82,40 +75,5 @@ impl Labelled {
             child::run(ingest.arg("--out").arg(&graph.store))?;
         }
         Ok(graph)
-    }
-}
-
-/// Writes an array of `count` int64 values, unless it exists.
-fn write(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> Result<()> {
-    if path.exists() {
-        return Ok(());
-    }
-    let write = || -> std::io::Result<()> {
-        let partial = path.with_extension("partial");
-        let mut out = BufWriter::new(File::create(&partial)?);
-        out.write_all(&npy::header("<i8", &[count]))?;
-        for i in 0..count {
-            out.write_all(&value(i).to_le_bytes())?;
-        }
-        out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-        std::fs::rename(partial, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrays_are_written_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.npy");
-        write(&path, 2, |i| 1 - 2 * i as i64).unwrap();
-        let bytes = std::fs::read(&path).unwrap();
-        assert_eq!(bytes.len(), 128 + 16);
-        assert_eq!(bytes[136..], (-1i64).to_le_bytes());
-        write(&path, 1, |_| 2).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
 }

@@ -53,8 +53,8 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// Virtual machines often hide the name of the model, but not these numbers.
 fn generation(cpuinfo: &str) -> String {
-    let number = |name| field(cpuinfo, name).unwrap_or("?");
-    format!("family {} model {}", number("cpu family"), number("model"))
+    let [family, model] = ["cpu family", "model"].map(|name| field(cpuinfo, name).unwrap_or("?"));
+    format!("family {family} model {model}")
 }
 
 fn kibibytes(value: Option<&str>) -> f64 {

@@ -62,11 +62,11 @@ pub fn folder() -> Result<PathBuf> {
     Ok(this.parent().expect("a program is in a folder").to_owned())
 }
 
-/// The command that started this program, of `package`, as a person would type it. Folders of this machine are left out.
+/// The command that started this program, as a person would type it. Folders of this machine are left out.
 ///
 /// # Errors
 /// If the system does not name this program.
-pub fn command_line(package: &str) -> Result<String> {
+pub fn command_line() -> Result<String> {
     let this = env::current_exe().context("cannot find this program")?;
     let bin = this.file_name().unwrap_or_default().to_string_lossy();
     let arguments: Vec<String> = env::args()
@@ -86,7 +86,7 @@ pub fn command_line(package: &str) -> Result<String> {
         .collect();
     let program = match dist() {
         Some(_) => format!("libexec/{bin}"),
-        None => format!("cargo run --release -p {package} --bin {bin} --"),
+        None => format!("cargo run --release -p grappa-benches --bin {bin} --"),
     };
     let command = format!("{program} {}", arguments.join(" "));
     Ok(command.trim_end().to_owned())

@@ -104,14 +104,16 @@ impl Record {
             "a trial measures nothing, so it is not recorded in {}",
             path.display()
         );
-        let write = || -> std::io::Result<()> {
-            let mut page = OpenOptions::new().create(true).append(true).open(path)?;
-            if page.metadata()?.len() == 0 {
-                writeln!(page, "# {}", self.title)?;
-            }
-            write!(page, "\n{}", self.text)
-        };
-        write().with_context(|| format!("cannot write the record {}", path.display()))
+        self.append(path)
+            .with_context(|| format!("cannot write the record {}", path.display()))
+    }
+
+    fn append(&self, path: &Path) -> std::io::Result<()> {
+        let mut page = OpenOptions::new().create(true).append(true).open(path)?;
+        if page.metadata()?.len() == 0 {
+            writeln!(page, "# {}", self.title)?;
+        }
+        write!(page, "\n{}", self.text)
     }
 }
 

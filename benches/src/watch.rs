@@ -38,25 +38,25 @@ pub fn lines_of(
         ended.store(true, Ordering::Release);
         let lines = watcher.join().expect("the watcher does not panic");
         let measured = measured?;
-        let parse = |(at, line): (Duration, String)| -> Result<TimedLine> {
-            let value =
-                serde_json::from_str(&line).with_context(|| format!("expected JSON in {}: {line}", file.display()))?;
+        let lines = lines?.into_iter().map(|(at, line)| {
+            let value = serde_json::from_str(&line);
+            let value = value.with_context(|| format!("expected JSON in {}: {line}", file.display()))?;
             Ok((at, value))
-        };
-        Ok((measured, lines?.into_iter().map(parse).collect::<Result<_>>()?))
+        });
+        Ok((measured, lines.collect::<Result<_>>()?))
     })
 }
 
 /// The lines that are appended to a file until `ended`.
 fn watch(path: &Path, begin: Instant, ended: &AtomicBool) -> Result<Vec<(Duration, String)>> {
-    let read_error = || format!("cannot read {}", path.display());
+    let cannot_read = format!("cannot read {}", path.display());
     let (mut lines, mut rest, mut read) = (Vec::new(), String::new(), 0);
     loop {
         // Whatever is written before the process ends is seen by the look after it.
         let is_last = ended.load(Ordering::Acquire);
         if let Ok(mut file) = File::open(path) {
-            file.seek(SeekFrom::Start(read)).with_context(read_error)?;
-            read += file.read_to_string(&mut rest).with_context(read_error)? as u64;
+            file.seek(SeekFrom::Start(read)).with_context(|| cannot_read.clone())?;
+            read += file.read_to_string(&mut rest).with_context(|| cannot_read.clone())? as u64;
             let now = begin.elapsed();
             while let Some(end) = rest.find('\n') {
                 lines.push((now, rest[..end].to_owned()));

@@ -24,7 +24,7 @@ const BUCKETS_MAX: usize = 49;
 /// Adjacency lists whose pages stay in memory while a chunk is counted.
 const RELEASE_ROWS: u64 = 1 << 22;
 
-/// The description of a store. Field names are those of the JSON object that `grappa-store info --json` prints.
+/// The description of a store. Field names are the keys of the JSON object that `grappa-store info --json` prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct Info {
     /// Nodes of the graph.

@@ -7,7 +7,7 @@ use grappa_input::{IdKind, IdLimit, Keys, SplitSource};
 use grappa_io::Result;
 use grappa_storage::{ExternalId, Store};
 
-/// Reads the nodes that a file lists by external id. The formats are those of ingested splits: `.npy` of integers or a mask,
+/// Reads the nodes that a file lists by external id. The formats are the formats of ingested splits: `.npy` of integers or a mask,
 /// Parquet with a column of ids (a file or a folder of files), or text with one id a line.
 ///
 /// # Errors

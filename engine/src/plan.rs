@@ -1,11 +1,12 @@
 //! Estimates a store before it exists: chunks, bytes, and the time to build it and to read it once.
 //!
-//! Sizes follow from the formats: the size of an adjacency list in Elias-Fano code depends on its degree alone. Degrees are
-//! not known beforehand, so they are assumed ([`Degrees`]): skewed like those of an R-MAT graph with the parameters of
-//! Graph500, as in many social and web graphs, or even like those of a uniformly random graph, which needs the most space.
-//! Graphs whose ids have locality need less if they are ingested in the order of their ids; the estimate ignores gap code.
+//! Sizes follow from the formats: the size of an adjacency list in Elias-Fano code depends on its degree alone. Degrees
+//! are not known beforehand, so they are assumed ([`Degrees`]): skewed as in an R-MAT graph with the parameters of
+//! Graph500, as in many social and web graphs, or even as in a uniformly random graph, which needs the most space.
+//! Graphs whose ids have locality need less if they are ingested in the order of their ids; the estimate ignores gap
+//! code.
 //!
-//! The time of a pass is that of the disk or the processors, whichever is slower:
+//! A pass takes the time of the disk or of the processors, whichever is longer:
 //!
 //! ```text
 //! ingest       pass 1: read the input, write spill files                 read_ns an edge and thread
@@ -15,14 +16,16 @@
 //! ```
 //!
 //! Input and store move between disk and memory once. Spill files move only as far as they exceed the free memory: the
-//! kernel keeps written pages for reading, and lets a fifth of free memory be dirty before it makes the writer wait for the
-//! disk (`vm.dirty_ratio`).
+//! kernel keeps written pages for reading, and lets a fifth of free memory be dirty before it makes the writer wait for
+//! the disk (`vm.dirty_ratio`).
 //!
 //! [`Rates`] are measurements. `cargo run --release -p grappa-benches --bin plan` repeats them.
 
 mod degrees;
 pub mod measure;
 mod minibatch;
+#[cfg(test)]
+mod tests;
 pub mod train;
 
 use grappa_formats::{
@@ -49,7 +52,8 @@ use self::{
     train::TrainRates,
 };
 
-/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A text line with ids of up to eight digits is no longer.
+/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A text line with ids of up to eight digits is no
+/// longer.
 const INPUT_EDGE_BYTES: u64 = 16;
 /// Bytes of a feature value in the input.
 const INPUT_VALUE_BYTES: u64 = 4;
@@ -101,7 +105,7 @@ pub struct PlanOptions {
 ///
 /// Measured on two cores of a shared AMD EPYC (5th generation, L2 1 MiB): processor time of grappa-ingest on R-MAT of scale
 /// 22, edge factor 16, from `.npy` with a given number of nodes, without features and with 64 features a node. It is divided
-/// among the passes in proportion to their times. Decoding as in `benches/record`, 2026-11-20, row codecs.
+/// among the passes in proportion to their times. Decoding as in `benches/record/row-codec.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {
@@ -135,7 +139,7 @@ impl Default for Rates {
     }
 }
 
-/// The estimate. Field names are those of the JSON object that `grappa-store plan --json` prints.
+/// The estimate. `grappa-store plan --json` prints it with these field names.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
     /// Nodes of the graph.
@@ -359,19 +363,16 @@ impl RowSizes {
             return sum;
         }
         let source_max = options.nodes - 1;
-        let mut add = |nodes: f64, mean: f64| {
-            let (bits, exceptions) = expected(mean, |degree| {
+        for class in degree_classes(options.nodes, options.edges, options.degrees) {
+            let (bits, exceptions) = expected(class.mean, |degree| {
                 let is_exception = degree >= EXCEPTION.0;
                 (
                     elias_fano_bits(degree, source_max) as f64,
                     f64::from(u8::from(is_exception)),
                 )
             });
-            sum.bits += nodes * bits;
-            sum.exceptions += nodes * exceptions;
-        };
-        for class in degree_classes(options.nodes, options.edges, options.degrees) {
-            add(class.nodes, class.mean);
+            sum.bits += class.nodes * bits;
+            sum.exceptions += class.nodes * exceptions;
         }
         sum
     }
@@ -438,115 +439,5 @@ impl<'a> Passes<'a> {
         self.sum.disk_seconds += disk;
         self.sum.processor_seconds += processor;
         self.sum.seconds += disk.max(processor);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(nodes: u64, edges: u64) -> PlanOptions {
-        PlanOptions {
-            nodes,
-            edges,
-            degrees: Degrees::Rmat,
-            features: None,
-            classes: None,
-            split: None,
-            weighted: false,
-            chunks: None,
-            memory: 2 << 30,
-            disk_bandwidth: 1e9,
-            free_memory: 0,
-            threads: 2,
-            rates: Rates::default(),
-        }
-    }
-
-    /// R-MAT 22 with edge factor 16, parallel edges kept, takes 15.98 bits an edge, and a uniformly random graph more.
-    #[test]
-    fn skew_makes_rows_smaller() {
-        let rmat = plan(&options(1 << 22, 1 << 26)).unwrap().bits_per_edge.unwrap();
-        let even = PlanOptions {
-            degrees: Degrees::Even,
-            ..options(1 << 22, 1 << 26)
-        };
-        let even = plan(&even).unwrap().bits_per_edge.unwrap();
-        assert!((15.0..17.0).contains(&rmat), "{rmat}");
-        assert!((20.0..21.0).contains(&even), "{even}");
-    }
-
-    #[test]
-    fn the_slower_of_disk_and_processors_sets_the_time() {
-        let slow_disk = PlanOptions {
-            disk_bandwidth: 1e6,
-            ..options(1 << 20, 1 << 24)
-        };
-        let time = plan(&slow_disk).unwrap().ingest;
-        assert!(time.seconds == time.disk_seconds && time.seconds > time.processor_seconds);
-        let fast_disk = PlanOptions {
-            disk_bandwidth: 1e12,
-            ..options(1 << 20, 1 << 24)
-        };
-        let time = plan(&fast_disk).unwrap().ingest;
-        assert_eq!(time.seconds, time.processor_seconds);
-        let rates = Rates::default();
-        let expected = f64::from(1 << 24) * (rates.edge_read_ns + rates.edge_sort_ns) / 1e9 / 2.0;
-        assert!((time.seconds - expected).abs() < 1e-9);
-    }
-
-    #[test]
-    fn spill_files_that_fit_free_memory_stay_off_the_disk() {
-        let disk_seconds = |free_memory| {
-            let options = PlanOptions {
-                free_memory,
-                ..options(1 << 20, 1 << 24)
-            };
-            plan(&options).unwrap().ingest.disk_seconds
-        };
-        let spill = 8.0 * f64::from(1 << 24) / 1e9;
-        let (none, all) = (disk_seconds(0), disk_seconds(1 << 40));
-        assert!((none - all - 2.0 * spill).abs() < 1e-9, "{none} {all}");
-        // The file is cached for reading. Nevertheless all but a fifth is written.
-        let kept = disk_seconds(8 << 24);
-        assert!((kept - all - 0.8 * spill).abs() < 1e-6, "{kept} {all}");
-    }
-
-    #[test]
-    fn graphs_of_any_size_have_a_plan_and_impossible_ones_an_error() {
-        for (nodes, edges) in [(0, 0), (1, 0), (3, 100), (1 << 36, 1 << 40), (1 << 40, 1 << 44)] {
-            let with_all = PlanOptions {
-                features: Some((100, FeatureDtype::Int8)),
-                classes: Some(70_000),
-                split: Some("60/20/20".parse().unwrap()),
-                weighted: true,
-                memory: 1 << 40,
-                ..options(nodes, edges)
-            };
-            let plan = plan(&with_all).unwrap();
-            let bytes = plan.bytes;
-            let parts = bytes.edges
-                + bytes.degrees
-                + bytes.weights
-                + bytes.features
-                + bytes.labels
-                + bytes.splits
-                + bytes.other;
-            assert_eq!(parts, bytes.total);
-            assert!(bytes.features >= nodes * 104 && bytes.labels >= nodes * 4, "{bytes:?}");
-        }
-        let error = plan(&PlanOptions {
-            memory: 1 << 20,
-            ..options(1 << 36, 1 << 40)
-        });
-        assert!(error.unwrap_err().to_string().contains("--memory"));
-        for (nodes, edges) in [(u64::MAX, 1), ((1 << 40) + 1, 1), (1, u64::MAX)] {
-            assert!(
-                plan(&options(nodes, edges))
-                    .unwrap_err()
-                    .to_string()
-                    .contains("the limit is 2^40 nodes")
-            );
-        }
     }
 }

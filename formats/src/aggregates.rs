@@ -19,19 +19,26 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     FormatError, Result,
-    bytes::{Fields, check_payload_length},
+    bytes::{Fields, check_payload_length, u64_entry},
     container::{self, FileKind},
 };
 
 const META_BYTES: usize = 16;
 
 /// The reduction of the in-neighbors' feature rows to one.
+///
+/// ```
+/// use grappa_formats::aggregates::AggregateKind;
+///
+/// assert_eq!("gcn".parse(), Ok(AggregateKind::Gcn));
+/// assert!("max".parse::<AggregateKind>().is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AggregateKind {
     /// The mean, or zeros if there are no in-neighbors. For GraphSAGE with the mean aggregator.
     Mean,
-    /// The sum of the rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. For GCN, which adds the node
-    /// itself.
+    /// The sum of the rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. For GCN, which adds the
+    /// node itself.
     Gcn,
     /// The sum. For GIN.
     Sum,
@@ -67,6 +74,17 @@ impl FromStr for AggregateKind {
 }
 
 /// The index of the pre-aggregated features of one kind.
+///
+/// ```
+/// use grappa_formats::aggregates::{AggregateFile, AggregateIndex, AggregateKind};
+///
+/// let files = vec![Some(AggregateFile { bytes: 4242, digest: 7 }), None];
+/// let index = AggregateIndex { kind: AggregateKind::Mean, manifest_digest: 99, files };
+/// assert_eq!(AggregateIndex::decode(&index.encode(), AggregateKind::Mean, 99, 2)?, index);
+/// // Aggregates of another store are refused.
+/// assert!(AggregateIndex::decode(&index.encode(), AggregateKind::Mean, 98, 2).is_err());
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateIndex {
     /// The reduction.
@@ -116,8 +134,8 @@ impl AggregateIndex {
         let (found_digest, found_chunks, found_kind) = (fields.u64(), fields.u32(), fields.u8());
         fields.zeros::<3>()?;
         if found_digest != manifest_digest || found_chunks != chunks {
-            let what = "the pre-aggregated features are of another store, or of another state of this store; remove the folder and run \
-                        `grappa-store preaggregate` again";
+            let what = "the pre-aggregated features are of another store, or of another state of this store; remove the \
+                        folder and run `grappa-store preaggregate` again";
             return Err(FormatError::invalid(at, what));
         }
         if AggregateKind::ALL.get(usize::from(found_kind)) != Some(&kind) {
@@ -125,10 +143,11 @@ impl AggregateIndex {
             return Err(FormatError::invalid(at + 12, what));
         }
         check_payload_length(&header, Some(16 * u64::from(chunks)))?;
-        let field = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         let files = payload
-            .chunks_exact(16)
-            .map(|entry| match (field(&entry[..8]), field(&entry[8..])) {
+            .as_chunks::<16>()
+            .0
+            .iter()
+            .map(|entry| match (u64_entry(entry, 0), u64_entry(entry, 1)) {
                 (0, 0) => None,
                 (bytes, digest) => Some(AggregateFile { bytes, digest }),
             })

@@ -1,10 +1,10 @@
 //! The assignment of edge buckets to partitions for one super-epoch.
 //!
-//! Each chunk is in the *base* of exactly one partition, and may be in the *variable* part of one other. A partition *owns*
-//! the chunks of both parts. It sees edge bucket (i, j) if it owns chunk i and chunk j. Only the owners of chunk i can see
-//! bucket (i, j), so a bucket has two entries: the partition with chunk i in its base, and the partition with chunk i in its
-//! variable part. An entry is none if that partition does not own chunk j. The diagonal (i, i) lists the owners of each
-//! chunk and determines all other entries ([`Assignment::from_owners`]).
+//! Each chunk is in the *base* of exactly one partition, and may be in the *variable* part of one other. A partition
+//! *owns* the chunks of both parts. It sees edge bucket (i, j) if it owns chunk i and chunk j. Only the owners of chunk
+//! i can see bucket (i, j), so a bucket has two entries: the partition with chunk i in its base, and the partition with
+//! chunk i in its variable part. An entry is none if that partition does not own chunk j. The diagonal (i, i) lists the
+//! owners of each chunk and determines all other entries ([`Assignment::from_owners`]).
 //!
 //! ```text
 //! meta    offset  bytes  content
@@ -20,13 +20,14 @@
 //!                         w is 2 if K < 65,535, else 4
 //! ```
 //!
-//! Destination chunks with the same owners have the same table row, which is stored once. So the table takes C entries per
-//! group of chunks instead of C x C. Distinct rows are numbered in order of first use, so equal tables have equal bytes.
+//! Destination chunks with the same owners have the same table row, which is stored once. So the table takes C entries
+//! per group of chunks instead of C x C. Distinct rows are numbered in order of first use, so equal tables have equal
+//! bytes.
 //!
-//! Each repartitioning writes one file, the next generation. The text file `CURRENT` names the generation in use, and is
-//! replaced by a rename.
+//! Each repartitioning writes one file, the next generation. The text file `CURRENT` names the generation in use, and
+//! is replaced by a rename.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, hash::Hash};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -34,6 +35,7 @@ use crate::{
     ChunkId, FormatError, PartitionId, Result,
     bytes::{Fields, check_payload_length},
     container::{self, FileKind, HEADER_BYTES, Header},
+    error::invalid_if,
 };
 
 const META_BYTES: usize = 40;
@@ -100,42 +102,25 @@ impl Assignment {
 
     /// The assignment with these owners of chunks: a partition sees the buckets between the chunks it owns.
     ///
-    /// Time and space are those of the table: C buckets for each group of chunks with the same owners.
+    /// Time and space are the size of the table: C buckets for each group of chunks with the same owners.
     ///
     /// # Panics
     /// As for [`Assignment::from_fn`].
     pub fn from_owners(generation: u64, partitions: u32, schedule: &str, owners: &[Owners]) -> Self {
-        let (mut row_of, mut rows) = (Vec::with_capacity(owners.len()), Vec::new());
-        let mut distinct: HashMap<Owners, u32> = HashMap::new();
-        check_shape(owners.len() as u64, partitions, schedule);
-        for (i, row) in owners.iter().enumerate() {
-            let next = distinct.len() as u32;
-            row_of.push(*distinct.entry(*row).or_insert_with(|| {
-                let cell = [row.base.0, row.variable.map_or(NONE, |p| p.0)];
-                assert!(
-                    is_cell(cell, partitions),
-                    "chunk {i} is owned by {row:?} of {partitions}"
-                );
-                rows.extend(owners.iter().map(|of_source| seen(cell, of_source)));
-                next
-            }));
-        }
-        Self {
-            generation,
-            chunks: owners.len() as u32,
-            partitions,
-            schedule: schedule.into(),
-            row_of,
-            rows,
-        }
+        let keys = owners.iter().copied();
+        Self::from_rows(generation, partitions, schedule, keys, |row, rows| {
+            let cell = [row.base.0, row.variable.map_or(NONE, |p| p.0)];
+            assert!(is_cell(cell, partitions), "a chunk is owned by {row:?} of {partitions}");
+            rows.extend(owners.iter().map(|of_source| seen(cell, of_source)));
+        })
     }
 
-    /// The assignment in which bucket (i, j) serves `serves(i, j)`. For tests: the result is usable for partitions only if it
-    /// passes [`Assignment::check_owners`].
+    /// The assignment in which bucket (i, j) serves `serves(i, j)`. For tests: the result is usable for partitions only
+    /// if it passes [`Assignment::check_owners`].
     ///
     /// # Panics
-    /// If the number of chunks or partitions is 0, there are 2^32 - 1 partitions, a partition does not exist, a bucket serves
-    /// a partition twice, or the name of the schedule is not 1 to 16 characters of a-z, 0-9 and `-`.
+    /// If the number of chunks or partitions is 0, there are 2^32 - 1 partitions, a partition does not exist, a bucket
+    /// serves a partition twice, or the name of the schedule is not 1 to 16 characters of a-z, 0-9 and `-`.
     pub fn from_fn(
         generation: u64,
         chunks: u32,
@@ -143,25 +128,40 @@ impl Assignment {
         schedule: &str,
         serves: impl Fn(ChunkId, ChunkId) -> Serves,
     ) -> Self {
-        check_shape(chunks.into(), partitions, schedule);
-        let mut row_of = Vec::with_capacity(chunks as usize);
-        let mut distinct: HashMap<Vec<[u32; 2]>, u32> = HashMap::new();
-        let mut rows = Vec::new();
-        for i in 0..chunks {
-            let row: Vec<[u32; 2]> = (0..chunks)
-                .map(|j| {
-                    let serves = serves(ChunkId(i), ChunkId(j));
-                    let cell = [serves.base, serves.variable].map(|p| p.map_or(NONE, |p| p.0));
-                    assert!(
-                        is_cell(cell, partitions),
-                        "bucket ({i}, {j}) serves {serves:?} of {partitions}"
-                    );
-                    cell
-                })
-                .collect();
+        let table_rows = (0..chunks).map(|i| {
+            let mut row = Vec::with_capacity(chunks as usize);
+            for j in 0..chunks {
+                let serves = serves(ChunkId(i), ChunkId(j));
+                let cell = [serves.base, serves.variable].map(|p| p.map_or(NONE, |p| p.0));
+                assert!(
+                    is_cell(cell, partitions),
+                    "bucket ({i}, {j}) serves {serves:?} of {partitions}"
+                );
+                row.push(cell);
+            }
+            row
+        });
+        Self::from_rows(generation, partitions, schedule, table_rows, |row, rows| {
+            rows.extend_from_slice(row);
+        })
+    }
+
+    /// The assignment whose table row of each chunk follows from a key. `append` appends the row of a key that is new.
+    fn from_rows<K: Eq + Hash>(
+        generation: u64,
+        partitions: u32,
+        schedule: &str,
+        keys: impl ExactSizeIterator<Item = K>,
+        append: impl Fn(&K, &mut Vec<[u32; 2]>),
+    ) -> Self {
+        let chunks = keys.len() as u32;
+        check_shape(keys.len() as u64, partitions, schedule);
+        let (mut row_of, mut rows) = (Vec::with_capacity(keys.len()), Vec::new());
+        let mut distinct: HashMap<K, u32> = HashMap::new();
+        for key in keys {
             let next = distinct.len() as u32;
-            row_of.push(*distinct.entry(row).or_insert_with_key(|row| {
-                rows.extend_from_slice(row);
+            row_of.push(*distinct.entry(key).or_insert_with_key(|key| {
+                append(key, &mut rows);
                 next
             }));
         }
@@ -216,29 +216,17 @@ impl Assignment {
         self.bucket(chunk, chunk)
     }
 
-    /// Fails unless each chunk is in the base of a partition, and the table is the one that follows from the owners of the
-    /// chunks. Reads the table once.
+    /// Fails unless each chunk is in the base of a partition, and the table is the one that follows from the owners of
+    /// the chunks. Reads the table once.
     pub fn check_owners(&self) -> Result<()> {
-        let wrong = |row: u32, j: usize, what: String| {
-            let cell = u64::from(row) * u64::from(self.chunks) + j as u64;
-            let width = entry_bytes(self.partitions) as u64;
-            let payload = Header::payload_offset(FileKind::ASSIGNMENT, META_BYTES);
-            Err(FormatError::invalid(
-                payload + 4 * u64::from(self.chunks) + 2 * width * cell,
-                what,
-            ))
-        };
         let mut owners = Vec::with_capacity(self.chunks as usize);
         for (i, &row) in self.row_of.iter().enumerate() {
-            match self.owners(ChunkId(i as u32)) {
-                Serves {
-                    base: Some(base),
-                    variable,
-                } => owners.push(Owners { base, variable }),
-                Serves { base: None, .. } => {
-                    return wrong(row, i, format!("chunk {i} is in the base of no partition"));
-                }
-            }
+            let Serves { base, variable } = self.owners(ChunkId(i as u32));
+            let Some(base) = base else {
+                let what = format!("chunk {i} is in the base of no partition");
+                return Err(FormatError::invalid(self.cell_offset(row, i), what));
+            };
+            owners.push(Owners { base, variable });
         }
         // Chunks share a table row exactly if they have the same owners. So comparing a row for the first of its chunks
         // suffices; a later chunk with other owners is compared too, and fails.
@@ -251,20 +239,23 @@ impl Assignment {
             let cells = &self.rows[row as usize * self.chunks as usize..][..self.chunks as usize];
             for (j, (of_source, &cell)) in owners.iter().zip(cells).enumerate() {
                 let expected = seen(of_destination, of_source);
-                if cell != expected {
-                    let what = format!(
-                        "the owners of chunks {i} and {j} make {} and {} see edge bucket ({i}, {j}), but the table says {} \
-                         and {}",
-                        Entry(expected[0]),
-                        Entry(expected[1]),
-                        Entry(cell[0]),
-                        Entry(cell[1])
-                    );
-                    return wrong(row, j, what);
-                }
+                let ([base, variable], [found_base, found_variable]) = (expected.map(Entry), cell.map(Entry));
+                invalid_if!(
+                    cell != expected,
+                    self.cell_offset(row, j),
+                    "the owners of chunks {i} and {j} make {base} and {variable} see edge bucket ({i}, {j}), but the \
+                     table says {found_base} and {found_variable}"
+                );
             }
         }
         Ok(())
+    }
+
+    /// The offset of bucket `j` of a distinct table row, in bytes from the start of the file.
+    fn cell_offset(&self, row: u32, j: usize) -> u64 {
+        let cell = u64::from(row) * u64::from(self.chunks) + j as u64;
+        let payload = Header::payload_offset(FileKind::ASSIGNMENT, META_BYTES);
+        payload + 4 * u64::from(self.chunks) + 2 * entry_bytes(self.partitions) as u64 * cell
     }
 
     /// Encodes the file `assignments/<generation>`. Returns its bytes and its digest.
@@ -293,16 +284,14 @@ impl Assignment {
     pub fn decode(file: &[u8], generation: u64, chunks: u32) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::ASSIGNMENT)?;
         let (mut assignment, distinct) = Self::decode_meta(&header)?;
-        if (assignment.generation, assignment.chunks) != (generation, chunks) {
-            return Err(FormatError::invalid(
-                HEADER_BYTES as u64,
-                format!(
-                    "the assignment is generation {} of {} chunks, expected generation {generation} of {chunks}; were files \
+        invalid_if!(
+            (assignment.generation, assignment.chunks) != (generation, chunks),
+            HEADER_BYTES as u64,
+            "the assignment is generation {} of {} chunks, expected generation {generation} of {chunks}; were files \
                      swapped?",
-                    assignment.generation, assignment.chunks
-                ),
-            ));
-        }
+            assignment.generation,
+            assignment.chunks
+        );
         let width = entry_bytes(assignment.partitions);
         let (chunks, partitions) = (u64::from(chunks), assignment.partitions);
         let expected = 4 * u128::from(chunks) + 2 * width as u128 * u128::from(chunks) * u128::from(distinct);
@@ -311,23 +300,19 @@ impl Assignment {
         let mut used = 0;
         for (i, bytes) in row_of.as_chunks().0.iter().enumerate() {
             let row = u32::from_le_bytes(*bytes);
-            if row > used || row >= distinct {
-                return Err(FormatError::invalid(
-                    header.payload_offset + 4 * i as u64,
-                    format!(
-                        "table row {i} is distinct row {row} of {distinct}, but only the first {used} are in use so far"
-                    ),
-                ));
-            }
+            invalid_if!(
+                row > used || row >= distinct,
+                header.payload_offset + 4 * i as u64,
+                "table row {i} is distinct row {row} of {distinct}, but only the first {used} are in use so far"
+            );
             used = used.max(row + 1);
             assignment.row_of.push(row);
         }
-        if used != distinct {
-            return Err(FormatError::invalid(
-                header.payload_offset,
-                format!("the assignment has {distinct} distinct table rows but uses only {used}"),
-            ));
-        }
+        invalid_if!(
+            used != distinct,
+            header.payload_offset,
+            "the assignment has {distinct} distinct table rows but uses only {used}"
+        );
         assignment.rows.reserve_exact(cells.len() / (2 * width));
         for (n, cell) in cells.chunks_exact(2 * width).enumerate() {
             let cell = match *cell {
@@ -338,18 +323,15 @@ impl Assignment {
                 [a, b, c, d, e, f, g, h] => [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes),
                 _ => unreachable!("a cell is two entries of 2 or 4 bytes"),
             };
-            if !is_cell(cell, partitions) {
-                return Err(FormatError::invalid(
-                    header.payload_offset + 4 * chunks + (2 * width * n) as u64,
-                    format!(
-                        "distinct table row {} gives bucket {} to partitions {} and {} of {partitions}",
-                        n as u64 / chunks,
-                        n as u64 % chunks,
-                        cell[0],
-                        cell[1]
-                    ),
-                ));
-            }
+            invalid_if!(
+                !is_cell(cell, partitions),
+                header.payload_offset + 4 * chunks + (2 * width * n) as u64,
+                "distinct table row {} gives bucket {} to partitions {} and {} of {partitions}",
+                n as u64 / chunks,
+                n as u64 % chunks,
+                cell[0],
+                cell[1]
+            );
             assignment.rows.push(cell);
         }
         Ok(assignment)
@@ -364,23 +346,19 @@ impl Assignment {
         fields.zeros::<4>()?;
         let schedule_at = fields.offset();
         let padded = fields.array::<SCHEDULE_BYTES>();
-        if chunks == 0 || partitions == 0 || partitions == NONE || distinct == 0 || distinct > chunks {
-            return Err(FormatError::invalid(
-                at,
-                format!(
-                    "{chunks} chunks, {partitions} partitions and {distinct} distinct table rows make no assignment"
-                ),
-            ));
-        }
+        invalid_if!(
+            chunks == 0 || partitions == 0 || partitions == NONE || distinct == 0 || distinct > chunks,
+            at,
+            "{chunks} chunks, {partitions} partitions and {distinct} distinct table rows make no assignment"
+        );
         let length = padded.iter().position(|&byte| byte == 0).unwrap_or(SCHEDULE_BYTES);
         let (name, zeros) = padded.split_at(length);
         let schedule = String::from_utf8_lossy(name);
-        if !is_schedule(name) || zeros.iter().any(|&byte| byte != 0) {
-            return Err(FormatError::invalid(
-                schedule_at,
-                format!("{schedule:?} is not a valid name of a schedule"),
-            ));
-        }
+        invalid_if!(
+            !is_schedule(name) || zeros.iter().any(|&byte| byte != 0),
+            schedule_at,
+            "{schedule:?} is not a valid name of a schedule"
+        );
         let assignment = Self {
             generation,
             chunks,
@@ -393,8 +371,18 @@ impl Assignment {
     }
 }
 
-/// The text file `assignments/CURRENT`: `generation <decimal> <checksum>` and a line feed. The checksum is the XXH3-64 of
-/// the text before the last space, in 16 hexadecimal digits.
+/// The text file `assignments/CURRENT`: `generation <decimal> <checksum>` and a line feed. The checksum is the XXH3-64
+/// of the text before the last space, in 16 hexadecimal digits.
+///
+/// ```
+/// use grappa_formats::assignment::Current;
+///
+/// let file = Current { generation: 17 }.encode();
+/// assert!(file.starts_with("generation 17 "));
+/// assert_eq!(Current::decode(file.as_bytes())?.generation, 17);
+/// assert!(Current::decode(file.replace("17", "18").as_bytes()).is_err());
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current {
     /// The generation in use. Its file is `assignments/<generation>`.
@@ -427,8 +415,14 @@ impl Current {
 
 /// The owners of a destination chunk that also own the source chunk, `NONE` for the others.
 fn seen(of_destination: [u32; 2], of_source: &Owners) -> [u32; 2] {
-    let owns = |p: u32| p == of_source.base.0 || of_source.variable.is_some_and(|variable| p == variable.0);
-    of_destination.map(|p| if owns(p) { p } else { NONE })
+    let owners = [Some(of_source.base), of_source.variable];
+    of_destination.map(|p| {
+        if owners.contains(&Some(PartitionId(p))) {
+            p
+        } else {
+            NONE
+        }
+    })
 }
 
 /// Checks the arguments of a new assignment.
@@ -462,11 +456,13 @@ fn entry_bytes(partitions: u32) -> usize {
 
 /// Whether the entries of a bucket are valid: the partitions exist, and none is named twice.
 fn is_cell([base, variable]: [u32; 2], partitions: u32) -> bool {
-    let is_entry = |p| p == NONE || p < partitions;
-    is_entry(base) && is_entry(variable) && (base != variable || base == NONE)
+    let exist = [base, variable].iter().all(|&p| p == NONE || p < partitions);
+    exist && (base != variable || base == NONE)
 }
 
 fn is_schedule(name: &[u8]) -> bool {
-    let known = |&b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    (1..=SCHEDULE_BYTES).contains(&name.len()) && name.iter().all(known)
+    let is_known = name
+        .iter()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
+    (1..=SCHEDULE_BYTES).contains(&name.len()) && is_known
 }

@@ -3,6 +3,7 @@
 use crate::{
     FormatError, NODES_MAX, Result,
     container::{HEADER_BYTES, Header},
+    error::invalid_if,
 };
 
 /// Reads little-endian integers from a meta, one after another. The length of the meta is checked at the start.
@@ -14,12 +15,12 @@ pub(crate) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// The fields of a meta that must be `expected` bytes long.
     pub(crate) fn of(header: &'a Header, expected: usize) -> Result<Self> {
-        if header.meta.len() != expected {
-            return Err(FormatError::invalid(
-                32,
-                format!("the meta has {} bytes, not {expected}", header.meta.len()),
-            ));
-        }
+        invalid_if!(
+            header.meta.len() != expected,
+            32,
+            "the meta has {} bytes, not {expected}",
+            header.meta.len()
+        );
         Ok(Self {
             rest: &header.meta,
             at: HEADER_BYTES as u64,
@@ -75,29 +76,19 @@ impl<'a> Fields<'a> {
 
 /// Checks that the header states the payload length that follows from the meta. `None` stands for a length above 2^64.
 pub(crate) fn check_payload_length(header: &Header, expected: Option<u64>) -> Result<()> {
-    if expected != Some(header.payload_bytes) {
-        let expected = expected.unwrap_or(u64::MAX);
-        return Err(FormatError::invalid(
-            24,
-            format!(
-                "the meta calls for a payload of {expected} bytes, the header says {}",
-                header.payload_bytes
-            ),
-        ));
-    }
+    let (is_other, expected) = (expected != Some(header.payload_bytes), expected.unwrap_or(u64::MAX));
+    invalid_if!(
+        is_other,
+        24,
+        "the meta calls for a payload of {expected} bytes, the header says {}",
+        header.payload_bytes
+    );
     Ok(())
 }
 
 /// Checks that `payload` has the length in the header.
 pub(crate) fn check_payload_slice(header: &Header, payload: &[u8]) -> Result<()> {
-    if header.payload_bytes != payload.len() as u64 {
-        return Err(FormatError::Length {
-            what: "payload",
-            expected: header.payload_bytes,
-            found: payload.len() as u64,
-        });
-    }
-    Ok(())
+    FormatError::expect_length("payload", header.payload_bytes, payload.len() as u64)
 }
 
 /// Entry `i` of an array of `u64` that starts at byte 0 of `bytes`.

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::{ChunkId, FormatError, NODES_MAX, NodeId, Result};
+use crate::{ChunkId, FormatError, NODES_MAX, NodeId, Result, error::invalid_if};
 
 /// The division of `0..nodes` into contiguous chunks.
 ///
-/// A lookup costs a multiplication and a comparison if chunks differ by at most one node, which is how ingest makes them
-/// unless the user gives a partition. It costs a binary search otherwise.
+/// A lookup costs a multiplication and a comparison if chunks differ by at most one node, which is how ingest makes
+/// them unless the user gives a partition. It costs a binary search otherwise.
 ///
 /// ```
 /// use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
@@ -37,8 +37,8 @@ impl ChunkMap {
             chunks > 0 && u64::from(chunks) <= nodes.max(1),
             "{chunks} chunks of {nodes} nodes"
         );
-        let start = |i: u32| (u128::from(i) * u128::from(nodes) / u128::from(chunks)) as u64;
-        Self::with_starts((0..=chunks).map(start).collect())
+        let starts = (0..=chunks).map(|i| (u128::from(i) * u128::from(nodes) / u128::from(chunks)) as u64);
+        Self::with_starts(starts.collect())
     }
 
     /// Chunks with given starts. `starts` begins with 0 and ascends, and its last entry is the number of nodes.
@@ -46,12 +46,11 @@ impl ChunkMap {
     /// # Errors
     /// [`FormatError::Invalid`] if that does not hold, or a chunk or the graph has too many nodes.
     pub fn from_starts(starts: Vec<u64>) -> Result<Self> {
-        if starts.len() < 2 || starts[0] != 0 || u32::try_from(starts.len() - 1).is_err() {
-            return Err(FormatError::invalid(
-                0,
-                "chunk starts must begin with 0 and name at least one chunk",
-            ));
-        }
+        invalid_if!(
+            starts.len() < 2 || starts[0] != 0 || u32::try_from(starts.len() - 1).is_err(),
+            0,
+            "chunk starts must begin with 0 and name at least one chunk"
+        );
         if let Some(i) = starts
             .windows(2)
             .position(|w| w[0] > w[1] || w[1] - w[0] > Self::CHUNK_NODES_MAX)
@@ -61,12 +60,12 @@ impl ChunkMap {
                 format!("chunk {i} has a negative size or more than 2^32 nodes"),
             ));
         }
-        if starts[starts.len() - 1] > NODES_MAX {
-            return Err(FormatError::invalid(
-                0,
-                format!("{} nodes are more than 2^40", starts[starts.len() - 1]),
-            ));
-        }
+        invalid_if!(
+            starts[starts.len() - 1] > NODES_MAX,
+            0,
+            "{} nodes are more than 2^40",
+            starts[starts.len() - 1]
+        );
         Ok(Self::with_starts(starts))
     }
 
@@ -121,8 +120,8 @@ impl ChunkMap {
         let Some(reciprocal) = self.reciprocal else {
             return self.search(node);
         };
-        // `floor(node * chunks / nodes)` estimates the chunk. Starts and reciprocal are rounded down, so the estimate can
-        // be off by up to two in either direction.
+        // `floor(node * chunks / nodes)` estimates the chunk. Starts and reciprocal are rounded down, so the estimate
+        // can be off by up to two in either direction.
         let mut chunk = ((u128::from(node.0) * u128::from(reciprocal)) >> 64) as usize;
         while self.starts[chunk] > node.0 {
             chunk -= 1;

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! All integers are little-endian. Exactly one checksum covers each byte of the file, and the digest covers the other
-//! checksums. So the digest identifies the whole file; the manifest records it. Opening a file reads the header and checks
-//! the length of the file. Payload blocks are checked when they are read ([`Header::check_block`]).
+//! checksums. So the digest identifies the whole file; the manifest records it. Opening a file reads the header and
+//! checks the length of the file. Payload blocks are checked when they are read ([`Header::check_block`]).
 //!
 //! Writers stream: they pass the payload to a [`BlockHasher`], append the table, and write the header last.
 //! [`encode_file`] and [`decode_file`] do everything in memory, for small files.
@@ -29,10 +29,10 @@ use std::{fmt, ops::Range};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::{FormatError, Result};
+use crate::{FormatError, Result, error::invalid_if};
 
-/// The first bytes of every container file. The first byte is not ASCII and the last one is a line feed, so a transfer in
-/// text mode damages them.
+/// The first bytes of every container file. The first byte is not ASCII and the last one is a line feed, so a transfer
+/// in text mode damages them.
 pub const MAGIC: [u8; 8] = *b"\x89GRAPPA\n";
 
 /// The format version that this crate writes, and the newest one that it reads.
@@ -55,6 +55,14 @@ pub const PREFIX_BYTES_MAX: u64 = 16 << 20;
 pub const PAGE_BYTES: u64 = 4096;
 
 /// The kind of a container file, four ASCII letters.
+///
+/// ```
+/// use grappa_formats::container::FileKind;
+///
+/// assert_eq!(FileKind::ROWS.to_string(), "ROWS");
+/// // Pages of adjacency lists are read at random, so each has a checksum. A split is read as a whole.
+/// assert_eq!((FileKind::ROWS.block_bytes(), FileKind::SPLIT.block_bytes()), (4096, 65_536));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileKind(pub [u8; 4]);
 
@@ -124,6 +132,23 @@ impl fmt::Debug for FileKind {
 }
 
 /// The decoded header of a container file.
+///
+/// ```
+/// use grappa_formats::{
+///     FormatError,
+///     container::{FileKind, Header, encode_file},
+/// };
+///
+/// let (mut file, digest) = encode_file(FileKind::SPLIT, Vec::new(), b"payload");
+/// let header = Header::decode(&file, FileKind::SPLIT, file.len() as u64)?;
+/// assert_eq!((header.payload_bytes, header.digest()), (7, digest));
+///
+/// // A damaged byte is an error with its offset.
+/// file[30] ^= 1;
+/// let error = Header::decode(&file, FileKind::SPLIT, file.len() as u64).unwrap_err();
+/// assert!(matches!(error, FormatError::Checksum { what: "header", offset: 0, .. }));
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the file.
@@ -193,30 +218,19 @@ impl Header {
                 supported: FORMAT_VERSION,
             });
         }
-        let (expected, found) = (u64_at(fixed, 56), xxh3_64(&fixed[..56]));
-        if expected != found {
-            return Err(FormatError::Checksum {
-                what: "header",
-                offset: 0,
-                expected,
-                found,
-            });
-        }
-        if version == 0 {
-            return Err(FormatError::invalid(12, "format version 0 was never written"));
-        }
+        FormatError::expect_checksum("header", 0, u64_at(fixed, 56), xxh3_64(&fixed[..56]))?;
+        invalid_if!(version == 0, 12, "format version 0 was never written");
         let payload_offset = u64_at(fixed, 16);
-        if payload_offset > PREFIX_BYTES_MAX {
-            return Err(FormatError::invalid(
-                16,
-                "the payload starts later than any writer puts it",
-            ));
-        }
+        invalid_if!(
+            payload_offset > PREFIX_BYTES_MAX,
+            16,
+            "the payload starts later than any writer puts it"
+        );
         Ok(payload_offset)
     }
 
-    /// Decodes and fully checks the header of a file of `file_bytes` bytes: magic bytes, version, kind, checksums of header
-    /// and meta, and the length of the file.
+    /// Decodes and fully checks the header of a file of `file_bytes` bytes: magic bytes, version, kind, checksums of
+    /// header and meta, and the length of the file.
     ///
     /// `prefix` is the start of the file, at least up to the payload ([`Header::prefix_bytes`]).
     pub fn decode(prefix: &[u8], kind: FileKind, file_bytes: u64) -> Result<Self> {
@@ -244,18 +258,12 @@ impl Header {
             table_checksum: u64_at(fixed, 48),
         };
         let meta_end = HEADER_BYTES as u64 + u64::from(u32_at(fixed, 32));
-        if !(1..=BLOCK_BYTES_MAX).contains(&header.block_bytes) || meta_end > payload_offset {
-            return Err(FormatError::invalid(16, "header lengths contradict each other"));
-        }
-        let expected = header.file_bytes();
-        if expected != Some(file_bytes) {
-            let expected = expected.unwrap_or(u64::MAX);
-            return Err(FormatError::Length {
-                what: "file",
-                expected,
-                found: file_bytes,
-            });
-        }
+        invalid_if!(
+            !(1..=BLOCK_BYTES_MAX).contains(&header.block_bytes) || meta_end > payload_offset,
+            16,
+            "header lengths contradict each other"
+        );
+        FormatError::expect_length("file", header.file_bytes().unwrap_or(u64::MAX), file_bytes)?;
         let Some(described) = prefix.get(HEADER_BYTES..payload_offset as usize) else {
             return Err(FormatError::Length {
                 what: "meta",
@@ -263,15 +271,7 @@ impl Header {
                 found: prefix.len() as u64,
             });
         };
-        let (expected, found) = (u64_at(fixed, 40), xxh3_64(described));
-        if expected != found {
-            return Err(FormatError::Checksum {
-                what: "meta",
-                offset: HEADER_BYTES as u64,
-                expected,
-                found,
-            });
-        }
+        FormatError::expect_checksum("meta", HEADER_BYTES as u64, u64_at(fixed, 40), xxh3_64(described))?;
         Ok(Self {
             meta: prefix[HEADER_BYTES..meta_end as usize].to_vec(),
             ..header
@@ -310,16 +310,8 @@ impl Header {
 
     /// Checks the checksum table against the header.
     pub fn check_table(&self, table: &[u8]) -> Result<()> {
-        let found = xxh3_64(table);
-        if found != self.table_checksum {
-            return Err(FormatError::Checksum {
-                what: "checksum table",
-                offset: self.table_offset(),
-                expected: self.table_checksum,
-                found,
-            });
-        }
-        Ok(())
+        let (offset, expected) = (self.table_offset(), self.table_checksum);
+        FormatError::expect_checksum("checksum table", offset, expected, xxh3_64(table))
     }
 
     /// Checks `bytes`, block `index` of the payload, against its entry in the checksum table.
@@ -329,21 +321,24 @@ impl Header {
     pub fn check_block(&self, table: &[u8], index: u64, bytes: &[u8]) -> Result<()> {
         let at = usize::try_from(index * 8).expect("table fits memory");
         let expected = u64::from_le_bytes(table[at..at + 8].try_into().expect("eight bytes"));
-        let found = xxh3_64(bytes);
-        if found != expected {
-            let offset = self.payload_offset + index * u64::from(self.block_bytes);
-            return Err(FormatError::Checksum {
-                what: "payload block",
-                offset,
-                expected,
-                found,
-            });
-        }
-        Ok(())
+        let offset = self.payload_offset + index * u64::from(self.block_bytes);
+        FormatError::expect_checksum("payload block", offset, expected, xxh3_64(bytes))
     }
 }
 
 /// Computes the checksum table of a payload that arrives in pieces of any length.
+///
+/// ```
+/// use grappa_formats::container::{BlockHasher, FileKind};
+///
+/// let mut hasher = BlockHasher::new(4);
+/// hasher.update(b"pay");
+/// hasher.update(b"load");
+/// let (header, table) = hasher.finish(FileKind::SPLIT, Vec::new(), 64);
+/// assert_eq!((header.blocks(), table.len()), (2, 16));
+/// header.check_block(&table, 1, b"oad")?;
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 pub struct BlockHasher {
     block_bytes: usize,
     current: Xxh3,

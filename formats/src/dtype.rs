@@ -1,7 +1,8 @@
 //! Types of feature values, and conversion between them and f32.
 //!
 //! [`FeatureDtype`] is the type of the values that a store holds. [`ElementType`] is the type of the values in an input
-//! array. Conversion works on slices, in loops that the compiler vectorizes, because it must keep up with several drives.
+//! array. Conversion works on slices, in loops that the compiler vectorizes, because it must keep up with several
+//! drives.
 
 use half::{f16, slice::HalfFloatSliceExt};
 use rkyv::{Archive, Deserialize, Serialize};
@@ -14,6 +15,13 @@ pub(crate) const SCALE_MAX: f32 = (f32::MAX / 127.0).next_down();
 const LANES: usize = 64;
 
 /// The type of the feature values in a store.
+///
+/// ```
+/// use grappa_formats::dtype::FeatureDtype;
+///
+/// assert_eq!(FeatureDtype::F16.row_bytes(100), 200);
+/// assert_eq!(FeatureDtype::Int8.row_bytes(100), 104); // the scale is an f32
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum FeatureDtype {
     /// IEEE 754 binary32.
@@ -93,6 +101,14 @@ impl FeatureDtype {
 }
 
 /// The type of the elements of an array outside of a store, such as NumPy's. All are little-endian.
+///
+/// ```
+/// use grappa_formats::dtype::ElementType;
+///
+/// let mut values = [0.0; 2];
+/// ElementType::I16.to_f32(&[1, 0, 255, 255], &mut values);
+/// assert_eq!(values, [1.0, -1.0]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementType {
     /// One byte, 0 or 1.
@@ -267,8 +283,9 @@ fn encode_int8(values: &[f32], row: &mut [u8]) {
     }
     for (q, value) in quanta.iter_mut().zip(values) {
         let value = if value.is_nan() { 0.0 } else { *value };
-        // Clamping covers infinities, and scales so small that they are inexact. Adding 1.5 * 2^23 rounds the value to an
-        // integer, which ends up in the low bits of the sum. A cast would saturate, and saturation does not vectorize.
+        // Clamping covers infinities, and scales so small that they are inexact. Adding 1.5 * 2^23 rounds the value to
+        // an integer, which ends up in the low bits of the sum. A cast would saturate, and saturation does not
+        // vectorize.
         let sum = (value / scale).clamp(-127.0, 127.0) + 12_582_912.0;
         *q = sum.to_bits() as u8;
     }

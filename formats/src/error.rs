@@ -9,6 +9,14 @@ pub type Result<T> = std::result::Result<T, FormatError>;
 ///
 /// Offsets count from the start of the decoded bytes, which for a container file is the start of the file. The caller,
 /// which read the file, adds its name.
+///
+/// ```
+/// use grappa_formats::{FormatError, container::{FileKind, decode_file}};
+///
+/// let error = decode_file(&[0; 100], FileKind::ROWS).unwrap_err();
+/// assert!(matches!(error, FormatError::Magic { .. }));
+/// assert_eq!(error.offset(), 0);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormatError {
     /// The file does not start with the magic bytes of Grappa.
@@ -70,6 +78,16 @@ pub enum FormatError {
     },
 }
 
+/// Returns [`FormatError::invalid`] from the function if the condition holds: condition, offset, message.
+macro_rules! invalid_if {
+    ($condition:expr, $offset:expr, $($message:tt)+) => {
+        if $condition {
+            return Err(crate::FormatError::invalid($offset, format!($($message)+)));
+        }
+    };
+}
+pub(crate) use invalid_if;
+
 impl FormatError {
     /// An [`FormatError::Invalid`] at `offset`.
     pub fn invalid(offset: u64, what: impl Into<String>) -> Self {
@@ -86,6 +104,35 @@ impl FormatError {
             Self::Kind { .. } | Self::NewerVersion { .. } => 8,
             Self::Length { expected, found, .. } => *expected.min(found),
             Self::Checksum { offset, .. } | Self::Invalid { offset, .. } => *offset,
+        }
+    }
+
+    /// An [`FormatError::Invalid`] at `offset` instead of its own offset. Other errors stay.
+    pub(crate) fn moved_to(self, offset: u64) -> Self {
+        match self {
+            Self::Invalid { what, .. } => Self::Invalid { what, offset },
+            other => other,
+        }
+    }
+
+    /// Fails if the checksum of `what`, which starts at `offset`, is another one.
+    pub(crate) fn expect_checksum(what: &'static str, offset: u64, expected: u64, found: u64) -> Result<()> {
+        match found == expected {
+            true => Ok(()),
+            false => Err(Self::Checksum {
+                what,
+                offset,
+                expected,
+                found,
+            }),
+        }
+    }
+
+    /// Fails if the length of `what` is another one.
+    pub(crate) fn expect_length(what: &'static str, expected: u64, found: u64) -> Result<()> {
+        match found == expected {
+            true => Ok(()),
+            false => Err(Self::Length { what, expected, found }),
         }
     }
 }

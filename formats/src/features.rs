@@ -14,8 +14,8 @@
 //!                        then, if features follow: zeros up to a multiple of 8, and the features in the same encoding
 //! ```
 //!
-//! Feature rows are read with `O_DIRECT` in pages of 4 KiB, so the cost of a row is the number of pages that it touches.
-//! [`row_stride`] adds up to an eighth of padding where that saves more than an eighth of the pages.
+//! Feature rows are read with `O_DIRECT` in pages of 4 KiB, so the cost of a row is the number of pages that it
+//! touches. [`row_stride`] adds up to an eighth of padding where that saves more than an eighth of the pages.
 
 use std::ops::Range;
 
@@ -25,6 +25,7 @@ use crate::{
     bytes::{Fields, check_payload_length},
     container::{Header, PAGE_BYTES},
     dtype::{FeatureDtype, SCALE_MAX, split_scale},
+    error::invalid_if,
     span::ChunkSpan,
 };
 
@@ -37,14 +38,21 @@ const ROW_ALIGN: u64 = 4;
 /// Features that follow a row start at multiples of this many bytes, so that memory can take them word by word.
 const FEATURES_ALIGN: usize = 8;
 
-/// The best distance between feature rows, in bytes: the one with the least product of stride and average number of pages
-/// per row. It is a multiple of four, and at most an eighth above the size of a row.
+/// The best distance between feature rows, in bytes: the one with the least product of stride and average number of
+/// pages per row. It is a multiple of four, and at most an eighth above the size of a row.
 ///
 /// Rows of 1000 bytes get a stride of 1024 and never cross a page boundary. Rows of 5732 bytes get 6144 and touch two
 /// pages instead of up to three. For rows of 100 bytes, no padding is worth its space.
 ///
 /// # Panics
 /// If `dim` is 0 or above [`DIM_MAX`].
+///
+/// ```
+/// use grappa_formats::{features::row_stride, manifest::FeatureDtype};
+///
+/// assert_eq!(row_stride(FeatureDtype::F32, 250), 1024);
+/// assert_eq!(row_stride(FeatureDtype::F32, 25), 100);
+/// ```
 pub fn row_stride(dtype: FeatureDtype, dim: u32) -> u32 {
     assert!((1..=DIM_MAX).contains(&dim), "rows of {dim} values");
     stride_of(dtype.row_bytes(dim).into())
@@ -73,6 +81,30 @@ fn page_touches(row: u64, stride: u64) -> u64 {
 }
 
 /// The meta of a file `chunk-<i>/features`, or of pre-aggregated features.
+///
+/// ```
+/// use grappa_formats::{
+///     ChunkId, ChunkSpan,
+///     chunks::ChunkMap,
+///     container::{FileKind, decode_file, encode_file},
+///     features::{FeatureLayout, FeaturesMeta},
+///     manifest::FeatureDtype,
+/// };
+///
+/// let layout = FeatureLayout::new(FeatureDtype::F32, 2);
+/// let mut rows = vec![0; 2 * layout.stride as usize];
+/// layout.encode_rows(&[1.0, 2.0, 3.0, 4.0], &mut rows);
+/// let span = ChunkSpan::of(&ChunkMap::uniform(2, 1), ChunkId(0));
+/// let meta = FeaturesMeta { span, layout, with_features: false };
+/// let (file, _) = encode_file(FileKind::FEATURES, meta.encode(), &rows);
+///
+/// let (header, payload) = decode_file(&file, FileKind::FEATURES)?;
+/// let meta = FeaturesMeta::decode(&header)?;
+/// let mut values = [0.0; 2];
+/// meta.layout.decode_row(&payload[meta.row_offset(1) as usize..], &mut values);
+/// assert_eq!(values, [3.0, 4.0]);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeaturesMeta {
     /// The nodes of the file.
@@ -136,15 +168,12 @@ impl FeaturesMeta {
         layout
             .check(with_features)
             .map_err(|what| FormatError::invalid(at, what))?;
-        if !header.payload_offset.is_multiple_of(PAGE_BYTES) {
-            return Err(FormatError::invalid(
-                16,
-                format!(
-                    "features start at {}, which is no multiple of {PAGE_BYTES}",
-                    header.payload_offset
-                ),
-            ));
-        }
+        invalid_if!(
+            !header.payload_offset.is_multiple_of(PAGE_BYTES),
+            16,
+            "features start at {}, which is no multiple of {PAGE_BYTES}",
+            header.payload_offset
+        );
         check_payload_length(header, span.rows.checked_mul(u64::from(stride)))?;
         Ok(Self {
             span,
@@ -251,9 +280,9 @@ impl FeatureLayout {
 
     /// Writes `values` as one feature row of `stride` bytes.
     ///
-    /// f16 and bf16 round to nearest, ties to even. Values that are too large become infinite, and NaN stays NaN. int8 has
-    /// neither: infinities become the largest value of the row, and NaN becomes 0. [`FeatureLayout::unstorable`] counts the
-    /// affected values.
+    /// f16 and bf16 round to nearest, ties to even. Values that are too large become infinite, and NaN stays NaN. int8
+    /// has neither: infinities become the largest value of the row, and NaN becomes 0. [`FeatureLayout::unstorable`]
+    /// counts the affected values.
     ///
     /// # Panics
     /// If `values` is not `dim` or `row` not `stride` long.
@@ -301,8 +330,8 @@ impl FeatureLayout {
         }
     }
 
-    /// As [`encode_rows`](Self::encode_rows), with a row of `features` behind each row of values. Those are encoded as here,
-    /// and start every `feature_stride` bytes.
+    /// As [`encode_rows`](Self::encode_rows), with a row of `features` behind each row of values. Those are encoded as
+    /// here, and start every `feature_stride` bytes.
     ///
     /// # Panics
     /// If the lengths do not match, or the stride has no room for both.
@@ -340,8 +369,8 @@ impl FeatureLayout {
         }
     }
 
-    /// Number of values that would not be finite after a round trip: those that are not finite now, and those that overflow
-    /// the stored type.
+    /// Number of values that would not be finite after a round trip: those that are not finite now, and those that
+    /// overflow the stored type.
     pub fn unstorable(&self, values: &[f32]) -> usize {
         // The smallest magnitude that rounds to infinity.
         let limit = match self.dtype {
@@ -354,8 +383,8 @@ impl FeatureLayout {
         values.chunks(1 << 16).map(|piece| count(piece) as usize).sum()
     }
 
-    /// Checks feature rows that start at byte `offset` of the file, and the features that may follow them. Padding must be
-    /// zero. In int8, scales must not be negative and must give finite values, and no value may be -128.
+    /// Checks feature rows that start at byte `offset` of the file, and the features that may follow them. Padding must
+    /// be zero. In int8, scales must not be negative and must give finite values, and no value may be -128.
     ///
     /// # Panics
     /// If `rows` does not hold whole rows.
@@ -365,36 +394,39 @@ impl FeatureLayout {
         let features = with_features.then(|| self.features_offset());
         for (i, row) in rows.chunks_exact(self.stride as usize).enumerate() {
             let at = offset + i as u64 * u64::from(self.stride);
-            let check_padding = |bytes: Range<usize>| match row[bytes.clone()].iter().position(|&byte| byte != 0) {
-                Some(i) => Err(FormatError::invalid(
-                    at + (bytes.start + i) as u64,
-                    "the padding of a feature row is not 0",
-                )),
-                None => Ok(()),
-            };
             let mut end = 0;
             for start in [Some(0), features].into_iter().flatten() {
-                check_padding(end..start)?;
+                check_padding(row, end..start, at)?;
                 end = start + row_bytes;
                 if self.dtype == FeatureDtype::Int8 {
                     check_int8(&row[start..end], at + start as u64)?;
                 }
             }
-            check_padding(end..row.len())?;
+            check_padding(row, end..row.len(), at)?;
         }
         Ok(())
+    }
+}
+
+/// Checks that some bytes of a row at byte `at` of the file are 0.
+fn check_padding(row: &[u8], bytes: Range<usize>, at: u64) -> Result<()> {
+    match row[bytes.clone()].iter().position(|&byte| byte != 0) {
+        Some(i) => {
+            let at = at + (bytes.start + i) as u64;
+            Err(FormatError::invalid(at, "the padding of a feature row is not 0"))
+        }
+        None => Ok(()),
     }
 }
 
 /// Checks an int8 row at byte `at` of the file.
 fn check_int8(row: &[u8], at: u64) -> Result<()> {
     let (scale, quanta) = split_scale(row);
-    if !(scale <= SCALE_MAX && scale.is_sign_positive()) {
-        return Err(FormatError::invalid(
-            at,
-            format!("the scale of an int8 row is {scale:e}; it must be 0 to {SCALE_MAX:e}"),
-        ));
-    }
+    invalid_if!(
+        !(scale <= SCALE_MAX && scale.is_sign_positive()),
+        at,
+        "the scale of an int8 row is {scale:e}; it must be 0 to {SCALE_MAX:e}"
+    );
     match quanta.iter().position(|&q| q == 0x80) {
         Some(i) => Err(FormatError::invalid(
             at + 4 + i as u64,

@@ -6,11 +6,18 @@ use std::fmt;
 pub const NODES_MAX: u64 = 1 << 40;
 
 /// The id of a node inside a store, in `0..nodes`. The ids in the user's files are external ids, never of this type.
+///
+/// ```
+/// use grappa_formats::{DenseId, NodeId};
+///
+/// assert_eq!(NodeId(7).to_string(), "7");
+/// assert!(NodeId(7) < NodeId(8)); // and the compiler refuses `NodeId(7) < DenseId(8)`
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// The dense id of a node: its index among all external ids, in `0..nodes`. External ids that are dense integers are their
-/// own dense ids; others are sorted. The node permutation maps dense ids to nodes.
+/// The dense id of a node: its index among all external ids, in `0..nodes`. External ids that are dense integers are
+/// their own dense ids; others are sorted. The node permutation maps dense ids to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DenseId(pub u64);
 

@@ -21,6 +21,7 @@ use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length, check_payload_slice},
     container::Header,
+    error::invalid_if,
     span::ChunkSpan,
 };
 
@@ -81,12 +82,13 @@ impl LabelSpec {
         payload.resize(start + self.row_bytes() as usize, 0);
         let Some(classes) = classes else { return };
         let row = &mut payload[start..];
-        let mut set = |bit: u32| row[bit as usize / 8] |= 1 << (bit % 8);
         for &class in classes {
             assert!(class < self.classes, "class {class} of {}", self.classes);
-            set(class);
         }
-        set(self.classes);
+        // The bit after the classes says that there is a label.
+        for &bit in classes.iter().chain([&self.classes]) {
+            row[bit as usize / 8] |= 1 << (bit % 8);
+        }
     }
 }
 
@@ -128,9 +130,7 @@ impl LabelsMeta {
             other => return Err(FormatError::invalid(at + 4, format!("there is no label kind {other}"))),
         };
         fields.zeros::<3>()?;
-        if classes == 0 {
-            return Err(FormatError::invalid(at, "labels of 0 classes"));
-        }
+        invalid_if!(classes == 0, at, "labels of 0 classes");
         let spec = LabelSpec { classes, kind };
         check_payload_length(header, span.rows.checked_mul(u64::from(spec.row_bytes())))?;
         Ok(Self { span, spec })
@@ -138,6 +138,27 @@ impl LabelsMeta {
 }
 
 /// Reader of the labels of a chunk.
+///
+/// ```
+/// use grappa_formats::{
+///     ChunkId, ChunkSpan,
+///     chunks::ChunkMap,
+///     container::{FileKind, decode_file, encode_file},
+///     labels::{LabelKind, LabelSpec, Labels, LabelsMeta},
+/// };
+///
+/// let spec = LabelSpec { classes: 7, kind: LabelKind::Single };
+/// let mut payload = Vec::new();
+/// spec.encode_single(Some(6), &mut payload);
+/// spec.encode_single(None, &mut payload);
+/// let meta = LabelsMeta { span: ChunkSpan::of(&ChunkMap::uniform(2, 1), ChunkId(0)), spec };
+/// let (file, _) = encode_file(FileKind::LABELS, meta.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::LABELS)?;
+/// let labels = Labels::new(&header, payload)?;
+/// assert_eq!((labels.single(0)?, labels.single(1)?), (Some(6), None));
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Labels<'a> {
     meta: LabelsMeta,
@@ -238,6 +259,27 @@ impl<'a> Labels<'a> {
 }
 
 /// The classes of one node.
+///
+/// ```
+/// use grappa_formats::{
+///     ChunkId, ChunkSpan,
+///     chunks::ChunkMap,
+///     container::{FileKind, decode_file, encode_file},
+///     labels::{LabelKind, LabelSpec, Labels, LabelsMeta},
+/// };
+///
+/// let spec = LabelSpec { classes: 100, kind: LabelKind::Multi };
+/// let mut payload = Vec::new();
+/// spec.encode_multi(Some(&[3, 99]), &mut payload);
+/// let meta = LabelsMeta { span: ChunkSpan::of(&ChunkMap::uniform(1, 1), ChunkId(0)), spec };
+/// let (file, _) = encode_file(FileKind::LABELS, meta.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::LABELS)?;
+/// let classes = Labels::new(&header, payload)?.multi(0).expect("the node has labels");
+/// assert!(classes.contains(99) && !classes.contains(4));
+/// assert_eq!(classes.iter().collect::<Vec<_>>(), [3, 99]);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ClassSet<'a> {
     bits: &'a [u8],

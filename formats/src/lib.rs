@@ -4,8 +4,8 @@
 //! pages in `formats/spec/*.md` specify every layout, in enough detail to write a reader from them. If a module and its
 //! page disagree, one of them has a bug.
 //!
-//! A store is a folder of *container files* ([`container`]). Each has a header with checksums, a payload, and a table of
-//! checksums of the payload's blocks. Opening a file reads only the header; verifying it can name the offset of the
+//! A store is a folder of *container files* ([`container`]). Each has a header with checksums, a payload, and a table
+//! of checksums of the payload's blocks. Opening a file reads only the header; verifying it can name the offset of the
 //! damage. The [`manifest`] lists the files of the store and describes their contents.
 //!
 //! Decoders never trust their input. Invalid bytes are a [`FormatError`] with an offset, never a panic, and never an

@@ -1,9 +1,9 @@
 //! The manifest: the description of a store and the list of its files.
 //!
 //! The manifest is the payload of the container file `manifest`. It is archived with rkyv 0.8 (little-endian, aligned,
-//! 32-bit relative pointers), and validated with bytecheck before any field is used. It is written last, when every file in
-//! it is on disk, and is never modified. It is replaced in one case: when features are added to a store that has none. The
-//! assignment of edge buckets to partitions changes later, so it is not in the manifest.
+//! 32-bit relative pointers), and validated with bytecheck before any field is used. It is written last, when every
+//! file in it is on disk, and is never modified. It is replaced in one case: when features are added to a store that
+//! has none. The assignment of edge buckets to partitions changes later, so it is not in the manifest.
 
 use rkyv::{Archive, Deserialize, Serialize, rancor, util::AlignedVec};
 
@@ -11,6 +11,7 @@ use crate::{
     FormatError, Result,
     chunks::ChunkMap,
     container::{self, FileKind},
+    error::invalid_if,
     features::FeatureLayout,
     schema,
 };
@@ -20,6 +21,34 @@ pub use crate::{
 };
 
 /// The contents of the manifest: everything about a store except the contents of its chunks.
+///
+/// ```
+/// use grappa_formats::manifest::*;
+///
+/// let manifest = Manifest {
+///     writer: "example 1.0".into(),
+///     nodes: 5,
+///     edges: 7,
+///     chunk_starts: vec![0, 2, 5],
+///     chunks: vec![ChunkEntry::of_buckets(vec![1, 2]), ChunkEntry::of_buckets(vec![4, 0])],
+///     ids: IdSpec { external: ExternalIds::Dense, permutation: PermutationSpec::Identity },
+///     features: None,
+///     labels: None,
+///     splits: Vec::new(),
+///     weighted: false,
+///     edge_options: EdgeOptions::default(),
+///     edges_read: 7,
+///     rejected: 0,
+///     generator: String::new(),
+///     files: Vec::new(),
+/// };
+/// assert_eq!(Manifest::decode(&manifest.encode())?, manifest);
+///
+/// // The parts must agree: the sum of the buckets is the number of edges.
+/// let wrong = Manifest { edges: 8, ..manifest };
+/// assert!(Manifest::decode(&wrong.encode()).is_err());
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct Manifest {
     /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`. If it drew the splits, also how. If
@@ -189,8 +218,8 @@ pub enum SelfLoops {
     Add,
 }
 
-/// An immutable file, as the manifest records it.
-#[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
+/// An immutable file, as the manifest and journals of unfinished stores record it.
+#[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize, serde::Serialize, serde::Deserialize)]
 pub struct FileEntry {
     /// Path relative to the store, with `/` between names.
     pub path: String,
@@ -236,10 +265,9 @@ impl Manifest {
         let manifest: Self = rkyv::from_bytes::<Self, rancor::Error>(&aligned).map_err(|e| {
             FormatError::invalid(header.payload_offset, format!("the manifest's archive is invalid: {e}"))
         })?;
-        manifest.check().map_err(|e| match e {
-            FormatError::Invalid { what, .. } => FormatError::invalid(header.payload_offset, what),
-            other => other,
-        })?;
+        manifest
+            .check()
+            .map_err(|error| error.moved_to(header.payload_offset))?;
         Ok(manifest)
     }
 
@@ -261,10 +289,9 @@ impl Manifest {
         self.files.iter().any(|file| file.path == schema::FILE)
     }
 
-    /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds and names of features and
-    /// labels, and the recipe of a generated graph.
+    /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds and names of features
+    /// and labels, and the recipe of a generated graph.
     pub fn graph_digest(&self) -> u64 {
-        let is_shared = |file: &&FileEntry| file.path.starts_with("ids/") || file.path == schema::FILE;
         let common = Self {
             writer: String::new(),
             edges: 0,
@@ -272,7 +299,12 @@ impl Manifest {
             splits: Vec::new(),
             edges_read: 0,
             rejected: 0,
-            files: self.files.iter().filter(is_shared).cloned().collect(),
+            files: self
+                .files
+                .iter()
+                .filter(|file| file.path.starts_with("ids/") || file.path == schema::FILE)
+                .cloned()
+                .collect(),
             ..self.clone()
         };
         common.encoded().1
@@ -281,83 +313,76 @@ impl Manifest {
     /// Checks that the parts of the manifest agree: counts, starts, sums and names.
     pub fn check(&self) -> Result<()> {
         let map = ChunkMap::from_starts(self.chunk_starts.clone())?;
-        let wrong = |what: String| Err(FormatError::invalid(0, what));
-        if map.nodes() != self.nodes || self.chunks.len() != map.chunks() as usize {
-            return wrong(format!(
-                "{} nodes in {} chunks, but the chunk starts say {} in {}",
-                self.nodes,
-                self.chunks.len(),
-                map.nodes(),
-                map.chunks()
-            ));
-        }
+        let (nodes, chunks) = (self.nodes, self.chunks.len());
+        invalid_if!(
+            map.nodes() != nodes || map.chunks() as usize != chunks,
+            0,
+            "{nodes} nodes in {chunks} chunks, but the chunk starts say {} in {}",
+            map.nodes(),
+            map.chunks()
+        );
         let present = self.chunks.iter().filter(|chunk| chunk.present).count() as u64;
-        if present * self.chunks.len() as u64 > BUCKETS_MAX {
-            return wrong(format!(
-                "{present} chunks present of {} make more than {BUCKETS_MAX} edge buckets",
-                self.chunks.len()
-            ));
-        }
+        invalid_if!(
+            present * chunks as u64 > BUCKETS_MAX,
+            0,
+            "{present} chunks present of {chunks} make more than {BUCKETS_MAX} edge buckets"
+        );
+        let may_be_halo = self.stored_features().is_some();
         let mut edges = 0u64;
         for (i, chunk) in self.chunks.iter().enumerate() {
-            let buckets = if chunk.present { self.chunks.len() } else { 0 };
+            let buckets = if chunk.present { chunks } else { 0 };
             let sum = chunk.bucket_edges.iter().try_fold(0u64, |sum, &n| sum.checked_add(n));
-            if chunk.bucket_edges.len() != buckets || sum != Some(chunk.edges) {
-                return wrong(format!(
-                    "the edge buckets of chunk {i} do not add up to its {} edges",
-                    chunk.edges
-                ));
-            }
-            match edges.checked_add(chunk.edges) {
-                Some(sum) => edges = sum,
-                None => return wrong("the edges of the chunks overflow 64 bits".into()),
-            }
-        }
-        let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
-        let may_be_halo = self.features.as_ref().is_some_and(is_stored);
-        if let Some(i) = self
-            .chunks
-            .iter()
-            .position(|chunk| chunk.halo && (chunk.present || !may_be_halo))
-        {
-            return wrong(format!(
+            invalid_if!(
+                chunk.bucket_edges.len() != buckets || sum != Some(chunk.edges),
+                0,
+                "the edge buckets of chunk {i} do not add up to its {} edges",
+                chunk.edges
+            );
+            edges = edges
+                .checked_add(chunk.edges)
+                .ok_or_else(|| FormatError::invalid(0, "the edges of the chunks overflow 64 bits"))?;
+            invalid_if!(
+                chunk.halo && (chunk.present || !may_be_halo),
+                0,
                 "chunk {i} has features for halo nodes, but it is present, or no features are stored"
-            ));
-        }
-        if let Some(i) = self.chunks.iter().position(|chunk| chunk.halo_degrees && !chunk.halo) {
-            return wrong(format!(
+            );
+            invalid_if!(
+                chunk.halo_degrees && !chunk.halo,
+                0,
                 "chunk {i} has in-degrees for halo nodes, but no features for them"
-            ));
+            );
         }
-        if edges != self.edges {
-            return wrong(format!("{} edges, but the chunks have {edges}", self.edges));
-        }
+        invalid_if!(
+            edges != self.edges,
+            0,
+            "{} edges, but the chunks have {edges}",
+            self.edges
+        );
         if let Some(features) = &self.features {
             let layout = FeatureLayout {
                 dtype: features.dtype,
                 dim: features.dim,
                 stride: features.row_stride,
             };
-            layout.check(false).or_else(wrong)?;
+            layout.check(false).map_err(|what| FormatError::invalid(0, what))?;
         }
-        if self.labels.is_some_and(|labels| labels.classes == 0) {
-            return wrong("labels of 0 classes".into());
+        invalid_if!(
+            self.labels.is_some_and(|labels| labels.classes == 0),
+            0,
+            "labels of 0 classes"
+        );
+        for SplitEntry { name, .. } in &self.splits {
+            let is_known = ["train", "val", "test"].contains(&name.as_str());
+            invalid_if!(
+                !is_known,
+                0,
+                "a split is named {name:?}; only train, val and test are known"
+            );
         }
-        if let Some(split) = self
-            .splits
-            .iter()
-            .find(|s| !["train", "val", "test"].contains(&s.name.as_str()))
-        {
-            return wrong(format!(
-                "a split is named {:?}; only train, val and test are known",
-                split.name
-            ));
-        }
-        if !self.files.windows(2).all(|pair| pair[0].path < pair[1].path) {
-            return wrong("the files are not sorted by path".into());
-        }
-        if let Some(file) = self.files.iter().find(|f| !is_plain_path(&f.path)) {
-            return wrong(format!("the file name {:?} leads out of the store", file.path));
+        let is_sorted = self.files.windows(2).all(|pair| pair[0].path < pair[1].path);
+        invalid_if!(!is_sorted, 0, "the files are not sorted by path");
+        for FileEntry { path, .. } in &self.files {
+            invalid_if!(!is_plain_path(path), 0, "the file name {path:?} leads out of the store");
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //!
 //! It spreads neighboring dense ids over all chunks. It is a Feistel network over the smallest power of two that is at
 //! least the size of the domain. A result outside the domain is permuted again until it is inside ("cycle walking";
-//! Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The result is a bijection for any round function, has
-//! an exact inverse, and works up to 2^40. It is a shuffle, not a cipher.
+//! Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The result is a bijection for any round function,
+//! has an exact inverse, and works up to 2^40. It is a shuffle, not a cipher.
 //!
 //! Cost: about 15 instructions per round and value. Values are independent, so loops over many of them vectorize.
 
@@ -95,8 +95,8 @@ impl Feistel {
         self.walk_all(numbers, |value| self.rounds_back(value));
     }
 
-    /// Replaces each number by `rounds` of it, again and again until it is in the domain. Values outside of it are gathered for the next
-    /// step, so that no loop has a branch, and the loops over `rounds` vectorize.
+    /// Replaces each number by `rounds` of it, again and again until it is in the domain. Values outside of it are
+    /// gathered for the next step, so that no loop has a branch, and the loops over `rounds` vectorize.
     #[inline(always)]
     fn walk_all(&self, numbers: &mut [u64], rounds: impl Fn(u64) -> u64) {
         let (mut values, mut outside) = ([0; WALK_BLOCK], [0u16; WALK_BLOCK]);

@@ -13,9 +13,10 @@
 use std::ops::Range;
 
 use crate::{
-    DenseId, FormatError, NODES_MAX, NodeId, Result,
+    DenseId, NODES_MAX, NodeId, Result,
     bytes::{Fields, check_payload_length, check_payload_slice},
     container::Header,
+    error::invalid_if,
     random,
 };
 
@@ -69,6 +70,26 @@ impl PermutationTableMeta {
 }
 
 /// Reader of a permutation of `0..nodes` and its inverse.
+///
+/// ```
+/// use grappa_formats::{
+///     DenseId, NodeId,
+///     container::{FileKind, decode_file, encode_file},
+///     permutation_table::{PermutationTable, PermutationTableMeta, encode_entries},
+/// };
+///
+/// // The nodes of dense ids 0, 1 and 2, then the dense ids of nodes 0, 1 and 2.
+/// let mut payload = Vec::new();
+/// encode_entries(&[2, 0, 1], &mut payload);
+/// encode_entries(&[1, 2, 0], &mut payload);
+/// let (file, _) = encode_file(FileKind::PERMUTATION, PermutationTableMeta { nodes: 3 }.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::PERMUTATION)?;
+/// let table = PermutationTable::new(&header, payload)?;
+/// assert_eq!((table.node(DenseId(0))?, table.dense_id(NodeId(2))?), (NodeId(2), DenseId(0)));
+/// table.check(0..3)?;
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct PermutationTable<'a> {
     nodes: &'a [[u8; ENTRY_BYTES]],
@@ -97,7 +118,7 @@ impl<'a> PermutationTable<'a> {
     /// The node of a dense id.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if the entry is not a node.
+    /// [`Invalid`](crate::FormatError::Invalid) if the entry is not a node.
     ///
     /// # Panics
     /// If the id is not below the number of nodes.
@@ -109,7 +130,7 @@ impl<'a> PermutationTable<'a> {
     /// The dense id of a node: the inverse of [`PermutationTable::node`].
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if the entry is not a dense id.
+    /// [`Invalid`](crate::FormatError::Invalid) if the entry is not a dense id.
     ///
     /// # Panics
     /// If `node` is not below the number of nodes.
@@ -120,8 +141,8 @@ impl<'a> PermutationTable<'a> {
 
     /// Checks that each dense id of a range comes back from its node.
     ///
-    /// If this holds for all dense ids, both tables are permutations: two dense ids cannot share a node, because the node
-    /// has only one dense id.
+    /// If this holds for all dense ids, both tables are permutations: two dense ids cannot share a node, because the
+    /// node has only one dense id.
     ///
     /// # Panics
     /// If the range ends beyond the number of nodes.
@@ -129,12 +150,11 @@ impl<'a> PermutationTable<'a> {
         for id in ids.map(DenseId) {
             let node = self.node(id)?;
             let back = self.dense_id(node)?;
-            if back != id {
-                return Err(FormatError::invalid(
-                    self.offset(id.0),
-                    format!("dense id {id} has node {node}, but that node has dense id {back}"),
-                ));
-            }
+            invalid_if!(
+                back != id,
+                self.offset(id.0),
+                "dense id {id} has node {node}, but that node has dense id {back}"
+            );
         }
         Ok(())
     }
@@ -142,44 +162,39 @@ impl<'a> PermutationTable<'a> {
     /// The sum of the hashes of the pairs of dense id and node that the nodes of a range of dense ids are in.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if an entry is not a node.
+    /// [`Invalid`](crate::FormatError::Invalid) if an entry is not a node.
     ///
     /// # Panics
     /// If the range ends beyond the number of nodes.
     pub fn sum_of_ids(&self, ids: Range<u64>) -> Result<u64> {
-        let hash = |id| Ok(hash_of_pair(id, self.node(DenseId(id))?));
-        ids.map(hash)
-            .try_fold(0, |sum: u64, hash: Result<u64>| Ok(sum.wrapping_add(hash?)))
+        ids.map(DenseId)
+            .try_fold(0, |sum: u64, id| Ok(sum.wrapping_add(hash_of_pair(id, self.node(id)?))))
     }
 
-    /// As [`PermutationTable::sum_of_ids`], by the other table. Over all dense ids and all nodes, both sums are equal if each table is the
-    /// inverse of the other; if not, they differ but for one case in 2^64.
+    /// As [`PermutationTable::sum_of_ids`], by the other table. Over all dense ids and all nodes, both sums are equal
+    /// if each table is the inverse of the other; if not, they differ but for one case in 2^64.
     ///
     /// # Errors
-    /// [`FormatError::Invalid`] if an entry is not a dense id.
+    /// [`Invalid`](crate::FormatError::Invalid) if an entry is not a dense id.
     ///
     /// # Panics
     /// If the range ends beyond the number of nodes.
     pub fn sum_of_nodes(&self, nodes: Range<u64>) -> Result<u64> {
-        let hash = |node| Ok(hash_of_pair(self.dense_id(NodeId(node))?.0, NodeId(node)));
-        nodes
-            .map(hash)
-            .try_fold(0, |sum: u64, hash: Result<u64>| Ok(sum.wrapping_add(hash?)))
+        nodes.map(NodeId).try_fold(0, |sum: u64, node| {
+            Ok(sum.wrapping_add(hash_of_pair(self.dense_id(node)?, node)))
+        })
     }
 
     #[inline]
     fn entry(&self, table: &[[u8; ENTRY_BYTES]], i: u64, table_start: u64) -> Result<u64> {
         let [a, b, c, d, e] = table[i as usize];
         let entry = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
-        if entry >= self.nodes() {
-            return Err(FormatError::invalid(
-                self.offset(table_start + i),
-                format!(
-                    "the node permutation has the entry {entry}, but there are {} nodes",
-                    self.nodes()
-                ),
-            ));
-        }
+        invalid_if!(
+            entry >= self.nodes(),
+            self.offset(table_start + i),
+            "the node permutation has the entry {entry}, but there are {} nodes",
+            self.nodes()
+        );
         Ok(entry)
     }
 
@@ -190,6 +205,6 @@ impl<'a> PermutationTable<'a> {
 }
 
 /// A hash of a dense id and its node.
-fn hash_of_pair(id: u64, node: NodeId) -> u64 {
-    random::combine(random::hash(id), node.0)
+fn hash_of_pair(id: DenseId, node: NodeId) -> u64 {
+    random::combine(random::hash(id.0), node.0)
 }

@@ -7,12 +7,12 @@
 //! OOPSLA 2014, section 5). It costs two multiplications and needs no state, so draws can be made by counter: draw `i`
 //! does not depend on which draws were made before, or on which thread. None of this is for cryptography.
 
-/// 2^64 divided by the golden ratio, made odd. It is SplitMix64's default distance between states, and a good factor for
-/// multiplicative hashing.
+/// 2^64 divided by the golden ratio, made odd. It is SplitMix64's default distance between states, and a good factor
+/// for multiplicative hashing.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finalizer of SplitMix64 (variant 13 of Stafford's "Better Bit Mixing"): a bijection of `u64` after which each bit
-/// depends on all bits of `z`. `mix(0)` is 0; [`hash`] has no such fixed point.
+/// The finalizer of SplitMix64 (variant 13 of Stafford's "Better Bit Mixing"): a bijection of `u64` after which each
+/// bit depends on all bits of `z`. `mix(0)` is 0; [`hash`] has no such fixed point.
 #[inline(always)]
 pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,6 +29,14 @@ pub const fn hash(key: u64) -> u64 {
 /// Draw `counter` under `key`: uniform over all `u64`, and different for different counters.
 ///
 /// Counter 0 gives `mix(key)`, and counter `i + 1` gives draw `i` of the sequence [`SplitMix64::new`]`(key)`.
+///
+/// ```
+/// use grappa_formats::random::{combine, draw_at};
+///
+/// let key = combine(7, 3); // of run 7 and epoch 3
+/// assert_eq!(draw_at(key, 5), draw_at(key, 5));
+/// assert_ne!(draw_at(key, 5), draw_at(key, 6));
+/// ```
 #[inline(always)]
 pub const fn draw_at(key: u64, counter: u64) -> u64 {
     mix(key.wrapping_add(counter.wrapping_mul(GOLDEN)))
@@ -44,6 +52,12 @@ pub const fn combine(key: u64, part: u64) -> u64 {
 ///
 /// The probability of each result is off by less than `end` / 2^64 of itself. Use this where each result must take
 /// exactly one draw, and [`below`] elsewhere.
+///
+/// ```
+/// use grappa_formats::random::scale;
+///
+/// assert_eq!((scale(0, 10), scale(u64::MAX / 2, 10), scale(u64::MAX, 10)), (0, 4, 9));
+/// ```
 #[inline(always)]
 pub fn scale(uniform: u64, end: u64) -> u64 {
     ((u128::from(uniform) * u128::from(end)) >> 64) as u64

@@ -8,8 +8,8 @@
 //!  "classes":["free","gold"]}
 //! ```
 //!
-//! The columns together have as many dimensions as the store's features, in the same order. So the schema can encode the next
-//! table as it did the first, and names tell whether two stores have the same features.
+//! The columns together have as many dimensions as the store's features, in the same order. So the schema can encode
+//! the next table as it did the first, and names tell whether two stores have the same features.
 
 use std::collections::HashSet;
 
@@ -19,6 +19,7 @@ use crate::{
     FormatError, Result,
     bytes::Fields,
     container::{self, FileKind},
+    error::invalid_if,
 };
 
 /// Name of the file in a store.
@@ -28,10 +29,26 @@ pub const FILE: &str = "schema";
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 
 /// What the features and classes of a store are called.
+///
+/// ```
+/// use grappa_formats::schema::{CategoryForm, Column, Encoding, Schema};
+///
+/// let country = Column {
+///     name: "country".into(),
+///     encoding: Encoding::Category { values: vec!["DE".into(), "FR".into()], form: CategoryForm::OneHot },
+/// };
+/// let schema = Schema { features: vec![Column::number("age"), country], classes: vec!["spam".into(), "ham".into()] };
+/// assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
+///
+/// let (file, _) = schema.encode();
+/// assert_eq!(Schema::decode(&file, 4, 2)?, schema);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schema {
-    /// The columns of the table that the features come from, in the order of their dimensions. Empty if features have no names.
+    /// The columns of the table that the features come from, in the order of their dimensions. Empty if features have
+    /// no names.
     pub features: Vec<Column>,
     /// The name of each class. Empty if classes have no names.
     pub classes: Vec<String>,
@@ -68,8 +85,8 @@ pub enum Encoding {
         /// How a value becomes dimensions.
         form: CategoryForm,
     },
-    /// A date is the number of days since 1970-01-01 in UTC, with a fraction for the time of the day: 1 dimension, and perhaps
-    /// an indicator.
+    /// A date is the number of days since 1970-01-01 in UTC, with a fraction for the time of the day: 1 dimension, and
+    /// perhaps an indicator.
     Date {
         /// What a missing value becomes, in days.
         missing: Missing,
@@ -101,8 +118,8 @@ pub enum Missing {
 }
 
 impl Schema {
-    /// The name of each dimension of the features, such as `age`, `country=DE`, `country=other`, `income` and `income_missing`.
-    /// All are different.
+    /// The name of each dimension of the features, such as `age`, `country=DE`, `country=other`, `income` and
+    /// `income_missing`. All are different.
     pub fn feature_names(&self) -> Vec<String> {
         self.features.iter().flat_map(Column::dimensions).collect()
     }
@@ -122,36 +139,33 @@ impl Schema {
     /// # Errors
     /// [`FormatError::Invalid`] with the name that is wrong. Its offset is 0.
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(FormatError::invalid(0, what));
-        if let Some(i) = self.features.iter().position(|column| column.name.is_empty()) {
-            return wrong(format!("column {i} of the features has an empty name"));
-        }
-        if let Some(column) = self
-            .features
-            .iter()
-            .find(|column| column.name.len() > COLUMN_NAME_BYTES_MAX)
-        {
-            return wrong(format!(
-                "a column of the features has a name of {} bytes, and at most {COLUMN_NAME_BYTES_MAX} are possible: {:.40}...",
-                column.name.len(),
-                column.name
-            ));
-        }
-        for column in &self.features {
-            if let Some(what) = column.encoding.problem() {
-                return wrong(format!("the column {:?} of the features {what}", column.name));
+        for (i, Column { name, encoding }) in self.features.iter().enumerate() {
+            invalid_if!(name.is_empty(), 0, "column {i} of the features has an empty name");
+            invalid_if!(
+                name.len() > COLUMN_NAME_BYTES_MAX,
+                0,
+                "a column of the features has a name of {} bytes, and at most {COLUMN_NAME_BYTES_MAX} are possible: \
+                 {name:.40}...",
+                name.len()
+            );
+            if let Some(what) = encoding.problem() {
+                return Err(FormatError::invalid(
+                    0,
+                    format!("the column {name:?} of the features {what}"),
+                ));
             }
         }
-        if let Some(name) = first_twice(&self.feature_names()) {
-            return wrong(format!("two features have the name {name:?}"));
+        invalid_if!(
+            self.classes.iter().any(String::is_empty),
+            0,
+            "a class has an empty name"
+        );
+        for (what, names) in [("features", &self.feature_names()), ("classes", &self.classes)] {
+            if let Some(name) = first_twice(names) {
+                return Err(FormatError::invalid(0, format!("two {what} have the name {name:?}")));
+            }
         }
-        if self.classes.iter().any(String::is_empty) {
-            return wrong("a class has an empty name".into());
-        }
-        match first_twice(&self.classes) {
-            Some(name) => wrong(format!("two classes have the name {name:?}")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Encodes the file `schema`. Returns its bytes and its digest.
@@ -170,28 +184,22 @@ impl Schema {
     pub fn decode(file: &[u8], dim: u32, classes: u32) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::SCHEMA)?;
         Fields::of(&header, 0)?;
-        let wrong = |what: String| FormatError::invalid(header.payload_offset, what);
-        let schema: Self =
-            serde_json::from_slice(payload).map_err(|e| wrong(format!("the schema's JSON is invalid: {e}")))?;
-        schema.check().map_err(|e| match e {
-            FormatError::Invalid { what, .. } => wrong(what),
-            other => other,
-        })?;
-        if schema.is_empty() {
-            return Err(wrong("the schema names nothing".into()));
-        }
-        if !schema.features.is_empty() && schema.dim() != u64::from(dim) {
-            return Err(wrong(format!(
-                "the schema has names for {} dimensions of features, but the store has {dim}",
-                schema.dim()
-            )));
-        }
-        if !schema.classes.is_empty() && schema.classes.len() as u64 != u64::from(classes) {
-            return Err(wrong(format!(
-                "the schema has names of {} classes, but the store has {classes}",
-                schema.classes.len()
-            )));
-        }
+        let at = header.payload_offset;
+        let schema: Self = serde_json::from_slice(payload)
+            .map_err(|e| FormatError::invalid(at, format!("the schema's JSON is invalid: {e}")))?;
+        schema.check().map_err(|error| error.moved_to(at))?;
+        invalid_if!(schema.is_empty(), at, "the schema names nothing");
+        let (named_dim, named_classes) = (schema.dim(), schema.classes.len() as u64);
+        invalid_if!(
+            !schema.features.is_empty() && named_dim != u64::from(dim),
+            at,
+            "the schema has names for {named_dim} dimensions of features, but the store has {dim}"
+        );
+        invalid_if!(
+            named_classes > 0 && named_classes != u64::from(classes),
+            at,
+            "the schema has names of {named_classes} classes, but the store has {classes}"
+        );
         Ok(schema)
     }
 }

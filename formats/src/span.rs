@@ -1,7 +1,7 @@
 //! The span of a chunk: its number and its nodes.
 //!
-//! The metas of a chunk's features, labels and edge weights start with it. A file that was swapped with that of another
-//! chunk is therefore found when it is opened.
+//! The metas of a chunk's features, labels and edge weights start with it. A file that was swapped with the file of
+//! another chunk is therefore found when it is opened.
 //!
 //! ```text
 //! offset  bytes  content
@@ -11,9 +11,16 @@
 //!     16      8  number of entries, one per node
 //! ```
 
-use crate::{ChunkId, FormatError, NODES_MAX, NodeId, Result, bytes::Fields, chunks::ChunkMap};
+use crate::{ChunkId, NODES_MAX, NodeId, Result, bytes::Fields, chunks::ChunkMap, error::invalid_if};
 
 /// The nodes of a chunk. Its files have one entry (an adjacency list, a feature row, a label) per node, in order.
+///
+/// ```
+/// use grappa_formats::{ChunkId, ChunkSpan, chunks::ChunkMap};
+///
+/// let span = ChunkSpan::of(&ChunkMap::uniform(10, 3), ChunkId(1));
+/// assert_eq!(span.to_string(), "chunk 1 (3 nodes from node 3 on)");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkSpan {
     /// The number of the chunk.
@@ -39,12 +46,11 @@ impl ChunkSpan {
 
     /// Fails unless the file it was read from has the expected span.
     pub fn expect(&self, expected: &Self) -> Result<()> {
-        if self != expected {
-            return Err(FormatError::invalid(
-                64,
-                format!("the file is of {self}, expected {expected}; were files swapped?"),
-            ));
-        }
+        invalid_if!(
+            self != expected,
+            64,
+            "the file is of {self}, expected {expected}; were files swapped?"
+        );
         Ok(())
     }
 
@@ -61,12 +67,11 @@ impl ChunkSpan {
         let chunk = ChunkId(fields.u32());
         fields.zeros::<4>()?;
         let (first_node, rows) = (fields.u64(), fields.u64());
-        if rows > ChunkMap::CHUNK_NODES_MAX || first_node > NODES_MAX - rows {
-            return Err(FormatError::invalid(
-                at + 8,
-                format!("{rows} entries from node {first_node} on are more than a chunk or a graph can have"),
-            ));
-        }
+        invalid_if!(
+            rows > ChunkMap::CHUNK_NODES_MAX || first_node > NODES_MAX - rows,
+            at + 8,
+            "{rows} entries from node {first_node} on are more than a chunk or a graph can have"
+        );
         Ok(Self {
             chunk,
             first_node: NodeId(first_node),

@@ -16,6 +16,7 @@ use crate::{
     FormatError, NODES_MAX, Result,
     bytes::Fields,
     container::{self, FileKind},
+    error::invalid_if,
 };
 
 /// Length of the meta.
@@ -38,41 +39,52 @@ pub fn encode(name: &str, nodes: u64, set: &RoaringTreemap) -> (Vec<u8>, u64) {
 }
 
 /// Decodes and fully checks the file `splits/<name>.roaring` of a graph with `nodes` nodes.
+///
+/// ```
+/// use grappa_formats::splits::{decode, encode};
+///
+/// let set = (0..10).collect();
+/// let (file, _) = encode("train", 100, &set);
+/// assert_eq!(decode(&file, "train", 100)?, set);
+/// assert!(decode(&file, "val", 100).is_err()); // it is another split
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
     let (header, payload) = container::decode_file(file, FileKind::SPLIT)?;
     let mut fields = Fields::of(&header, META_BYTES)?;
     let found_name = fields.array::<NAME_BYTES>();
-    if found_name != padded_name(name) {
-        return Err(FormatError::invalid(
-            64,
-            format!(
-                "the file is of the split \"{}\", expected {name:?}; were files swapped?",
-                found_name.escape_ascii()
-            ),
-        ));
-    }
+    invalid_if!(
+        found_name != padded_name(name),
+        64,
+        "the file is of the split \"{}\", expected {name:?}; were files swapped?",
+        found_name.escape_ascii()
+    );
     let (of_nodes, count) = (fields.u64(), fields.u64());
-    if of_nodes != nodes {
-        return Err(FormatError::invalid(
-            72,
-            format!("the split is of a graph of {of_nodes} nodes, but the store has {nodes}"),
-        ));
-    }
-    let wrong = |what: String| Err(FormatError::invalid(header.payload_offset, what));
-    let set = match RoaringTreemap::deserialize_from(payload) {
-        Ok(set) => set,
-        Err(e) => return wrong(format!("the split is not a valid roaring bitmap: {e}")),
-    };
-    if set.serialized_size() != payload.len() {
-        return wrong("the split's roaring bitmap repeats a key or is followed by other bytes".into());
-    }
-    if set.len() != count {
-        return wrong(format!("the split has {} nodes, but its meta says {count}", set.len()));
-    }
-    if let Some(max) = set.max().filter(|&max| max >= nodes) {
-        return wrong(format!(
+    invalid_if!(
+        of_nodes != nodes,
+        72,
+        "the split is of a graph of {of_nodes} nodes, but the store has {nodes}"
+    );
+    let at = header.payload_offset;
+    let set = RoaringTreemap::deserialize_from(payload)
+        .map_err(|e| FormatError::invalid(at, format!("the split is not a valid roaring bitmap: {e}")))?;
+    invalid_if!(
+        set.serialized_size() != payload.len(),
+        at,
+        "the split's roaring bitmap repeats a key or is followed by other bytes"
+    );
+    let found = set.len();
+    invalid_if!(
+        found != count,
+        at,
+        "the split has {found} nodes, but its meta says {count}"
+    );
+    if let Some(max) = set.max() {
+        invalid_if!(
+            max >= nodes,
+            at,
             "the split contains node {max}, but the graph has {nodes} nodes"
-        ));
+        );
     }
     Ok(set)
 }

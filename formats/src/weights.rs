@@ -9,9 +9,9 @@
 //!       A + 8*a      8  anchor a: number of edges in the adjacency lists before list 64 a; ceil(nodes / 64) anchors
 //! ```
 //!
-//! The payload starts at a multiple of 8. The position of a list's weights is the last anchor plus the degrees since, which
-//! are in the file `degrees`. Anchors cost an eighth of a byte per node. They come last so that a writer that does not know
-//! the degrees in advance can stream.
+//! The payload starts at a multiple of 8. The position of a list's weights is the last anchor plus the degrees since,
+//! which are in the file `degrees`. Anchors cost an eighth of a byte per node. They come last so that a writer that
+//! does not know the degrees in advance can stream.
 
 use std::ops::Range;
 
@@ -19,6 +19,7 @@ use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length, check_payload_slice, u64_entry},
     container::Header,
+    error::invalid_if,
     span::ChunkSpan,
 };
 
@@ -96,12 +97,12 @@ impl WeightsMeta {
             span: ChunkSpan::decode(&mut fields)?,
             edges: fields.u64(),
         };
-        if !header.payload_offset.is_multiple_of(8) {
-            return Err(FormatError::invalid(
-                16,
-                format!("weights start at {}, which is no multiple of 8", header.payload_offset),
-            ));
-        }
+        invalid_if!(
+            !header.payload_offset.is_multiple_of(8),
+            16,
+            "weights start at {}, which is no multiple of 8",
+            header.payload_offset
+        );
         let values = meta
             .edges
             .checked_mul(4)
@@ -132,6 +133,29 @@ impl WeightsMeta {
 }
 
 /// Reader of the edge weights of a chunk.
+///
+/// ```
+/// use grappa_formats::{
+///     ChunkId, ChunkSpan,
+///     chunks::ChunkMap,
+///     container::{FileKind, decode_file, encode_file},
+///     weights::{Weights, WeightsEncoder, WeightsMeta},
+/// };
+///
+/// let degrees = [2, 0, 1]; // of the nodes of the chunk
+/// let mut encoder = WeightsEncoder::default();
+/// for weights in [&[0.5, 2.0][..], &[], &[1.0]] {
+///     encoder.push_row(weights);
+/// }
+/// let meta = WeightsMeta { span: ChunkSpan::of(&ChunkMap::uniform(3, 1), ChunkId(0)), edges: 3 };
+/// let (file, _) = encode_file(FileKind::WEIGHTS, meta.encode(), &encoder.finish());
+///
+/// let (header, payload) = decode_file(&file, FileKind::WEIGHTS)?;
+/// let weights = Weights::new(&header, payload)?;
+/// let edges = weights.range(2, |row| degrees[row as usize])?;
+/// assert_eq!(weights.get(edges.start), 1.0);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
     meta: WeightsMeta,
@@ -163,8 +187,8 @@ impl<'a> Weights<'a> {
         &self.meta
     }
 
-    /// The edges of node `row` of the chunk, as numbers for [`Weights::get`] and [`Weights::copy`]. `degree_of` gives the
-    /// in-degree of any node of the chunk.
+    /// The edges of node `row` of the chunk, as numbers for [`Weights::get`] and [`Weights::copy`]. `degree_of` gives
+    /// the in-degree of any node of the chunk.
     ///
     /// # Errors
     /// [`FormatError::Invalid`] if anchors and degrees give edges that the file does not have.
@@ -219,14 +243,11 @@ impl<'a> Weights<'a> {
             if rows % ANCHOR_ROWS == 0 && rows < self.meta.span.rows {
                 let anchor = rows / ANCHOR_ROWS;
                 let found = u64_entry(self.anchors, anchor as usize);
-                if Some(found) != edges {
-                    return Err(FormatError::invalid(
-                        self.payload_offset + self.meta.anchors_at() + 8 * anchor,
-                        format!(
-                            "the anchor of node {rows} of the chunk is edge {found}, but the degrees before it sum to {edges:?}"
-                        ),
-                    ));
-                }
+                invalid_if!(
+                    Some(found) != edges,
+                    self.payload_offset + self.meta.anchors_at() + 8 * anchor,
+                    "the anchor of node {rows} of the chunk is edge {found}, but the degrees before it sum to {edges:?}"
+                );
             }
             rows += 1;
             edges = edges.and_then(|edges| edges.checked_add(degree));
@@ -237,15 +258,13 @@ impl<'a> Weights<'a> {
                 "the bytes between the weights and their anchors are not 0",
             ));
         }
-        if rows != self.meta.span.rows || edges != Some(self.meta.edges) {
-            return Err(FormatError::invalid(
-                64,
-                format!(
-                    "the file has the weights of {} edges of {} nodes, but the degrees are of {edges:?} edges of {rows} nodes",
-                    self.meta.edges, self.meta.span.rows
-                ),
-            ));
-        }
+        invalid_if!(
+            rows != self.meta.span.rows || edges != Some(self.meta.edges),
+            64,
+            "the file has the weights of {} edges of {} nodes, but the degrees are of {edges:?} edges of {rows} nodes",
+            self.meta.edges,
+            self.meta.span.rows
+        );
         Ok(())
     }
 }

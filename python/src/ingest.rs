@@ -9,7 +9,7 @@ use crate::{background, error::program_exception};
 #[pyfunction]
 pub fn ingest(py: Python<'_>, arguments: Vec<String>, report: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
     let arguments = ["grappa-ingest".to_owned()].into_iter().chain(arguments);
-    let args = grappa_ingest::Args::try_parse_from(arguments).map_err(|error| program_exception(error.into()))?;
+    let args = grappa_ingest::IngestArgs::try_parse_from(arguments).map_err(|error| program_exception(error.into()))?;
     background::run(py, report, move |progress| {
         grappa_ingest::summary(&args, progress).map_err(program_exception)
     })

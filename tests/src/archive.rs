@@ -1,14 +1,31 @@
-//! `.npz` archives as `numpy.savez` writes them: zip files with uncompressed members.
+//! Packed text, and `.npz` archives as `numpy.savez` writes them: zip files with uncompressed members.
 
-use std::{fs, path::Path};
+use std::{fs, io::Write, path::Path};
+
+use flate2::{Compression, write::GzEncoder};
 
 use crate::npy::Npy;
 
+/// The bytes as gzip packs them.
+pub fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes.as_ref()).unwrap();
+    encoder.finish().unwrap()
+}
+
 /// Writes arrays as the members of an archive.
 pub fn write_npz(path: &Path, arrays: &[(&str, Npy)]) {
+    let members = arrays
+        .iter()
+        .map(|(name, array)| (format!("{name}.npy"), array.encode()));
+    fs::write(path, zip(members)).unwrap();
+}
+
+/// A zip archive of these names and contents.
+pub fn zip(members: impl ExactSizeIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
-    for (name, array) in arrays {
-        let (name, bytes) = (format!("{name}.npy"), array.encode());
+    let count = members.len() as u16;
+    for (name, bytes) in members {
         let mut crc = flate2::Crc::new();
         crc.update(&bytes);
         let at = file.len() as u32;
@@ -35,11 +52,11 @@ pub fn write_npz(path: &Path, arrays: &[(&str, Npy)]) {
         directory.extend(at.to_le_bytes());
         directory.extend(name.as_bytes());
     }
-    let (at, count) = (file.len() as u32, arrays.len() as u16);
+    let at = file.len() as u32;
     file.extend(&directory);
     file.extend(b"PK\x05\x06");
     file.extend([0, 0, count, count].into_iter().flat_map(u16::to_le_bytes));
     file.extend([directory.len() as u32, at].into_iter().flat_map(u32::to_le_bytes));
     file.extend(0u16.to_le_bytes());
-    fs::write(path, file).unwrap();
+    file
 }

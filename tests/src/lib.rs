@@ -27,6 +27,7 @@
 
 pub mod archive;
 pub mod files;
+pub mod folder;
 pub mod graph;
 pub mod held;
 pub mod kills;

@@ -43,11 +43,16 @@ impl Npy {
         for value in values {
             value.put(&mut bytes);
         }
+        Self::raw(T::DESCR, shape, bytes)
+    }
+
+    /// An array of elements of another type, or of another length than the shape says.
+    pub fn raw(descr: &str, shape: &[usize], bytes: impl Into<Vec<u8>>) -> Self {
         Self {
-            descr: T::DESCR.to_owned(),
+            descr: descr.to_owned(),
             fortran: false,
             shape: shape.to_vec(),
-            bytes,
+            bytes: bytes.into(),
         }
     }
 

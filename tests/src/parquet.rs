@@ -10,33 +10,11 @@ use parquet::{
 
 /// Writes edges, and edge weights if given, in row groups of at most 100.
 pub fn write_parquet(path: &Path, edges: &[(u64, u64)], weights: Option<&[f32]>) {
-    let weight = if weights.is_some() {
-        "required float weight;"
-    } else {
-        ""
-    };
-    let schema = format!("message edges {{ required int64 src; required int64 dst; {weight} }}");
-    let schema = Arc::new(parse_message_type(&schema).unwrap());
-    let file = File::create(path).unwrap();
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
-    for (group, rows) in edges.chunks(100).enumerate() {
-        let mut group_writer = writer.next_row_group().unwrap();
-        let sources: Vec<_> = rows.iter().map(|edge| edge.0 as i64).collect();
-        let targets: Vec<_> = rows.iter().map(|edge| edge.1 as i64).collect();
-        for values in [sources, targets] {
-            let mut column = group_writer.next_column().unwrap().unwrap();
-            column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
-            column.close().unwrap();
-        }
-        if let Some(weights) = weights {
-            let mut column = group_writer.next_column().unwrap().unwrap();
-            let values = &weights[group * 100..][..rows.len()];
-            column.typed::<FloatType>().write_batch(values, None, None).unwrap();
-            column.close().unwrap();
-        }
-        group_writer.close().unwrap();
-    }
-    writer.close().unwrap();
+    let sources: Vec<i64> = edges.iter().map(|edge| edge.0 as i64).collect();
+    let targets: Vec<i64> = edges.iter().map(|edge| edge.1 as i64).collect();
+    let mut columns = vec![("src", Column::Integers(&sources)), ("dst", Column::Integers(&targets))];
+    columns.extend(weights.map(|weights| ("weight", Column::Floats(weights))));
+    write_table(path, &columns, 100);
 }
 
 /// The values of a column.

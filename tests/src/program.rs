@@ -128,6 +128,18 @@ impl From<Output> for Ran {
     }
 }
 
+/// Commands that take several arguments from one text.
+pub trait CommandWords {
+    /// Adds the words of a text as arguments.
+    fn words(&mut self, text: &str) -> &mut Self;
+}
+
+impl CommandWords for Command {
+    fn words(&mut self, text: &str) -> &mut Self {
+        self.args(text.split_whitespace())
+    }
+}
+
 /// The command of a program, without arguments, to be run or spawned.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(program(name));

@@ -10,6 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation of the trainer failed. Every message says how to proceed.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A CUDA device was requested, and libtorch cannot use CUDA.
     #[error("CUDA cannot be used: {reason}; `--device cpu` trains without it")]
@@ -54,9 +55,30 @@ pub enum Error {
         /// The message, which says how to proceed.
         what: String,
     },
-    /// Options contradict each other or the store. The message names a value that works.
+    /// Options contradict each other or the labels of the store. The message names a value that works.
     #[error("{0}")]
     Options(String),
+    /// The loss, parameters or logits are not finite during training. Checkpoints of earlier epochs are intact.
+    #[error("{0}")]
+    Diverged(String),
+    /// Features, or all predictions, are not finite.
+    #[error("{0}")]
+    NotFinite(String),
+    /// Nodes have no labels, or there are no nodes to train on.
+    #[error("{0}")]
+    NoLabels(String),
+    /// The store is another one than the run's, or lacks features, a split or a part of the graph.
+    #[error("{0}")]
+    WrongStore(String),
+    /// The run of `--init-from` has another model, or other features or classes.
+    #[error("{0}")]
+    WrongRun(String),
+    /// `--first-hop preaggregated` is not possible.
+    #[error("{0}")]
+    NoPreaggregation(String),
+    /// The model or a minibatch does not fit into the memory of this machine. The message has both sizes.
+    #[error("{0}")]
+    TooLarge(String),
     /// The configuration, a file of the run, or the shape of the model.
     #[error(transparent)]
     Run(#[from] grappa_run::Error),

@@ -66,9 +66,6 @@ pub(crate) fn libtorch_version() -> [u8; 3] {
 
 /// Loads libtorch_cuda.so from the folder of libtorch, and keeps it loaded. Its static initializers register the CUDA kernels, so it must
 /// be loaded before the first use of CUDA.
-///
-/// # Errors
-/// The message of the dynamic loader, which usually names a library that is not installed.
 pub(crate) fn load_cuda() -> Result<(), String> {
     // SAFETY: the library is libtorch's own and was built together with the libtorch_cpu.so that is loaded, which is what
     // its initializers expect; PyTorch loads it in the same way. It is never unloaded.

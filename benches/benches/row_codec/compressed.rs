@@ -69,8 +69,9 @@ impl Codec for CompressedRows<'_> {
     type Place = RowPlace;
 
     fn touch_places(&self, rows: &[u64; GROUP]) -> u64 {
-        let line = |&row| u64::from(self.encoded.degrees[self.rows.directory_line(row).start]);
-        rows.iter().map(line).sum()
+        rows.iter()
+            .map(|&row| u64::from(self.encoded.degrees[self.rows.directory_line(row).start]))
+            .sum()
     }
 
     #[inline(always)]

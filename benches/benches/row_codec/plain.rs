@@ -60,8 +60,10 @@ impl<T: Copy + Into<u64>> Codec for &Plain<T> {
     }
 
     fn touch_rows(&self, places: &[(u64, u64); GROUP]) -> u64 {
-        let row = |&place| self.row(place).iter().step_by(64 / size_of::<T>()).take(8);
-        places.iter().flat_map(row).map(|&source| source.into()).sum()
+        let rows = places
+            .iter()
+            .flat_map(|&place| self.row(place).iter().step_by(64 / size_of::<T>()).take(8));
+        rows.map(|&source| source.into()).sum()
     }
 
     #[inline(always)]
@@ -123,11 +125,10 @@ impl Codec for &Packed {
     }
 
     fn touch_rows(&self, places: &[(u64, u64); GROUP]) -> u64 {
-        let byte = |index| index * self.sources.width / 8;
-        let extent = |&(start, end): &(u64, u64)| byte(start)..byte(end);
+        let width = self.sources.width;
         places
             .iter()
-            .map(|place| touch(&self.sources.bytes, extent(place)))
+            .map(|&(start, end)| touch(&self.sources.bytes, start * width / 8..end * width / 8))
             .sum()
     }
 

@@ -54,6 +54,9 @@ struct Args {
     /// Milliseconds that packets take from host to host
     #[arg(long, value_name = "MS", default_value_t = 0)]
     delay_ms: u32,
+    /// Grappa's methods of compression; top-k with its rate, such as top-k=0.01 or top-k=0.01..0.5
+    #[arg(long, value_delimiter = ',', value_name = "METHOD", default_value = "none")]
+    compress: Vec<String>,
     /// Epochs of a run, instead of the dataset's; at least 2, because the first is not timed
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
     epochs: Option<u32>,
@@ -81,18 +84,20 @@ struct Contender {
     links: Links,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Program {
-    Ours,
+    /// Grappa with a method of compression.
+    Ours(String),
     DistDgl,
 }
 
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.program {
-            Program::Ours => "Grappa",
-            Program::DistDgl => "DistDGL",
-        })?;
+        match &self.program {
+            Program::Ours(method) if method == "none" => f.write_str("Grappa"),
+            Program::Ours(method) => write!(f, "Grappa, {method}"),
+            Program::DistDgl => f.write_str("DistDGL"),
+        }?;
         match self.links.megabits {
             None => f.write_str(", no limit"),
             Some(megabits) => write!(f, ", {megabits} Mbit/s"),
@@ -101,17 +106,19 @@ impl fmt::Display for Contender {
 }
 
 /// The figures of a run.
-struct Ran {
+struct HostsRun {
     /// Of the host that sends most.
     bytes_per_step: f64,
     steps_per_epoch: f64,
     /// Without evaluation; median of the epochs after the first.
     seconds_per_epoch: f64,
+    /// Of the exchange of gradients, with encoding and decoding, per step. Grappa alone tells it.
+    exchange_ms: Option<f64>,
     test_accuracy: f64,
 }
 
 /// Inputs of the runs on one graph.
-struct Setup<'a> {
+struct HostsSetup<'a> {
     args: &'a Args,
     task: Task,
     programs: &'a Path,
@@ -215,15 +222,11 @@ impl Args {
         let mut contenders = Vec::new();
         for &megabits in &self.megabits {
             let links = self.links((megabits > 0).then_some(megabits));
+            let ours = self.compress.iter().map(|method| Program::Ours(method.clone()));
             let peers = peer.iter().map(|_| Program::DistDgl);
-            contenders.extend(
-                [Program::Ours]
-                    .into_iter()
-                    .chain(peers)
-                    .map(|program| Contender { program, links }),
-            );
+            contenders.extend(ours.chain(peers).map(|program| Contender { program, links }));
         }
-        let setup = Setup {
+        let setup = HostsSetup {
             args: self,
             task,
             programs: graphs.programs,
@@ -231,15 +234,18 @@ impl Args {
             peer,
         };
         let load = machine::load()?;
-        let run = |contender: &Contender, turn| setup.run(contender, turn);
-        let told = |ran: &Ran| {
-            format!(
-                "{:.2} s an epoch, {:.2} MB a step",
-                ran.seconds_per_epoch,
-                ran.bytes_per_step / 1e6
-            )
-        };
-        let runs = in_turns(&contenders, self.runs, run, told)?;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender, turn| setup.run(contender, turn),
+            |ran| {
+                format!(
+                    "{:.2} s an epoch, {:.2} MB a step",
+                    ran.seconds_per_epoch,
+                    ran.bytes_per_step / 1e6
+                )
+            },
+        )?;
         record.add(format_args!(
             "### {dataset}, {} hosts\n\n{} layers, fanouts {:?}, learning rate {}, {} epochs.\n\n{}",
             self.hosts,
@@ -279,41 +285,59 @@ impl Args {
     }
 }
 
-fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
-    let mut table = Table::new(&["", "MB sent a step", "ms a step", "s an epoch", "over", "test, %"]);
+fn table(contenders: &[Contender], runs: &[Vec<HostsRun>]) -> Table {
+    let columns = [
+        "",
+        "MB sent a step",
+        "ms a step",
+        "exchange, ms",
+        "s an epoch",
+        "over",
+        "test, %",
+    ];
+    let mut table = Table::new(&columns);
     for (contender, ran) in contenders.iter().zip(runs) {
-        let of = |value: fn(&Ran) -> f64| median(ran.iter().map(value));
-        let seconds = of(|run| run.seconds_per_epoch);
+        let exchange: Option<Vec<f64>> = ran.iter().map(|run| run.exchange_ms).collect();
+        let seconds = median(ran.iter().map(|run| run.seconds_per_epoch));
         let peer = contenders
             .iter()
             .position(|other| other.links.megabits == contender.links.megabits && other.program == Program::DistDgl);
         let over = peer.map(|peer| seconds / median(runs[peer].iter().map(|run| run.seconds_per_epoch)));
         table.row([
             contender.to_string(),
-            format!("{:.3}", of(|run| run.bytes_per_step) / 1e6),
-            format!("{:.0}", of(|run| 1e3 * run.seconds_per_epoch / run.steps_per_epoch)),
+            format!("{:.3}", median(ran.iter().map(|run| run.bytes_per_step / 1e6))),
+            format!(
+                "{:.0}",
+                median(ran.iter().map(|run| 1e3 * run.seconds_per_epoch / run.steps_per_epoch))
+            ),
+            exchange.map_or("-".to_owned(), |exchange| format!("{:.2}", median(exchange))),
             format!("{seconds:.2}"),
             over.map_or("-".to_owned(), |over| format!("{over:.2}")),
-            format!("{:.1}", 100.0 * of(|run| run.test_accuracy)),
+            format!("{:.1}", median(ran.iter().map(|run| 100.0 * run.test_accuracy))),
         ]);
     }
     table
 }
 
-impl Setup<'_> {
-    fn run(&self, contender: &Contender, seed: u32) -> Result<Ran> {
+impl HostsSetup<'_> {
+    fn run(&self, contender: &Contender, seed: u32) -> Result<HostsRun> {
         let network = Network::new(self.args.hosts, contender.links)?;
-        match (contender.program, &self.peer) {
+        match (&contender.program, &self.peer) {
             (Program::DistDgl, Some((python, parts))) => self.run_peer(&network, python, parts, seed),
-            _ => self.run_ours(&network, seed),
+            (Program::DistDgl, None) => unreachable!("a peer that is not installed is no contender"),
+            (Program::Ours(method), _) => self.run_ours(&network, method, seed),
         }
     }
 
-    fn run_ours(&self, network: &Network, seed: u32) -> Result<Ran> {
+    fn run_ours(&self, network: &Network, method: &str, seed: u32) -> Result<HostsRun> {
         let work = &self.args.files.work;
         let out = work.join("hosts-run");
         folder::remove(&out)?;
         let task = self.task;
+        let (method, rate) = match method.split_once('=') {
+            Some((method, rate)) => (method, Some(rate)),
+            None => (method, None),
+        };
         job::run(Some(network), self.args.hosts, work, |_| {
             let mut command = Command::new(self.programs.join("grappa-train"));
             command.arg(&self.store).arg("--out").arg(&out).arg("--quiet");
@@ -333,36 +357,38 @@ impl Setup<'_> {
                 ("--threads", self.args.threads.to_string()),
                 ("--memory", self.args.memory.0.to_string()),
                 ("--evaluate", "exact".to_owned()),
+                ("--compress", method.to_owned()),
             ] {
                 command.args([option, &value]);
+            }
+            if let Some(rate) = rate {
+                command.args(["--compress-rate", rate]);
             }
             command
         })?;
         let sent = network.sent_bytes()?.into_iter().max().unwrap_or(0) as f64;
-        let read = |name: &str| {
-            let path = out.join(name);
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-        };
-        let epochs: Vec<Value> = read("metrics.jsonl")?
+        let epochs: Vec<Value> = read(&out.join("metrics.jsonl"))?
             .lines()
             .map(serde_json::from_str)
             .collect::<std::result::Result<_, _>>()?;
-        let summary: Value = serde_json::from_str(&read("summary.json")?)?;
+        let summary: Value = serde_json::from_str(&read(&out.join("summary.json"))?)?;
         folder::remove(&out)?;
         let steps = number(epochs.last().context("the run has no epochs")?, "step")?;
-        let seconds = |epoch: &Value| -> Result<f64> {
-            Ok(number(epoch, "seconds")? - number(&epoch["seconds_by_stage"], "evaluate").unwrap_or(0.0))
-        };
-        let seconds: Vec<f64> = epochs[1..].iter().map(seconds).collect::<Result<_>>()?;
-        Ok(Ran {
+        let seconds: Vec<f64> = epochs[1..].iter().map(seconds_of).collect::<Result<_>>()?;
+        let exchange: f64 = epochs
+            .iter()
+            .filter_map(|epoch| epoch["seconds_by_stage"]["exchange"].as_f64())
+            .sum();
+        Ok(HostsRun {
             bytes_per_step: sent / steps,
             steps_per_epoch: steps / epochs.len() as f64,
             seconds_per_epoch: median(seconds),
+            exchange_ms: Some(1e3 * exchange / steps),
             test_accuracy: number(&summary, "test_accuracy")?,
         })
     }
 
-    fn run_peer(&self, network: &Network, python: &Path, parts: &Path, seed: u32) -> Result<Ran> {
+    fn run_peer(&self, network: &Network, python: &Path, parts: &Path, seed: u32) -> Result<HostsRun> {
         let work = &self.args.files.work;
         let addresses: Vec<String> = (0..self.args.hosts).map(network::address).collect();
         let settings = json!({
@@ -377,7 +403,9 @@ impl Setup<'_> {
             "threads": self.args.threads,
             "seed": seed,
         });
-        let figures = |rank: u32| work.join(format!("hosts-peer-{rank}.json"));
+        let figures: Vec<PathBuf> = (0..self.args.hosts)
+            .map(|rank| work.join(format!("hosts-peer-{rank}.json")))
+            .collect();
         job::run(Some(network), self.args.hosts, work, |rank| {
             let script = peers::script(python, "distdgl.py", self.args.threads);
             // Each host needs shared memory of its own, where servers and trainers meet by name.
@@ -389,32 +417,43 @@ impl Setup<'_> {
                 .arg("host")
                 .arg(parts)
                 .arg(settings.to_string())
-                .arg(figures(rank));
+                .arg(&figures[rank as usize]);
             command
         })?;
         let mut hosts = Vec::new();
-        for rank in 0..self.args.hosts {
-            let path = figures(rank);
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        for path in &figures {
+            let text = read(path)?;
+            fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
             hosts.push(serde_json::from_str::<Value>(&text)?);
         }
-        let epochs = |host: &Value, key: &str| -> Result<Vec<f64>> {
-            let epochs = host["epochs"].as_array().context("the script told no epochs")?;
-            epochs.iter().map(|epoch| number(epoch, key)).collect()
-        };
-        let steps: f64 = epochs(&hosts[0], "steps")?.iter().sum();
+        let steps: f64 = of_epochs(&hosts[0], "steps")?.iter().sum();
         let sent: Vec<f64> = hosts
             .iter()
-            .map(|host| Ok(epochs(host, "bytes")?.iter().sum()))
+            .map(|host| Ok(of_epochs(host, "bytes")?.iter().sum()))
             .collect::<Result<_>>()?;
-        Ok(Ran {
+        Ok(HostsRun {
             bytes_per_step: sent.into_iter().fold(0.0, f64::max) / steps,
             steps_per_epoch: steps / f64::from(self.task.epochs),
-            seconds_per_epoch: median(epochs(&hosts[0], "seconds")?[1..].iter().copied()),
+            seconds_per_epoch: median(of_epochs(&hosts[0], "seconds")?[1..].iter().copied()),
+            exchange_ms: None,
             test_accuracy: number(&hosts[0], "test_accuracy")?,
         })
     }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Seconds of an epoch without its evaluation.
+fn seconds_of(epoch: &Value) -> Result<f64> {
+    Ok(number(epoch, "seconds")? - number(&epoch["seconds_by_stage"], "evaluate").unwrap_or(0.0))
+}
+
+/// A number of each epoch that DistDGL's script printed.
+fn of_epochs(host: &Value, key: &str) -> Result<Vec<f64>> {
+    let epochs = host["epochs"].as_array().context("the script told no epochs")?;
+    epochs.iter().map(|epoch| number(epoch, key)).collect()
 }
 
 fn number(object: &Value, key: &str) -> Result<f64> {

@@ -84,7 +84,7 @@ struct Contender {
 }
 
 /// Shared by all runs on one input.
-struct Setup<'a> {
+struct IngestSetup<'a> {
     args: &'a Args,
     programs: &'a Path,
     form: Form,
@@ -93,7 +93,7 @@ struct Setup<'a> {
 }
 
 /// One run of one contender.
-struct Run {
+struct IngestRun {
     measured: Measured,
     /// As the contender is timed.
     seconds: f64,
@@ -124,7 +124,7 @@ impl Bench for Args {
                 Form::Npy => Input::Npy,
                 Form::Tsv => Input::Tsv,
             };
-            let setup = Setup {
+            let setup = IngestSetup {
                 args: self,
                 programs: &programs,
                 form,
@@ -142,7 +142,14 @@ impl Bench for Args {
     }
 }
 
-impl Setup<'_> {
+impl IngestSetup<'_> {
+    /// The command that imports modules with the peers' Python, if one is named.
+    fn import(&self, modules: &str) -> Option<Command> {
+        let mut command = Command::new(self.args.peers_python.as_ref()?);
+        command.args(["-W", "ignore", "-c", &format!("import {modules}")]);
+        Some(command)
+    }
+
     fn measure(&self, record: &mut Record) -> Result<()> {
         let disk = Disk::measure(&self.input.path)?;
         let (mut contenders, mut missing) = (Vec::new(), Vec::new());
@@ -155,12 +162,11 @@ impl Setup<'_> {
         for contender in &contenders {
             contender.program.prepare(self)?;
         }
-        let told = |run: &Run| format!("{:.2} s, {}", run.seconds, ByteSize(run.measured.peak_rss_bytes));
         let runs = in_turns(
             &contenders,
             self.args.runs,
             |contender, _| contender.program.run(self),
-            told,
+            |run| format!("{:.2} s, {}", run.seconds, ByteSize(run.measured.peak_rss_bytes)),
         )?;
         self.check(&runs)?;
 
@@ -186,7 +192,7 @@ impl Setup<'_> {
     }
 
     /// A contender that keeps parallel edges must have all edges. Those that merge them must agree on the number.
-    fn check(&self, runs: &[Vec<Run>]) -> Result<()> {
+    fn check(&self, runs: &[Vec<IngestRun>]) -> Result<()> {
         let mut merged = None;
         for run in runs.iter().flatten().filter(|run| run.edges != self.edges) {
             ensure!(
@@ -199,7 +205,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    fn table(&self, contenders: &[Contender], runs: &[Vec<Run>]) -> Table {
+    fn table(&self, contenders: &[Contender], runs: &[Vec<IngestRun>]) -> Table {
         let mut table = Table::new(&[
             "contender",
             "s",
@@ -213,8 +219,7 @@ impl Setup<'_> {
         ]);
         let ours = median(runs[0].iter().map(|run| run.seconds));
         for (contender, runs) in contenders.iter().zip(runs) {
-            let of = |value: fn(&Run) -> f64| median(runs.iter().map(value));
-            let seconds = of(|run| run.seconds);
+            let seconds = median(runs.iter().map(|run| run.seconds));
             let version = runs[0]
                 .version
                 .as_ref()
@@ -225,8 +230,8 @@ impl Setup<'_> {
                 range(runs.iter().map(|run| run.seconds)),
                 format!("{:.1}", self.edges as f64 / seconds / 1e6),
                 format!("{:.2}", seconds / ours),
-                format!("{:.2}", of(|run| run.measured.cpu.as_secs_f64())),
-                mebibytes(of(|run| run.measured.peak_rss_bytes as f64)),
+                format!("{:.2}", median(runs.iter().map(|run| run.measured.cpu.as_secs_f64()))),
+                mebibytes(median(runs.iter().map(|run| run.measured.peak_rss_bytes as f64))),
                 mebibytes(runs[0].output_bytes as f64),
                 runs[0].edges.to_string(),
             ]);
@@ -235,10 +240,9 @@ impl Setup<'_> {
     }
 
     /// The time that the disk alone would take.
-    fn floor(&self, disk: &Disk, ours: &[Run]) -> String {
+    fn floor(&self, disk: &Disk, ours: &[IngestRun]) -> String {
         let (read, store) = (self.input.bytes, ours[0].output_bytes);
         let spill = 8 * self.edges;
-        let rate = |seconds: f64| self.edges as f64 / seconds / 1e6;
         let (once, spilled) = (disk.seconds(read, store), disk.seconds(read + spill, store + spill));
         format!(
             "Floor: the disk read {:.2} GB/s and wrote {:.2} GB/s, sequentially, in this run. Reading {read} bytes and writing the \
@@ -246,8 +250,8 @@ impl Setup<'_> {
              {spilled:.2} s ({:.1} M edges/s). If memory is free, the page cache saves some of the spill.",
             disk.read / 1e9,
             disk.write / 1e9,
-            rate(once),
-            rate(spilled),
+            self.edges as f64 / once / 1e6,
+            self.edges as f64 / spilled / 1e6,
         )
     }
 
@@ -318,16 +322,11 @@ impl fmt::Display for Contender {
 
 impl Program {
     /// Why it can't run here, with a remedy.
-    fn missing(self, setup: &Setup<'_>) -> Option<String> {
-        let python = |modules: &str| {
-            let mut command = Command::new(setup.args.peers_python.as_ref()?);
-            command.args(["-W", "ignore", "-c", &format!("import {modules}")]);
-            Some(command)
-        };
+    fn missing(self, setup: &IngestSetup<'_>) -> Option<String> {
         let (probe, remedy) = match self {
             Self::Grappa | Self::GrappaFindingNodes => return None,
-            Self::GraphBolt => (python("dgl.graphbolt"), GET_PYTHON_PEERS),
-            Self::Scipy => (python("scipy, pandas"), GET_PYTHON_PEERS),
+            Self::GraphBolt => (setup.import("dgl.graphbolt"), GET_PYTHON_PEERS),
+            Self::Scipy => (setup.import("scipy, pandas"), GET_PYTHON_PEERS),
             Self::WebGraph => {
                 let mut command = Command::new(&setup.args.webgraph);
                 command.arg("--version");
@@ -339,7 +338,7 @@ impl Program {
     }
 
     /// Makes inputs of its own, which is not measured.
-    fn prepare(self, setup: &Setup<'_>) -> Result<()> {
+    fn prepare(self, setup: &IngestSetup<'_>) -> Result<()> {
         let folder = setup.graphbolt_folder();
         if self == Self::GraphBolt && !folder.exists() {
             eprintln!("writing {}", folder.display());
@@ -354,7 +353,7 @@ impl Program {
         Ok(())
     }
 
-    fn run(self, setup: &Setup<'_>) -> Result<Run> {
+    fn run(self, setup: &IngestSetup<'_>) -> Result<IngestRun> {
         self.remove_output(setup)?;
         let read = match self {
             Self::GraphBolt => cache::files_below(&setup.graphbolt_folder())?,
@@ -362,7 +361,7 @@ impl Program {
         };
         let cold = cache::forget(&read)?;
         let measured = child::run(&mut self.command(setup)?)?;
-        let run = Run {
+        let run = IngestRun {
             seconds: match self {
                 Self::GraphBolt | Self::Scipy => measured.number("seconds")?,
                 _ => measured.wall.as_secs_f64(),
@@ -383,7 +382,7 @@ impl Program {
         Ok(run)
     }
 
-    fn command(self, setup: &Setup<'_>) -> Result<Command> {
+    fn command(self, setup: &IngestSetup<'_>) -> Result<Command> {
         let threads = setup.args.budget.threads.to_string();
         Ok(match self {
             Self::Grappa | Self::GrappaFindingNodes => {
@@ -422,7 +421,7 @@ impl Program {
     }
 
     /// Its output.
-    fn output(self, setup: &Setup<'_>) -> PathBuf {
+    fn output(self, setup: &IngestSetup<'_>) -> PathBuf {
         match self {
             Self::GraphBolt => setup.graphbolt_folder().join("preprocessed"),
             _ => setup.out(),
@@ -430,7 +429,7 @@ impl Program {
     }
 
     /// 0 if it writes nothing.
-    fn output_bytes(self, setup: &Setup<'_>) -> Result<u64> {
+    fn output_bytes(self, setup: &IngestSetup<'_>) -> Result<u64> {
         let output = self.output(setup);
         if !output.exists() {
             return Ok(0);
@@ -443,7 +442,7 @@ impl Program {
         Ok(bytes)
     }
 
-    fn remove_output(self, setup: &Setup<'_>) -> Result<()> {
+    fn remove_output(self, setup: &IngestSetup<'_>) -> Result<()> {
         folder::remove(&self.output(setup))
     }
 }

@@ -91,7 +91,7 @@ enum Program {
 }
 
 /// The figures of a run.
-struct Ran {
+struct StepsRun {
     /// For 50 batches.
     seconds: f64,
     /// Grappa only: the time of each stage, for the same batches.
@@ -99,7 +99,7 @@ struct Ran {
     peak_rss_bytes: u64,
 }
 
-struct Setup<'a> {
+struct TrainingSetup<'a> {
     args: &'a Args,
     programs: PathBuf,
     graph: Labelled,
@@ -121,7 +121,7 @@ impl Bench for Args {
 
     fn measure(&self, record: &mut Record) -> Result<()> {
         let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
-        let setup = Setup {
+        let setup = TrainingSetup {
             args: self,
             graph: Labelled::in_folder(&self.files.work, self.scale, &programs)?,
             programs,
@@ -142,8 +142,12 @@ impl Bench for Args {
             training::preaggregate(&setup.programs, &setup.graph.store, AggregateKind::Mean, false)?;
         }
         let load = machine::load()?;
-        let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
-        let runs = in_turns(&contenders, self.runs, |contender, _| setup.run(*contender), told)?;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender, _| setup.run(*contender),
+            |ran| format!("{:.2} s", ran.seconds),
+        )?;
         record.add(table(&contenders, &runs));
         for (peer, checked) in &peers {
             match checked {
@@ -200,22 +204,25 @@ impl fmt::Display for Device {
     }
 }
 
-fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
-    let seconds = |runs: &[Ran]| median(runs.iter().map(|run| run.seconds));
-    let fastest = |model: &str| {
+/// The median time of the runs.
+fn seconds(runs: &[StepsRun]) -> f64 {
+    median(runs.iter().map(|run| run.seconds))
+}
+
+fn table(contenders: &[Contender], runs: &[Vec<StepsRun>]) -> Table {
+    let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
+    for (contender, of_contender) in contenders.iter().zip(runs) {
         let peers = contenders
             .iter()
             .zip(runs)
-            .filter(|(contender, _)| contender.is_peer_with(model));
-        peers.map(|(_, runs)| seconds(runs)).min_by(f64::total_cmp)
-    };
-    let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
-    for (contender, runs) in contenders.iter().zip(runs) {
+            .filter(|(other, _)| other.is_peer_with(contender.model));
+        let fastest = peers.map(|(_, runs)| seconds(runs)).min_by(f64::total_cmp);
+        let runs = of_contender;
         table.row([
             contender.to_string(),
             format!("{:.2}", seconds(runs)),
             range(runs.iter().map(|run| run.seconds)),
-            fastest(contender.model).map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
+            fastest.map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
             format!(
                 "{:.1}",
                 median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 30)
@@ -229,21 +236,23 @@ fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
 impl<'a> Contender<'a> {
     /// All contenders that can run here.
     fn all(models: &'a [String], peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
-        let ours = |first_hop, precision| Program::Ours { first_hop, precision };
-        let of_model = |model: &'a String| {
-            let mut programs = vec![ours("sampled", "f32")];
-            if model == "sage" {
-                programs.extend([
-                    ours("preaggregated", "f32"),
-                    ours("sampled", "bf16"),
-                    ours("preaggregated", "bf16"),
-                ]);
-            }
+        const OURS: [(&str, &str); 4] = [
+            ("sampled", "f32"),
+            ("preaggregated", "f32"),
+            ("sampled", "bf16"),
+            ("preaggregated", "bf16"),
+        ];
+        let mut contenders = Vec::new();
+        for model in models {
+            let ours = if model == "sage" { &OURS[..] } else { &OURS[..1] };
+            let ours = ours
+                .iter()
+                .map(|&(first_hop, precision)| Program::Ours { first_hop, precision });
             let able = peers.iter().filter(|(_, checked)| checked.is_ok());
-            programs.extend(able.map(|(peer, _)| Program::Peer(peer)));
-            programs.into_iter().map(move |program| Self { model, program })
-        };
-        models.iter().flat_map(of_model).collect()
+            let programs = ours.chain(able.map(|&(peer, _)| Program::Peer(peer)));
+            contenders.extend(programs.map(|program| Self { model, program }));
+        }
+        contenders
     }
 
     fn is_peer_with(&self, model: &str) -> bool {
@@ -268,15 +277,15 @@ impl fmt::Display for Program {
     }
 }
 
-impl Setup<'_> {
-    fn run(&self, contender: Contender<'_>) -> Result<Ran> {
+impl TrainingSetup<'_> {
+    fn run(&self, contender: Contender<'_>) -> Result<StepsRun> {
         match contender.program {
             Program::Ours { first_hop, precision } => self.run_ours(contender.model, first_hop, precision),
             Program::Peer(peer) => self.run_peer(contender.model, peer),
         }
     }
 
-    fn run_ours(&self, model: &str, first_hop: &str, precision: &str) -> Result<Ran> {
+    fn run_ours(&self, model: &str, first_hop: &str, precision: &str) -> Result<StepsRun> {
         let mut command = training::model(&self.programs, &self.graph.store, model, training::HIDDEN);
         // The peers have none.
         command.args(["--norm", "none"]);
@@ -294,14 +303,14 @@ impl Setup<'_> {
         let batches = self.graph.seed_count as f64 / BATCH as f64;
         let scale = BATCHES as f64 / batches;
         let stages = trained.stages().map(|seconds| format!("{:.2}", seconds * scale));
-        Ok(Ran {
+        Ok(StepsRun {
             seconds: trained.seconds * scale,
             stages: Some(stages.join(" / ")),
             peak_rss_bytes: trained.measured.peak_rss_bytes,
         })
     }
 
-    fn run_peer(&self, model: &str, peer: &str) -> Result<Ran> {
+    fn run_peer(&self, model: &str, peer: &str) -> Result<StepsRun> {
         let python = self
             .args
             .python(peer)
@@ -312,7 +321,7 @@ impl Setup<'_> {
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
         command.args([BATCHES.to_string(), self.args.threads.to_string()]);
         let measured = child::run(&mut command)?;
-        Ok(Ran {
+        Ok(StepsRun {
             seconds: measured.number("seconds")?,
             stages: None,
             peak_rss_bytes: measured.peak_rss_bytes,

@@ -109,12 +109,12 @@ impl Network {
     /// # Errors
     /// If a host does not tell them.
     pub fn sent_bytes(&self) -> Result<Vec<u64>> {
-        let of_host = |host: u32| -> Result<u64> {
+        let hosts = (0..self.hosts.len() as u32).map(|host| {
             let mut counters = Command::new("cat");
             let counters = child::run(&mut self.on(host, counters.arg("/proc/self/net/dev")))?.stdout;
             sent_by(INTERFACE, &counters).with_context(|| format!("host {host} has no interface {INTERFACE}"))
-        };
-        (0..self.hosts.len() as u32).map(of_host).collect()
+        });
+        hosts.collect()
     }
 }
 
@@ -145,12 +145,11 @@ fn within(namespace: &str, command: &Command) -> Command {
 
 /// The bytes that an interface has sent, as `/proc/net/dev` tells them: the ninth number of its line.
 fn sent_by(interface: &str, counters: &str) -> Option<u64> {
-    let of_line = |line: &str| -> Option<u64> {
+    counters.lines().find_map(|line| {
         let (name, counts) = line.split_once(':')?;
         let sent = counts.split_whitespace().nth(8).filter(|_| name.trim() == interface)?;
         sent.parse().ok()
-    };
-    counters.lines().find_map(of_line)
+    })
 }
 
 /// The address of a host.

@@ -169,16 +169,17 @@ fn deliver(mut device: File, flights: &Receiver<Flight>) {
 pub fn device(namespace: &str, name: &str) -> io::Result<File> {
     let namespace = File::open(format!("/run/netns/{namespace}"))?;
     let request = Request::new(name);
-    let create = move || {
+    let created = thread::spawn(move || {
         // Only this thread moves, and it ends.
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
         let device = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
         // SAFETY: TUNSETIFF reads a `struct ifreq`, whose layout `Request` has.
         unsafe { ioctl(&device, Setter::<TUNSETIFF, Request>::new(request)) }?;
         Ok(device)
-    };
-    let created = thread::spawn(create).join();
-    created.map_err(|_| io::Error::other("the thread that creates a TUN device panicked"))?
+    });
+    created
+        .join()
+        .map_err(|_| io::Error::other("the thread that creates a TUN device panicked"))?
 }
 
 /// Names a TUN device.

@@ -5,12 +5,16 @@ use std::io::{self, BufRead, BufReader, Read};
 use grappa_io::{Error, Position, Result};
 
 use crate::{
-    extent::{PIECE_BYTES, Stream},
+    extent::{Extent, PIECE_BYTES, Stream},
     messages::long_line,
+    separator::trim,
 };
 
 /// The longest line of an edge list, in bytes. Longer lines come from binary files and from files without line ends.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// The longest line of node data, in bytes: a million numbers of 16 characters.
+const ROW_BYTES_MAX: usize = 16 << 20;
 
 /// The lines of a stream with their offsets and numbers.
 pub(crate) struct Lines {
@@ -37,7 +41,22 @@ pub(crate) struct Line {
     pub bytes: Vec<u8>,
 }
 
+impl Line {
+    /// The line without blanks around it, and the first one without a byte order mark.
+    pub fn text(&self) -> &[u8] {
+        match self.bytes.strip_prefix(b"\xef\xbb\xbf") {
+            Some(bytes) if self.number == 1 => trim(bytes),
+            _ => trim(&self.bytes),
+        }
+    }
+}
+
 impl Lines {
+    /// The lines of a file with a row for each node, which may be compressed.
+    pub fn of(extent: &Extent) -> Result<Self> {
+        Ok(Self::new(extent.stream()?, ROW_BYTES_MAX))
+    }
+
     /// Lines longer than `line_bytes_max` are an error.
     pub fn new(stream: Stream, line_bytes_max: usize) -> Self {
         Self {

@@ -23,8 +23,8 @@ use crate::{
     conversions::Conversion,
     extent::{Compression, Extent},
     file::InputFile,
+    line_reader::Lines,
     messages::shown,
-    nodes::lines_of,
     zip::Npz,
 };
 
@@ -193,7 +193,7 @@ fn whole_split(folder: &Path, lists: &[Option<PathBuf>; 3]) -> Result<()> {
 /// The one number in `num-node-list`.
 fn nodes_of(path: &Path) -> Result<u64> {
     let file = InputFile::open(path)?;
-    let mut lines = lines_of(&Extent::whole(&file, Compression::of(&file.head(8)?)))?;
+    let mut lines = Lines::of(&Extent::whole(&file, Compression::of(&file.head(8)?)))?;
     let mut numbers = Vec::new();
     while numbers.len() < 2
         && let Some(line) = lines.next_line()?

@@ -12,7 +12,7 @@
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the pointer is that of an element of the slice, and a prefetch neither changes memory nor faults. The
+        // SAFETY: the pointer is to an element of the slice, and a prefetch neither changes memory nor faults. The
         // instruction is in SSE, which every x86-64 processor has.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

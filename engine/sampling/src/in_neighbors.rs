@@ -1,7 +1,8 @@
 //! The in-neighbors of many nodes: all of them, or a few that are drawn.
 //!
-//! Nodes are visited in ascending order, piece by piece, and the adjacency lists of the next pieces are read ahead. So a pass over the
-//! lists of most nodes reads files front to back, and one over the lists of few nodes has many reads in flight.
+//! Nodes are visited in ascending order, piece by piece, and the adjacency lists of the next pieces are read ahead. So
+//! a pass over the lists of most nodes reads files front to back, and one over the lists of few nodes has many reads in
+//! flight.
 
 use std::{
     ops::Range,
@@ -18,8 +19,8 @@ use crate::{NodeSet, node_set::GrowingSet, sample::Draw};
 const SOURCES_TOGETHER: usize = 1024;
 /// Longer lists are decoded in pieces. That takes longer, but a whole list could exceed the memory.
 const WHOLE_MAX: u64 = 1 << 14;
-/// Pieces whose adjacency lists are read ahead: enough reads in flight for a disk, and so few bytes that the system keeps them until they
-/// are used, even if others fill its cache meanwhile.
+/// Pieces whose adjacency lists are read ahead: enough reads in flight for a disk, and so few bytes that the system
+/// keeps them until they are used, even if others fill its cache meanwhile.
 const PIECES_AHEAD: u64 = 4;
 
 /// The adjacency lists of a graph, or samples of them.
@@ -34,7 +35,8 @@ pub struct InNeighbors<'a> {
 pub struct NeighborSample {
     /// The maximum number of draws for a node.
     pub per_node: u32,
-    /// Whether an in-neighbor may be drawn several times. Without, a node with at most `per_node` in-neighbors has all of them.
+    /// Whether an in-neighbor may be drawn several times. Without, a node with at most `per_node` in-neighbors has all
+    /// of them.
     pub replace: bool,
     /// The seed of the draws.
     pub seed: u64,
@@ -78,8 +80,8 @@ impl<'a> InNeighbors<'a> {
         self.sample.map_or(degree, |sample| sample.draws(degree))
     }
 
-    /// Passes the list of each of some ascending nodes to `visit`, with the index of the node. The list of a node is empty if a slice
-    /// lacks its chunk: its in-neighbors are unknown.
+    /// Passes the list of each of some ascending nodes to `visit`, with the index of the node. The list of a node is
+    /// empty if a slice lacks its chunk: its in-neighbors are unknown.
     ///
     /// # Errors
     /// If an adjacency list is damaged. Also the errors of `visit`.
@@ -270,8 +272,8 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Appends the in-neighbors to `out`. Calls `take`, which clears it, when there are enough to look them up together. Many lists are short,
-    /// so several may come together. The list of a hub comes in pieces.
+    /// Appends the in-neighbors to `out`. Calls `take`, which clears it, when there are enough to look them up
+    /// together. Many lists are short, so several may come together. The list of a hub comes in pieces.
     #[inline]
     pub fn decode_in_pieces(&self, out: &mut Vec<u64>, mut take: impl FnMut(&mut Vec<u64>)) {
         match self.whole().filter(|row| row.degree() > WHOLE_MAX) {
@@ -293,7 +295,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// Hands out the nodes at some positions of a set to threads, piece by piece, and has the adjacency lists of later pieces read ahead.
+/// Hands out the nodes at some positions of a set to threads, piece by piece, and has the adjacency lists of later
+/// pieces read ahead.
 #[derive(Debug)]
 pub struct Pieces<'a> {
     set: &'a NodeSet,
@@ -336,7 +339,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Replaces `nodes` by those of the next piece, and returns their positions. None after the last piece.
+    /// Replaces `nodes` by the nodes of the next piece, and returns their positions. None after the last piece.
     pub fn next(&self, nodes: &mut Vec<NodeId>) -> Option<Range<u64>> {
         let first = self.next.fetch_add(Self::NODES, Ordering::Relaxed);
         if first >= self.end {

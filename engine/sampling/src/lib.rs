@@ -15,12 +15,15 @@ pub mod feed;
 mod halo_neighbors;
 mod in_neighbors;
 mod loader;
+mod names;
 mod node_set;
 pub mod partition;
+mod placement;
 pub mod policy;
 pub mod sample;
 pub mod view;
 
 pub use in_neighbors::{InNeighbors, List, ListScratch, NeighborSample, Pieces};
-pub use loader::{ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, Seeds};
+pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, Seeds};
 pub use node_set::NodeSet;
+pub use placement::{ListsBudget, ListsPlace, NumberChoice, PartitionNumbers, PartitionSizes, Remedy};

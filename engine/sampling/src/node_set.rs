@@ -1,11 +1,11 @@
 //! Sets of nodes, and the position of each node in its set.
 //!
-//! Exact inference computes states only for the nodes that the result depends on. Their rows are stored without gaps, so the
-//! row of a node is at the node's *position*: the number of smaller nodes in the set. A lookup costs one cache line, and an entry of a
-//! table that is a 400th of the size.
+//! Exact inference computes states only for the nodes that the result depends on. Their rows are stored without gaps,
+//! so the row of a node is at the node's *position*: the number of smaller nodes in the set. A lookup costs one cache
+//! line, and an entry of a table that is a 400th of the size.
 //!
-//! Nodes are bits in *lines*, and lines are in *pages*. Pages without nodes are left out: a slice of a graph with 10^10 nodes evaluates a
-//! few thousand of them.
+//! Nodes are bits in *lines*, and lines are in *pages*. Pages without nodes are left out: a slice of a graph with 10^10
+//! nodes evaluates a few thousand of them.
 
 mod growing;
 
@@ -47,7 +47,8 @@ pub struct NodeSet {
 /// The nodes of a set as bits.
 #[derive(Debug, Clone)]
 struct Bits {
-    /// For each page the index of its first line in `lines`. For a page without nodes the number of nodes before it, and [`EMPTY`].
+    /// For each page the index of its first line in `lines`. For a page without nodes the number of nodes before it,
+    /// and [`EMPTY`].
     table: Vec<u64>,
     /// The lines of pages that have nodes. Their order is that in which pages got their first node.
     lines: Vec<Line>,
@@ -58,14 +59,14 @@ struct Bits {
 #[repr(align(64))]
 struct Line {
     before: u64,
-    /// The number of nodes in the words before each word, [`COUNT_BITS`] for each. A sum over the words would take a loop whose end
-    /// processors cannot predict, so that cache misses of successive lookups would not overlap.
+    /// The number of nodes in the words before each word, [`COUNT_BITS`] for each. A sum over the words would take a
+    /// loop whose end processors cannot predict, so that cache misses of successive lookups would not overlap.
     before_words: u64,
     words: [u64; LINE_WORDS],
 }
 
 impl Line {
-    /// Counts the nodes, of which `before` are before the line. Returns how many are before the next line.
+    /// Counts the nodes. `before` nodes are before the line. Returns how many are before the next line.
     fn count(&mut self, before: u64) -> u64 {
         (self.before, self.before_words) = (before, 0);
         let mut count = 0;
@@ -203,8 +204,8 @@ impl NodeSet {
         Self { nodes, count, bits }
     }
 
-    /// The nodes of the set that are in the given ranges of nodes, and the others. Takes as long as to copy the set, however many nodes it
-    /// has.
+    /// The nodes of the set that are in the given ranges of nodes, and the others. Takes as long as to copy the set,
+    /// however many nodes it has.
     ///
     /// # Panics
     /// If a range ends beyond the nodes of the graph.
@@ -297,8 +298,10 @@ impl NodeSet {
 
     /// Memory in bytes that this set takes.
     pub fn bytes(&self) -> u64 {
-        let of_bits = |bits: &Bits| size_of_val(&bits.table[..]) + size_of_val(&bits.lines[..]);
-        self.bits.as_ref().map_or(0, of_bits) as u64
+        match &self.bits {
+            Some(bits) => (size_of_val(&bits.table[..]) + size_of_val(&bits.lines[..])) as u64,
+            None => 0,
+        }
     }
 
     /// Memory in bytes that a set of `members` of the `nodes` nodes of a graph takes at most.
@@ -435,8 +438,11 @@ fn words_of(nodes: u64) -> usize {
 
 /// A word with the bits from `start` to before `end`.
 fn bits_between(start: u64, end: u64) -> u64 {
-    let below = |end: u64| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
-    below(end) & !below(start)
+    bits_below(end) & !bits_below(start)
+}
+
+fn bits_below(end: u64) -> u64 {
+    if end >= 64 { u64::MAX } else { (1 << end) - 1 }
 }
 
 /// The line, word and bit of a node.

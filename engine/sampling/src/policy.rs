@@ -2,13 +2,12 @@
 //!
 //! A share `N` means 1/N.
 
-/// The largest number of partitions that is chosen. Each is read once an epoch, with as much again for its variable part.
+/// The largest number of partitions that is chosen. Each is read once an epoch, with as much again for its variable
+/// part.
 pub const PARTITIONS_MAX: u32 = 1024;
-/// The share of the memory of views and features that adjacency lists in mapped files may take, and also lists in memory, unless
-/// everything fits.
+/// The share of memory that one kind of adjacency list may take: resident pages of mapped lists; lists in memory,
+/// unless everything fits; and sampled in-neighbors of halo nodes.
 pub const LISTS_SHARE: u64 = 4;
-/// The share of the memory that the sampled in-neighbors of halo nodes may take.
-pub const HALO_LISTS_SHARE: u64 = 4;
 /// The default number of in-neighbors of a halo node, without historical embeddings.
 pub const HALO_NEIGHBORS: u32 = 10;
 /// The default number of epochs between two repartitionings.
@@ -25,10 +24,11 @@ pub const ENGINE_SHARE: u64 = 8;
 /// The share of a feed's memory that is held back for large minibatches.
 pub const RESERVE_SHARE: u64 = 32;
 
-/// The work of training for each sampled edge, in aggregated edges: forward and backward passes, sampling, and the update of the states
-/// of few destinations per edge.
+/// The work of training for each sampled edge, in aggregated edges: forward and backward passes, sampling, and the
+/// update of the states of few destinations per edge.
 pub const SAMPLED_EDGE_WORK: f64 = 8.0;
-/// The work of updating a state, in aggregated edges: a product of a row and two square matrices, next to the memory traffic of a row.
+/// The work of updating a state, in aggregated edges: a product of a row and two square matrices, next to the memory
+/// traffic of a row.
 pub const STATE_WORK: f64 = 16.0;
 /// The share of memory that the inputs of the first layer may keep between evaluations.
 pub const FIRST_INPUTS_SHARE: u64 = 32;
@@ -38,24 +38,12 @@ const HISTORY_PART: f64 = 0.25;
 const EXACT_PART: f64 = 0.25;
 /// An exact evaluation with no more work is always done: it takes some 20 ms.
 const LITTLE_WORK: f64 = 2e6;
-/// A sampled evaluation takes about this part of the time of training on as many nodes: larger fanouts, but no backward passes.
+/// A sampled evaluation takes about this part of the time of training on as many nodes: larger fanouts, but no backward
+/// passes.
 const SAMPLED_EVALUATION_PART: f64 = 1.3;
 
-/// Whether adjacency lists of `bytes` are in memory, next to features of `feature_bytes`.
-pub fn lists_fit(bytes: u64, feature_bytes: u64, memory: u64) -> bool {
-    bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / LISTS_SHARE
-}
-
-/// The memory that adjacency lists may take which are in memory in turn. The rest is for feature rows.
-pub fn lists_in_turn_max(memory: u64, feature_bytes: u64) -> u64 {
-    match feature_bytes {
-        0 => memory / 8 * 7,
-        _ => memory / 2,
-    }
-}
-
-/// The most work of an exact evaluation with `auto`, next to an `epoch` of work with a number of `seeds`. The evaluation scores
-/// `scored` nodes.
+/// The most work of an exact evaluation with `auto`, next to an `epoch` of work with a number of `seeds`. The
+/// evaluation scores `scored` nodes.
 pub fn exact_evaluation_work_max(epoch: f64, seeds: f64, scored: f64) -> f64 {
     let sampled = epoch * SAMPLED_EVALUATION_PART * scored / seeds;
     sampled.max(EXACT_PART * epoch).max(LITTLE_WORK)

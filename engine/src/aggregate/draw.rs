@@ -65,7 +65,7 @@ impl DrawnNeighbors {
         self.neighbors.iter().flatten().copied()
     }
 
-    /// Writes, for each node of the set, the row of its neighbor. `rows` are those of the nodes in `rows_of`, which has all
+    /// Writes, for each node of the set, the row of its neighbor. `rows` are the rows of the nodes in `rows_of`, which has all
     /// neighbors. Nodes without in-neighbors keep their rows of zeros.
     ///
     /// # Errors

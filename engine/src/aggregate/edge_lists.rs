@@ -20,7 +20,7 @@ pub fn is_room(size: usize, needed: usize) -> bool {
 }
 
 /// How an edge of a block is encoded in words of 32 bits: the source's place in the block, and above it how many destinations lie between
-/// its destination and that of the edge before. If that does not fit, all upper bits are ones, and the destination follows.
+/// its destination and the destination of the edge before. If that does not fit, all upper bits are ones, and the destination follows.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeCode {
     /// A block has two to the power of this many sources.
@@ -86,7 +86,7 @@ impl EdgeLists {
         blocks * destinations.div_ceil(u64::from(code.far()))
     }
 
-    /// Empty lists of `blocks` blocks, with room for `edges` edges, of which `far` take two words. They take the memory `spare` if it has
+    /// Empty lists of `blocks` blocks, with room for `edges` edges; `far` of them take two words. They take the memory `spare` if it has
     /// the right size.
     ///
     /// # Errors

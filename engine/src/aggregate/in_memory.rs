@@ -15,7 +15,11 @@ use grappa_io::{
 };
 use grappa_sampling::{List, ListScratch};
 
-use super::{Aggregation, ListSize, OwnRows, Reduce, RowValues, Sink, reduce::PART};
+use super::{
+    aggregation::{Aggregation, OwnRows, Sink},
+    reduce::{ListSize, PART, Reduce},
+    rows::RowValues,
+};
 
 /// Destinations of a tile: the rows that the caller gets at once.
 const TILE_NODES: u64 = 1 << 15;

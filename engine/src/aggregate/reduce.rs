@@ -5,7 +5,7 @@ use grappa_formats::features::FeatureLayout;
 use super::ScaledRows;
 
 /// In-neighbors of a part of an adjacency list. Each part of a longer list has a state of its own, and states are merged in the end. A sum of
-/// f32 loses small terms when it is large: from 2^24 on, ones no longer change it. So its error is that of a sum of this many rows.
+/// f32 loses small terms when it is large: from 2^24 on, ones no longer change it. So its error is the error of a sum of this many rows.
 pub(super) const PART: u64 = 4096;
 
 /// The number of parts of a list of `rows` rows.

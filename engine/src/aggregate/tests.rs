@@ -4,16 +4,16 @@ mod node_rows;
 mod stream;
 mod whole_graph;
 
-use std::{path::Path, sync::Mutex};
+use std::{ops::Range, path::Path, sync::Mutex, thread};
 
 use grappa_formats::{
     NodeId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
-use grappa_io::{Error, progress::Silent};
+use grappa_io::{Error, Result, progress::Silent};
 use grappa_sampling::{InNeighbors, List, ListScratch, NeighborSample, NodeSet};
-use grappa_storage::MappedChunks;
+use grappa_storage::{MappedChunks, Store};
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::{reduce::PART, *};

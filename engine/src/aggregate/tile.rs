@@ -13,10 +13,10 @@ use grappa_io::{
 use grappa_sampling::{ListScratch, NodeSet, Pieces};
 
 use super::{
-    Aggregation, ListSize, OwnRows, Reduce,
-    edge_lists::{BlockEdges, EdgeCode, EdgeLists, is_room},
-    reduce::{PART, parts},
-    stream::{Blocks, DestinationRows},
+    aggregation::{Aggregation, OwnRows},
+    blocks::{Blocks, DestinationRows},
+    edge_lists::{BlockEdges, EdgeLists, is_room},
+    reduce::{ListSize, PART, Reduce, parts},
 };
 
 /// Bytes of an edge in a tile's lists.
@@ -44,14 +44,14 @@ pub struct Tiler<'a, R> {
     own_nodes: u64,
     /// The position of the next tile's first destination.
     next: u64,
-    spare: Spare,
+    spare: SpareTile,
     progress: &'a dyn Progress,
 }
 
 /// The memory of a finished tile, for the next one. New memory costs a page fault for each page, which in virtual machines takes longer
 /// than all else that is done to the page.
 #[derive(Default)]
-struct Spare {
+struct SpareTile {
     states: Vec<f32>,
     kept: Vec<u8>,
     edges: Vec<Arena>,
@@ -87,7 +87,7 @@ impl KeptRows {
         first(block)..first(block + 1)
     }
 
-    /// Keeps those of a block, after those of the blocks before.
+    /// Keeps the rows of a block, after the rows of the blocks before.
     fn keep(&mut self, block: u64, rows: &[u8], stride: usize) {
         let first = block << self.block_bits;
         let Range { start, end } = self.in_block(block);
@@ -110,14 +110,6 @@ struct Strip {
     sizes: Vec<ListSize>,
     /// Number of states.
     states: usize,
-}
-
-impl Blocks {
-    fn code(self) -> EdgeCode {
-        EdgeCode {
-            place_bits: self.block_bits,
-        }
-    }
 }
 
 /// The vector without its values, if it has room for `values` values and for few more. Else a new, empty one.
@@ -175,7 +167,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 DestinationRows::Kept => u64::from(blocks.stride) + size_of::<u64>() as u64,
             },
             next: first,
-            spare: Spare::default(),
+            spare: SpareTile::default(),
             progress,
         }
     }
@@ -230,7 +222,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// Takes the memory of a tile back, for the next one.
     pub fn take_back(&mut self, tile: Tile<'_, R>) {
-        self.spare = Spare {
+        self.spare = SpareTile {
             states: tile.states,
             kept: tile.kept.map_or_else(Vec::new, |kept| kept.rows),
             edges: tile.strips.into_iter().map(|strip| strip.edges.into_memory()).collect(),

@@ -7,7 +7,12 @@ use grappa_io::{Error, Position, Result, progress::Progress};
 use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
-use super::{Aggregation, Budget, ListSize, NodeRows, Reduce, Sink, StateRows};
+use super::{
+    aggregation::{Aggregation, Sink},
+    budget::Budget,
+    reduce::{ListSize, Reduce},
+    rows::{NodeRows, StateRows},
+};
 
 /// Results of nodes with and without in-neighbors that are put together, and passed on together. No budget counts them.
 const RESULT_NODES: u64 = 1 << 15;
@@ -122,7 +127,7 @@ fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
     state
 }
 
-/// Puts the results of destinations between those of nodes without in-neighbors.
+/// Puts the results of destinations between the results of nodes without in-neighbors.
 struct Filled<'a, 's> {
     destinations: &'a NodeSet,
     empty: Vec<f32>,

@@ -46,7 +46,7 @@ use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures
 pub struct AggregateOptions {
     /// How the rows of in-neighbors are reduced.
     pub kind: AggregateKind,
-    /// The type in which values are stored. By default that of the features.
+    /// The type in which values are stored. By default the type of the features.
     pub dtype: Option<FeatureDtype>,
     /// Memory and threads to use.
     pub budget: Budget,

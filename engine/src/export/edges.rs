@@ -31,7 +31,7 @@ const BLOCK_EDGES_MIN: u64 = 1 << 10;
 const EDGE_BYTES: u64 = 20;
 /// Bytes of a weight as text, and of separators.
 const TEXT_BYTES: u64 = 18;
-/// Strings whose lengths stand for those of all.
+/// Strings whose lengths stand for all lengths.
 const MEASURED_IDS: u64 = 1000;
 
 /// The format of exported edges.

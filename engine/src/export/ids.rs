@@ -1,4 +1,4 @@
-//! Exports lists of external ids: those of all nodes, or of a split.
+//! Exports lists of external ids: of all nodes, or of a split.
 
 use std::io::Write;
 
@@ -21,64 +21,44 @@ use crate::export::{
 /// Ids that are written at once.
 const IDS_AT_ONCE: u64 = 1 << 14;
 
-/// Writes the sorted external ids of all nodes to a new file, as [`export_split`] does. Rows of exported features and labels are in this
-/// order.
-///
-/// # Errors
-/// As [`export_split`].
-pub fn export_ids<'a>(store: &Store, out: impl Into<Destination<'a>>, progress: &dyn Progress) -> Result<Exported> {
-    progress.stage("writing ids", None);
-    write_ids(store, out.into(), &DenseIds::All(store.manifest().nodes), progress)
-}
-
-/// Writes the ids that [`export_ids`] writes as text to `out`, such as standard output.
-///
-/// # Errors
-/// If an id cannot stand in a line, or writing fails.
-pub fn print_ids(store: &Store, out: &mut impl Write, progress: &dyn Progress) -> Result<()> {
-    progress.stage("writing ids", None);
-    let mut text = IdText {
-        store,
-        bytes: Vec::new(),
-    };
-    text.write_all(&DenseIds::All(store.manifest().nodes), progress, |bytes| {
-        out.write_all(bytes).map_err(Error::io("write to", "standard output"))
-    })
-}
-
-/// Writes the ids that [`export_split`] writes as text to `out`, such as standard output.
-///
-/// # Errors
-/// If there is no such split, an id cannot stand in a line, or writing fails.
-pub fn print_split(store: &Store, name: &str, out: &mut impl Write, progress: &dyn Progress) -> Result<()> {
-    let ids = ids_of_split(store, name)?;
-    progress.stage(&format!("writing the split {name}"), None);
-    let mut text = IdText {
-        store,
-        bytes: Vec::new(),
-    };
-    text.write_all(&ids, progress, |bytes| {
-        out.write_all(bytes).map_err(Error::io("write to", "standard output"))
-    })
-}
-
-/// Writes the sorted external ids of the nodes of the split `name` to a new file: NumPy integers if it is called `.npy`, a column `id` if it
-/// is called `.parquet`, else a line for each id.
+/// Writes the sorted external ids of the nodes of a split, or of all nodes, to a new file: NumPy integers if it is called `.npy`, a column
+/// `id` if it is called `.parquet`, else a line for each id. Rows of exported features and labels are in the order of all ids.
 ///
 /// Memory: twice the size of the split in the store.
 ///
 /// # Errors
 /// If there is no such split, ids are strings and the file is called `.npy`, an id cannot stand in a line, or a file cannot be read or
 /// written.
-pub fn export_split<'a>(
+pub fn export_ids<'a>(
     store: &Store,
-    name: &str,
+    split: Option<&str>,
     out: impl Into<Destination<'a>>,
     progress: &dyn Progress,
 ) -> Result<Exported> {
+    let ids = ids_of(store, split, progress)?;
+    write_ids(store, out.into(), &ids, progress)
+}
+
+/// Writes the ids that [`export_ids`] writes as text to `out`, such as standard output.
+///
+/// # Errors
+/// If there is no such split, an id cannot stand in a line, or writing fails.
+pub fn print_ids(store: &Store, split: Option<&str>, out: &mut impl Write, progress: &dyn Progress) -> Result<()> {
+    let ids = ids_of(store, split, progress)?;
+    write_text(store, &ids, progress, |bytes| {
+        out.write_all(bytes).map_err(Error::io("write to", "standard output"))
+    })
+}
+
+/// The ids to write.
+fn ids_of(store: &Store, split: Option<&str>, progress: &dyn Progress) -> Result<DenseIds> {
+    let Some(name) = split else {
+        progress.stage("writing ids", None);
+        return Ok(DenseIds::All(store.manifest().nodes));
+    };
     let ids = ids_of_split(store, name)?;
     progress.stage(&format!("writing the split {name}"), None);
-    write_ids(store, out.into(), &ids, progress)
+    Ok(ids)
 }
 
 fn ids_of_split(store: &Store, name: &str) -> Result<DenseIds> {
@@ -123,11 +103,7 @@ fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress
     };
     let temporary = out.begin()?;
     match header {
-        None => IdText {
-            store,
-            bytes: Vec::new(),
-        }
-        .write_all(dense_ids, progress, |bytes| temporary.write_all(bytes))?,
+        None => write_text(store, dense_ids, progress, |bytes| temporary.write_all(bytes))?,
         Some(header) => {
             let mut bytes = header.to_vec();
             for group in dense_ids.groups(IDS_AT_ONCE) {
@@ -152,37 +128,30 @@ fn write_ids(store: &Store, out: Destination<'_>, dense_ids: &DenseIds, progress
     Ok(Exported { rows, bytes })
 }
 
-/// Ids as lines of text.
-struct IdText<'a> {
-    store: &'a Store,
-    bytes: Vec<u8>,
-}
-
-impl IdText<'_> {
-    /// Passes the lines of all ids to `write`, in large pieces.
-    fn write_all(
-        &mut self,
-        dense_ids: &DenseIds,
-        progress: &dyn Progress,
-        mut write: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let strings = self.store.manifest().ids.external == ExternalIds::String;
-        for group in dense_ids.groups(IDS_AT_ONCE) {
-            for id in dense_ids.of(group) {
-                let start = self.bytes.len();
-                self.store.ids().append_text_at(id, &mut self.bytes)?;
-                if strings {
-                    expect_line(self.store, &self.bytes[start..])?;
-                }
-                self.bytes.push(b'\n');
+/// Passes lines with the ids to `write`, in large pieces.
+fn write_text(
+    store: &Store,
+    dense_ids: &DenseIds,
+    progress: &dyn Progress,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let strings = store.manifest().ids.external == ExternalIds::String;
+    let mut bytes = Vec::new();
+    for group in dense_ids.groups(IDS_AT_ONCE) {
+        for id in dense_ids.of(group) {
+            let start = bytes.len();
+            store.ids().append_text_at(id, &mut bytes)?;
+            if strings {
+                expect_line(store, &bytes[start..])?;
             }
-            write(&self.bytes)?;
-            progress.advance(self.bytes.len() as u64, 0);
-            check_stopped(progress)?;
-            self.bytes.clear();
+            bytes.push(b'\n');
         }
-        Ok(())
+        write(&bytes)?;
+        progress.advance(bytes.len() as u64, 0);
+        check_stopped(progress)?;
+        bytes.clear();
     }
+    Ok(())
 }
 
 /// Fails if a line with this id would be read as something else.

@@ -1,4 +1,4 @@
-//! The pre-aggregated features of a slice: those of the nodes whose features it has, over all their in-neighbors in the whole graph.
+//! The pre-aggregated features of a slice: of the nodes whose features it has, over all their in-neighbors in the whole graph.
 
 use grappa_formats::{
     ChunkId,
@@ -16,7 +16,7 @@ use grappa_storage::{
 /// The index of each kind that `store` has, with the files of the chunks whose features `manifest` has.
 ///
 /// # Errors
-/// If an index cannot be read, or is not that of the store.
+/// If an index cannot be read, or belongs to another store.
 pub(super) fn indexes(store: &Store, manifest: &Manifest) -> Result<Vec<AggregateIndex>> {
     let kinds = AggregateKind::ALL
         .into_iter()

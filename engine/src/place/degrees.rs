@@ -18,28 +18,8 @@ use grappa_io::{
     progress::{Progress, check_stopped},
 };
 use grappa_storage::{Store, files, writer::StoreFolder};
-use serde::{Deserialize, Serialize};
 
-use super::{RELEASE_ROWS, Record};
-
-/// A file, as the journal records it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct DegreesFile {
-    path: String,
-    bytes: u64,
-    digest: u64,
-}
-
-impl DegreesFile {
-    /// The manifest's entry of the file.
-    pub fn entry(&self) -> FileEntry {
-        FileEntry {
-            path: self.path.clone(),
-            bytes: self.bytes,
-            digest: self.digest,
-        }
-    }
-}
+use super::record::{RELEASE_ROWS, Record};
 
 /// In-degrees that the store has in another form than a slice: at the start of adjacency lists in gap code.
 pub(super) struct HaloDegrees<'a> {
@@ -76,8 +56,8 @@ impl HaloDegrees<'_> {
         &self,
         folder: &StoreFolder,
         journal: &Journal,
-        done: BTreeMap<u32, DegreesFile>,
-    ) -> Result<BTreeMap<u32, DegreesFile>> {
+        done: BTreeMap<u32, FileEntry>,
+    ) -> Result<BTreeMap<u32, FileEntry>> {
         let missing = self.chunks.iter().filter(|&chunk| !done.contains_key(chunk));
         let missing: Vec<ChunkId> = missing.copied().map(ChunkId).collect();
         if missing.is_empty() {
@@ -91,8 +71,7 @@ impl HaloDegrees<'_> {
             &missing,
             |chunk| Ok(((), vec![self.chunk(folder, chunk)?])),
             |chunk, (), files| {
-                let [FileEntry { path, bytes, digest }] = files.try_into().expect("one file was written");
-                let file = DegreesFile { path, bytes, digest };
+                let [file] = <[FileEntry; 1]>::try_from(files).expect("one file was written");
                 journal.append(&Record::Degrees(chunk.0, file.clone()))?;
                 done.lock()
                     .unwrap_or_else(PoisonError::into_inner)

@@ -7,10 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use grappa_formats::{
-    ChunkId, NodeId,
-    manifest::{ChunkEntry, FileEntry},
-};
+use grappa_formats::{ChunkId, NodeId, manifest::ChunkEntry};
 use grappa_io::{
     Error, Result,
     container::WrittenFile,
@@ -21,9 +18,8 @@ use grappa_storage::{
     Store, files,
     writer::{AdjacencyWriter, StoreFolder},
 };
-use serde::{Deserialize, Serialize};
 
-use super::{RELEASE_ROWS, Record};
+use super::record::{ChunkEdges, RELEASE_ROWS, Record};
 
 /// Which edges into the nodes of its chunks a slice has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,41 +65,6 @@ impl FromStr for SliceEdges {
 
 /// The names of the files of a chunk that are written anew.
 pub(super) const FILES: [&str; 3] = ["edges", "degrees", "weights"];
-
-/// The adjacency lists of a chunk, as the journal records them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct ChunkEdges {
-    /// Edges from each chunk.
-    bucket_edges: Vec<u64>,
-    /// Path, length and digest of each file.
-    files: Vec<(String, u64, u64)>,
-}
-
-impl ChunkEdges {
-    fn new(entry: ChunkEntry, files: Vec<FileEntry>) -> Self {
-        Self {
-            bucket_edges: entry.bucket_edges,
-            files: files
-                .into_iter()
-                .map(|file| (file.path, file.bytes, file.digest))
-                .collect(),
-        }
-    }
-
-    /// The manifest's entry of the chunk.
-    pub fn entry(&self) -> ChunkEntry {
-        ChunkEntry::of_buckets(self.bucket_edges.clone())
-    }
-
-    /// The manifest's entries of the files.
-    pub fn files(&self) -> impl Iterator<Item = FileEntry> {
-        self.files.iter().map(|(path, bytes, digest)| FileEntry {
-            path: path.clone(),
-            bytes: *bytes,
-            digest: *digest,
-        })
-    }
-}
 
 /// Writes adjacency lists without the edges from chunks that the slice lacks.
 pub(super) struct EdgesInside<'a> {
@@ -155,7 +116,8 @@ impl EdgesInside<'_> {
             &missing,
             |chunk| self.chunk(folder, chunk),
             |chunk, entry, files| {
-                let edges = ChunkEdges::new(entry, files);
+                let bucket_edges = entry.bucket_edges;
+                let edges = ChunkEdges { bucket_edges, files };
                 journal.append(&Record::Edges(chunk.0, edges.clone()))?;
                 done.lock()
                     .unwrap_or_else(PoisonError::into_inner)

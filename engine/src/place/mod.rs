@@ -18,6 +18,7 @@
 mod aggregates;
 mod degrees;
 mod edges;
+mod record;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +35,6 @@ use grappa_formats::{
     aggregates::AggregateIndex,
     container::FileKind,
     manifest::{ChunkEntry, FileEntry, Manifest, SplitEntry},
-    splits,
 };
 use grappa_io::{
     Error, Result,
@@ -50,20 +50,19 @@ use grappa_storage::{
     Store,
     aggregates::manifest_digest,
     files,
-    writer::{JOURNAL, StoreFolder, finished, not_begun, same_options},
+    writer::{JOURNAL, StoreFolder, finished},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub use self::edges::SliceEdges;
 use self::{
-    degrees::{DegreesFile, HaloDegrees},
-    edges::{ChunkEdges, EdgesInside},
+    degrees::HaloDegrees,
+    edges::EdgesInside,
+    record::{Finished, Record},
 };
 
 /// Bytes that are copied between two reports of progress.
 const COPY_BYTES: u64 = 64 << 20;
-/// Adjacency lists that are read between two reports of progress, after which their memory is released.
-const RELEASE_ROWS: u64 = 1 << 16;
 
 /// Options of [`place`].
 #[derive(Debug, Clone)]
@@ -105,38 +104,14 @@ pub struct Placed {
     pub chunks_present: u32,
     /// Number of other chunks whose features the slice has.
     pub chunks_halo: u32,
-    /// Number of those of them whose in-degrees it has, too.
+    /// Number of other chunks whose features and in-degrees it has.
     pub chunks_halo_degrees: u32,
-    /// Files that are hard links to those of the store.
+    /// Files that are hard links to files of the store.
     pub files_linked: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,
     /// Total length of the slice's files in bytes, shared ones included.
     pub bytes: u64,
-}
-
-/// One line of the journal.
-#[derive(Debug, Serialize, Deserialize)]
-enum Record {
-    /// The run began, with these options.
-    Started(BTreeMap<String, String>),
-    /// The file with this path is there, and its checksums are right.
-    File(String),
-    /// The adjacency lists of this chunk are written.
-    Edges(u32, ChunkEdges),
-    /// The in-degrees of this chunk, which the slice lacks, are written.
-    Degrees(u32, DegreesFile),
-}
-
-/// Files that an earlier run finished.
-#[derive(Default)]
-struct Finished {
-    /// Paths of shared files.
-    files: BTreeSet<String>,
-    /// Adjacency lists, by chunk.
-    edges: BTreeMap<u32, ChunkEdges>,
-    /// In-degrees of halo nodes, by chunk.
-    degrees: BTreeMap<u32, DegreesFile>,
 }
 
 /// Makes a store of some chunks of `store`.
@@ -145,26 +120,26 @@ struct Finished {
 /// If the store lacks a chunk, `out` exists, the disk is too small, or a file cannot be read or written or is damaged. After an I/O
 /// error the unfinished store stays, and a run with `options.resume` continues it.
 pub fn place(store: &Store, options: &PlaceOptions, progress: &dyn Progress) -> Result<Placed> {
-    let job = Job::new(store, options, progress)?;
+    let placement = Placement::new(store, options, progress)?;
     let out = Destination {
         path: &options.out,
         replaces: options.replace,
     };
     StoreFolder::check(out)?;
-    job.check_disk()?;
+    placement.check_disk()?;
     let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
-    job.run(&folder).map_err(|error| folder.failed(begun, error))
+    placement.run(&folder).map_err(|error| folder.failed(begun, error))
 }
 
-struct Job<'a> {
+struct Placement<'a> {
     store: &'a Store,
     options: &'a PlaceOptions,
     progress: &'a dyn Progress,
-    /// The manifest of the slice, but for the splits and, if edges are left out, those of each chunk.
+    /// The manifest of the slice, but for the splits and, if edges are left out, the edges of each chunk.
     manifest: Manifest,
     /// The files that the slice shares with the store, and their kinds.
     shared: Vec<(FileEntry, FileKind)>,
-    /// The pre-aggregated features of the slice. The digests of the manifest are those of the store.
+    /// The pre-aggregated features of the slice. Their digest of the manifest is the store's.
     aggregates: Vec<AggregateIndex>,
     /// The filter of edges, if the slice does not have all.
     inside: Option<EdgesInside<'a>>,
@@ -179,7 +154,7 @@ struct Done {
     copied_bytes: u64,
 }
 
-impl<'a> Job<'a> {
+impl<'a> Placement<'a> {
     fn new(store: &'a Store, options: &'a PlaceOptions, progress: &'a dyn Progress) -> Result<Self> {
         workers::check_threads(options.threads)?;
         // A range may be longer than memory.
@@ -231,8 +206,8 @@ impl<'a> Job<'a> {
                 .map(|&chunk| files::of_chunk(ChunkId(chunk), "degrees")),
         );
         if inside.is_some() {
-            let paths = |&chunk: &u32| edges::FILES.map(|name| files::of_chunk(ChunkId(chunk), name));
-            written.extend(wanted.iter().flat_map(paths));
+            let chunks = wanted.iter().copied().map(ChunkId);
+            written.extend(chunks.flat_map(|chunk| edges::FILES.map(|name| files::of_chunk(chunk, name))));
         }
         let shared = files::required(&manifest)
             .into_iter()
@@ -263,7 +238,6 @@ impl<'a> Job<'a> {
     /// Fails if the files that must be copied or written do not fit the disk.
     fn check_disk(&self) -> Result<()> {
         let target = durable::parent(&self.options.out);
-        let device = |path: &Path| fs::metadata(path).map(|of| of.dev()).map_err(Error::io("open", path));
         let is_copied = self.options.copy || device(self.store.path())? != device(target)?;
         let mut bytes = match is_copied {
             true => self.shared.iter().map(|(file, _)| file.bytes).sum(),
@@ -291,7 +265,11 @@ impl<'a> Job<'a> {
     fn run(&self, folder: &StoreFolder) -> Result<Placed> {
         let path = folder.path().join(JOURNAL);
         let earlier = match path.exists() {
-            true => Some(self.resume(folder, &path)?),
+            true => {
+                let (journal, mut finished) = Finished::resume(folder, &path, &self.fingerprint()?)?;
+                self.keep_sound(folder, &mut finished)?;
+                Some((journal, finished))
+            }
             false => None,
         };
         let (threads, progress) = (self.options.threads, self.progress);
@@ -317,11 +295,11 @@ impl<'a> Job<'a> {
         let listed = self.shared.iter().filter(|(file, _)| required.contains_key(&file.path));
         manifest.files = listed.map(|(file, _)| file.clone()).collect();
         let degrees = self.degrees.write(folder, &journal, finished.degrees)?;
-        manifest.files.extend(degrees.values().map(DegreesFile::entry));
+        manifest.files.extend(degrees.into_values());
         if let Some(inside) = &self.inside {
             for (chunk, edges) in inside.write(folder, &journal, finished.edges)? {
-                manifest.chunks[chunk as usize] = edges.entry();
-                manifest.files.extend(edges.files());
+                manifest.chunks[chunk as usize] = ChunkEntry::of_buckets(edges.bucket_edges);
+                manifest.files.extend(edges.files);
             }
             manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
         }
@@ -370,31 +348,10 @@ impl<'a> Job<'a> {
         ]))
     }
 
-    /// Reads the journal of an earlier run.
-    fn resume(&self, folder: &StoreFolder, path: &Path) -> Result<(Journal, Finished)> {
-        let (journal, records) = Journal::resume(path)?;
-        let mut records = records.into_iter();
-        let Some(Record::Started(before)) = records.next() else {
-            return Err(not_begun(path));
-        };
-        same_options(folder.path(), &before, &self.fingerprint()?)?;
-        let mut finished = Finished::default();
-        for record in records {
-            match record {
-                Record::Started(_) => {}
-                Record::File(path) => _ = finished.files.insert(path),
-                Record::Edges(chunk, edges) => _ = finished.edges.insert(chunk, edges),
-                Record::Degrees(chunk, file) => _ = finished.degrees.insert(chunk, file),
-            }
-        }
-        self.keep_sound(folder, &mut finished)?;
-        Ok((journal, finished))
-    }
-
     /// Forgets the files that are damaged, or were lost in a power failure. They are made again.
     fn keep_sound(&self, folder: &StoreFolder, finished: &mut Finished) -> Result<()> {
-        let written = finished.edges.values().flat_map(ChunkEdges::files);
-        let written = written.chain(finished.degrees.values().map(DegreesFile::entry));
+        let written = finished.edges.values().flat_map(|edges| &edges.files);
+        let written = written.chain(finished.degrees.values()).cloned();
         let mut recorded = finished::with_kinds(folder.path(), written.collect())?;
         let shared = self
             .shared
@@ -406,8 +363,8 @@ impl<'a> Job<'a> {
         finished.files.retain(|path| !damaged.contains(path));
         finished
             .edges
-            .retain(|_, edges| !edges.files().any(|file| damaged.contains(&file.path)));
-        finished.degrees.retain(|_, file| !damaged.contains(&file.entry().path));
+            .retain(|_, edges| !edges.files.iter().any(|file| damaged.contains(&file.path)));
+        finished.degrees.retain(|_, file| !damaged.contains(&file.path));
         Ok(())
     }
 
@@ -454,9 +411,6 @@ impl<'a> Job<'a> {
     /// Writes the splits with the nodes of the slice's chunks.
     fn write_splits(&self, folder: &StoreFolder, manifest: &mut Manifest) -> Result<()> {
         let chunks = self.store.chunks();
-        if !self.manifest.splits.is_empty() {
-            folder.folder("splits")?;
-        }
         let mut entries = Vec::new();
         for SplitEntry { name, .. } in &self.manifest.splits {
             let mut nodes = self.store.split(name)?.unwrap_or_default();
@@ -465,12 +419,9 @@ impl<'a> Job<'a> {
                     nodes.remove_range(chunks.range(chunk));
                 }
             }
-            let encoded = splits::encode(name, chunks.nodes(), &nodes);
-            manifest.files.push(folder.write_file(&files::split(name), encoded)?);
-            entries.push(SplitEntry {
-                name: name.clone(),
-                nodes: nodes.len(),
-            });
+            let (entry, file) = folder.write_split(name, chunks.nodes(), &nodes)?;
+            manifest.files.push(file);
+            entries.push(entry);
         }
         manifest.splits = entries;
         Ok(())
@@ -480,7 +431,7 @@ impl<'a> Job<'a> {
 /// The chunks that edges into the chunks `wanted` come from, without these.
 ///
 /// # Errors
-/// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks those of such a chunk.
+/// If the slice is to have no such edges, features are not stored, or the store is a slice that lacks the features of such a chunk.
 fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) -> Result<BTreeSet<u32>> {
     if options.edges == SliceEdges::Inside {
         return Err(Error::conflict(
@@ -498,19 +449,22 @@ fn halo_chunks(store: &Store, options: &PlaceOptions, wanted: &BTreeSet<u32>) ->
             "leave it out: a slice computes features of all nodes, if the graph has computed features",
         ));
     }
-    let sources = |chunk: &u32| {
-        let buckets = &manifest.chunks[*chunk as usize].bucket_edges;
-        (0..)
-            .zip(buckets)
-            .filter(|(_, edges)| **edges > 0)
-            .map(|(source, _)| source)
-    };
-    let mut chunks: BTreeSet<u32> = wanted.iter().flat_map(sources).collect();
+    let mut chunks = BTreeSet::new();
+    for &chunk in wanted {
+        let buckets = (0..).zip(&manifest.chunks[chunk as usize].bucket_edges);
+        chunks.extend(buckets.filter(|(_, edges)| **edges > 0).map(|(source, _)| source));
+    }
     chunks.retain(|chunk| !wanted.contains(chunk));
     chunks
         .iter()
         .try_for_each(|&chunk| store.feature_span(ChunkId(chunk)).map(drop))?;
     Ok(chunks)
+}
+
+/// The device that a file or folder is on.
+fn device(path: &Path) -> Result<u64> {
+    let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
+    Ok(metadata.dev())
 }
 
 /// Copies a file to a new one, and syncs it.

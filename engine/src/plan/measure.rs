@@ -1,8 +1,8 @@
 //! Measures the rates behind a plan on this machine: some seconds, and 400 MB of disk while it runs.
 //!
-//! A small R-MAT graph is generated, written, read and sampled by the code that training uses. The engine has no model, so the rates of
-//! products and of aggregation are scaled: a loop of multiplications and one of row sums are compared with what they reached on the
-//! machine of the records.
+//! A small R-MAT graph is generated, written, read and sampled by the code that training uses. The engine has no model,
+//! so the rates of products and of aggregation are scaled: a loop of multiplications and one of row sums are compared
+//! with what they reached on the machine of the records.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use grappa_sampling::{
     Loader, LoaderOptions,
     partition::Owned,
     sample::Sampler,
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+    view::{Halo, PartitionView, ViewOptions},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -130,19 +130,16 @@ fn written(store: &Path) -> Result<f64> {
     let bytes = vec![1_u8; 256 << 20];
     let path = store.join("measure");
     let begin = Instant::now();
-    let write = || {
-        let file = fs::File::create_new(&path)?;
-        io_write(&file, &bytes)?;
-        file.sync_all()
-    };
-    write().map_err(Error::io("write", &path))?;
+    write_synced(&path, &bytes).map_err(Error::io("write", &path))?;
     let seconds = begin.elapsed().as_secs_f64();
     fs::remove_file(&path).map_err(Error::io("remove", &path))?;
     Ok(bytes.len() as f64 / seconds)
 }
 
-fn io_write(mut file: &fs::File, bytes: &[u8]) -> std::io::Result<()> {
-    std::io::Write::write_all(&mut file, bytes)
+fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = fs::File::create_new(path)?;
+    std::io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()
 }
 
 /// Bytes of features read a second.
@@ -190,8 +187,7 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: false,
-        kind: ViewKind::Memory,
-        memory: 1 << 30,
+        mapped_bytes_max: None,
         threads,
         engine: read::Choice::Auto,
     };
@@ -200,7 +196,8 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
     Ok(begin.elapsed().as_nanos() as f64 * threads as f64 / store.manifest().edges as f64)
 }
 
-/// Nanoseconds of a thread to sample an edge, with the features of its share of nodes or without, and their bytes as f32.
+/// Nanoseconds of a thread to sample an edge, with the features of its share of nodes or without, and their bytes as
+/// f32.
 fn sample(store: &Arc<Store>, threads: usize, features: bool) -> Result<(f64, f64)> {
     let options = LoaderOptions {
         features,

@@ -1,7 +1,7 @@
 //! Estimates a training run: minibatches, partitions, and the time, the bytes and the memory of each of its stages.
 //!
-//! The model is GraphSAGE with means. Minibatches are those of a random graph with the assumed degrees: draws hit each class of nodes
-//! in proportion to its edges (`minibatch`):
+//! The model is GraphSAGE with means. Minibatches come from a random graph with the assumed degrees: draws hit each
+//! class of nodes in proportion to its edges (`minibatch`):
 //!
 //! ```text
 //! pre-aggregation  read features once per tile, aggregate all edges, write the result    disk + processors
@@ -12,7 +12,8 @@
 //! evaluation       aggregate into the nodes that the scores depend on                    disk + processors
 //! ```
 //!
-//! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements; [`measure`](super::measure) repeats them.
+//! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements;
+//! [`measure`](super::measure) repeats them.
 
 mod estimate;
 mod halo;
@@ -29,11 +30,11 @@ use grappa_sampling::{
         ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE, SEEDS_OF_A_STEP, exact_evaluation_work_max,
         refresh_work_max,
     },
+    view::ViewKind,
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::estimate::{DiskPlan, MemoryPlan, PlannedLists, StagePlan, TrainPlan};
-use self::halo::Halo;
+pub use self::estimate::{DiskPlan, MemoryPlan, StagePlan, TrainPlan};
 use super::{
     Degrees,
     degrees::degree_classes,
@@ -41,13 +42,13 @@ use super::{
 };
 use crate::derive::preaggregate::wants_features_beside;
 
-/// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists (2026-11-23, mapped
-/// lists).
+/// Seconds to read an adjacency list from a mapped file that is not cached: 107 s for 2000 minibatches of 2.3 K lists
+/// (2026-11-23, mapped lists).
 const LIST_SECONDS: f64 = 22e-6;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
-/// With many reads in flight, one read takes as long as the transfer of this number of bytes. So the feed also reads the gap between two
-/// missing rows if it is at most as large (2026-11-21, training plan).
+/// With many reads in flight, one read takes as long as the transfer of this number of bytes. So the feed also reads
+/// the gap between two missing rows if it is at most as large (2026-11-21, training plan).
 const COALESCING_GAP: f64 = 28e3;
 /// Seconds to load libtorch and to open a store, from a cold cache (2026-11-22, billion edges).
 const START_SECONDS: f64 = 1.0;
@@ -81,7 +82,8 @@ pub struct TrainOptions {
     pub adjacency_bytes: u64,
     /// Values of a node and their type.
     pub features: (u32, FeatureDtype),
-    /// Nodes whose features are stored: all of them, or those of a slice and of its halo nodes. 0 if features are computed.
+    /// Nodes whose features are stored: all nodes, or the nodes of a slice and its halo nodes. 0 if features are
+    /// computed.
     pub stored: u64,
     /// Number of classes.
     pub classes: u32,
@@ -100,9 +102,9 @@ pub struct TrainOptions {
     /// Seeds per minibatch and partition, if given.
     pub batch: Option<u64>,
     /// Number of partitions, if given.
-    pub partitions: Option<u64>,
+    pub partitions: Option<u32>,
     /// Number of partitions of a step, if given.
-    pub concurrent: Option<u64>,
+    pub concurrent: Option<u32>,
     /// Whether the first hop is pre-aggregated.
     pub preaggregated: bool,
     /// The pre-aggregated features that the store has already.
@@ -123,26 +125,29 @@ pub struct TrainOptions {
 
 /// Processor time of one thread of training.
 ///
-/// From records of two cores of a shared AMD EPYC (5th generation), in `benches/record`. Times of two threads are doubled.
+/// From records of two cores of a shared AMD EPYC (5th generation), in `benches/record`. Times of two threads are
+/// doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainRates {
-    /// Nanoseconds to read, decode and store an edge of a view in memory: 5.4 of R-MAT 29, whose lists are long, and 8.3 of a block model
-    /// (2026-11-22, billion edges).
+    /// Nanoseconds to read, decode and store an edge of a view in memory: 5.4 of R-MAT 29, whose lists are long, and
+    /// 8.3 of a block model (2026-11-22, billion edges).
     pub load_edge_ns: f64,
     /// Nanoseconds to sample an edge: 73.0 M edges/s (2026-11-20, feed).
     pub sample_edge_ns: f64,
-    /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes, less sampling
-    /// (2026-11-20, feed).
+    /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes,
+    /// less sampling (2026-11-20, feed).
     pub gather_byte_ns: f64,
-    /// Nanoseconds to aggregate a byte of a source's row in a training step: the difference of a sampled and a pre-aggregated first hop
-    /// (2026-11-20, training).
+    /// Nanoseconds to aggregate a byte of a source's row in a training step: the difference of a sampled and a
+    /// pre-aggregated first hop (2026-11-20, training).
     pub aggregate_byte_ns: f64,
-    /// Floating-point operations a second of products with everything between them: the rest of a step (2026-11-20, training).
+    /// Floating-point operations a second of products with everything between them: the rest of a step (2026-11-20,
+    /// training).
     pub product_flops: f64,
     /// Nanoseconds to aggregate a byte of a source's row over the whole graph (2026-11-21, evaluation).
     pub infer_byte_ns: f64,
-    /// Seconds of a step on any number of threads, for the optimizer and everything of fixed size (2026-11-20, training).
+    /// Seconds of a step on any number of threads, for the optimizer and everything of fixed size (2026-11-20,
+    /// training).
     pub step_seconds: f64,
 }
 
@@ -172,7 +177,7 @@ pub struct StoredAggregates {
 /// # Errors
 /// If a number is impossible.
 pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
-    Ok(Planner::new(options)?.plan())
+    Planner::new(options)?.plan()
 }
 
 /// The largest number from 1 to `most` that fits. Smaller numbers fit too.
@@ -189,6 +194,27 @@ fn largest(most: f64, fits: impl Fn(f64) -> bool) -> f64 {
         }
     }
     low
+}
+
+/// The data of halo nodes, the in-neighbors that a partition does not own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum HaloData {
+    /// Their features.
+    Nothing,
+    /// Historical embeddings.
+    Embeddings,
+    /// Sampled in-neighbors, which take `bytes` of memory.
+    Lists { bytes: f64 },
+}
+
+impl HaloData {
+    /// Bytes of memory that lists take.
+    fn list_bytes(self) -> f64 {
+        match self {
+            Self::Lists { bytes } => bytes,
+            Self::Nothing | Self::Embeddings => 0.0,
+        }
+    }
 }
 
 struct Planner<'a> {
@@ -232,10 +258,12 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn plan(&self) -> TrainPlan {
+    fn plan(&self) -> Result<TrainPlan> {
         let options = self.options;
-        let (partitions, concurrent, lists) = self.partitions();
-        let in_turn = lists == PlannedLists::InTurn;
+        let numbers = self.partitions()?;
+        let (partitions, concurrent) = (u64::from(numbers.partitions), u64::from(numbers.concurrent));
+        let lists = numbers.lists.kind();
+        let in_turn = lists == ViewKind::InTurn;
         let batch = options.batch.unwrap_or((SEEDS_OF_A_STEP as u64).div_ceil(concurrent));
         // Each group of partitions has its own steps, of even size.
         let seeds_of_partition = options.train.div_ceil(partitions);
@@ -251,7 +279,7 @@ impl<'a> Planner<'a> {
         let features = if is_resident { rows } else { 0.9 * room };
 
         let mut opening = self.stage(0.0, 0.0, START_SECONDS);
-        if lists == PlannedLists::Memory {
+        if lists == ViewKind::Memory {
             let edges = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
             opening = opening.and(self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads));
         }
@@ -269,7 +297,7 @@ impl<'a> Planner<'a> {
         if !is_resident {
             read += self.missing_bytes(&minibatch, steps * concurrent, room);
         }
-        if lists == PlannedLists::Mapped {
+        if lists == ViewKind::Mapped {
             let expanded = minibatch.expanded * (steps * concurrent) as f64;
             read += expanded * PAGE_BYTES;
             processor += expanded * LIST_SECONDS;
@@ -277,8 +305,8 @@ impl<'a> Planner<'a> {
         let epoch = self.stage(read, 0.0, processor);
         let layers = options.fanouts.len();
         let history = match halo {
-            Halo::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
-            Halo::Nothing | Halo::Lists { .. } => StagePlan::default(),
+            HaloData::Embeddings => self.stage(0.0, 0.0, refresh_work_max(steps as f64 * step_seconds)),
+            HaloData::Nothing | HaloData::Lists { .. } => StagePlan::default(),
         };
 
         let exact = self.inference(is_resident);
@@ -293,11 +321,11 @@ impl<'a> Planner<'a> {
             .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
         let evaluation = (evaluation - if is_resident { 0.0 } else { features }).max(0.0);
         let beside = adjacency + features + nodes + BASE_BYTES;
-        TrainPlan {
+        Ok(TrainPlan {
             partitions,
             concurrent,
             lists,
-            expands_halo: partitions == 1 || matches!(halo, Halo::Lists { .. }),
+            expands_halo: partitions == 1 || matches!(halo, HaloData::Lists { .. }),
             steps,
             step_nodes: of_step.nodes * concurrent as f64,
             step_edges: minibatch.edges() * concurrent as f64,
@@ -326,7 +354,7 @@ impl<'a> Planner<'a> {
                 training: beside + step_bytes,
                 total: beside + step_bytes.max(evaluation),
             },
-        }
+        })
     }
 
     /// Whether training begins with pre-aggregation.
@@ -337,9 +365,11 @@ impl<'a> Planner<'a> {
     /// Whether files have the features of a node beside its aggregates.
     fn has_features_beside(&self) -> bool {
         let options = self.options;
-        let beside = |stored: StoredAggregates| stored.with_features;
-        let wanted = || wants_features_beside(self.feature_bytes as u64, options.memory);
-        options.preaggregated && options.aggregates.map_or_else(wanted, beside)
+        options.preaggregated
+            && match options.aggregates {
+                Some(stored) => stored.with_features,
+                None => wants_features_beside(self.feature_bytes as u64, options.memory),
+            }
     }
 
     /// Bytes of the pre-aggregated features.
@@ -351,10 +381,10 @@ impl<'a> Planner<'a> {
     }
 
     /// The sampled hops of a minibatch.
-    fn minibatch(&self, seeds: f64, partitions: u64, halo: Halo) -> Minibatch {
+    fn minibatch(&self, seeds: f64, partitions: u64, halo: HaloData) -> Minibatch {
         let owned = match halo {
-            Halo::Lists { .. } => 1.0,
-            Halo::Nothing | Halo::Embeddings => (self.copies(partitions) / partitions as f64).min(1.0),
+            HaloData::Lists { .. } => 1.0,
+            HaloData::Nothing | HaloData::Embeddings => (self.copies(partitions) / partitions as f64).min(1.0),
         };
         self.reach.sample(seeds, self.sampled_fanouts(), owned)
     }
@@ -374,7 +404,8 @@ impl<'a> Planner<'a> {
         let mut flops = 0.0;
         let mut aggregated = 0.0;
         for layer in self.layers(minibatch) {
-            // A product for own rows and one for aggregates. The gradient of the input is not needed at the first layer.
+            // A product for own rows and one for aggregates. The gradient of the input is not needed at the first
+            // layer.
             let passes = if layer.is_first { 2.0 } else { 3.0 };
             flops += passes * 4.0 * layer.destinations * layer.inputs * layer.outputs;
             aggregated += (passes - 1.0) * layer.edges * layer.inputs * VALUE;
@@ -430,9 +461,9 @@ impl<'a> Planner<'a> {
 
     /// Bytes of the feature files that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
     ///
-    /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is divided between the two as
-    /// by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill half of the pool. What is left of the pool has the
-    /// rows that are used most.
+    /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is
+    /// divided between the two as by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill
+    /// half of the pool. What is left of the pool has the rows that are used most.
     fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, room: f64) -> f64 {
         let memory = self.options.memory as f64;
         let (dim, _) = self.options.features;
@@ -459,8 +490,8 @@ impl<'a> Planner<'a> {
         bytes * minibatches as f64 / window
     }
 
-    /// The share of a feature file that is read for the rows of some nodes at random places: their pages, and all that is between two of
-    /// them which are at most `gap` bytes apart.
+    /// The share of a feature file that is read for the rows of some nodes at random places: their pages, and all that
+    /// is between two of them which are at most `gap` bytes apart.
     fn touched(&self, rows: f64, gap: f64) -> f64 {
         let row_bytes = match self.has_features_beside() {
             true => 2.0 * self.row_bytes,

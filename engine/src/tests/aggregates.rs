@@ -21,7 +21,7 @@ use grappa_storage::{
 
 use super::sample::{DIM, NODES, Sample};
 use crate::{
-    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
+    aggregate::{Budget, NodeRows, StoreFeatures, StoredRows},
     derive::preaggregate::{AggregateOptions, preaggregate},
     verify::verify,
 };
@@ -125,7 +125,7 @@ fn check_rows_in_memory(store: &Arc<Store>) {
     let aggregates = Aggregates::open(store, OPTIONS.kind).unwrap().unwrap();
     let columns: [&dyn NodeRows; 2] = [
         &StoreFeatures::open(store).unwrap(),
-        &AggregateRows::new(store, aggregates),
+        &StoredRows::of_aggregates(store, aggregates),
     ];
     for (column, expected) in columns.into_iter().enumerate() {
         let rows = feed.resident_rows(column).expect("they fit");

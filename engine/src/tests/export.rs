@@ -19,7 +19,7 @@ use crate::export::{
     ExportBudget,
     columns::{export_features, export_labels},
     edges::{EdgeFormat, export_edges, print_edges},
-    ids::export_split,
+    ids::export_ids,
     made::MadeRows,
 };
 
@@ -120,7 +120,7 @@ fn string_ids_are_written_as_text_and_not_as_arrays() {
     assert!(!path.exists());
 
     let path = folder.path().join("val.txt");
-    assert_eq!(export_split(&store, "val", &path, &Silent).unwrap().rows, 30);
+    assert_eq!(export_ids(&store, Some("val"), &path, &Silent).unwrap().rows, 30);
     let mut expected: Vec<_> = (0..NODES)
         .filter(|n| n % 5 == 1)
         .map(|n| id_of(&store, n) + "\n")
@@ -237,7 +237,7 @@ fn missing_data_is_not_exported_and_existing_files_stay() {
     assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
     let error = export_edges(&store, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
-    let error = export_split(&store, "valid", &path, &Silent).unwrap_err();
+    let error = export_ids(&store, Some("valid"), &path, &Silent).unwrap_err();
     assert!(error.to_string().contains("the store has train, val, test"), "{error}");
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
@@ -339,7 +339,7 @@ fn exported_and_reingested_stores_are_equal() {
     for ending in ["npy", "parquet", "csv"] {
         export_features(&first, &at(&format!("x2.{ending}")), &BUDGET, &Silent).unwrap();
         export_labels(&first, &at(&format!("y2.{ending}")), &BUDGET, &Silent).unwrap();
-        export_split(&first, "train", &at(&format!("train2.{ending}")), &Silent).unwrap();
+        export_ids(&first, Some("train"), &at(&format!("train2.{ending}")), &Silent).unwrap();
     }
     export_edges(&first, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
     let (before, after) = (

@@ -12,57 +12,55 @@ use grappa_storage::{
     files,
 };
 
-use super::Check;
+use super::check::StoreCheck;
 
-impl Check<'_> {
-    /// Checks `CURRENT`, which must name an existing assignment. The one before it must exist too.
-    pub(super) fn current(&self, assignments: &[&str]) {
-        self.looked_at(fs::metadata(self.root.join(files::CURRENT)).map_or(0, |m| m.len()));
-        let generation = match read_current(self.root) {
-            Err(error) => return self.failed(files::CURRENT, error),
-            Ok(generation) => generation,
-        };
-        let is_missing = |path: &str| !assignments.contains(&path) && !self.root.join(path).exists();
-        let path = files::assignment(generation);
-        if is_missing(&path) {
-            return self.problem(&path, 0, "CURRENT names this assignment, and it is missing".into());
-        }
-        let Some(before) = generation.checked_sub(1).map(files::assignment) else {
-            return;
-        };
-        // A repartitioning removes it after it has replaced CURRENT.
-        if is_missing(&before) && read_current(self.root).is_ok_and(|now| now == generation) {
-            let what = "the assignment before the current one is kept for programs that are opening the store, and it is \
-                        missing; grappa-store repartition writes the next one";
-            self.problem(&before, 0, what.into());
-        }
+/// Checks `CURRENT`, which must name an existing assignment. The one before it must exist too.
+pub(super) fn current(check: &StoreCheck<'_>, assignments: &[&str]) {
+    check.looked_at(fs::metadata(check.root.join(files::CURRENT)).map_or(0, |m| m.len()));
+    let generation = match read_current(check.root) {
+        Err(error) => return check.failed(files::CURRENT, error),
+        Ok(generation) => generation,
+    };
+    let is_missing = |path: &str| !assignments.contains(&path) && !check.root.join(path).exists();
+    let path = files::assignment(generation);
+    if is_missing(&path) {
+        return check.problem(&path, 0, "CURRENT names this assignment, and it is missing".into());
     }
-
-    /// Checks an assignment, and whether it may be one of this store.
-    pub(super) fn assignment(&self, manifest: &Manifest, path: &str) {
-        let generation = path.rsplit('/').next().and_then(files::generation_of);
-        let generation = generation.expect("the name is that of an assignment");
-        let read = assignments::read(self.root, generation, manifest.chunks.len() as u32);
-        if read.as_ref().is_err_and(assignments::is_gone) {
-            // A repartitioning may have removed it meanwhile. If the current one is missing, another check reports it.
-            return;
-        }
-        self.looked_at(fs::metadata(self.root.join(path)).map_or(0, |m| m.len()));
-        match read.map(|assignment| foreign(&assignment, manifest)) {
-            Ok(None) => {}
-            Ok(Some(what)) => {
-                let what = format!(
-                    "no repartitioning of this store makes this assignment: {what}; was it copied from another store? \
-                     grappa-store repartition writes the next one"
-                );
-                self.problem(path, 0, what);
-            }
-            Err(error) => self.failed(path, error),
-        }
+    let Some(before) = generation.checked_sub(1).map(files::assignment) else {
+        return;
+    };
+    // A repartitioning removes it after it has replaced CURRENT.
+    if is_missing(&before) && read_current(check.root).is_ok_and(|now| now == generation) {
+        let what = "the assignment before the current one is kept for programs that are opening the store, and it is \
+                        missing; grappa-store repartition writes the next one";
+        check.problem(&before, 0, what.into());
     }
 }
 
-/// The path, relative to a store, if it is that of an assignment.
+/// Checks an assignment, and whether it may be one of this store.
+pub(super) fn assignment(check: &StoreCheck<'_>, manifest: &Manifest, path: &str) {
+    let generation = path.rsplit('/').next().and_then(files::generation_of);
+    let generation = generation.expect("the name is an assignment's");
+    let read = assignments::read(check.root, generation, manifest.chunks.len() as u32);
+    if read.as_ref().is_err_and(assignments::is_gone) {
+        // A repartitioning may have removed it meanwhile. If the current one is missing, another check reports it.
+        return;
+    }
+    check.looked_at(fs::metadata(check.root.join(path)).map_or(0, |m| m.len()));
+    match read.map(|assignment| foreign(&assignment, manifest)) {
+        Ok(None) => {}
+        Ok(Some(what)) => {
+            let what = format!(
+                "no repartitioning of this store makes this assignment: {what}; was it copied from another store? \
+                     grappa-store repartition writes the next one"
+            );
+            check.problem(path, 0, what);
+        }
+        Err(error) => check.failed(path, error),
+    }
+}
+
+/// The path, relative to a store, if it is an assignment.
 pub(super) fn is_assignment(path: &str) -> Option<&str> {
     let name = path.strip_prefix(files::ASSIGNMENTS)?.strip_prefix('/')?;
     files::generation_of(name).map(|_| path)

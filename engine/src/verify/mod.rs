@@ -17,12 +17,13 @@
 
 mod aggregates;
 mod assignments;
+mod check;
 mod rows;
 
 use std::{
     fs,
     ops::Range,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -33,12 +34,12 @@ use grappa_formats::{
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
-    manifest::{ExternalIds, FeatureDtype, FeatureSource, FileEntry, Manifest},
+    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest},
     permutation_table::{ENTRY_BYTES, PermutationTable, PermutationTableMeta},
     splits,
 };
 use grappa_io::{
-    Error, Position, Result,
+    Error, Result,
     container::{ContainerFile, MappedPayload},
     map::Access,
     progress::Progress,
@@ -48,50 +49,19 @@ use grappa_storage::{aggregates as stored_aggregates, files, read_manifest, read
 use grappa_synthetic::Recipe;
 use roaring::RoaringTreemap;
 
-use self::{assignments::is_assignment, rows::RowsCheck};
-
-/// The most problems that are reported for one file. A failing disk would give a million.
-const PROBLEMS_MAX: usize = 100;
-/// Mapped bytes that are read before their pages are released.
-const RELEASE_BYTES: u64 = 16 << 20;
-/// Feature bytes read at a time.
-const READ_BYTES: usize = 1 << 20;
-
-/// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct VerifyReport {
-    /// Number of checked files.
-    pub files: u64,
-    /// Their length in bytes.
-    pub bytes: u64,
-    /// The problems, sorted by file and offset.
-    pub problems: Vec<Problem>,
-}
-
-impl VerifyReport {
-    /// Whether there are no problems.
-    pub fn is_ok(&self) -> bool {
-        self.problems.is_empty()
-    }
-}
-
-/// A problem of a store.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The file, relative to the store.
-    pub file: String,
-    /// The offset in bytes, as exact as it is known.
-    pub offset: u64,
-    /// Description of the problem.
-    pub what: String,
-}
+pub use self::check::{Problem, VerifyReport};
+use self::{
+    assignments::is_assignment,
+    check::{RELEASE_BYTES, StoreCheck, entry_of},
+    rows::RowsCheck,
+};
 
 /// Checks the store at `path` on `threads` threads.
 ///
 /// # Errors
 /// If there is no store. Problems of the store are in the report.
 pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<VerifyReport> {
-    let check = Check {
+    let check = StoreCheck {
         root: path,
         progress,
         found: Mutex::default(),
@@ -108,12 +78,6 @@ pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<Ve
     let mut found = check.found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.problems.sort();
     Ok(found)
-}
-
-struct Check<'a> {
-    root: &'a Path,
-    progress: &'a dyn Progress,
-    found: Mutex<VerifyReport>,
 }
 
 /// The unit of work of a thread.
@@ -135,7 +99,7 @@ enum Part<'a> {
     Other(&'a FileEntry),
 }
 
-impl Check<'_> {
+impl StoreCheck<'_> {
     fn store(&self, manifest: &Manifest, threads: usize) -> Result<()> {
         for what in files::disagreements(manifest) {
             self.problem(files::MANIFEST, 64, what);
@@ -157,7 +121,7 @@ impl Check<'_> {
         let is_listed = |path: &str| entry_of(manifest, path).is_some();
         let stray = self.list(is_listed)?;
         let assignments: Vec<&str> = stray.iter().filter_map(|found| is_assignment(found)).collect();
-        self.current(&assignments);
+        assignments::current(self, &assignments);
         for found in &stray {
             let is_known = found == files::MANIFEST
                 || found == files::CURRENT
@@ -212,9 +176,9 @@ impl Check<'_> {
                 Part::Permutation => self.permutation(manifest),
                 Part::Splits => self.splits(manifest),
                 Part::Schema => self.schema(manifest),
-                Part::Assignment(path) => self.assignment(manifest, path),
-                Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
-                Part::AggregatesOf(kind, chunk, file) => self.aggregates_of(&chunks, kind, chunk, &file),
+                Part::Assignment(path) => assignments::assignment(self, manifest, path),
+                Part::Aggregates(kind) => aggregates::indexed(self, manifest, &chunks, kind),
+                Part::AggregatesOf(kind, chunk, file) => aggregates::of_chunk(self, &chunks, kind, chunk, &file),
                 Part::Other(entry) => drop(self.file(entry)),
             }
             Ok(())
@@ -230,7 +194,7 @@ impl Check<'_> {
             let whole = self.root.join(path);
             match files::kind_of(path) {
                 _ if path == files::MANIFEST => self.looked_at(fs::metadata(whole).map_or(0, |m| m.len())),
-                _ if path == files::CURRENT => self.current(&[]),
+                _ if path == files::CURRENT => assignments::current(self, &[]),
                 Some(kind) => {
                     let opened = ContainerFile::open(&whole, kind);
                     self.checksums(path, opened);
@@ -243,82 +207,22 @@ impl Check<'_> {
         })
     }
 
-    /// Files in the store's folder, and one level below it, for which `is_known` is false; relative to the store.
-    fn list(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        let names = |folder: &Path| -> Result<Vec<(String, PathBuf)>> {
-            let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
-            entries
-                .map(|entry| {
-                    let entry = entry.map_err(Error::io("list", folder))?;
-                    Ok((entry.file_name().to_string_lossy().into_owned(), entry.path()))
-                })
-                .collect()
-        };
-        for (name, path) in names(self.root)? {
-            if !path.is_dir() {
-                found.push(name);
-                continue;
-            }
-            for (inner, _) in names(&path)? {
-                found.push(format!("{name}/{inner}"));
-            }
-        }
-        found.retain(|path| !is_known(path));
-        found.sort();
-        Ok(found)
-    }
-
-    /// Checks header, length and checksums of a file that the manifest lists. Returns the file if they are right.
-    fn file(&self, entry: &FileEntry) -> Option<ContainerFile> {
-        self.checksums(&entry.path, files::open(self.root, entry))
-    }
-
-    fn checksums(&self, path: &str, opened: Result<ContainerFile>) -> Option<ContainerFile> {
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) => {
-                self.failed(path, error);
-                return None;
-            }
-        };
-        self.looked_at(file.bytes());
-        let mut count = 0;
-        let on_problem = |error| {
-            count += 1;
-            if count <= PROBLEMS_MAX {
-                self.failed(path, error);
-            }
-        };
-        if let Err(error) = file.verify(|bytes| self.progress.advance(bytes, 0), on_problem) {
-            count += 1;
-            self.failed(path, error);
-        }
-        if count > PROBLEMS_MAX {
-            let what = format!("{} more blocks of this file are damaged", count - PROBLEMS_MAX);
-            self.problem(path, file.bytes(), what);
-        }
-        (count == 0).then_some(file)
-    }
-
     fn chunk(&self, manifest: &Manifest, chunks: &ChunkMap, chunk: ChunkId) {
         let span = ChunkSpan::of(chunks, chunk);
-        let file = |name: &str| {
-            let path = files::of_chunk(chunk, name);
-            Some((self.listed(manifest, &path)?, path))
-        };
-        let (edges, degrees, weights) = (file("edges"), file("degrees"), file("weights"));
-        if let (Some((edges, _)), Some((degrees, _))) = (&edges, &degrees) {
+        let [edges, degrees, weights, labels] =
+            ["edges", "degrees", "weights", "labels"].map(|name| self.listed(manifest, &files::of_chunk(chunk, name)));
+        if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
             let rows = RowsCheck {
                 check: self,
                 manifest,
                 chunks,
                 span,
             };
-            rows.run(edges, degrees, weights.as_ref().map(|(file, _)| file));
+            rows.run(edges, degrees, weights.as_ref());
         }
         self.stored_features(manifest, span);
-        if let Some((file, path)) = file("labels") {
+        if let Some(file) = labels {
+            let path = files::of_chunk(chunk, "labels");
             self.result(&path, self.labels(manifest, span, &file));
         }
     }
@@ -354,27 +258,6 @@ impl Check<'_> {
             return Err(in_file()(FormatError::invalid(88, what)));
         }
         self.feature_rows(&meta, file)
-    }
-
-    /// Whether a feature row could have been written by a writer.
-    fn feature_rows(&self, meta: &FeaturesMeta, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let layout = meta.layout;
-        if layout.dtype != FeatureDtype::Int8 && !meta.is_padded() {
-            return Ok(()); // any bits are values
-        }
-        let stride = layout.stride as usize;
-        let mut buffer = vec![0; (READ_BYTES / stride).max(1) * stride];
-        let mut at = 0;
-        while at < file.header().payload_bytes {
-            let bytes = (file.header().payload_bytes - at).min(buffer.len() as u64) as usize;
-            file.read_at(&mut buffer[..bytes], at)?;
-            layout
-                .check_rows(&buffer[..bytes], file.header().payload_offset + at, meta.with_features)
-                .map_err(in_file())?;
-            at += bytes as u64;
-        }
-        Ok(())
     }
 
     fn labels(&self, manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
@@ -502,51 +385,6 @@ impl Check<'_> {
             self.result(files::SCHEMA, read_schema(self.root, manifest).map(drop));
         }
     }
-
-    /// A file that the manifest may list, if its checksums are right.
-    fn listed(&self, manifest: &Manifest, path: &str) -> Option<ContainerFile> {
-        self.file(entry_of(manifest, path)?)
-    }
-
-    fn looked_at(&self, bytes: u64) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.files += 1;
-        found.bytes += bytes;
-    }
-
-    fn result(&self, path: &str, result: Result<()>) {
-        if let Err(error) = result {
-            self.failed(path, error);
-        }
-    }
-
-    fn failed(&self, path: &str, error: Error) {
-        let (offset, what) = match error {
-            Error::Format { source, .. } => {
-                let offset = source.offset();
-                match source {
-                    FormatError::Invalid { what, .. } => (offset, what),
-                    other => (offset, other.to_string()),
-                }
-            }
-            Error::Input { what, position, .. } => match position {
-                Position::Offset(offset) => (offset, what),
-                _ => (0, what),
-            },
-            Error::Io { action, source, .. } => (0, format!("cannot {action} it: {source}")),
-            other => (0, other.to_string()),
-        };
-        self.problem(path, offset, what);
-    }
-
-    fn problem(&self, path: &str, offset: u64, what: String) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.problems.push(Problem {
-            file: path.to_owned(),
-            offset,
-            what,
-        });
-    }
 }
 
 /// Checks `0..end` in steps of `step`, and releases the pages of the file after each.
@@ -566,9 +404,4 @@ fn in_parts(
         }
         file.release(0..u64::MAX);
     }
-}
-
-fn entry_of<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m FileEntry> {
-    let at = manifest.files.binary_search_by(|file| file.path.as_str().cmp(path));
-    Some(&manifest.files[at.ok()?])
 }

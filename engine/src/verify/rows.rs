@@ -14,7 +14,7 @@ use grappa_io::{
 };
 use grappa_storage::{Store, expect_adjacency, files};
 
-use crate::verify::{Check, RELEASE_BYTES};
+use super::check::{RELEASE_BYTES, StoreCheck};
 
 /// Edges between two reports of progress.
 const PROGRESS_EDGES: u64 = 1 << 18;
@@ -42,7 +42,7 @@ fn in_payload(file: &ContainerFile, error: &FormatError) -> Error {
 
 /// The adjacency lists of a chunk whose checksums are right.
 pub(super) struct RowsCheck<'a> {
-    pub check: &'a Check<'a>,
+    pub check: &'a StoreCheck<'a>,
     pub manifest: &'a Manifest,
     pub chunks: &'a ChunkMap,
     pub span: ChunkSpan,

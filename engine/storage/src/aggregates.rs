@@ -91,7 +91,7 @@ impl Aggregates {
     }
 }
 
-/// Fails if rows could not be those of the store's features.
+/// Fails if rows could not be aggregates of the store's features.
 fn check_layout(store: &Store, meta: &FeaturesMeta) -> std::result::Result<(), FormatError> {
     let features = store.manifest().features.as_ref();
     let features = features.map(|spec| (spec.dim, spec.dtype));

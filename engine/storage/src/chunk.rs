@@ -98,7 +98,7 @@ impl HaloDegrees {
     /// Maps the in-degrees of a chunk that the store lacks. None if it has the chunk, or lacks these, too.
     ///
     /// # Errors
-    /// If the file cannot be opened, or is that of another chunk.
+    /// If the file cannot be opened, or belongs to another chunk.
     ///
     /// # Panics
     /// If the graph has no such chunk.

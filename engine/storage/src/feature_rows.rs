@@ -144,7 +144,7 @@ impl<'a> FeatureRowsWriter<'a> {
     /// As [`write`](Self::write). `features` reads the encoded features of some nodes, if they follow the rows.
     ///
     /// # Errors
-    /// Also those of `features`.
+    /// Also if `features` fails.
     pub fn write_with(
         &mut self,
         nodes: Range<u64>,

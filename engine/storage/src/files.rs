@@ -167,7 +167,7 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
         paths.push(SCHEMA.to_owned());
     }
     let with_kind = |path: String| {
-        let kind = kind_of(&path).expect("all names are those of files of stores");
+        let kind = kind_of(&path).expect("all names are names of files of stores");
         (path, kind)
     };
     paths.into_iter().map(with_kind).collect()

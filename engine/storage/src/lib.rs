@@ -1,7 +1,7 @@
 //! Store folders: opens, reads and writes them.
 //!
 //! - [`Store`] is an open store. It maps the adjacency lists of its [`Chunk`]s one by one; [`MappedChunks`] has all of them.
-//! - [`MappedLabels`] and [`MappedFeatures`] are those of a chunk's nodes.
+//! - [`MappedLabels`] and [`MappedFeatures`] are labels and feature rows of a chunk's nodes.
 //! - [`StoreIds`] maps external ids to nodes and back. [`NodePermutation`] does the step from dense ids to nodes.
 //! - [`Neighbors`] reads the in-neighbors of single nodes.
 //! - [`CheckedAdjacency`] and its siblings read a chunk's files. They compare each block with its checksum before its first
@@ -22,7 +22,6 @@ mod checked;
 mod chunk;
 mod columns;
 pub mod feature_rows;
-mod features;
 pub mod files;
 mod ids;
 mod mapped;
@@ -34,9 +33,8 @@ pub mod writer;
 pub use checked::{CheckedAdjacency, CheckedDegrees, CheckedFeatures, CheckedLabels, CheckedWeights};
 pub use chunk::{AdjacencyFiles, Chunk, HaloDegrees, expect_adjacency};
 pub use columns::{MappedFeatures, MappedLabels};
-pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
 pub use mapped::MappedChunks;
 pub use neighbors::Neighbors;
-pub use open::{Store, read_manifest, read_schema};
+pub use open::{Store, no_features, read_manifest, read_schema};
 pub use permutation::{NodePermutation, NodeTable};

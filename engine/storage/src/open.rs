@@ -116,7 +116,7 @@ impl Store {
         self.present_chunks().map(|chunk| self.chunks.len(chunk)).sum()
     }
 
-    /// The chunks whose feature rows the store has, if features are stored. A slice may have those of chunks that it lacks.
+    /// The chunks whose feature rows the store has, if features are stored. A slice may have the feature rows of chunks that it lacks.
     pub fn feature_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         (0..)
             .map(ChunkId)
@@ -151,7 +151,7 @@ impl Store {
         absent.filter(has_edges).collect()
     }
 
-    /// Chunks whose in-degrees are missing: those of [`Store::missing_sources`] but for which the slice has them.
+    /// Chunks whose in-degrees are missing: [`Store::missing_sources`] without the chunks whose in-degrees the slice has.
     pub fn missing_degrees(&self) -> Vec<ChunkId> {
         let mut missing = self.missing_sources();
         missing.retain(|chunk| !self.manifest.chunks[chunk.0 as usize].halo_degrees);
@@ -323,4 +323,14 @@ fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
     workers::for_each(threads, &batches, |batch| {
         batch.iter().try_for_each(|entry| files::open(path, entry).map(drop))
     })
+}
+
+/// The error about a store without features. It says how to add some.
+pub fn no_features(store: &Path) -> Error {
+    let what = format!(
+        "the nodes have no features; compute some from the graph with `grappa-store add-features {} --kind fastrp` (or degrees), \
+         or ingest the graph with --features",
+        store.display()
+    );
+    Error::input(store, Position::Whole, what)
 }

@@ -20,7 +20,7 @@
 /// The maximum mean. Its table and guide take 28 MB.
 pub(super) const MEAN_MAX: f64 = 4_294_967_296.0;
 
-/// Outcomes whose probability is below this times that of the mode are left out. Together they have a probability below
+/// Outcomes whose probability is below this times the probability of the mode are left out. Together they have a probability below
 /// 2^-64.
 const NEGLIGIBLE: f64 = 1.0 / (1u128 << 80) as f64;
 

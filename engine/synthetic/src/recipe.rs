@@ -16,7 +16,7 @@ pub struct Recipe {
     pub model: Model,
     /// Selects a graph of the distribution.
     pub seed: u64,
-    /// The shares of the splits, unless they are those of [`SplitShares::default`].
+    /// The shares of the splits, unless they are [`SplitShares::default`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub splits: Option<SplitShares>,
 }

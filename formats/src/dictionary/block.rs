@@ -1,7 +1,7 @@
 //! Blocks of front-coded strings: the entries of a block, read one after another.
 
 use super::{KEY_BYTES_MAX, varint::take_varint};
-use crate::{FormatError, Result};
+use crate::{FormatError, Result, error::invalid_if};
 
 /// The keys of a block, one after another. For readers that hold some blocks at a time.
 ///
@@ -76,12 +76,11 @@ impl<'a> Entries<'a> {
     pub(super) fn next(&mut self, last: usize) -> Result<Entry<'a>> {
         let at = self.offset;
         let (shared, length) = (self.length()?, self.length()?);
-        if shared > last || shared + length > KEY_BYTES_MAX {
-            return Err(FormatError::invalid(
-                at,
-                format!("a key of {shared} + {length} bytes after one of {last} in the dictionary"),
-            ));
-        }
+        invalid_if!(
+            shared > last || shared + length > KEY_BYTES_MAX,
+            at,
+            "a key of {shared} + {length} bytes after one of {last} in the dictionary"
+        );
         Ok(Entry {
             shared,
             rest: self.bytes(length)?,

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, ops::Range, result::Result as StdResult};
 
 use super::meta::{DictionaryMeta, KeyKind, expect_kind};
-use crate::{DenseId, FormatError, NODES_MAX, Result, bytes::check_payload_slice, container::Header};
+use crate::{DenseId, NODES_MAX, Result, bytes::check_payload_slice, container::Header, error::invalid_if};
 
 /// Encodes integers that arrive in ascending order.
 #[derive(Debug, Default)]
@@ -53,6 +53,27 @@ impl IntegerDictionaryBuilder {
 }
 
 /// Reader of a dictionary of integers.
+///
+/// ```
+/// use grappa_formats::{
+///     DenseId,
+///     container::{FileKind, decode_file, encode_file},
+///     dictionary::{IntegerDictionary, IntegerDictionaryBuilder},
+/// };
+///
+/// let mut builder = IntegerDictionaryBuilder::new();
+/// for key in [5, 12, 1 << 60] {
+///     builder.push(key);
+/// }
+/// let (meta, payload) = builder.finish();
+/// let (file, _) = encode_file(FileKind::DICTIONARY, meta.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::DICTIONARY)?;
+/// let dictionary = IntegerDictionary::new(&header, payload)?;
+/// assert_eq!((dictionary.get(DenseId(1)), dictionary.find(1 << 60)), (12, Some(DenseId(2))));
+/// assert_eq!(dictionary.find(6), None);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct IntegerDictionary<'a> {
     keys: &'a [[u8; 8]],
@@ -120,12 +141,11 @@ impl<'a> IntegerDictionary<'a> {
         let mut keys = self.iter(first..ids.end);
         let Some(mut last) = keys.next() else { return Ok(()) };
         for (id, key) in (first + 1..).zip(keys) {
-            if key <= last {
-                return Err(FormatError::invalid(
-                    self.payload_offset + 8 * id,
-                    format!("the dictionary is not sorted: {key}, dense id {id}, comes after {last}"),
-                ));
-            }
+            invalid_if!(
+                key <= last,
+                self.payload_offset + 8 * id,
+                "the dictionary is not sorted: {key}, dense id {id}, comes after {last}"
+            );
             last = key;
         }
         Ok(())

@@ -5,6 +5,7 @@ use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length},
     container::Header,
+    error::invalid_if,
 };
 
 /// The kind of a dictionary's keys.
@@ -64,12 +65,13 @@ impl DictionaryMeta {
             keys: fields.node_count("keys")?,
             key_bytes: fields.u64(),
         };
-        if kind == KeyKind::Integers && meta.key_bytes != 8 * meta.keys {
-            return Err(FormatError::invalid(
-                80,
-                format!("{} integers do not have {} bytes", meta.keys, meta.key_bytes),
-            ));
-        }
+        invalid_if!(
+            kind == KeyKind::Integers && meta.key_bytes != 8 * meta.keys,
+            80,
+            "{} integers do not have {} bytes",
+            meta.keys,
+            meta.key_bytes
+        );
         check_payload_length(header, meta.payload_bytes())?;
         Ok(meta)
     }
@@ -97,11 +99,11 @@ impl DictionaryMeta {
 /// Decodes the meta of a dictionary that must have keys of this kind.
 pub(super) fn expect_kind(header: &Header, kind: KeyKind) -> Result<DictionaryMeta> {
     let meta = DictionaryMeta::decode(header)?;
-    if meta.kind != kind {
-        return Err(FormatError::invalid(
-            64,
-            format!("a dictionary of {:?} where one of {kind:?} should be", meta.kind),
-        ));
-    }
+    invalid_if!(
+        meta.kind != kind,
+        64,
+        "a dictionary of {:?} where one of {kind:?} should be",
+        meta.kind
+    );
     Ok(meta)
 }

@@ -19,12 +19,13 @@
 //!                        bytes of the rest
 //! ```
 //!
-//! Keys ascend and are distinct. Strings compare as bytes. Lengths are LEB128 varints: seven bits per byte, lowest first,
-//! with the high bit set if another byte follows. The shared prefix is always the longest possible one. A search can
-//! therefore order keys by the lengths of their prefixes, without rebuilding the keys ([`StringDictionary::find`]).
+//! Keys ascend and are distinct. Strings compare as bytes. Lengths are LEB128 varints: seven bits per byte, lowest
+//! first, with the high bit set if another byte follows. The shared prefix is always the longest possible one. A search
+//! can therefore order keys by the lengths of their prefixes, without rebuilding the keys ([`StringDictionary::find`]).
 //!
 //! Readers hold only slices, so they work on a mapped file. A lookup among n strings touches about log2(n / 16) blocks
-//! and scans one. Builders stream: they hold the bytes that the caller has not taken yet, and about two bytes per block.
+//! and scans one. Builders stream: they hold the bytes that the caller has not taken yet, and about two bytes per
+//! block.
 //!
 //! Dictionaries are not meant for high rates of membership tests. A hash table is faster if it fits in memory.
 

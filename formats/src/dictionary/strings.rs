@@ -11,9 +11,35 @@ use crate::{
     DenseId, FormatError, Result,
     bytes::{check_payload_slice, u64_entry},
     container::Header,
+    error::invalid_if,
 };
 
 /// Reader of a dictionary of byte strings.
+///
+/// ```
+/// use grappa_formats::{
+///     DenseId,
+///     container::{FileKind, decode_file, encode_file},
+///     dictionary::{StringDictionary, StringDictionaryBuilder},
+/// };
+///
+/// let mut builder = StringDictionaryBuilder::new();
+/// for key in ["ada", "bob", "eve"] {
+///     builder.push(key.as_bytes()); // in ascending order
+/// }
+/// let mut payload = builder.take_bytes();
+/// let (meta, tail) = builder.finish();
+/// payload.extend(tail.flatten());
+/// let (file, _) = encode_file(FileKind::DICTIONARY, meta.encode(), &payload);
+///
+/// let (header, payload) = decode_file(&file, FileKind::DICTIONARY)?;
+/// let dictionary = StringDictionary::new(&header, payload)?;
+/// let mut key = Vec::new();
+/// dictionary.get(DenseId(1), &mut key)?;
+/// assert_eq!(key, b"bob");
+/// assert_eq!((dictionary.find(b"eve")?, dictionary.find(b"dan")?), (Some(DenseId(2)), None));
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct StringDictionary<'a> {
     keys: u64,
@@ -101,11 +127,11 @@ impl<'a> StringDictionary<'a> {
         };
         let first = block * BLOCK_KEYS;
         let mut entries = self.block(block, check)?;
-        // Scan the block without rebuilding its keys. Invariant: the last entry is below the wanted key, and they have the
-        // first `matched` bytes in common. `shared` is what the next entry has in common with the last entry.
+        // Scan the block without rebuilding its keys. Invariant: the last entry is below the wanted key, and they have
+        // the first `matched` bytes in common. `shared` is what the next entry has in common with the last entry.
         //   shared > matched: the entry differs from the wanted key where the last one does, so it is below it too.
-        //   shared < matched: the entry rises above the last one inside the matched bytes, so it is above the wanted key.
-        //   shared = matched: the rest of the entry decides.
+        //   shared < matched: the entry rises above the last one inside the matched bytes, so it is above the wanted
+        //   key. shared = matched: the rest of the entry decides.
         let first_key = entries.first()?;
         let mut matched = common_prefix(first_key, key);
         let mut length = first_key.len();
@@ -149,13 +175,14 @@ impl<'a> StringDictionary<'a> {
         self.keys.div_ceil(BLOCK_KEYS)
     }
 
-    /// Checks everything: blocks follow each other without a gap, keys ascend, shared prefixes are the longest possible.
+    /// Checks everything: blocks follow each other without a gap, keys ascend, shared prefixes are the longest
+    /// possible.
     pub fn check(&self) -> Result<()> {
         self.check_blocks(0..self.blocks())
     }
 
-    /// Checks a range of blocks, its first key against the key before it, and the start of the block after it. This is one
-    /// part of [`StringDictionary::check`], for checks by several threads.
+    /// Checks a range of blocks, its first key against the key before it, and the start of the block after it. This is
+    /// one part of [`StringDictionary::check`], for checks by several threads.
     ///
     /// # Panics
     /// If the range ends beyond the number of blocks.
@@ -178,39 +205,35 @@ impl<'a> StringDictionary<'a> {
         };
         for id in blocks.start * BLOCK_KEYS..self.keys.min(blocks.end * BLOCK_KEYS) {
             let at = entries.offset;
-            let unsorted = || {
-                FormatError::invalid(
-                    at,
-                    format!("the dictionary is not sorted at dense id {id}, or repeats a key"),
-                )
-            };
-            if id.is_multiple_of(BLOCK_KEYS) {
+            let ascends = if id.is_multiple_of(BLOCK_KEYS) {
                 self.expect_block(id / BLOCK_KEYS, &entries)?;
                 let first_key = entries.first()?;
-                if id > 0 && *first_key <= *key {
-                    return Err(unsorted());
-                }
+                let ascends = id == 0 || *first_key > *key;
                 key.clear();
                 key.extend_from_slice(first_key);
+                ascends
             } else {
                 let entry = entries.next(key.len())?;
-                // After the shared prefix, the key must continue with a byte above that of the last key, or the last key
+                // After the shared prefix, the key must continue with a greater byte than the last key, or the last key
                 // must end there. This also proves that the prefix is the longest possible one.
-                if entry.rest.first() <= key.get(entry.shared) {
-                    return Err(unsorted());
-                }
+                let ascends = entry.rest.first() > key.get(entry.shared);
                 entry.apply_to(&mut key);
-            }
+                ascends
+            };
+            invalid_if!(
+                !ascends,
+                at,
+                "the dictionary is not sorted at dense id {id}, or repeats a key"
+            );
         }
         if blocks.end < self.blocks() {
             return self.expect_block(blocks.end, &entries);
         }
-        if !entries.rest.is_empty() || self.padding.iter().any(|&byte| byte != 0) {
-            return Err(FormatError::invalid(
-                entries.offset,
-                "bytes of no meaning after the last key of the dictionary",
-            ));
-        }
+        invalid_if!(
+            !entries.rest.is_empty() || self.padding.iter().any(|&byte| byte != 0),
+            entries.offset,
+            "bytes of no meaning after the last key of the dictionary"
+        );
         Ok(())
     }
 

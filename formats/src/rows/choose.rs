@@ -12,6 +12,16 @@ use super::{
 ///
 /// Deterministic, so that the same rows always make the same file. Costs about ten nanoseconds per edge, so pass a
 /// sample: a few hundred thousand edges are enough.
+///
+/// ```
+/// use grappa_formats::rows::{RowCodec, choose_codec};
+///
+/// // Runs of neighbors compress well as gaps, random sources do not.
+/// let runs: Vec<u64> = (500..600).collect();
+/// assert!(matches!(choose_codec(1 << 20, [(550, &runs[..])]), RowCodec::Gap(_)));
+/// let random: Vec<u64> = (0..100).map(|i| i * 10_007 + i * i % 5000).collect();
+/// assert_eq!(choose_codec(1 << 20, [(550, &random[..])]), RowCodec::EliasFano);
+/// ```
 pub fn choose_codec<'a>(universe: u64, rows: impl IntoIterator<Item = (u64, &'a [u64])>) -> RowCodec {
     let mut estimator = SizeEstimator::new(universe);
     for (node, sources) in rows {

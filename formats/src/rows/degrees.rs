@@ -1,7 +1,8 @@
-//! The in-degrees of a chunk without its adjacency lists: the file `degrees` alone. A slice has those of its halo nodes.
+//! The in-degrees of a chunk without its adjacency lists: the file `degrees` alone. A slice has the in-degrees of its
+//! halo nodes.
 
 use super::{RowCodec, RowSizes, Rows, RowsMeta, check::first_difference, directory::DirectoryWriter, elias_fano_bits};
-use crate::{FormatError, NODES_MAX, Result, container::HEADER_BYTES};
+use crate::{FormatError, NODES_MAX, Result, container::HEADER_BYTES, error::invalid_if};
 
 /// Encodes in-degrees as the directory of adjacency lists in Elias-Fano code.
 ///
@@ -68,6 +69,19 @@ impl DegreesEncoder {
 }
 
 /// The in-degrees of a chunk, in place: the payload of its file `degrees`.
+///
+/// ```
+/// use grappa_formats::rows::{ChunkDegrees, DegreesEncoder, RowSizes};
+///
+/// let mut encoder = DegreesEncoder::new(1000, 0);
+/// for degree in [3, 0, 12] {
+///     encoder.push(degree);
+/// }
+/// let (payload, meta) = encoder.finish();
+/// let sizes = RowSizes::of(&meta);
+/// assert_eq!(ChunkDegrees::new(&meta, &sizes, &payload)?.directory().degree(2), 12);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ChunkDegrees<'a>(Rows<'a>);
 
@@ -77,12 +91,11 @@ impl<'a> ChunkDegrees<'a> {
     /// # Panics
     /// If the sizes are for other files.
     pub fn new(meta: &RowsMeta, sizes: &'a RowSizes, payload: &'a [u8]) -> Result<Self> {
-        if meta.codec != RowCodec::EliasFano {
-            return Err(FormatError::invalid(
-                HEADER_BYTES as u64,
-                "in-degrees without adjacency lists must be in Elias-Fano code",
-            ));
-        }
+        invalid_if!(
+            meta.codec != RowCodec::EliasFano,
+            HEADER_BYTES as u64,
+            "in-degrees without adjacency lists must be in Elias-Fano code"
+        );
         Rows::part(meta, sizes, 0, &[], payload).map(Self)
     }
 
@@ -91,8 +104,8 @@ impl<'a> ChunkDegrees<'a> {
         &self.0
     }
 
-    /// Checks every bit of the payload. In-degrees have exactly one encoding, so decoded ones must give the same bytes. The offset
-    /// of an error counts from the start of the payload.
+    /// Checks every bit of the payload. In-degrees have exactly one encoding, so decoded ones must give the same bytes.
+    /// The offset of an error counts from the start of the payload.
     pub fn check(&self) -> Result<()> {
         let meta = self.0.meta();
         // The directory has 48 bits for the place of a list.

@@ -179,14 +179,8 @@ pub(super) struct Directory<'a> {
 impl<'a> Directory<'a> {
     /// The directory in `payload`, whose length must be right.
     pub(super) fn new(payload: &'a [u8], rows: u64, exceptions: u64, sizes: &'a SizeTable) -> Result<Self> {
-        let expected = directory_bytes(rows, exceptions);
-        if expected != Some(payload.len() as u64) {
-            return Err(FormatError::Length {
-                what: "the row directory",
-                expected: expected.unwrap_or(u64::MAX),
-                found: payload.len() as u64,
-            });
-        }
+        let expected = directory_bytes(rows, exceptions).unwrap_or(u64::MAX);
+        FormatError::expect_length("the row directory", expected, payload.len() as u64)?;
         // The length is right, so the lines fit `usize`.
         let (lines, exceptions) = payload.split_at(rows.div_ceil(LINE_ROWS) as usize * LINE_BYTES);
         Ok(Self {

@@ -1,8 +1,9 @@
 //! Rows in Elias-Fano code over the universe of all nodes.
 //!
 //! A source `x` is cut into its low `l` bits, which are stored as they are, and the rest `h = x >> l`, stored in unary:
-//! source number `i` sets bit `h + i` of the upper bits. (Elias, "Efficient Storage and Retrieval by Content and Address
-//! of Static Files", 1974; Fano, 1971.) `l` follows from the degree and the universe, so the size of a row does too.
+//! source number `i` sets bit `h + i` of the upper bits. (Elias, "Efficient Storage and Retrieval by Content and
+//! Address of Static Files", 1974; Fano, 1971.) `l` follows from the degree and the universe, so the size of a row does
+//! too.
 //!
 //! Size: within 0.6 bits an edge of the information bound for a uniformly random row. Reading one source scans the
 //! upper bits, 64 per instruction, from the nearest hint (one every 256 sources), and loads the low bits: about 150

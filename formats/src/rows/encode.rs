@@ -10,8 +10,9 @@ use crate::NODES_MAX;
 
 /// Encodes the rows of a chunk one after the other.
 ///
-/// Memory: the bytes that were not taken yet, the lines of the directory, 64 bytes per 54 rows, and 6 bytes per exception that
-/// was not taken yet. Exceptions are the rows of 255 or more sources in Elias-Fano, and of 255 or more bits with gaps.
+/// Memory: the bytes that were not taken yet, the lines of the directory, 64 bytes per 54 rows, and 6 bytes per
+/// exception that was not taken yet. Exceptions are the rows of 255 or more sources in Elias-Fano, and of 255 or more
+/// bits with gaps.
 #[derive(Debug)]
 pub struct RowsEncoder {
     codec: RowCodec,
@@ -106,8 +107,8 @@ impl RowsEncoder {
         self.directory.exceptions_bytes()
     }
 
-    /// Takes the finished bytes of the end of the payload of `degrees`. If some are taken, all that remain must be taken before
-    /// [`RowsEncoder::finish`].
+    /// Takes the finished bytes of the end of the payload of `degrees`. If some are taken, all that remain must be
+    /// taken before [`RowsEncoder::finish`].
     pub fn take_exceptions(&mut self) -> Vec<u8> {
         self.directory.take_exceptions()
     }

@@ -50,6 +50,25 @@ use self::{
 use crate::{FormatError, Result};
 
 /// The rows of a chunk, in place: the payloads of its files `edges` and `degrees`, in memory or mapped.
+///
+/// ```
+/// use grappa_formats::rows::{RowCodec, RowSizes, Rows, RowsEncoder};
+///
+/// // The in-neighbors of nodes 0, 1 and 2 of a graph with 1000 nodes.
+/// let mut encoder = RowsEncoder::new(RowCodec::EliasFano, 1000, 0);
+/// for sources in [&[2, 7, 999][..], &[], &[0, 0, 5]] {
+///     encoder.push(sources);
+/// }
+/// let mut edges = encoder.take_bytes();
+/// let tail = encoder.finish();
+/// edges.extend(tail.edges_payload_rest);
+///
+/// let sizes = RowSizes::of(&tail.meta);
+/// let rows = Rows::new(&tail.meta, &sizes, &edges, &tail.degrees_payload)?;
+/// assert_eq!((rows.rows(), rows.edges(), rows.degree(2)), (3, 6, 3));
+/// assert_eq!(rows.row(0).iter().collect::<Vec<_>>(), [2, 7, 999]);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Rows<'a> {
     meta: RowsMeta,
@@ -103,14 +122,7 @@ impl<'a> Rows<'a> {
         edges_payload: &'a [u8],
         degrees_payload: &'a [u8],
     ) -> Result<Self> {
-        let expected = meta.edges_payload_bytes();
-        if edges_payload.len() as u64 != expected {
-            return Err(FormatError::Length {
-                what: "the rows",
-                expected,
-                found: edges_payload.len() as u64,
-            });
-        }
+        FormatError::expect_length("the rows", meta.edges_payload_bytes(), edges_payload.len() as u64)?;
         Self::part(meta, sizes, 0, edges_payload, degrees_payload)
     }
 
@@ -308,6 +320,25 @@ pub fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
 }
 
 /// The sources of one node, compressed.
+///
+/// ```
+/// use grappa_formats::rows::{RowCodec, RowSizes, Rows, RowsEncoder};
+///
+/// # let mut encoder = RowsEncoder::new(RowCodec::EliasFano, 1000, 0);
+/// # encoder.push(&[2, 7, 7, 999]);
+/// # let mut edges = encoder.take_bytes();
+/// # let tail = encoder.finish();
+/// # edges.extend(tail.edges_payload_rest);
+/// # let sizes = RowSizes::of(&tail.meta);
+/// # let rows = Rows::new(&tail.meta, &sizes, &edges, &tail.degrees_payload)?;
+/// let row = rows.row(0); // 2, 7, 7, 999
+/// assert_eq!((row.degree(), row.get(1)), (4, 7));
+/// assert_eq!(row.lower_bound(8), 3); // sources below 8
+/// let mut picked = Vec::new();
+/// row.get_many(&[0, 3], &mut picked);
+/// assert_eq!(picked, [2, 999]);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a>(RowIn<'a>);
 

@@ -1,48 +1,23 @@
-//! The remedies in messages about input files: what a user can do that helps.
+//! Messages of ingest that are no errors: what a user can do, and how files were read.
 
-use grappa_tests::{npy::Npy, program::run};
+use grappa_tests::{folder::ProgramFolder, npy::Npy};
 
-use crate::ingest::Bench;
-
-#[test]
-fn a_third_column_that_is_no_weight_can_be_cut_off() {
-    let bench = Bench::new();
-    for (name, text, remedy) in [
-        (
-            "edges.csv",
-            "src,dst,kind\n0,1,cites\n1,2,cites\n",
-            ["--src", "src", "--dst", "dst"],
-        ),
-        ("edges.tsv", "0\t1\tcites\n1\t2\tcites\n", ["--src", "1", "--dst", "2"]),
-        ("edges.txt", "0 1 cites\n1 2 cites\n", ["--src", "1", "--dst", "2"]),
-    ] {
-        let edges = bench.write(name, text);
-        for skip in ["fail", "skip"] {
-            let ran = bench.refused(&edges, &["--on-bad-line", skip], &[&remedy.join(" ")]);
-            assert!(!ran.stderr.contains("--on-bad-line"), "{}", ran.stderr);
-        }
-        run(&mut bench.ingest(&edges, &remedy)).success();
-        std::fs::remove_dir_all(bench.out()).unwrap();
-    }
-}
+use crate::ingest::{ingested, refused};
 
 #[test]
 fn the_summary_says_how_files_were_read() {
-    let bench = Bench::new();
-    let edges = bench.write("edges.txt", "# names\nann, bob\nbob, ann\n");
-    let table = bench.write("x.csv", "f0,user_id,label\n0.5,bob,1\n1.5,ann,0\n");
-    let arguments = ["--ids", "string", "--features", table.to_str().unwrap()];
-    let ran = run(&mut bench.ingest(&edges, &arguments)).success();
+    let folder = ProgramFolder::new();
+    folder.write("edges.txt", "# names\nann, bob\nbob, ann\n");
+    folder.write("x.csv", "f0,user_id,label\n0.5,bob,1\n1.5,ann,0\n");
+    let options = "--edges edges.txt --ids string --features x.csv";
+    let stdout = ingested(&folder, options).stdout;
     for part in [
         "separated by commas, 1 comment line not read",
         "ids user_id; features f0; left out: label",
     ] {
-        assert!(ran.stdout.contains(part), "{part:?} in {}", ran.stdout);
+        assert!(stdout.contains(part), "{part:?} in {stdout}");
     }
-    std::fs::remove_dir_all(bench.out()).unwrap();
-    let json = run(&mut bench.ingest(&edges, &[&arguments[..], &["--json"]].concat()))
-        .success()
-        .json();
+    let json = ingested(&folder, &format!("{options} --json")).json();
     let inputs = json["inputs"].as_array().unwrap();
     assert_eq!(inputs[0]["separator"], "comma");
     assert_eq!(inputs[0]["comments"], 1);
@@ -53,117 +28,97 @@ fn the_summary_says_how_files_were_read() {
 }
 
 #[test]
-fn files_of_other_kinds_are_named_with_a_way_to_convert_them() {
-    let bench = Bench::new();
-    let pytorch = bench.write("x.pt", zip_of("x/data.pkl"));
-    for option in ["--features", "--labels", "--train", "--node-ids"] {
-        bench.refused_beside_edges(
-            option,
-            &pytorch,
-            &["--ids", "sparse"],
-            &["PyTorch", "torch.load", ".numpy()"],
-        );
-    }
-    bench.refused(&pytorch, &[], &["PyTorch", "torch.load"]);
-}
-
-/// A zip archive with one member, which is empty.
-fn zip_of(name: &str) -> Vec<u8> {
-    let length = (name.len() as u16).to_le_bytes();
-    // CRC-32, both sizes, and the length of the name.
-    let sizes = [&[0; 12][..], &length].concat();
-    let local = [
-        b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0",
-        &sizes[..],
-        &[0; 2],
-        name.as_bytes(),
-    ]
-    .concat();
-    let central = [
-        b"PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\0\0",
-        &sizes[..],
-        &[0; 16],
-        name.as_bytes(),
-    ]
-    .concat();
-    let places = [central.len() as u32, local.len() as u32]
-        .map(u32::to_le_bytes)
-        .concat();
-    let end = [b"PK\x05\x06\0\0\0\0\x01\0\x01\0", &places[..], &[0; 2]].concat();
-    [local, central, end].concat()
-}
-
-#[test]
-fn one_of_several_masks_is_a_column() {
-    let bench = Bench::new();
-    let masks = Npy {
-        descr: "|b1".to_owned(),
-        fortran: false,
-        shape: vec![4, 3],
-        bytes: vec![1; 12],
-    };
-    let masks = bench.npy("masks.npy", &masks);
-    bench.refused_beside_edges("--train", &masks, &[], &["masks.npy", "shape (4, 3)", "a[:, 0]"]);
-}
-
-#[test]
-fn labels_beside_ids_are_told_apart() {
-    let bench = Bench::new();
-    let names = bench.write("names.csv", "n0,3\nn1,0\nn2,1\nn3,0\n");
-    bench.refused_beside_edges("--labels", &names, &[], &["names.csv:1", "column 1", "--id 1"]);
-    let numbers = bench.write("numbers.csv", "0,3\n1,0\n2,1\n3,0\n");
-    bench.refused_beside_edges("--labels", &numbers, &[], &["numbers.csv:1", "first column", "--id 1"]);
-}
-
-#[test]
-fn a_header_that_was_read_as_an_id_is_suspected() {
-    let bench = Bench::new();
-    let edges = bench.write("edges.tsv", "n1\tn2\nn2\tn3\n");
-    let ids = bench.write("ids.txt", "package\nn1\nn2\nn3\n");
-    let node_ids = ["--ids", "string", "--node-ids", ids.to_str().unwrap()];
-    let refused = |more: &[&str], parts: &[&str]| {
-        bench.refused(&edges, &[&node_ids[..], more].concat(), parts);
-    };
-    let features = bench.write("features.txt", "1\n2\n3\n");
-    refused(
-        &["--labels", features.to_str().unwrap()],
-        &["expected 4", "found 3", "header", "remove that line"],
-    );
-    let features = bench.npy("features.npy", &Npy::new(&[3, 1], [1.0_f32, 2.0, 3.0]));
-    refused(
-        &["--features", features.to_str().unwrap()],
-        &["ids.txt", "header", "tail -n +2"],
-    );
-    let [train, val] =
-        [("train.txt", "package\nn1\n"), ("val.txt", "package\nn2\n")].map(|(name, text)| bench.write(name, text));
-    let splits = ["--train", train.to_str().unwrap(), "--val", val.to_str().unwrap()];
-    refused(&splits, &["package", "first line of both files", "tail -n +2"]);
-
-    let ids = bench.write("ids.txt", "node_id\nn1\nn2\nn3\n");
-    let ran = run(&mut bench.ingest(&edges, &["--ids", "string", "--node-ids", ids.to_str().unwrap()])).success();
-    assert!(
-        ran.stderr.contains("ids.txt:1: the first line, \"node_id\""),
-        "{}",
-        ran.stderr
-    );
+fn a_header_that_is_an_id_by_its_name_is_a_warning() {
+    let folder = ProgramFolder::new();
+    folder.write("edges.tsv", "n1\tn2\nn2\tn3\n");
+    folder.write("ids.txt", "node_id\nn1\nn2\nn3\n");
+    let stderr = ingested(&folder, "--edges edges.tsv --ids string --node-ids ids.txt").stderr;
+    assert!(stderr.contains("ids.txt:1: the first line, \"node_id\""), "{stderr}");
 }
 
 #[test]
 fn reverse_edges_of_a_symmetric_graph_are_noticed() {
-    let bench = Bench::new();
-    let warned = |text: String, arguments: &[&str]| {
-        let edges = bench.write("edges.tsv", text);
-        let _ = std::fs::remove_dir_all(bench.out());
-        run(&mut bench.ingest(&edges, arguments))
-            .success()
-            .stderr
-            .contains("omit --undirected, or merge parallel edges with --dedup")
-    };
-    let one_way: String = (0..100).map(|k| format!("{k} {}\n", (k * 7 + 1) % 100)).collect();
-    let other_way: String = (0..100).map(|k| format!("{} {k}\n", (k * 7 + 1) % 100)).collect();
-    let symmetric = one_way.clone() + &other_way;
-    assert!(warned(symmetric.clone(), &["--undirected"]));
-    assert!(!warned(symmetric.clone(), &["--undirected", "--dedup"]));
-    assert!(!warned(symmetric, &[]));
-    assert!(!warned(one_way, &["--undirected"]));
+    let folder = ProgramFolder::new();
+    let [one_way, other_way] = [false, true].map(|is_reversed| {
+        let edge = |k| match (k, (k * 7 + 1) % 100) {
+            (a, b) if is_reversed => format!("{b} {a}\n"),
+            (a, b) => format!("{a} {b}\n"),
+        };
+        (0..100).map(edge).collect::<String>()
+    });
+    folder.write("one-way.tsv", &one_way);
+    folder.write("symmetric.tsv", one_way + &other_way);
+    for (options, is_noticed) in [
+        ("--edges symmetric.tsv --undirected", true),
+        ("--edges symmetric.tsv --undirected --dedup", false),
+        ("--edges symmetric.tsv", false),
+        ("--edges one-way.tsv --undirected", false),
+    ] {
+        let stderr = ingested(&folder, options).stderr;
+        let remedy = "omit --undirected, or merge parallel edges with --dedup";
+        assert_eq!(stderr.contains(remedy), is_noticed, "{options}: {stderr}");
+    }
+}
+
+#[test]
+fn an_array_that_may_be_read_in_two_ways_is_a_warning() {
+    let folder = ProgramFolder::new();
+    for (shape, is_warned) in [([2, 2], true), ([1, 2], false), ([2, 3], false)] {
+        Npy::new(&shape, 0..(shape[0] * shape[1]) as i64).write(&folder.path("edges.npy"));
+        let stderr = ingested(&folder, "--edges edges.npy").stderr;
+        let warning = "edges.npy: the array of shape (2, 2) is read as two edges";
+        assert_eq!(stderr.contains(warning), is_warned, "{shape:?}: {stderr}");
+    }
+}
+
+#[test]
+fn labels_given_as_features_are_pointed_out() {
+    let folder = ProgramFolder::new();
+    folder.write("edges.tsv", "0 1\n1 2\n2 3\n3 0\n");
+    folder.write("classes.csv", "0\n1\n1\n0\n");
+    Npy::new(&[4], [0i64, 1, 1, 0]).write(&folder.path("classes.npy"));
+    // One fraction per node is no class.
+    Npy::new(&[4, 1], [0.5f32; 4]).write(&folder.path("rank.npy"));
+    for (file, is_warned) in [("classes.csv", true), ("classes.npy", true), ("rank.npy", false)] {
+        let stderr = ingested(&folder, &format!("--edges edges.tsv --features {file}")).stderr;
+        let warning = stderr.contains("one number per node") && stderr.contains("--labels");
+        assert_eq!((warning, stderr.is_empty()), (is_warned, !is_warned), "{stderr}");
+    }
+}
+
+#[test]
+fn one_hot_labels_are_pointed_out() {
+    let folder = ProgramFolder::new();
+    folder.write("edges.tsv", "0 1\n1 2\n2 3\n3 0\n");
+    for (last, is_warned) in [([0i64, 1], true), ([1, 1], false)] {
+        let labels = [1i64, 0, 0, 1, 1, 0].into_iter().chain(last);
+        Npy::new(&[4, 2], labels).write(&folder.path("labels.npy"));
+        let stderr = ingested(&folder, "--edges edges.tsv --labels labels.npy").stderr;
+        assert_eq!(stderr.contains("a.argmax(axis=1)"), is_warned, "{stderr}");
+    }
+}
+
+#[test]
+fn edges_of_nodes_without_a_row_are_told_from_bad_lines() {
+    let folder = ProgramFolder::new();
+    Npy::new(&[3, 2], [0.5f32; 6]).write(&folder.path("x.npy"));
+    folder.write("edges.tsv", "0 1\n1 x\n2 5\n7 0\n");
+    for (more, parts) in [
+        (
+            "--features x.npy",
+            &["2 edges were left out", "x.npy, which has 3", "1 more lines"][..],
+        ),
+        ("--nodes 6", &["1 edges were left out", "--nodes 6"]),
+        ("", &[]),
+    ] {
+        let stderr = ingested(&folder, &format!("--edges edges.tsv --on-bad-line skip {more}")).stderr;
+        assert!(parts.iter().all(|part| stderr.contains(part)), "{stderr}");
+        assert_eq!(stderr.contains("left out"), !parts.is_empty(), "{stderr}");
+        std::fs::remove_file(folder.path("out.grappa.rejects")).unwrap();
+    }
+    // If no line fits the rows, no line shows the columns. The user gave no --nodes.
+    folder.write("edges.tsv", "5 6\n");
+    let parts = ["x.npy: this file has 3 rows", "edges.tsv:1", "at least 7"];
+    let ran = refused(&folder, "--edges edges.tsv --features x.npy", &parts);
+    assert!(!ran.stderr.contains("--nodes"), "{}", ran.stderr);
 }

@@ -5,10 +5,10 @@ use std::{fs, path::Path, process::Command, time::Instant};
 use grappa_tests::{
     files::{memory_folder, names_in},
     graph::Graph,
-    held::{self, Held},
+    held::Held,
     kills::tree_of,
     pairs,
-    program::{self, Ran, command, run},
+    program::{self, CommandWords, Ran, command, run},
 };
 
 /// Starts a command twice with each of these delays, with and without --resume.
@@ -45,7 +45,7 @@ fn one_of_two_ingests_makes_the_store() {
     race(&|store| {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
-        command.args(["--chunks", "8", "--memory", "24MiB", "--quiet"]);
+        command.words("--chunks 8 --memory 24MiB --quiet");
         command
     });
 }
@@ -54,17 +54,7 @@ fn one_of_two_ingests_makes_the_store() {
 fn one_of_two_generators_makes_the_store() {
     race(&|store| {
         let mut command = command("grappa-gen");
-        command.args([
-            "sbm",
-            "--nodes",
-            "20000",
-            "--feature-dim",
-            "16",
-            "--chunks",
-            "8",
-            "--quiet",
-            "--out",
-        ]);
+        command.words("sbm --nodes 20000 --feature-dim 16 --chunks 8 --quiet --out");
         command.arg(store);
         command
     });
@@ -72,7 +62,7 @@ fn one_of_two_generators_makes_the_store() {
 
 fn generator(out: &Path) -> Command {
     let mut command = command("grappa-gen");
-    command.args(["rmat", "--scale", "12", "--quiet", "--out"]).arg(out);
+    command.words("rmat --scale 12 --quiet --out").arg(out);
     command
 }
 
@@ -92,9 +82,7 @@ fn edge_list(out: &Path) -> Command {
 
 #[test]
 fn the_lock_holder_is_reported_and_resume_suggested_only_without_one() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     let mut first = Held::before("create chunk-1/edges", &mut chunks(&store));
@@ -110,9 +98,7 @@ fn the_lock_holder_is_reported_and_resume_suggested_only_without_one() {
 
 #[test]
 fn two_processes_do_not_write_one_file() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
     let first = Held::before("sync edges.tsv.tmp", &mut edge_list(&edges));
@@ -127,9 +113,7 @@ fn two_processes_do_not_write_one_file() {
 
 #[test]
 fn a_file_that_a_killed_process_left_is_replaced() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
     assert!(Held::before("sync edges.tsv.tmp", &mut edge_list(&edges)).kill());

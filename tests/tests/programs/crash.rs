@@ -14,9 +14,9 @@ use std::{
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
-    held::{self, Held},
+    held::Held,
     kills::{self, Moment, Outcome},
-    program::{self, Ran, run},
+    program::{self, CommandWords, Ran, run},
     random::Random,
 };
 
@@ -132,7 +132,7 @@ fn ingest_everything(files: &GraphFiles) -> impl Fn(&Path) -> Command {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
         // This memory is too small for the records, so they are spilled.
-        command.args(["--undirected", "--dedup", "--chunks", "24", "--memory", "24MiB"]);
+        command.words("--undirected --dedup --chunks 24 --memory 24MiB");
         command
     }
 }
@@ -158,17 +158,7 @@ fn a_generator_killed_at_random_moments_resumes_to_the_same_store() {
     let folder = memory_folder();
     let command = |store: &Path| {
         let mut command = program::command("grappa-gen");
-        command.args([
-            "sbm",
-            "--nodes",
-            "30000",
-            "--feature-dim",
-            "32",
-            "--chunks",
-            "24",
-            "--threads",
-            "2",
-        ]);
+        command.words("sbm --nodes 30000 --feature-dim 32 --chunks 24 --threads 2");
         command.arg("--out").arg(store);
         command
     };
@@ -199,9 +189,7 @@ fn an_ingest_killed_at_its_turning_points_resumes_to_the_same_store() {
 
 #[test]
 fn resume_requires_the_same_run() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let files = graph().write(folder.path());
     let command = ingest_everything(&files);
@@ -225,9 +213,7 @@ fn resume_requires_the_same_run() {
 /// segments that there are, the run tells how much memory these need.
 #[test]
 fn a_run_that_continues_with_less_memory_never_exceeds_it() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let (edges, train) = (folder.path().join("edges.tsv"), folder.path().join("train.txt"));
     let id = |k: u64| k * 1_000_003;

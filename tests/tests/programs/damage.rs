@@ -24,7 +24,7 @@ use grappa_storage::Store;
 use grappa_tests::{
     files::{assert_same, copy_folder, files_of, memory_folder},
     graph::{Graph, SPLITS},
-    program::{self, command, run},
+    program::{self, CommandWords, command, run},
     random::Random,
 };
 use tempfile::TempDir;
@@ -46,10 +46,7 @@ fn stores(folder: &Path) -> Vec<PathBuf> {
         out
     };
     let mut all = program::ingest(&files.edges, &folder.join("all.grappa"));
-    run(files
-        .node_arguments(&mut all)
-        .args(["--chunks", "3", "--feature-dtype", "int8"]))
-    .success();
+    run(files.node_arguments(&mut all).words("--chunks 3 --feature-dtype int8")).success();
     let weighted = folder.join("weighted.tsv");
     let line = |(k, (source, target)): (usize, &(u64, u64))| format!("{source}\t{target}\t{}\n", k % 7);
     fs::write(&weighted, graph.edges.iter().enumerate().map(line).collect::<String>()).unwrap();
@@ -350,7 +347,7 @@ fn swapped_files_are_reported() {
     let files = graph.write(other.path());
     run(files
         .node_arguments(&mut ingest)
-        .args(["--chunks", "3", "--feature-dtype", "int8"]))
+        .words("--chunks 3 --feature-dtype int8"))
     .success();
     let theirs = files_of(&out);
     for (path, bytes) in files_of(&stores[0]) {

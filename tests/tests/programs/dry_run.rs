@@ -1,39 +1,21 @@
 //! `grappa-ingest --dry-run`: what each column would become.
 
-use std::fs;
-
-use grappa_tests::program::{command, run};
+use grappa_tests::folder::ProgramFolder;
 use serde_json::json;
 
 #[test]
 fn a_dry_run_tells_what_columns_become_and_writes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    fs::write(at("e.csv"), "from,to,score\nann,bob,1\nbob,ann,2\n").unwrap();
-    fs::write(
-        at("u.csv"),
+    let folder = ProgramFolder::new();
+    folder.write("e.csv", "from,to,score\nann,bob,1\nbob,ann,2\n");
+    folder.write(
+        "u.csv",
         "name,plan,since,age,extra\nann,free,2024-01-01,,7\nbob,free,2024-01-02,5,7\n",
-    )
-    .unwrap();
-    let ingest = |more: &[&str]| {
-        let mut ingest = command("grappa-ingest");
-        ingest.args([
-            "--edges",
-            "e.csv",
-            "--ids",
-            "string",
-            "--features",
-            "u.csv",
-            "--missing",
-            "mean",
-            "--dry-run",
-        ]);
-        run(ingest
-            .args(["--features-from", "plan,since,age"])
-            .args(more)
-            .current_dir(folder.path()))
+    );
+    let ingest = |more: &str| {
+        let files = "--edges e.csv --ids string --features u.csv --features-from plan,since,age";
+        folder.run(&format!("ingest {files} --missing mean --dry-run {more}"))
     };
-    let text = ingest(&[]).success().stdout;
+    let text = ingest("").success().stdout;
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     for line in [
         "file column role becomes dimensions missing",
@@ -49,25 +31,21 @@ fn a_dry_run_tells_what_columns_become_and_writes_nothing() {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert!(lines.contains(&words), "{line} is not in\n{text}");
     }
-    let answer = ingest(&["--json", "--out", "u.grappa"]).success().json();
+    let answer = ingest("--json --out u.grappa").success().json();
     let encodings = &answer["inputs"][1]["encodings"];
-    assert_eq!(
-        encodings[0],
-        json!({
-            "name": "plan",
-            "encoding": {"kind": "category", "values": ["free"], "form": "one_hot"},
-            "dimensions": 2,
-            "missing_values": 0,
-        })
-    );
+    let plan = json!({
+        "name": "plan",
+        "encoding": {"kind": "category", "values": ["free"], "form": "one_hot"},
+        "dimensions": 2,
+        "missing_values": 0,
+    });
+    assert_eq!(encodings[0], plan);
     assert_eq!(
         encodings[2]["encoding"],
         json!({"kind": "number", "missing": {"mean": 5.0}})
     );
     assert_eq!(encodings[2]["missing_values"], 1);
-    let files = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(files, 2, "a dry run writes nothing");
+    assert_eq!(folder.names(), ["e.csv", "u.csv"], "a dry run writes nothing");
     // Errors are the same.
-    let wrong = ingest(&["--missing", "size=0"]);
-    wrong.failure(&["--missing names the column size", "plan, since, age"]);
+    ingest("--missing size=0").failure(&["--missing names the column size", "plan, since, age"]);
 }

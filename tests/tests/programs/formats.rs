@@ -3,62 +3,68 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write,
+    ops::Deref,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use flate2::write::GzEncoder;
 use grappa_storage::Store;
 use grappa_tests::{
-    archive::write_npz,
-    files::{assert_same, files_of},
+    archive::{gzip, write_npz},
+    files::assert_same,
+    folder::ProgramFolder,
     graph::{Graph, GraphFiles, SPLITS},
     npy::Npy,
     parquet::{Column, write_parquet, write_table},
-    program::{self, command, run},
+    program::{self, CommandWords, run},
 };
-use tempfile::TempDir;
 
 /// A graph, its files, and its store.
 struct Fixture {
-    folder: TempDir,
+    folder: ProgramFolder,
     graph: Graph,
     files: GraphFiles,
     store: BTreeMap<PathBuf, Vec<u8>>,
 }
 
+impl Deref for Fixture {
+    type Target = ProgramFolder;
+
+    fn deref(&self) -> &ProgramFolder {
+        &self.folder
+    }
+}
+
 impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = ProgramFolder::new();
         let graph = Graph::random(3, 500, 4000, 9);
-        let files = graph.write(folder.path());
-        let out = folder.path().join("expected.grappa");
-        let mut command = program::ingest(&files.edges, &out);
-        run(files.node_arguments(options(&mut command))).success();
-        let store = files_of(&out);
-        Self {
+        let files = graph.write(folder.root());
+        let mut fixture = Self {
             folder,
             graph,
             files,
-            store,
-        }
+            store: BTreeMap::new(),
+        };
+        run(&mut fixture.ingest(&fixture.files, "")).success();
+        fixture.store = fixture.folder.files("same.grappa");
+        fixture.remove("same.grappa");
+        fixture
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, bytes).unwrap();
-        path
+    /// Ingests files of the graph, with the options that the store depends on.
+    fn ingest(&self, files: &GraphFiles, more: &str) -> Command {
+        let mut command = program::ingest(&files.edges, &self.path("same.grappa"));
+        command.words("--chunks 5 --seed 11 --nodes 500").words(more);
+        files.node_arguments(&mut command);
+        command
     }
 
     /// Runs a command that must make the same store.
     #[track_caller]
-    fn same(&self, command: &mut Command, out: &Path) {
+    fn same(&self, command: &mut Command) {
         run(command).success();
+        let out = self.path("same.grappa");
         let mut expected = self.store.clone();
         // A table has names of columns, and an array has none: the store of a table has a schema, which its manifest lists.
         if out.join("schema").exists() {
@@ -67,39 +73,58 @@ impl Fixture {
                 expected.remove(Path::new(name));
             }
         }
-        assert_same(out, &expected, &format!("{command:?}"));
+        assert_same(&out, &expected, &format!("{command:?}"));
         fs::remove_dir_all(out).unwrap();
     }
 
     /// Checks that another file of edges gives the same store.
     #[track_caller]
-    fn same_edges(&self, edges: &Path, more: &[&str]) {
-        let out = self.path("same.grappa");
-        let mut command = program::ingest(edges, &out);
-        self.files.node_arguments(options(&mut command));
-        self.same(command.args(more), &out);
+    fn same_edges(&self, edges: &Path, more: &str) {
+        let files = GraphFiles {
+            edges: edges.to_owned(),
+            ..self.files.clone()
+        };
+        self.same(&mut self.ingest(&files, more));
     }
 
-    /// Checks that another file of features, labels or splits gives the same store.
+    /// Checks that other files of features, labels or splits give the same store.
     #[track_caller]
     fn same_nodes(&self, change: impl FnOnce(&mut GraphFiles)) {
-        let out = self.path("same.grappa");
         let mut files = self.files.clone();
         change(&mut files);
-        let mut command = program::ingest(&files.edges, &out);
-        self.same(files.node_arguments(options(&mut command)), &out);
+        self.same(&mut self.ingest(&files, ""));
+    }
+
+    /// Writes an array. Returns its path.
+    fn npy(&self, name: &str, array: &Npy) -> PathBuf {
+        self.write(name, array.encode())
+    }
+
+    /// Writes a table in Parquet. Returns its path.
+    fn table(&self, name: &str, columns: &[(&str, Column<'_>)], group_rows: usize) -> PathBuf {
+        let path = self.path(name);
+        write_table(&path, columns, group_rows);
+        path
     }
 }
 
-/// Options that the store depends on.
-fn options(command: &mut Command) -> &mut Command {
-    command.args(["--chunks", "5", "--seed", "11", "--nodes", "500"])
+/// A line for each value.
+fn lines<T: ToString>(values: &[T]) -> String {
+    values.iter().map(|value| value.to_string() + "\n").collect()
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
+/// A line for each feature row.
+fn feature_lines(graph: &Graph) -> String {
+    let line = |row: &[f32]| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
+    lines(&graph.features.chunks(graph.dim).map(line).collect::<Vec<_>>())
+}
+
+/// Labels as floats, with NaN for none.
+fn float_labels(graph: &Graph) -> impl Iterator<Item = f32> {
+    graph
+        .labels
+        .iter()
+        .map(|&label| if label < 0 { f32::NAN } else { label as f32 })
 }
 
 #[test]
@@ -107,37 +132,38 @@ fn edges_in_any_text_give_the_same_store() {
     let fixture = Fixture::new();
     let graph = &fixture.graph;
     let tsv = graph.text('\t');
-    fixture.same_edges(&fixture.write("spaces.txt", graph.text(' ')), &[]);
-    fixture.same_edges(
-        &fixture.write("comment.tsv", format!("# source target\n% more\n\n{tsv}")),
-        &[],
-    );
-    fixture.same_edges(&fixture.write("dos.tsv", tsv.replace('\n', "\r\n")), &[]);
-    fixture.same_edges(&fixture.write("unended.tsv", tsv.trim_end()), &[]);
-    fixture.same_edges(&fixture.write("plain.csv", graph.text(',')), &[]);
     let headed = format!("source,target\n{}", graph.text(','));
-    fixture.same_edges(&fixture.write("headed.csv", &headed), &[]);
-    fixture.same_edges(&fixture.write("headed", &headed), &["--format", "csv"]);
-    fixture.same_edges(&fixture.write("edges.tsv.gz", gzip(tsv.as_bytes())), &[]);
     let (first, second) = tsv.split_at(tsv.len() / 2);
-    let members = [gzip(first.as_bytes()), gzip(second.as_bytes())].concat();
-    fixture.same_edges(&fixture.write("members.tsv.gz", members), &[]);
+    let members = [gzip(first), gzip(second)].concat();
     let frames = [first, second].map(|part| zstd::encode_all(part.as_bytes(), 1).unwrap());
-    fixture.same_edges(&fixture.write("edges.tsv.zst", frames.concat()), &[]);
+    for (name, bytes, more) in [
+        ("spaces.txt", graph.text(' ').into_bytes(), ""),
+        (
+            "comment.tsv",
+            format!("# source target\n% more\n\n{tsv}").into_bytes(),
+            "",
+        ),
+        ("dos.tsv", tsv.replace('\n', "\r\n").into_bytes(), ""),
+        ("unended.tsv", tsv.trim_end().into(), ""),
+        ("plain.csv", graph.text(',').into_bytes(), ""),
+        ("headed.csv", headed.clone().into_bytes(), ""),
+        ("headed", headed.into_bytes(), "--format csv"),
+        ("edges.tsv.gz", gzip(&tsv), ""),
+        ("members.tsv.gz", members, ""),
+        ("edges.tsv.zst", frames.concat(), ""),
+    ] {
+        fixture.same_edges(&fixture.write(name, bytes), more);
+    }
 }
 
 #[test]
 fn edges_in_several_files_give_the_same_store() {
     let fixture = Fixture::new();
-    let lines = fixture.graph.text('\t');
-    let half = lines[..lines.len() / 2].rfind('\n').unwrap() + 1;
-    let first = fixture.write("first.tsv", &lines[..half]);
-    let second = fixture.write("second.tsv.gz", gzip(&lines.as_bytes()[half..]));
-    let out = fixture.path("same.grappa");
-    let mut command = program::ingest(&first, &out);
-    command.arg("--edges").arg(&second);
-    fixture.files.node_arguments(options(&mut command));
-    fixture.same(&mut command, &out);
+    let text = fixture.graph.text('\t');
+    let half = text[..text.len() / 2].rfind('\n').unwrap() + 1;
+    let first = fixture.write("first.tsv", &text[..half]);
+    let second = fixture.write("second.tsv.gz", gzip(&text[half..]));
+    fixture.same_edges(&first, &format!("--edges {}", second.display()));
 }
 
 #[test]
@@ -145,74 +171,64 @@ fn edges_in_binary_files_give_the_same_store() {
     let fixture = Fixture::new();
     let edges = &fixture.graph.edges;
     let count = edges.len();
-    let rows = || edges.iter().flat_map(|&(source, target)| [source, target]);
-    let columns = || edges.iter().map(|edge| edge.0).chain(edges.iter().map(|edge| edge.1));
-    let arrays = [
-        ("rows-i64", Npy::new(&[count, 2], rows().map(|id| id as i64))),
-        ("rows-u64", Npy::new(&[count, 2], rows())),
-        ("rows-i32", Npy::new(&[count, 2], rows().map(|id| id as i32))),
-        ("columns-i64", Npy::new(&[2, count], columns().map(|id| id as i64))),
-        ("columns-u32", Npy::new(&[2, count], columns().map(|id| id as u32))),
-    ];
-    for (name, array) in &arrays {
-        let path = fixture.path(&format!("{name}.npy"));
-        array.write(&path);
-        fixture.same_edges(&path, &[]);
-        fixture.same_edges(&path, &["--format", "npy"]);
+    let rows: Vec<u64> = edges.iter().flat_map(|&(source, target)| [source, target]).collect();
+    let columns: Vec<u64> = edges
+        .iter()
+        .map(|edge| edge.0)
+        .chain(edges.iter().map(|edge| edge.1))
+        .collect();
+    let signed = |ids: &[u64]| ids.iter().map(|&id| id as i64).collect::<Vec<_>>();
+    for array in [
+        Npy::new(&[count, 2], signed(&rows)),
+        Npy::new(&[count, 2], rows.iter().copied()),
+        Npy::new(&[count, 2], rows.iter().map(|&id| id as i32)),
+        Npy::new(&[2, count], signed(&columns)),
+        Npy::new(&[2, count], columns.iter().map(|&id| id as u32)),
+    ] {
+        fixture.same_edges(&fixture.npy("edges.npy", &array), "");
+        fixture.same_edges(&fixture.npy("edges.bin", &array), "--format npy");
     }
-    let narrow: Vec<u8> = rows().flat_map(|id| (id as u32).to_le_bytes()).collect();
-    let wide: Vec<u8> = rows().flat_map(u64::to_le_bytes).collect();
-    fixture.same_edges(&fixture.write("edges.u32", &narrow), &[]);
-    fixture.same_edges(&fixture.write("narrow.bin", &narrow), &["--format", "u32"]);
-    fixture.same_edges(&fixture.write("wide.bin", &wide), &["--format", "u64"]);
+    let narrow: Vec<u8> = rows.iter().flat_map(|&id| (id as u32).to_le_bytes()).collect();
+    let wide: Vec<u8> = rows.iter().flat_map(|id| id.to_le_bytes()).collect();
+    fixture.same_edges(&fixture.write("edges.u32", &narrow), "");
+    fixture.same_edges(&fixture.write("narrow.bin", &narrow), "--format u32");
+    fixture.same_edges(&fixture.write("wide.bin", &wide), "--format u64");
     let parquet = fixture.path("edges.parquet");
     write_parquet(&parquet, edges, None);
-    fixture.same_edges(&parquet, &[]);
+    fixture.same_edges(&parquet, "");
 }
 
 #[test]
 fn features_labels_and_splits_in_any_format_give_the_same_store() {
     let fixture = Fixture::new();
     let graph = &fixture.graph;
-    let text: String = graph
-        .features
-        .chunks(graph.dim)
-        .map(|row| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",") + "\n")
-        .collect();
-    let features = fixture.write("features.csv", &text);
-    fixture.same_nodes(|files| files.features = features);
-    let wide = fixture.path("wide.npy");
-    Npy::new(&[graph.nodes, graph.dim], graph.features.iter().map(|&x| f64::from(x))).write(&wide);
-    fixture.same_nodes(|files| files.features = wide);
+    let shape = [graph.nodes, graph.dim];
+    let wide = Npy::new(&shape, graph.features.iter().map(|&x| f64::from(x)));
     let sparse = fixture.path("sparse.npz");
     write_npz(&sparse, &sparse_rows(graph));
-    fixture.same_nodes(|files| files.features = sparse);
-
-    let labels = fixture.path("labels-f32.npy");
-    let value = |&label: &i64| if label < 0 { f32::NAN } else { label as f32 };
-    Npy::new(&[graph.nodes], graph.labels.iter().map(value)).write(&labels);
-    fixture.same_nodes(|files| files.labels = labels);
-    let lines: String = graph.labels.iter().map(|label| format!("{label}\n")).collect();
-    let labels = fixture.write("labels.csv", &lines);
-    fixture.same_nodes(|files| files.labels = labels);
-
-    let lines: String = graph.splits[0].iter().map(|id| format!("{id}\n")).collect();
-    let train = fixture.write("train.txt", &lines);
-    fixture.same_nodes(|files| files.splits[0] = train);
-    let narrow = fixture.path("narrow.npy");
-    Npy::new(&[graph.splits[1].len()], graph.splits[1].iter().map(|&id| id as i32)).write(&narrow);
-    fixture.same_nodes(|files| files.splits[1] = narrow);
-    // A mask of the nodes, as in PyTorch Geometric.
-    let mask = fixture.path("mask.npy");
-    let is_in = |node: usize| u8::from(graph.splits[2].contains(&(node as i64)));
-    let mask_array = Npy {
-        descr: "|b1".to_owned(),
-        fortran: false,
-        shape: vec![graph.nodes],
-        bytes: (0..graph.nodes).map(is_in).collect(),
-    };
-    mask_array.write(&mask);
-    fixture.same_nodes(|files| files.splits[2] = mask);
+    for features in [
+        fixture.write("features.csv", feature_lines(graph)),
+        fixture.npy("wide.npy", &wide),
+        sparse,
+    ] {
+        fixture.same_nodes(|files| files.features = features);
+    }
+    for labels in [
+        fixture.npy("labels-f32.npy", &Npy::new(&[graph.nodes], float_labels(graph))),
+        fixture.write("labels.csv", lines(&graph.labels)),
+    ] {
+        fixture.same_nodes(|files| files.labels = labels);
+    }
+    // Lines, narrow integers, and a mask of the nodes, as in PyTorch Geometric.
+    let [train, val, test] = &graph.splits;
+    let is_in_test = |node: usize| u8::from(test.contains(&(node as i64)));
+    let mask: Vec<u8> = (0..graph.nodes).map(is_in_test).collect();
+    let splits = [
+        fixture.write("train.txt", lines(train)),
+        fixture.npy("narrow.npy", &Npy::new(&[val.len()], val.iter().map(|&id| id as i32))),
+        fixture.npy("mask.npy", &Npy::raw("|b1", &[graph.nodes], mask)),
+    ];
+    fixture.same_nodes(|files| files.splits = splits);
 }
 
 #[test]
@@ -226,36 +242,28 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
     let classes: Vec<i64> = rows.iter().map(|&node| graph.labels[node]).collect();
 
     let lists: Vec<f32> = rows.iter().flat_map(|&node| row(node)).copied().collect();
-    let list_table = fixture.path("lists.parquet");
     let columns = [("x", Column::Lists(dim, &lists)), ("id", Column::Integers(&ids))];
-    write_table(&list_table, &columns, 150);
-    fixture.same_nodes(|files| files.features = list_table);
+    let table = fixture.table("lists.parquet", &columns, 150);
+    fixture.same_nodes(|files| files.features = table);
 
     // A table with everything, for both options.
     let of_column = |column: usize| rows.iter().map(|&node| row(node)[column]).collect::<Vec<f32>>();
     let values: Vec<Vec<f32>> = (0..dim).map(of_column).collect();
     let names: Vec<String> = (0..dim).map(|column| format!("f{column}")).collect();
     let mut columns = vec![("id", Column::Integers(&ids)), ("label", Column::Integers(&classes))];
-    columns.extend(
-        names
-            .iter()
-            .zip(&values)
-            .map(|(name, values)| (name.as_str(), Column::Floats(values))),
-    );
-    let wide = fixture.path("wide.parquet");
-    write_table(&wide, &columns, 150);
-    fixture.same_nodes(|files| (files.features, files.labels) = (wide.clone(), wide));
-    let line = |&node: &usize| {
-        let values = row(node).iter().map(|value| format!(",{value}")).collect::<String>();
-        format!("{node},{}{values}\n", graph.labels[node])
-    };
-    let text = format!(
-        "id,label,{}\n{}",
-        names.join(","),
-        rows.iter().map(line).collect::<String>()
-    );
-    let text = fixture.write("wide.csv.gz", gzip(text.as_bytes()));
-    fixture.same_nodes(|files| (files.features, files.labels) = (text.clone(), text));
+    for (name, values) in names.iter().zip(&values) {
+        columns.push((name, Column::Floats(values)));
+    }
+    let wide = fixture.table("wide.parquet", &columns, 150);
+    let mut text = format!("id,label,{}\n", names.join(","));
+    for &node in &rows {
+        let values: String = row(node).iter().map(|value| format!(",{value}")).collect();
+        text += &format!("{node},{}{values}\n", graph.labels[node]);
+    }
+    let text = fixture.write("wide.csv.gz", gzip(text));
+    for table in [wide, text] {
+        fixture.same_nodes(|files| (files.features, files.labels) = (table.clone(), table));
+    }
 
     // Labels of the nodes that have one.
     let labelled: Vec<i64> = ids
@@ -265,37 +273,25 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
         .collect();
     assert!(labelled.len() < graph.nodes);
     let classes: Vec<i64> = labelled.iter().map(|&id| graph.labels[id as usize]).collect();
-    let labels = fixture.path("labels.parquet");
     let columns = [
         ("node_id", Column::Integers(&labelled)),
         ("y", Column::Integers(&classes)),
     ];
-    write_table(&labels, &columns, 60);
+    let labels = fixture.table("labels.parquet", &columns, 60);
     fixture.same_nodes(|files| files.labels = labels.clone());
 
     // They are not one row per node: neither the number of nodes, nor that of the ids of other rows.
-    let out = fixture.path("same.grappa");
-    let mut command = program::ingest(&fixture.files.edges, &out);
-    command
-        .args(["--chunks", "5", "--seed", "11"])
-        .arg("--labels")
-        .arg(&labels);
-    run(&mut command).success();
-    assert_eq!(Store::open(&out).unwrap().manifest().nodes, graph.nodes as u64);
-    fs::remove_dir_all(&out).unwrap();
-    let in_order = fixture.path("in-order.npy");
-    Npy::new(&[graph.nodes], 0..graph.nodes as i64).write(&in_order);
-    let mut files = fixture.files.clone();
-    files.labels = labels;
-    let mut command = program::ingest(&files.edges, &out);
-    files
-        .node_arguments(options(&mut command))
-        .arg("--node-ids")
-        .arg(in_order);
-    fixture.same(&mut command, &out);
+    fixture.success("ingest --edges edges.tsv --labels labels.parquet --chunks 5 --seed 11 --out labelled");
+    let store = Store::open(&fixture.path("labelled")).unwrap();
+    assert_eq!(store.manifest().nodes, graph.nodes as u64);
+    let in_order = fixture.npy("in-order.npy", &Npy::new(&[graph.nodes], 0..graph.nodes as i64));
+    let files = GraphFiles {
+        labels,
+        ..fixture.files.clone()
+    };
+    fixture.same(fixture.ingest(&files, "--node-ids").arg(in_order));
 
-    let train = fixture.path("train.parquet");
-    write_table(&train, &[("node", Column::Integers(&graph.splits[0]))], 7);
+    let train = fixture.table("train.parquet", &[("node", Column::Integers(&graph.splits[0]))], 7);
     fixture.same_nodes(|files| files.splits[0] = train);
 }
 
@@ -303,8 +299,7 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
 fn folders_of_parquet_files_give_the_same_store() {
     let fixture = Fixture::new();
     let graph = &fixture.graph;
-    for folder in ["edges", "nodes", "train"] {
-        fs::create_dir(fixture.path(folder)).unwrap();
+    for folder in ["edges", "nodes", "labels", "train"] {
         fixture.write(&format!("{folder}/_SUCCESS"), "");
     }
     for (number, edges) in graph.edges.chunks(1500).enumerate() {
@@ -312,54 +307,39 @@ fn folders_of_parquet_files_give_the_same_store() {
     }
     let rows: Vec<i64> = (0..graph.nodes as i64).rev().collect();
     for (number, ids) in rows.chunks(47).enumerate() {
-        let of_ids = ids.iter().map(|&id| id as usize);
-        let features: Vec<f32> = of_ids
-            .clone()
-            .flat_map(|node| &graph.features[node * graph.dim..][..graph.dim])
-            .copied()
-            .collect();
-        let classes: Vec<i64> = of_ids.map(|node| graph.labels[node]).collect();
-        let columns = [
-            ("x", Column::Lists(graph.dim, &features)),
-            ("id", Column::Integers(ids)),
-        ];
-        write_table(&fixture.path(&format!("nodes/part.{number}.parquet")), &columns, 20);
-        let columns = [("id", Column::Integers(ids)), ("y", Column::Integers(&classes))];
-        fs::create_dir_all(fixture.path("labels")).unwrap();
-        write_table(&fixture.path(&format!("labels/part.{number}.parquet")), &columns, 20);
+        let row = |&id: &i64| &graph.features[id as usize * graph.dim..][..graph.dim];
+        let features: Vec<f32> = ids.iter().flat_map(row).copied().collect();
+        let classes: Vec<i64> = ids.iter().map(|&id| graph.labels[id as usize]).collect();
+        let id = ("id", Column::Integers(ids));
+        let features = [("x", Column::Lists(graph.dim, &features)), id];
+        fixture.table(&format!("nodes/part.{number}.parquet"), &features, 20);
+        let labels = [id, ("y", Column::Integers(&classes))];
+        fixture.table(&format!("labels/part.{number}.parquet"), &labels, 20);
     }
     for (number, ids) in graph.splits[0].chunks(5).enumerate() {
-        let path = fixture.path(&format!("train/part.{number}.parquet"));
-        write_table(&path, &[("id", Column::Integers(ids))], 3);
+        fixture.table(
+            &format!("train/part.{number}.parquet"),
+            &[("id", Column::Integers(ids))],
+            3,
+        );
     }
-    fixture.same_nodes(|files| {
-        files.edges = fixture.path("edges");
-        files.features = fixture.path("nodes");
-        files.labels = fixture.path("labels");
-        files.splits[0] = fixture.path("train");
-    });
+    let [edges, features, labels, train] = ["edges", "nodes", "labels", "train"].map(|name| fixture.path(name));
+    let files = GraphFiles {
+        edges,
+        features,
+        labels,
+        splits: [train, fixture.files.splits[1].clone(), fixture.files.splits[2].clone()],
+    };
+    fixture.same(&mut fixture.ingest(&files, ""));
 
-    let out = fixture.path("twice.grappa");
-    let mut files = fixture.files.clone();
-    files.features = fixture.path("nodes");
-    fs::copy(
-        fixture.path("nodes/part.0.parquet"),
-        fixture.path("nodes/part.99.parquet"),
-    )
-    .unwrap();
-    let mut command = program::ingest(&files.edges, &out);
-    run(files.node_arguments(options(&mut command))).failure(&["part.99.parquet at row 0", "is in this folder twice"]);
-    let train = fixture.path("train");
-    fs::copy(train.join("part.1.parquet"), train.join("part.99.parquet")).unwrap();
-    let mut files = fixture.files.clone();
-    files.splits[0] = train;
-    let mut command = program::ingest(&files.edges, &out);
-    let twice = [
-        "part.99.parquet at row 0",
-        "is there already, at row 0 of",
-        "part.1.parquet",
-    ];
-    run(files.node_arguments(options(&mut command))).failure(&twice);
+    fixture.write("nodes/part.99.parquet", fixture.bytes("nodes/part.0.parquet"));
+    let refused = run(&mut fixture.ingest(&files, ""));
+    refused.failure(&["part.99.parquet at row 0", "is in this folder twice"]);
+    fs::remove_file(fixture.path("nodes/part.99.parquet")).unwrap();
+    fixture.write("train/part.99.parquet", fixture.bytes("train/part.1.parquet"));
+    let there = "is there already, at row 0 of";
+    let refused = run(&mut fixture.ingest(&files, ""));
+    refused.failure(&["part.99.parquet at row 0", there, "part.1.parquet"]);
 }
 
 /// The features as `scipy.sparse.save_npz` writes them.
@@ -385,30 +365,28 @@ fn weights_in_any_format_give_the_same_store() {
     let fixture = Fixture::new();
     let edges = &fixture.graph.edges;
     let weights: Vec<f32> = (0..edges.len()).map(|k| (k % 97) as f32 / 8.0).collect();
-    let lines = |separator: char| -> String {
+    let text = |separator: char| -> String {
         let line = |(&(source, target), weight)| format!("{source}{separator}{target}{separator}{weight}\n");
         edges.iter().zip(&weights).map(line).collect()
     };
-    let out = fixture.path("expected-weights.grappa");
-    let make = |edges: &Path, out: &Path, more: &[&str]| {
-        run(options(&mut program::ingest(edges, out)).args(more)).success();
+    fixture.write("weights.tsv", text('\t'));
+    fixture.write("weights.csv", format!("src,dst,weight\n{}", text(',')));
+    write_parquet(&fixture.path("weights.parquet"), edges, Some(&weights));
+    fixture.npy(
+        "pairs.npy",
+        &Npy::new(&[edges.len(), 2], edges.iter().flat_map(|&(s, t)| [s, t])),
+    );
+    fixture.npy("weights.npy", &Npy::new(&[edges.len()], weights.iter().copied()));
+    let make = |files: &str| {
+        let options = "--chunks 5 --seed 11 --nodes 500 --out weighted --force";
+        fixture.success(&format!("ingest --edges {files} {options}"));
+        fixture.folder.files("weighted")
     };
-    make(&fixture.write("weights.tsv", lines('\t')), &out, &[]);
-    let expected = files_of(&out);
+    let expected = make("weights.tsv");
     assert!(expected.contains_key(Path::new("chunk-0/weights")));
-    let parquet = fixture.path("weights.parquet");
-    write_parquet(&parquet, edges, Some(&weights));
-    let pairs = fixture.path("pairs.npy");
-    Npy::new(&[edges.len(), 2], edges.iter().flat_map(|&(s, t)| [s, t])).write(&pairs);
-    let column = fixture.path("weights.npy");
-    Npy::new(&[edges.len()], weights.iter().copied()).write(&column);
-    let csv = fixture.write("weights.csv", format!("src,dst,weight\n{}", lines(',')));
-    let named = ["--weights", column.to_str().unwrap()];
-    for (edges, more) in [(&csv, &[][..]), (&parquet, &[]), (&pairs, &named)] {
-        let out = fixture.path("same.grappa");
-        make(edges, &out, more);
-        assert_same(&out, &expected, &edges.display().to_string());
-        fs::remove_dir_all(&out).unwrap();
+    for files in ["weights.csv", "weights.parquet", "pairs.npy --weights weights.npy"] {
+        make(files);
+        assert_same(&fixture.path("weighted"), &expected, files);
     }
 }
 
@@ -416,60 +394,35 @@ fn weights_in_any_format_give_the_same_store() {
 fn both_layouts_of_ogb_give_the_same_store() {
     let fixture = Fixture::new();
     let graph = &fixture.graph;
-    let text = fixture.path("ogbn-text");
-    let binary = fixture.path("ogbn-binary");
-    for folder in [&text, &binary] {
-        fs::create_dir_all(folder.join("raw")).unwrap();
-        let split = folder.join("split/time");
-        fs::create_dir_all(&split).unwrap();
+    for folder in ["text", "binary"] {
         for (name, ids) in ["train", "valid", "test"].iter().zip(&graph.splits) {
-            let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
-            fs::write(split.join(format!("{name}.csv.gz")), gzip(lines.as_bytes())).unwrap();
+            fixture.write(&format!("{folder}/split/time/{name}.csv.gz"), gzip(lines(ids)));
         }
     }
-    let raw = |name: &str, content: &str| {
-        fs::write(
-            text.join("raw").join(format!("{name}.csv.gz")),
-            gzip(content.as_bytes()),
-        )
-        .unwrap();
-    };
-    raw("edge", &graph.text(','));
-    raw("num-node-list", &format!("{}\n", graph.nodes));
-    raw("num-edge-list", &format!("{}\n", graph.edges.len()));
-    let rows = graph.features.chunks(graph.dim);
-    let row = |row: &[f32]| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",") + "\n";
-    raw("node-feat", &rows.map(row).collect::<String>());
-    raw(
-        "node-label",
-        &graph
-            .labels
-            .iter()
-            .map(|label| format!("{label}\n"))
-            .collect::<String>(),
-    );
-
-    let ends = graph
-        .edges
-        .iter()
-        .map(|edge| edge.0 as i64)
-        .chain(graph.edges.iter().map(|edge| edge.1 as i64));
+    for (name, content) in [
+        ("edge", graph.text(',')),
+        ("num-node-list", format!("{}\n", graph.nodes)),
+        ("num-edge-list", format!("{}\n", graph.edges.len())),
+        ("node-feat", feature_lines(graph)),
+        ("node-label", lines(&graph.labels)),
+    ] {
+        fixture.write(&format!("text/raw/{name}.csv.gz"), gzip(content));
+    }
+    let sources = graph.edges.iter().map(|edge| edge.0 as i64);
+    let ends = sources.chain(graph.edges.iter().map(|edge| edge.1 as i64));
     let arrays = [
         ("edge_index", Npy::new(&[2, graph.edges.len()], ends)),
         ("node_feat", graph.features_npy()),
         ("num_nodes_list", Npy::new(&[1], [graph.nodes as i64])),
         ("num_edges_list", Npy::new(&[1], [graph.edges.len() as i64])),
     ];
-    write_npz(&binary.join("raw/data.npz"), &arrays);
-    let label = |&label: &i64| if label < 0 { f32::NAN } else { label as f32 };
-    let labels = Npy::new(&[graph.nodes, 1], graph.labels.iter().map(label));
-    write_npz(&binary.join("raw/node-label.npz"), &[("node_label", labels)]);
-
-    for folder in [&text, &binary] {
-        let out = fixture.path("same.grappa");
-        let mut command = command("grappa-ingest");
-        command.arg("--ogb").arg(folder).arg("--out").arg(&out);
-        fixture.same(command.args(["--chunks", "5", "--seed", "11"]), &out);
+    fs::create_dir(fixture.path("binary/raw")).unwrap();
+    write_npz(&fixture.path("binary/raw/data.npz"), &arrays);
+    let labels = Npy::new(&[graph.nodes, 1], float_labels(graph));
+    write_npz(&fixture.path("binary/raw/node-label.npz"), &[("node_label", labels)]);
+    for folder in ["text", "binary"] {
+        let options = "--out same.grappa --chunks 5 --seed 11";
+        fixture.same(&mut fixture.command(&format!("ingest --ogb {folder} {options}")));
     }
 }
 
@@ -477,9 +430,7 @@ fn both_layouts_of_ogb_give_the_same_store() {
 fn the_splits_have_their_names() {
     let fixture = Fixture::new();
     for name in SPLITS {
-        assert!(
-            fixture.store.contains_key(Path::new(&format!("splits/{name}.roaring"))),
-            "{name}"
-        );
+        let path = format!("splits/{name}.roaring");
+        assert!(fixture.store.contains_key(Path::new(&path)), "{name}");
     }
 }

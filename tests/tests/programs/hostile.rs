@@ -10,11 +10,10 @@ use std::{
 };
 
 use grappa_tests::{
-    archive::write_npz,
     files::names_in,
     graph::Graph,
     npy::Npy,
-    program::{self, Ran, run},
+    program::{self, CommandWords, Ran, run},
 };
 use tempfile::TempDir;
 
@@ -144,7 +143,7 @@ fn one_stray_dense_id_is_named_before_anything_is_written() {
         assert_eq!(names_in(folder.path()), ["edges.npy", "edges.tsv"]);
     }
     // The proposed option works.
-    let ran = run_in_time(program::ingest(&text, &out).args(["--ids", "sparse", "--json"])).success();
+    let ran = run_in_time(program::ingest(&text, &out).words("--ids sparse --json")).success();
     assert_eq!(ran.json()["nodes"], 5);
     fs::remove_dir_all(&out).unwrap();
     // A few million nodes without edges are plausible.
@@ -159,41 +158,8 @@ fn many_nodes_without_edges_are_made_if_they_are_asked_for() {
     let out = folder.path().join("out.grappa");
     let edges = write(&folder, "edges.tsv", "0 17000000\n");
     run_in_time(&mut program::ingest(&edges, &out)).failure(&["edges.tsv:1: ", "--nodes 17000001"]);
-    let ran = run_in_time(program::ingest(&edges, &out).args(["--nodes", "17000001", "--json"])).success();
+    let ran = run_in_time(program::ingest(&edges, &out).words("--nodes 17000001 --json")).success();
     assert_eq!(ran.json()["nodes"], 17_000_001);
-}
-
-#[test]
-fn a_damaged_archive_makes_no_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let graph = Graph::random(7, 300, 2000, 4);
-    let ids: Vec<i64> = graph.edges.iter().flat_map(|&(s, t)| [s as i64, t as i64]).collect();
-    let archive = folder.path().join("data.npz");
-    let features: Vec<f32> = (0..1200).map(|k| k as f32).collect();
-    write_npz(
-        &archive,
-        &[
-            ("edge_index", Npy::new(&[2000, 2], ids)),
-            ("node_feat", Npy::new(&[300, 4], features)),
-        ],
-    );
-    let whole = fs::read(&archive).unwrap();
-    let out = folder.path().join("out.grappa");
-    let ingest = || {
-        let mut command = program::ingest(&archive, &out);
-        command.arg("--features").arg(&archive).args(["--threads", "2"]);
-        run_in_time(&mut command)
-    };
-    // The lowest bit of a number in the middle of each member.
-    for (at, member) in [(16_008, "edge_index"), (34_004, "node_feat")] {
-        let mut flipped = whole.clone();
-        flipped[at] ^= 1;
-        fs::write(&archive, flipped).unwrap();
-        ingest().failure(&["data.npz: in its member ", member, "CRC-32", "damaged"]);
-        assert_eq!(names_in(folder.path()), ["data.npz"]);
-    }
-    fs::write(&archive, whole).unwrap();
-    ingest().success();
 }
 
 #[test]
@@ -223,12 +189,12 @@ fn names_and_input_cannot_act_on_the_terminal() {
     safe(&run(&mut command("verify")).success());
     let ids = write(&folder, "ids.txt", "\x1b[31m\n");
     let mut sample = command("sample");
-    sample.args(["--fanouts", "2", "--batch", "1", "--batches", "1", "--seeds"]);
+    sample.words("--fanouts 2 --batch 1 --batches 1 --seeds");
     let ran = run(sample.arg(&ids));
     safe(&ran.failure(&["no node of", "has the id \\u{1b}[31m"]));
     let listed = write(&folder, "train.txt", "\x1b[31m\n");
     let mut ingest = program::ingest(&edges, &folder.path().join("other.grappa"));
-    let ran = run(ingest.args(["--ids", "string", "--train"]).arg(&listed)).failure(&["\\u{1b}[31m"]);
+    let ran = run(ingest.words("--ids string --train").arg(&listed)).failure(&["\\u{1b}[31m"]);
     assert!(!ran.stderr.contains('\x1b'), "{:?}", ran.stderr);
     // Machine-readable output keeps the bytes.
     let ran = run(command("export").args(["--edges", "-"])).success();
@@ -240,9 +206,9 @@ fn exported_ids_cannot_act_on_the_terminal_and_keep_their_bytes_in_a_pipe() {
     let folder = tempfile::tempdir().unwrap();
     let edges = write(&folder, "edges.tsv", "x\t\x1b[2J\nx\ty\u{9b}m\n");
     let store = folder.path().join("graph.grappa");
-    run(program::ingest(&edges, &store).args(["--ids", "string", "--quiet"])).success();
+    run(program::ingest(&edges, &store).words("--ids string --quiet")).success();
     let mut export = program::command("grappa-store");
-    export.arg("export").arg(&store).args(["--quiet", "--edges", "-"]);
+    export.arg("export").arg(&store).words("--quiet --edges -");
     let piped = run(&mut export).success().stdout;
     let mut lines: Vec<&str> = piped.lines().collect();
     lines.sort_unstable();
@@ -292,9 +258,7 @@ const NO_MEMORY_FOR_A_THREAD: [&str; 2] = [
 #[track_caller]
 fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir) {
     let (mut succeeded, mut refused) = (0, 0);
-    for mebibytes in [
-        8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 80, 100, 130, 160, 200, 260, 320, 400, 600, 1000, 2000, 6000,
-    ] {
+    for mebibytes in [8, 16, 24, 32, 48, 64, 100, 130, 160, 200, 260, 400, 1000, 6000] {
         let out = folder.path().join("limited.grappa");
         let ran = run_in_time(&mut limited(mebibytes << 10, &command(&out)));
         match ran.code {
@@ -343,7 +307,7 @@ fn too_little_memory_is_an_error_and_never_an_abort() {
         "grappa-ingest --ids string",
         |out| {
             let mut command = program::ingest(&files.edges, out);
-            command.args(["--ids", "string", "--threads", "4"]);
+            command.words("--ids string --threads 4");
             command
         },
         &folder,
@@ -352,7 +316,7 @@ fn too_little_memory_is_an_error_and_never_an_abort() {
         "grappa-gen",
         |out| {
             let mut command = program::command("grappa-gen");
-            command.args(["rmat", "--scale", "14", "--feature-dim", "8", "--threads", "4", "--out"]);
+            command.words("rmat --scale 14 --feature-dim 8 --threads 4 --out");
             command.arg(out);
             command
         },
@@ -367,16 +331,7 @@ fn too_little_memory_is_an_error_and_never_an_abort() {
         |_| {
             let mut command = program::command("grappa-store");
             command.arg("sample").arg(&store);
-            command.args([
-                "--seeds",
-                "all",
-                "--fanouts",
-                "5,5",
-                "--batch",
-                "512",
-                "--batches",
-                "20",
-            ]);
+            command.words("--seeds all --fanouts 5,5 --batch 512 --batches 20");
             command
         },
         &folder,
@@ -391,7 +346,7 @@ fn numbers_beyond_all_reason_are_refused() {
     let refused = |arguments: &[&str], parts: &[&str]| {
         run_in_time(program::ingest(&edges, &out).args(arguments)).failure(parts);
         let mut gen_store = program::command("grappa-gen");
-        gen_store.args(["rmat", "--scale", "10", "--out"]).arg(&out);
+        gen_store.words("rmat --scale 10 --out").arg(&out);
         if arguments[0] == "--threads" {
             run_in_time(gen_store.args(arguments)).failure(parts);
         }

@@ -1,5 +1,14 @@
 //! The end-to-end tests, one module per subject. They are one program, because each test program takes seconds to link.
 
+/// Skips a test where programs cannot be killed or held at a chosen moment.
+macro_rules! need_faults {
+    () => {
+        if !grappa_tests::held::IS_POSSIBLE {
+            grappa_skip::skip!("{}", grappa_tests::held::WHY_NOT);
+        }
+    };
+}
+
 mod advice;
 mod concurrent;
 mod crash;
@@ -9,6 +18,7 @@ mod disk;
 mod dry_run;
 mod features;
 mod formats;
+mod generate;
 mod hostile;
 mod ingest;
 mod input;

@@ -6,16 +6,12 @@
 mod columns;
 mod edges;
 mod formats;
+mod nodes;
 mod odd;
 mod tables;
-mod twice;
 mod whole;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, ops::Deref, path::Path, process::Command};
 
 use grappa_engine::{
     IngestOptions, Silent, SplitFile, Store,
@@ -27,192 +23,193 @@ use grappa_engine::{
     ingest,
 };
 use grappa_formats::{manifest::ExternalIds, schema::CategoryForm};
-use grappa_input::{Comments, HeaderLine, MissingOptions, OnBadLine, Separator};
-use grappa_tests::files::memory_folder;
-use tempfile::TempDir;
+use grappa_input::{Comments, EdgeFormat as InputFormat, HeaderLine, MissingOptions, OnBadLine, Separator};
+use grappa_tests::folder::ProgramFolder;
 
-/// What an input means.
+/// A graph that is read from an input.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Graph {
+pub(crate) struct ExpectedGraph {
     /// Edges as `a>b`, or `a>b:weight`, with `&` between them.
     pub(crate) edges: &'static str,
-    /// The features of all nodes in the order of their ids: numbers separated by commas, rows by blanks. Empty: not compared.
+    /// The features of all nodes in the order of their ids: numbers separated by commas, rows by blanks. Empty: not
+    /// compared.
     pub(crate) features: &'static str,
     /// The label of each node. Empty: not compared.
     pub(crate) labels: &'static str,
 }
 
-/// An input.
-struct Case {
-    /// Names and contents of files.
-    files: &'static [(&'static str, &'static str)],
-    /// Options of `grappa-ingest`, with names of files in the folder.
-    arguments: &'static str,
-    /// A part of the error, and the options or the command in it that say how to read the input. Empty: it is read as it is. The
-    /// remedy is applied if the graph has edges.
-    refused: &'static str,
-    remedy: &'static str,
-    /// A part of what the summary says.
-    says: &'static str,
-    graph: Graph,
-}
-
-/// A file that is read, with a part of what is said about it.
-const fn read(
-    files: &'static [(&'static str, &'static str)],
-    arguments: &'static str,
-    says: &'static str,
-    edges: &'static str,
-) -> Case {
-    Case {
-        files,
-        arguments,
-        refused: "",
-        remedy: "",
-        says,
-        graph: Graph {
+impl ExpectedGraph {
+    pub(crate) const fn new(edges: &'static str, features: &'static str, labels: &'static str) -> Self {
+        Self {
             edges,
-            features: "",
-            labels: "",
-        },
-    }
-}
-
-/// A file that is refused, and read with the remedy.
-const fn refused(
-    files: &'static [(&'static str, &'static str)],
-    arguments: &'static str,
-    refused: &'static str,
-    remedy: &'static str,
-    edges: &'static str,
-) -> Case {
-    Case {
-        refused,
-        remedy,
-        ..read(files, arguments, "", edges)
-    }
-}
-
-impl Case {
-    const fn with_features(mut self, features: &'static str) -> Self {
-        self.graph.features = features;
-        self
-    }
-
-    const fn with_labels(mut self, labels: &'static str) -> Self {
-        self.graph.labels = labels;
-        self
-    }
-
-    fn check(&self) {
-        let context = format!("{:?} {}", self.files, self.arguments);
-        let folder = memory_folder();
-        for (name, bytes) in self.files {
-            let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
-        }
-        let run = Run { folder };
-        if self.refused.is_empty() {
-            run.expect(self.arguments, self.says, self.graph, &context);
-            return;
-        }
-        let error = match run.ingest(self.arguments) {
-            Ok(_) => panic!("this must be refused: {context}"),
-            Err(error) => error,
-        };
-        for part in [self.refused, self.remedy] {
-            assert!(error.contains(part), "{part:?} is not in: {error}\n{context}");
-        }
-        if self.graph.edges.is_empty() {
-            return;
-        }
-        if self.remedy.starts_with("--") {
-            let arguments = format!("{} {}", self.arguments, self.remedy);
-            run.expect(&arguments, self.says, self.graph, &context);
-        } else if self.remedy.starts_with("awk") || self.remedy.starts_with("grep") {
-            let command = error[error.find(self.remedy).unwrap()..]
-                .split(" (or if this is METIS")
-                .next()
-                .unwrap();
-            let ran = Command::new("sh")
-                .args(["-c", command])
-                .current_dir(run.folder.path())
-                .status();
-            assert!(ran.unwrap().success(), "{command}");
-            let arguments = self.arguments.replacen(self.files[0].0, "NEW", 1);
-            run.expect(&arguments, self.says, self.graph, &context);
+            features,
+            labels,
         }
     }
 }
 
-/// A folder in which an input is read.
-pub(crate) struct Run {
-    pub(crate) folder: TempDir,
+/// A file that all inputs of a table have: its name, its text, and the edges that are read from it.
+type SharedFile = (&'static str, &'static str, &'static str);
+
+/// Edges of a triangle.
+const TRIANGLE: SharedFile = ("e.txt", "0 1\n1 2\n2 0\n", "0>1&1>2&2>0");
+
+/// Checks a table of inputs. A line that begins with `--` has the options of the inputs below it.
+///
+/// An input that is read is `FILE: TEXT | READING | GRAPH`, with a part of what the summary says. An input that is
+/// refused is `FILE: TEXT | !ERROR | REMEDY | GRAPH`, with parts of the error, between ` && ` if there are several. The remedy is options or a command: it is
+/// applied if there is a graph. ` + ` separates files. A graph is `EDGES | FEATURES | LABELS`, without the edges if they
+/// are in a shared file.
+fn check_inputs(shared: Option<SharedFile>, table: &[&'static str]) {
+    let mut arguments = "";
+    for line in table {
+        if line.starts_with("--") {
+            arguments = line;
+        } else {
+            check_input(shared, arguments, line);
+        }
+    }
 }
 
-impl Run {
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+fn check_input(shared: Option<SharedFile>, arguments: &str, line: &'static str) {
+    let mut fields = line.split(" | ");
+    let files = fields
+        .next()
+        .unwrap()
+        .split(" + ")
+        .filter_map(|file| file.split_once(": "));
+    let shared_text = shared.iter().map(|&(name, text, _)| (name, text));
+    let files: Vec<_> = files.chain(shared_text).collect();
+    let said = fields.next().unwrap();
+    let remedy = said.strip_prefix('!').map(|_| fields.next().unwrap_or_default());
+    let is_read = remedy.is_none() || fields.clone().next().is_some();
+    let edges = match shared {
+        Some((_, _, edges)) => edges,
+        None => fields.next().unwrap_or_default(),
+    };
+    let mut next = || fields.next().unwrap_or_default();
+    let graph = ExpectedGraph::new(edges, next(), next());
+
+    let context = format!("{arguments}: {line:?}");
+    let folder = IngestFolder::new();
+    for (name, text) in &files {
+        folder.write(name, text);
+    }
+    let Some(remedy) = remedy else {
+        return folder.expect(arguments, said, graph, &context);
+    };
+    let error = folder.expect_error(arguments, &[&said[1..], remedy], &context);
+    if !is_read {
+        return;
+    }
+    if remedy.starts_with("--") {
+        folder.expect(&format!("{arguments} {remedy}"), "", graph, &context);
+    } else {
+        let command = error[error.find(remedy).unwrap()..]
+            .split(" (or if this is METIS")
+            .next();
+        let ran = Command::new("sh")
+            .args(["-c", command.unwrap()])
+            .current_dir(folder.path(""))
+            .status();
+        assert!(ran.unwrap().success(), "{command:?}");
+        folder.expect(&arguments.replacen(files[0].0, "NEW", 1), "", graph, &context);
+    }
+}
+
+/// A folder in which inputs are read.
+pub(crate) struct IngestFolder(ProgramFolder);
+
+impl Deref for IngestFolder {
+    type Target = ProgramFolder;
+
+    fn deref(&self) -> &ProgramFolder {
+        &self.0
+    }
+}
+
+impl IngestFolder {
+    pub(crate) fn new() -> Self {
+        Self(ProgramFolder::new())
     }
 
     /// Reads the input. Returns what the summary says, or the error.
     pub(crate) fn ingest(&self, arguments: &str) -> Result<String, String> {
         let _ = fs::remove_dir_all(self.path("out.grappa"));
-        let options = options(self.folder.path(), arguments);
+        let options = options(self.root(), arguments);
         let summary = ingest(&options, &Silent).map_err(|error| error.to_string())?;
         Ok(summary.readings.iter().map(|reading| format!("{reading}\n")).collect())
     }
 
-    pub(crate) fn expect(&self, arguments: &str, says: &str, graph: Graph, context: &str) {
+    /// Checks that the input is refused with an error that has these parts, between ` && `, and that no store is left,
+    /// not even a part of one. Returns the error.
+    #[track_caller]
+    pub(crate) fn expect_error(&self, arguments: &str, parts: &[&str], context: &str) -> String {
+        let error = self.ingest(arguments).expect_err(context);
+        for part in parts.iter().flat_map(|parts| parts.split(" && ")) {
+            assert!(error.contains(part), "{part:?} is not in: {error}\n{context}");
+        }
+        for name in ["out.grappa", "out.grappa.partial"] {
+            assert!(!self.path(name).exists(), "{name} is left behind: {context}");
+        }
+        error
+    }
+
+    /// Checks that the input is read as this graph, and that the summary has this part.
+    #[track_caller]
+    pub(crate) fn expect(&self, arguments: &str, says: &str, graph: ExpectedGraph, context: &str) {
         let said = self
             .ingest(arguments)
             .unwrap_or_else(|error| panic!("{error}\n{context}"));
         assert!(said.contains(says), "{says:?} is not in: {said}\n{context}");
-        let store = Store::open(&self.path("out.grappa")).unwrap();
-        let budget = ExportBudget {
-            threads: 1,
-            memory: 64 << 20,
-        };
-        let edges = self.path("exported.tsv");
-        let _ = fs::remove_file(&edges);
-        export_edges(&store, &edges, EdgeFormat::Tsv, &budget, &Silent).unwrap();
-        let text = fs::read_to_string(&edges).unwrap();
-        let has_header = store.manifest().ids.external == ExternalIds::String;
-        let mut found: Vec<_> = text.lines().skip(usize::from(has_header)).map(edge).collect();
-        let mut expected: Vec<_> = graph
-            .edges
-            .split('&')
-            .filter(|edge| !edge.is_empty())
-            .map(str::to_owned)
+        let mut found: Vec<_> = self
+            .exported("exported.tsv", EdgeFormat::Tsv)
+            .lines()
+            .map(edge)
             .collect();
+        let store = self.store();
+        let has_header = store.manifest().ids.external == ExternalIds::String;
+        found.drain(..usize::from(has_header));
+        let expected = graph.edges.split('&').filter(|edge| !edge.is_empty());
+        let mut expected: Vec<_> = expected.map(str::to_owned).collect();
         found.sort();
         expected.sort();
         assert_eq!(found, expected, "{context}\n{said}");
+        let rows = store.manifest().nodes as usize;
+        let path = self.path("exported.npy");
         if !graph.features.is_empty() {
-            let path = self.path("exported-x.npy");
             let _ = fs::remove_file(&path);
-            export_features(&store, &path, &budget, &Silent).unwrap();
-            let rows = store.manifest().nodes as usize;
-            assert_eq!(
-                rows_of(&path, rows, f32::from_le_bytes),
-                graph.features,
-                "{context}\n{said}"
-            );
+            export_features(&store, &path, &BUDGET, &Silent).unwrap();
+            let found = rows_of(&path, rows, f32::from_le_bytes);
+            assert_eq!(found, graph.features, "{context}\n{said}");
         }
         if !graph.labels.is_empty() {
-            let path = self.path("exported-y.npy");
             let _ = fs::remove_file(&path);
-            export_labels(&store, &path, &budget, &Silent).unwrap();
-            let rows = store.manifest().nodes as usize;
-            assert_eq!(
-                rows_of(&path, rows, i64::from_le_bytes),
-                graph.labels,
-                "{context}\n{said}"
-            );
+            export_labels(&store, &path, &BUDGET, &Silent).unwrap();
+            let found = rows_of(&path, rows, i64::from_le_bytes);
+            assert_eq!(found, graph.labels, "{context}\n{said}");
         }
     }
+
+    /// The store that was read last.
+    fn store(&self) -> Store {
+        Store::open(&self.path("out.grappa")).unwrap()
+    }
+
+    /// The edges of the store, exported to a file with this name.
+    fn exported(&self, name: &str, format: EdgeFormat) -> String {
+        let path = self.path(name);
+        let _ = fs::remove_file(&path);
+        export_edges(&self.store(), &path, format, &BUDGET, &Silent).unwrap();
+        fs::read_to_string(path).unwrap()
+    }
 }
+
+/// What exports may take.
+const BUDGET: ExportBudget = ExportBudget {
+    threads: 1,
+    memory: 64 << 20,
+};
 
 /// An exported edge as `a>b`, or `a>b:weight`.
 fn edge(line: &str) -> String {
@@ -262,71 +259,66 @@ fn options(folder: &Path, arguments: &str) -> IngestOptions {
         ..IngestOptions::new(Vec::new(), folder.join("out.grappa"))
     };
     let words = words(arguments);
-    let mut at = 0;
-    while at < words.len() {
-        let (option, value) = (words[at].as_str(), words[at + 1].clone());
-        let names = || value.split(',').map(str::to_owned).collect();
-        match option {
+    let mut rest = &words[..];
+    while let [option, after @ ..] = rest {
+        let value = after.first().map_or("", String::as_str);
+        rest = after.get(1..).unwrap_or_default();
+        let path = folder.join(value);
+        let columns = &mut options.tables.columns;
+        match option.as_str() {
             "--edges" => {
-                while let Some(file) = words.get(at + 1).filter(|word| !word.starts_with("--")) {
+                options.edges.push(path);
+                while let [file, after @ ..] = rest
+                    && !file.starts_with("--")
+                {
                     options.edges.push(folder.join(file));
-                    at += 1;
-                }
-                at += 1;
-                continue;
-            }
-            "--ids" => {
-                options.ids = match value.as_str() {
-                    "string" => ExternalIds::String,
-                    "sparse" => ExternalIds::Sparse,
-                    _ => ExternalIds::Dense,
+                    rest = after;
                 }
             }
+            "--ids" if value == "string" => options.ids = ExternalIds::String,
+            "--ids" if value == "sparse" => options.ids = ExternalIds::Sparse,
             "--nodes" => options.nodes = Some(value.parse().unwrap()),
-            "--features" => options.features = Some(folder.join(&value)),
-            "--labels" => options.labels = Some(folder.join(&value)),
-            "--node-ids" => options.node_ids = Some(folder.join(&value)),
-            "--weights" => options.weights = Some(folder.join(&value)),
-            "--train" => options.splits.push(SplitFile {
-                name: "train",
-                path: folder.join(&value),
-            }),
-            "--src" => options.edge_columns.source = Some(value),
-            "--dst" => options.edge_columns.target = Some(value),
-            "--weight" => options.edge_columns.weight = Some(value),
-            "--id" => options.tables.columns.id = names(),
-            "--label" => options.tables.columns.label = names(),
-            "--features-from" => options.tables.columns.features = names(),
+            "--features" => options.features = Some(path),
+            "--labels" => options.labels = Some(path),
+            "--node-ids" => options.node_ids = Some(path),
+            "--weights" => options.weights = Some(path),
+            "--train" => options.splits.push(SplitFile { name: "train", path }),
+            "--val" => options.splits.push(SplitFile { name: "val", path }),
+            "--test" => options.splits.push(SplitFile { name: "test", path }),
+            "--allow-nan" => {
+                options.allow_nan = true;
+                rest = after;
+            }
+            "--format" if value == "u64" => options.format = InputFormat::U64,
+            "--src" => options.edge_columns.source = Some(value.to_owned()),
+            "--dst" => options.edge_columns.target = Some(value.to_owned()),
+            "--weight" => options.edge_columns.weight = Some(value.to_owned()),
+            "--id" => columns.id = names(value),
+            "--label" => columns.label = names(value),
+            "--features-from" => columns.features = names(value),
+            "--split-column" => columns.split = names(value),
             "--missing" => {
                 let columns = value.split(',').map(|column| column.parse().unwrap());
                 options.encoding.missing = MissingOptions(columns.collect());
             }
-            "--categories" => {
-                options.encoding.categories = Some(match value.as_str() {
-                    "index" => CategoryForm::Index,
-                    _ => CategoryForm::OneHot,
-                });
-            }
+            "--categories" if value == "index" => options.encoding.categories = Some(CategoryForm::Index),
+            "--categories" => options.encoding.categories = Some(CategoryForm::OneHot),
             "--categories-max" => options.encoding.categories_max = Some(value.parse().unwrap()),
-            "--schema-of" => {
-                let store = Store::open(&folder.join(&value)).unwrap();
-                options.encoding.schema = Some(store.schema().unwrap());
-            }
-            "--split-column" => options.tables.columns.split = names(),
+            "--schema-of" => options.encoding.schema = Some(Store::open(&path).unwrap().schema().unwrap()),
             "--separator" => options.separator = Some(value.parse::<Separator>().unwrap()),
             "--table-separator" => options.tables.separator = Some(value.parse::<Separator>().unwrap()),
-            "--header" => {
-                options.header = if value == "yes" {
-                    HeaderLine::Yes
-                } else {
-                    HeaderLine::No
-                }
-            }
-            "--comments" => options.comments = if value == "yes" { Comments::Yes } else { Comments::No },
+            "--header" if value == "yes" => options.header = HeaderLine::Yes,
+            "--header" => options.header = HeaderLine::No,
+            "--comments" if value == "yes" => options.comments = Comments::Yes,
+            "--comments" => options.comments = Comments::No,
             "--on-bad-line" => options.on_bad_line = OnBadLine::Skip,
-            _ => panic!("{option} is not an option of these tests"),
+            _ => panic!("{option} {value} is not an option of these tests"),
         }
-        at += 2;
     }
     options
+}
+
+/// Names that are separated by commas.
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(str::to_owned).collect()
 }

@@ -4,161 +4,122 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use grappa_tests::{
-    files::{files_of, memory_folder, names_in},
-    program::{self, run},
-};
-use serde_json::json;
+use grappa_tests::{folder::ProgramFolder, program::Ran};
+use serde_json::{Value, json};
 
-const GRAPH: [&str; 7] = ["sbm", "--nodes", "3000", "--feature-dim", "8", "--chunks", "6"];
-
-fn generated(out: &Path, more: &[&str]) -> PathBuf {
-    let mut command = program::command("grappa-gen");
-    command.args(GRAPH).args(more).args(["--quiet", "--out"]).arg(out);
-    run(&mut command).success();
-    out.to_owned()
+/// A folder with the store of a graph.
+fn folder() -> ProgramFolder {
+    let folder = ProgramFolder::new();
+    generate(&folder, "whole", "");
+    folder
 }
 
-fn store(command: &str, store: &Path) -> Command {
-    let mut program = program::command("grappa-store");
-    program.arg(command).arg(store);
-    program
+fn generate(folder: &ProgramFolder, out: &str, options: &str) {
+    let graph = "sbm --nodes 3000 --feature-dim 8 --chunks 6";
+    folder.success(&format!("gen {graph} {options} --quiet --out {out}"));
 }
 
-fn place(from: &Path, chunks: &str, to: &Path) -> Command {
-    let mut command = store("place", from);
-    command.args(["--chunks", chunks, "--json", "--to"]).arg(to);
-    command
+fn place(folder: &ProgramFolder, from: &str, chunks: &str, to: &str) -> Ran {
+    folder.run(&format!("store place {from} --json --chunks {chunks} --to {to}"))
+}
+
+/// Changes the last byte of a file.
+fn flip_last(path: PathBuf) {
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(path, bytes).unwrap();
 }
 
 #[test]
 fn a_placed_slice_has_the_files_of_a_generated_one() {
-    let folder = memory_folder();
-    let path = |name: &str| folder.path().join(name);
-    let whole = generated(&path("whole"), &[]);
-    let slice = generated(&path("slice"), &["--only-chunks", "0,2-3"]);
-    let mut expected = files_of(&slice);
+    let folder = folder();
+    generate(&folder, "slice", "--only-chunks 0,2-3");
+    let mut expected = folder.files("slice");
     expected.remove(Path::new("manifest"));
-    for (name, more) in [("links", &[][..]), ("copies", &["--copy"])] {
-        let to = path(name);
-        let made = run(place(&whole, "2-3,0", &to).args(more)).success().json();
+    for (name, to) in [("links", "links"), ("copies", "copies --copy")] {
+        let made = place(&folder, "whole", "2-3,0", to).success().json();
         assert_eq!((&made["chunks"], &made["chunks_present"]), (&json!(6), &json!(3)));
         assert_eq!((&made["nodes"], &made["nodes_present"]), (&json!(3000), &json!(1500)));
-        let mut found = files_of(&to);
+        let mut found = folder.files(name);
         found.remove(Path::new("manifest"));
         assert!(found == expected, "{name}");
-        run(&mut store("verify", &to)).success();
-        let inode = |store: &Path| fs::metadata(store.join("chunk-2/edges")).unwrap().ino();
-        assert_eq!(inode(&to) == inode(&whole), name == "links");
+        folder.success(&format!("store verify {name}"));
+        let [whole, placed] = ["whole", name].map(|store| {
+            let file = folder.path(&format!("{store}/chunk-2/edges"));
+            fs::metadata(file).unwrap().ino()
+        });
+        assert_eq!(placed == whole, name == "links");
         assert_eq!(made["files_linked"] == json!(0), name == "copies");
         assert_eq!(made["bytes_copied"] == json!(0), name == "links");
     }
     // A slice of a slice; and the store may go.
-    run(&mut place(&path("links"), "3", &path("one"))).success();
-    fs::remove_dir_all(&whole).unwrap();
-    run(&mut store("verify", &path("one"))).success();
-    run(store("repartition", &path("links")).args(["--partitions", "3"])).success();
-    let sample = [
-        "--fanouts",
-        "5,5",
-        "--halo",
-        "none",
-        "--batch",
-        "64",
-        "--batches",
-        "2",
-        "--seeds",
-        "all",
-    ];
-    run(store("sample", &path("links")).args(sample)).success();
+    place(&folder, "links", "3", "one").success();
+    folder.remove("whole");
+    folder.success("store verify one");
+    folder.success("store repartition links --partitions 3");
+    folder.success("store sample links --fanouts 5,5 --halo none --batch 64 --batches 2 --seeds all");
 }
 
 #[test]
 fn edges_from_other_chunks_are_left_out_on_request() {
-    let folder = memory_folder();
-    let path = |name: &str| folder.path().join(name);
-    let whole = generated(&path("whole"), &[]);
-    run(store("preaggregate", &whole).args(["--kind", "mean", "--quiet"])).success();
-    let count = |placed: &serde_json::Value, key: &str| placed[key].as_u64().unwrap();
-    let all = run(&mut place(&whole, "0-2", &path("all"))).success();
-    assert!(
-        all.stderr.contains("--halo-features, or --edges inside"),
-        "{}",
-        all.stderr
-    );
-    let all = all.json();
-    assert_eq!(count(&all, "edges_left_out"), 0);
-    let to = path("inside");
-    let inside = run(place(&whole, "0-2", &to).args(["--edges", "inside"])).success();
-    assert!(!inside.stderr.contains("--halo-features"), "{}", inside.stderr);
-    let inside = inside.json();
-    assert!(count(&inside, "edges_left_out") > 0);
-    assert_eq!(
-        count(&inside, "edges") + count(&inside, "edges_left_out"),
-        count(&all, "edges")
-    );
-    for placed in [&all, &inside] {
+    let folder = folder();
+    folder.success("store preaggregate whole --kind mean --quiet");
+    let counts = |placed: &Value| ["edges", "edges_left_out"].map(|key| placed[key].as_u64().unwrap());
+    let mut both = Vec::new();
+    for (to, has_hint) in [("all", true), ("inside --edges inside", false)] {
+        let ran = place(&folder, "whole", "0-2", to).success();
+        let hint = ran.stderr.contains("--halo-features");
+        assert_eq!(hint, has_hint, "{}", ran.stderr);
+        let placed = ran.json();
         assert_eq!(placed["aggregates"], json!(["mean"]));
+        folder.success(&format!("store verify {}", to.split(' ').next().unwrap()));
+        both.push(counts(&placed));
     }
-    for name in ["all", "inside"] {
-        run(&mut store("verify", &path(name))).success();
-    }
+    let [[all, none], [inside, left_out]] = both[..] else {
+        unreachable!("two slices")
+    };
+    assert_eq!((none, inside + left_out), (0, all));
+    assert!(left_out > 0);
     // A slice of the slice has none to leave out.
-    let again = run(place(&to, "0-2", &path("again")).args(["--edges", "inside"]))
-        .success()
-        .json();
-    assert_eq!(
-        (count(&again, "edges"), count(&again, "edges_left_out")),
-        (count(&inside, "edges"), 0)
-    );
-    assert!(files_of(&path("again")) == files_of(&to));
-    run(place(&whole, "0", &path("none")).args(["--edges", "some"])).misuse(&["inside"]);
+    let again = place(&folder, "inside", "0-2", "again --edges inside").success().json();
+    assert_eq!(counts(&again), [inside, 0]);
+    assert!(folder.files("again") == folder.files("inside"));
+    place(&folder, "whole", "0", "none --edges some").misuse(&["inside"]);
     // It cannot make them, because they aggregate over the whole graph.
-    run(store("preaggregate", &to).args(["--kind", "sum"])).failure(&["slice"]);
-    let mut stale = fs::read(whole.join("aggregates/mean/chunk-1")).unwrap();
-    *stale.last_mut().unwrap() ^= 1;
-    fs::write(whole.join("aggregates/mean/chunk-1"), stale).unwrap();
-    run(&mut place(&whole, "1", &path("damaged"))).failure(&["aggregates/mean/chunk-1"]);
+    folder.run("store preaggregate inside --kind sum").failure(&["slice"]);
+    flip_last(folder.path("whole/aggregates/mean/chunk-1"));
+    place(&folder, "whole", "1", "damaged").failure(&["aggregates/mean/chunk-1"]);
 }
 
 #[test]
 fn chunks_are_copied_to_another_file_system() {
-    let [from, to] = [memory_folder(), tempfile::tempdir().unwrap()];
-    let device = |path: &Path| fs::metadata(path).unwrap().dev();
-    if device(from.path()) == device(to.path()) {
+    let [from, to] = [folder(), ProgramFolder::on_disk()];
+    let device = |folder: &ProgramFolder| fs::metadata(folder.root()).unwrap().dev();
+    if device(&from) == device(&to) {
         grappa_skip::skip!("the folders for temporary files are on one file system");
     }
-    let whole = generated(&from.path().join("whole"), &[]);
-    let slice = to.path().join("slice");
-    let made = run(&mut place(&whole, "1", &slice)).success().json();
+    let slice = to.path("slice").display().to_string();
+    let made = place(&from, "whole", "1", &slice).success().json();
     assert_eq!(made["files_linked"], 0);
-    run(&mut store("verify", &slice)).success();
+    to.success("store verify slice");
 }
 
 #[test]
 fn what_cannot_be_placed_is_told_and_leaves_nothing() {
-    let folder = memory_folder();
-    let path = |name: &str| folder.path().join(name);
-    let whole = generated(&path("whole"), &[]);
-    let to = path("slice");
-    run(&mut place(&whole, "6", &to)).failure(&["there is no chunk 6"]);
-    run(&mut place(&whole, "3-1", &to)).misuse(&["5-7"]);
-    run(&mut place(&whole, "0", &whole)).failure(&["something with this name exists", "--force"]);
-    run(&mut place(&whole, "0-1", &path("first"))).success();
-    run(&mut place(&path("first"), "1-2", &to)).failure(&["only the chunks 0-1, not chunk 2"]);
+    let folder = folder();
+    place(&folder, "whole", "6", "slice").failure(&["there is no chunk 6"]);
+    place(&folder, "whole", "3-1", "slice").misuse(&["5-7"]);
+    place(&folder, "whole", "0", "whole").failure(&["something with this name exists", "--force"]);
+    place(&folder, "whole", "0-1", "first").success();
+    place(&folder, "first", "1-2", "slice").failure(&["only the chunks 0-1, not chunk 2"]);
     // The file of the slice is the same one, so a copy is damaged.
-    let damaged = path("damaged");
-    run(place(&whole, "0-5", &damaged).arg("--copy")).success();
-    let file = damaged.join("chunk-1/features");
-    let mut bytes = fs::read(&file).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    fs::write(&file, bytes).unwrap();
-    run(&mut place(&damaged, "1", &to)).failure(&["chunk-1/features"]);
-    run(place(&damaged, "1", &to).arg("--copy")).failure(&["chunk-1/features"]);
-    run(&mut place(&damaged, "0", &to)).success();
-    assert_eq!(names_in(folder.path()), ["damaged", "first", "slice", "whole"]);
+    place(&folder, "whole", "0-5", "damaged --copy").success();
+    flip_last(folder.path("damaged/chunk-1/features"));
+    for to in ["slice", "slice --copy"] {
+        place(&folder, "damaged", "1", to).failure(&["chunk-1/features"]);
+    }
+    place(&folder, "damaged", "0", "slice").success();
+    assert_eq!(folder.names(), ["damaged", "first", "slice", "whole"]);
 }

@@ -3,172 +3,155 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
 use rustix::process::Signal;
 
 use grappa_tests::{
-    files::{files_of, memory_folder, names_in},
-    graph::{Graph, GraphFiles},
-    held::{self, Held},
-    program::{self, command, run},
+    files::{files_of, names_in},
+    folder::ProgramFolder,
+    graph::Graph,
+    held::Held,
 };
 
 const PRECIOUS: &str = "precious";
 
 #[test]
 fn a_link_in_place_of_the_next_assignment_is_not_followed() {
-    let folder = memory_folder();
-    let [store, victim] = ["graph.grappa", "victim"].map(|name| folder.path().join(name));
-    run(command("grappa-gen")
-        .args(["rmat", "--scale", "8", "--chunks", "4", "--quiet", "--out"])
-        .arg(&store))
-    .success();
-    fs::write(&victim, PRECIOUS).unwrap();
+    let folder = ProgramFolder::new();
+    folder.success("gen rmat --scale 8 --chunks 4 --quiet --out graph.grappa");
+    let victim = folder.write("victim", PRECIOUS);
+    let assignments = folder.path("graph.grappa/assignments");
     for name in ["1.tmp", "CURRENT.tmp"] {
-        symlink(&victim, store.join("assignments").join(name)).unwrap();
+        symlink(&victim, assignments.join(name)).unwrap();
     }
-    run(command("grappa-store")
-        .arg("repartition")
-        .arg(&store)
-        .args(["--partitions", "2"]))
-    .success();
-    assert_eq!(fs::read_to_string(&victim).unwrap(), PRECIOUS);
-    assert_eq!(names_in(&store.join("assignments")), ["0", "1", "CURRENT"]);
+    folder.success("store repartition graph.grappa --partitions 2");
+    assert_eq!(folder.read("victim"), PRECIOUS);
+    assert_eq!(names_in(&assignments), ["0", "1", "CURRENT"]);
     for name in ["1", "CURRENT"] {
-        assert!(!store.join("assignments").join(name).is_symlink());
+        assert!(!assignments.join(name).is_symlink());
     }
-    run(command("grappa-store").arg("verify").arg(&store)).success();
+    folder.success("store verify graph.grappa");
+}
+
+/// A folder with the files of a graph.
+fn folder() -> ProgramFolder {
+    let folder = ProgramFolder::new();
+    Graph::random(1, 4000, 60_000, 16).write(folder.root());
+    folder
 }
 
 /// An ingest with scratch files in the folder `tmp`.
-fn ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> Command {
-    let mut command = program::ingest(&files.edges, store);
-    files.node_arguments(&mut command);
-    command
-        .args(["--chunks", "8", "--memory", "24MiB", "--quiet", "--tmp"])
-        .arg(tmp);
-    command
+fn ingest(store: &str) -> String {
+    let files = "--edges edges.tsv --features features.npy --labels labels.npy --train train.npy";
+    format!("ingest {files} --chunks 8 --memory 24MiB --quiet --tmp tmp --out {store}")
+}
+
+fn resume() -> String {
+    ingest("graph.grappa") + " --resume"
 }
 
 /// Starts an ingest and kills it after it has spilled. Returns its scratch folder.
-fn killed_ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> PathBuf {
-    assert!(Held::before("create chunk-0/edges", &mut ingest(files, store, tmp)).kill());
-    let folders = fs::read_dir(tmp).unwrap().map(|entry| entry.unwrap().path());
-    let [scratch] = &folders.collect::<Vec<_>>()[..] else {
+fn killed_ingest(folder: &ProgramFolder) -> PathBuf {
+    let mut command = folder.command(&ingest("graph.grappa"));
+    assert!(Held::before("create chunk-0/edges", &mut command).kill());
+    let names = names_in(&folder.path("tmp"));
+    let [name] = &names[..] else {
         panic!("one folder for scratch files")
     };
-    assert!(!names_in(scratch).is_empty(), "nothing is spilled");
-    scratch.clone()
+    let scratch = folder.path("tmp").join(name);
+    assert!(!names_in(&scratch).is_empty(), "nothing is spilled");
+    scratch
 }
 
 #[test]
 fn scratch_files_are_in_a_private_folder_that_resume_finds() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
-    let folder = memory_folder();
-    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
-    let [store, tmp] = ["graph.grappa", "tmp"].map(|name| folder.path().join(name));
-    let mut names = Vec::new();
-    for _ in 0..2 {
-        let scratch = killed_ingest(&files, &store, &tmp);
+    need_faults!();
+    let folder = folder();
+    let [first, second] = [(), ()].map(|()| {
+        let scratch = killed_ingest(&folder);
         assert_eq!(fs::metadata(&scratch).unwrap().mode() & 0o777, 0o700);
-        names.push(scratch);
-        run(ingest(&files, &store, &tmp).arg("--resume")).success();
-        assert_eq!(names_in(&tmp), [""; 0]);
-        fs::remove_dir_all(&store).unwrap();
-    }
-    assert_ne!(names[0], names[1], "others can guess the name");
+        folder.success(&resume());
+        assert_eq!(names_in(&folder.path("tmp")), [""; 0]);
+        folder.remove("graph.grappa");
+        scratch
+    });
+    assert_ne!(first, second, "others can guess the name");
 }
 
 #[test]
 fn scratch_files_of_a_removed_store_are_named_and_the_next_run_removes_them() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
-    let folder = memory_folder();
-    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
-    let [store, other, tmp, partial] =
-        ["graph.grappa", "other.grappa", "tmp", "graph.grappa.partial"].map(|name| folder.path().join(name));
-    let scratch = killed_ingest(&files, &store, &tmp);
+    need_faults!();
+    let folder = folder();
+    let scratch = killed_ingest(&folder);
     let name = scratch.file_name().unwrap().to_str().unwrap();
-    run(&mut ingest(&files, &store, &tmp)).failure(&["an earlier run left", name, "--resume"]);
+    folder
+        .run(&ingest("graph.grappa"))
+        .failure(&["an earlier run left", name, "--resume"]);
 
-    let interrupted = Held::before("create chunk-0/edges", ingest(&files, &store, &tmp).arg("--resume"));
+    let interrupted = Held::before("create chunk-0/edges", &mut folder.command(&resume()));
     interrupted.signal(Signal::TERM);
-    let ran = interrupted.wait();
-    assert!(
-        ran.stderr.contains(name) && ran.stderr.contains("--resume"),
-        "{}",
-        ran.stderr
-    );
+    let stderr = interrupted.wait().stderr;
+    assert!(stderr.contains(name) && stderr.contains("--resume"), "{stderr}");
 
-    fs::remove_dir_all(&partial).unwrap();
+    folder.remove("graph.grappa.partial");
     // A folder with the same contents that others can access, and a link to a private one, may be planted.
-    let [open, own] = ["grappa-scratch-0000000000000000", "own"].map(|name| tmp.join(name));
-    for copy in [&open, &own] {
-        fs::create_dir(copy).unwrap();
-        fs::copy(scratch.join("store"), copy.join("store")).unwrap();
-        fs::write(copy.join("file"), PRECIOUS).unwrap();
+    let planted = ["tmp/grappa-scratch-0000000000000000", "tmp/own"];
+    for copy in planted {
+        folder.write(&format!("{copy}/file"), PRECIOUS);
+        fs::copy(scratch.join("store"), folder.path(copy).join("store")).unwrap();
     }
-    fs::set_permissions(&own, Permissions::from_mode(0o700)).unwrap();
-    symlink(&own, tmp.join("grappa-scratch-0000000000000001")).unwrap();
-    run(&mut ingest(&files, &other, &tmp)).success();
+    fs::set_permissions(folder.path("tmp/own"), Permissions::from_mode(0o700)).unwrap();
+    symlink(
+        folder.path("tmp/own"),
+        folder.path("tmp/grappa-scratch-0000000000000001"),
+    )
+    .unwrap();
+    folder.success(&ingest("other.grappa"));
     assert!(scratch.exists(), "another store removed it");
-    run(&mut ingest(&files, &store, &tmp)).success();
+    folder.success(&ingest("graph.grappa"));
     assert!(!scratch.exists());
-    for copy in [&open, &own] {
-        assert_eq!(fs::read_to_string(copy.join("file")).unwrap(), PRECIOUS);
+    for copy in planted {
+        assert_eq!(folder.read(&format!("{copy}/file")), PRECIOUS);
     }
 }
 
 #[test]
 fn a_planted_scratch_folder_is_neither_followed_nor_emptied() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
-    let folder = memory_folder();
-    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
-    let [store, tmp, victim] = ["graph.grappa", "tmp", "victim"].map(|name| folder.path().join(name));
-    fs::create_dir(&victim).unwrap();
-    fs::write(victim.join("file"), PRECIOUS).unwrap();
-    let scratch = killed_ingest(&files, &store, &tmp);
-    let own = folder.path().join("own");
+    need_faults!();
+    let folder = folder();
+    let scratch = killed_ingest(&folder);
+    let own = folder.path("own");
     fs::rename(&scratch, &own).unwrap();
 
-    symlink(&victim, &scratch).unwrap();
-    run(ingest(&files, &store, &tmp).arg("--resume")).failure(&["grappa-scratch-", "other users"]);
-    assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), PRECIOUS);
+    folder.write("victim/file", PRECIOUS);
+    symlink(folder.path("victim"), &scratch).unwrap();
+    folder.run(&resume()).failure(&["grappa-scratch-", "other users"]);
+    assert_eq!(folder.read("victim/file"), PRECIOUS);
     fs::remove_file(&scratch).unwrap();
 
     // A folder that others may write to can contain anything.
     fs::create_dir(&scratch).unwrap();
     fs::write(scratch.join("file"), PRECIOUS).unwrap();
-    run(ingest(&files, &store, &tmp).arg("--resume")).failure(&["grappa-scratch-", "other users"]);
+    folder.run(&resume()).failure(&["grappa-scratch-", "other users"]);
     assert_eq!(fs::read_to_string(scratch.join("file")).unwrap(), PRECIOUS);
     fs::remove_dir_all(&scratch).unwrap();
 
     fs::rename(&own, &scratch).unwrap();
-    run(ingest(&files, &store, &tmp).arg("--resume")).success();
-    assert_eq!(names_in(&tmp), [""; 0]);
+    folder.success(&resume());
+    assert_eq!(names_in(&folder.path("tmp")), [""; 0]);
 }
 
 #[test]
 fn a_pipe_in_place_of_a_spill_file_is_refused_at_once() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
-    let folder = memory_folder();
-    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
-    let [store, tmp] = ["graph.grappa", "tmp"].map(|name| folder.path().join(name));
-    let ingest = Held::before(
-        "create chunk-0/edges",
-        // A second thread would remove spill files meanwhile.
-        ingest(&files, &store, &tmp).args(["--threads", "1"]),
-    );
+    need_faults!();
+    let folder = folder();
+    // A second thread would remove spill files meanwhile.
+    let mut command = folder.command(&(ingest("graph.grappa") + " --threads 1"));
+    let ingest = Held::before("create chunk-0/edges", &mut command);
+    let tmp = folder.path("tmp");
     let spilled = files_of(&tmp).into_keys().map(|path| tmp.join(path));
     for path in spilled.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("edges-")) {
         fs::remove_file(&path).unwrap();
@@ -180,32 +163,21 @@ fn a_pipe_in_place_of_a_spill_file_is_refused_at_once() {
 
 #[test]
 fn a_folder_that_is_no_unfinished_store_is_not_emptied() {
-    let folder = memory_folder();
-    let files = Graph::random(1, 100, 1000, 2).write(folder.path());
-    let store = folder.path().join("graph.grappa");
-    let partial = folder.path().join("graph.grappa.partial");
-    fs::create_dir(&partial).unwrap();
-    fs::write(partial.join("thesis.tex"), PRECIOUS).unwrap();
-    run(program::ingest(&files.edges, &store).arg("--resume")).failure(&["thesis.tex", "--out"]);
-    assert_eq!(fs::read_to_string(partial.join("thesis.tex")).unwrap(), PRECIOUS);
+    let folder = folder();
+    folder.write("graph.grappa.partial/thesis.tex", PRECIOUS);
+    folder
+        .run("ingest --edges edges.tsv --out graph.grappa --resume")
+        .failure(&["thesis.tex", "--out"]);
+    assert_eq!(folder.read("graph.grappa.partial/thesis.tex"), PRECIOUS);
 }
 
 #[test]
 fn an_export_leaves_a_folder_beside_it_alone() {
-    let folder = memory_folder();
-    let [store, features] = ["graph.grappa", "features.npy"].map(|name| folder.path().join(name));
-    let mut generate = command("grappa-gen");
-    generate.args(["rmat", "--scale", "8", "--feature-dim", "4", "--quiet", "--out"]);
-    run(generate.arg(&store)).success();
-    let beside = folder.path().join("features.npy.scratch");
-    fs::create_dir(&beside).unwrap();
-    fs::write(beside.join("thesis.tex"), PRECIOUS).unwrap();
-    let mut export = command("grappa-store");
-    run(export.arg("export").arg(&store).arg("--features").arg(&features)).success();
-    assert_eq!(fs::read_to_string(beside.join("thesis.tex")).unwrap(), PRECIOUS);
+    let folder = ProgramFolder::new();
+    folder.success("gen rmat --scale 8 --feature-dim 4 --quiet --out graph.grappa");
+    folder.write("x.npy.scratch/thesis.tex", PRECIOUS);
+    folder.success("store export graph.grappa --features x.npy");
+    assert_eq!(folder.read("x.npy.scratch/thesis.tex"), PRECIOUS);
     // The program's own scratch file has no name.
-    assert_eq!(
-        names_in(folder.path()),
-        ["features.npy", "features.npy.scratch", "graph.grappa"]
-    );
+    assert_eq!(folder.names(), ["graph.grappa", "x.npy", "x.npy.scratch"]);
 }

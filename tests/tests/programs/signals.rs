@@ -11,8 +11,8 @@ use std::{
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
-    held::{self, Held, wait_until},
-    program::{self, Ran, run},
+    held::{Held, wait_until},
+    program::{self, CommandWords, Ran, run},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -33,23 +33,21 @@ fn ingest_of<'a>(files: &'a GraphFiles) -> impl Fn(&Path) -> Command + 'a {
     move |store| {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
-        command.args(["--undirected", "--dedup", "--chunks", "24", "--memory", "24MiB"]);
+        command.words("--undirected --dedup --chunks 24 --memory 24MiB");
         command
     }
 }
 
 fn generator(store: &Path) -> Command {
     let mut command = program::command("grappa-gen");
-    command.args(["sbm", "--nodes", "100000", "--feature-dim", "64", "--chunks", "48"]);
+    command.words("sbm --nodes 100000 --feature-dim 64 --chunks 48");
     command.arg("--out").arg(store);
     command
 }
 
 #[test]
 fn an_interrupted_store_is_completed_by_resume() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let files = graph_files(folder.path());
     let ingest = ingest_of(&files);
@@ -82,17 +80,7 @@ fn a_program_that_has_nothing_to_lose_ends_at_once() {
     run(&mut generator(&store)).success();
     let mut command = program::command("grappa-store");
     // It makes no change at which it can be held. But one batch per node takes much longer than a signal.
-    command.args([
-        "sample",
-        "--seeds",
-        "all",
-        "--fanouts",
-        "10,10",
-        "--batch",
-        "1",
-        "--batches",
-        "100000",
-    ]);
+    command.words("sample --seeds all --fanouts 10,10 --batch 1 --batches 100000");
     command.arg(&store).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     wait_until("a handler of SIGTERM", || catches(child.id(), Signal::TERM));
@@ -115,9 +103,7 @@ fn catches(pid: u32, signal: Signal) -> bool {
 
 #[test]
 fn files_that_are_not_finished_are_removed() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     run(&mut generator(&store)).success();
@@ -132,7 +118,7 @@ fn files_that_are_not_finished_are_removed() {
     };
     let edges = || {
         let mut command = program::command("grappa-gen");
-        command.args(["rmat", "--scale", "22", "--as", "tsv", "--threads", "1", "--out"]);
+        command.words("rmat --scale 22 --as tsv --threads 1 --out");
         command.arg(out.join("edges.tsv"));
         command
     };
@@ -163,9 +149,7 @@ fn files_that_are_not_finished_are_removed() {
 
 #[test]
 fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     // As `nohup` and shells do for background processes.

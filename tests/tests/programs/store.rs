@@ -1,119 +1,76 @@
 //! Tests of `grappa-store info`, `export` and `plan` on sound stores. Damaged stores are in `damage`.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::Path;
 
-use grappa_tests::{
-    files::{assert_same, files_of, memory_folder},
-    npy::Npy,
-    program::{self, command, run},
-};
-use serde_json::json;
-use tempfile::TempDir;
-
-/// A small store with features, labels and splits, and its input.
-struct Sample {
-    folder: TempDir,
-}
+use grappa_tests::{files::assert_same, folder::ProgramFolder, npy::Npy, program::Ran};
+use serde_json::{Value, json};
 
 const NODES: u64 = 300;
 
-impl Sample {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let sample = Self { folder };
-        let edges: String = (0..3000u64)
-            .map(|i| format!("{}\t{}\n", i * i % 299, i * 17 % 300))
-            .collect();
-        fs::write(sample.at("edges.tsv"), edges).unwrap();
-        let features: String = (0..NODES).map(|i| format!("{},{},{}\n", i, i * 2, i % 7)).collect();
-        fs::write(sample.at("features.csv"), features).unwrap();
-        let labels: String = (0..NODES).map(|i| format!("{}\n", i % 5)).collect();
-        fs::write(sample.at("labels.csv"), labels).unwrap();
-        for (name, start) in [("train", 0), ("val", 100)] {
-            let ids: String = (start..start + 50).map(|i| format!("{i}\n")).collect();
-            fs::write(sample.at(name), ids).unwrap();
-        }
-        sample.ingest(
-            "sample.grappa",
-            ["edges.tsv", "features.csv", "labels.csv", "train", "val"],
-        );
-        sample
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn store(&self) -> PathBuf {
-        self.at("sample.grappa")
-    }
-
-    fn ingest(&self, out: &str, [edges, features, labels, train, val]: [&str; 5]) {
-        run(command("grappa-ingest")
-            .current_dir(self.folder.path())
-            .args([
-                "--out",
-                out,
-                "--edges",
-                edges,
-                "--features",
-                features,
-                "--labels",
-                labels,
-            ])
-            .args([
-                "--train", train, "--val", val, "--nodes", "300", "--chunks", "5", "--quiet",
-            ]))
-        .success();
-    }
+/// A folder with a small store `sample.grappa` with features, labels and splits, and its input.
+fn sample() -> ProgramFolder {
+    let folder = ProgramFolder::new();
+    let write = |name: &str, lines: std::ops::Range<u64>, line: fn(u64) -> String| {
+        folder.write(name, lines.map(line).collect::<String>());
+    };
+    write("edges.tsv", 0..3000, |i| format!("{}\t{}\n", i * i % 299, i * 17 % 300));
+    write("features.csv", 0..NODES, |i| format!("{},{},{}\n", i, i * 2, i % 7));
+    write("labels.csv", 0..NODES, |i| format!("{}\n", i % 5));
+    write("train", 0..50, |i| format!("{i}\n"));
+    write("val", 100..150, |i| format!("{i}\n"));
+    ingest_sample(
+        &folder,
+        "sample",
+        "edges.tsv",
+        ["features.csv", "labels.csv", "train", "val"],
+    );
+    folder
 }
 
-/// `grappa-store COMMAND STORE`.
-fn of_store(name: &str, store: &Path) -> Command {
-    let mut command = command("grappa-store");
-    command.arg(name).arg(store);
-    command
+fn ingest_sample(folder: &ProgramFolder, out: &str, edges: &str, [features, labels, train, val]: [&str; 4]) {
+    let nodes = format!("--features {features} --labels {labels} --train {train} --val {val}");
+    let options = "--nodes 300 --chunks 5 --quiet";
+    folder.success(&format!("ingest --out {out}.grappa --edges {edges} {nodes} {options}"));
+}
+
+fn info(folder: &ProgramFolder, store: &str) -> Value {
+    folder.success(&format!("store info {store} --json")).json()
 }
 
 #[test]
 fn a_sound_store_is_said_to_be() {
-    let sample = Sample::new();
-    let report = run(of_store("verify", &sample.store()).arg("--json")).success().json();
+    let folder = sample();
+    let report = folder.success("store verify sample.grappa --json").json();
     assert_eq!((&report["ok"], &report["problems"]), (&json!(true), &json!([])));
-    assert_eq!(report["files"], files_of(&sample.store()).len());
-    let text = run(&mut of_store("verify", &sample.store())).success().stdout;
+    assert_eq!(report["files"], folder.files("sample.grappa").len());
+    let text = folder.success("store verify sample.grappa").stdout;
     assert!(text.contains("sample.grappa: no problems; "), "{text}");
 }
 
 #[test]
 fn info_tells_people_and_programs_the_same() {
-    let sample = Sample::new();
-    let object = run(of_store("info", &sample.store()).arg("--json")).success().json();
-    assert_eq!(
-        (&object["nodes"], &object["edges"], &object["chunks"]),
-        (&json!(300), &json!(3000), &json!(5))
-    );
+    let folder = sample();
+    let object = info(&folder, "sample.grappa");
+    for (key, value) in [
+        ("nodes", 300),
+        ("edges", 3000),
+        ("chunks", 5),
+        ("classes", 5),
+        ("generation", 0),
+    ] {
+        assert_eq!(object[key], value, "{key}");
+    }
     assert_eq!(object["features"]["dim"], 3);
     assert_eq!(object["features"]["dtype"], "f32");
     assert_eq!(object["features"]["bytes"], object["bytes"]["features"]);
     assert_eq!(object["splits"], json!({"train": 50, "val": 50, "test": null}));
-    assert_eq!((&object["classes"], &object["generation"]), (&json!(5), &json!(0)));
     let buckets = object["degree_histogram"].as_array().unwrap();
-    assert_eq!(
-        buckets
-            .iter()
-            .map(|bucket| bucket["nodes"].as_u64().unwrap())
-            .sum::<u64>(),
-        NODES
-    );
-    let lengths: usize = files_of(&sample.store()).values().map(Vec::len).sum();
+    let nodes = buckets.iter().map(|bucket| bucket["nodes"].as_u64().unwrap());
+    assert_eq!(nodes.sum::<u64>(), NODES);
+    let lengths: usize = folder.files("sample.grappa").values().map(Vec::len).sum();
     assert_eq!(object["bytes"]["total"], lengths);
 
-    let text = run(&mut of_store("info", &sample.store())).success().stdout;
+    let text = folder.success("store info sample.grappa").stdout;
     for line in [
         "  nodes          300\n",
         "  edges          3000\n",
@@ -126,143 +83,111 @@ fn info_tells_people_and_programs_the_same() {
 
 #[test]
 fn exported_and_reingested_stores_are_equal() {
-    let sample = Sample::new();
-    let expected = files_of(&sample.store());
+    let folder = sample();
+    let expected = folder.files("sample.grappa");
     for edges in ["again.tsv", "again.csv", "again.npy"] {
-        let of = |name: &str| format!("{edges}.{name}");
-        let [x, y, train, val] = ["x.npy", "y.npy", "train.npy", "val.npy"].map(of);
-        run(of_store("export", &sample.store())
-            .current_dir(sample.folder.path())
-            .args(["--edges", edges, "--features", &x, "--labels", &y])
-            .args(["--split", "train", &train, "--split", "val", &val]))
-        .success();
-        sample.ingest(&of("grappa"), [edges, &x, &y, &train, &val]);
-        assert_same(&sample.at(&of("grappa")), &expected, edges);
+        let files = ["x.npy", "y.npy", "train.npy", "val.npy"].map(|name| format!("{edges}.{name}"));
+        let [x, y, train, val] = files.each_ref().map(String::as_str);
+        let nodes = format!("--features {x} --labels {y} --split train {train} --split val {val}");
+        folder.success(&format!("store export sample.grappa --edges {edges} {nodes}"));
+        ingest_sample(&folder, edges, edges, [x, y, train, val]);
+        assert_same(&folder.path(&format!("{edges}.grappa")), &expected, edges);
     }
 }
 
 #[test]
 fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
-    let sample = Sample::new();
-    let export = || of_store("export", &sample.store());
-    let text = run(export().args(["--edges", "-"])).success().stdout;
-    let mut lines: Vec<_> = text.lines().collect();
-    lines.sort();
-    let input = fs::read_to_string(sample.at("edges.tsv")).unwrap();
-    let mut expected: Vec<_> = input.lines().collect();
-    expected.sort();
-    assert_eq!(lines, expected);
+    let folder = sample();
+    let export = |options: &str| folder.run(&format!("store export sample.grappa {options}"));
+    let [text, input] = [export("--edges -").success().stdout, folder.read("edges.tsv")];
+    let [found, expected] = [&text, &input].map(|text| {
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort();
+        lines
+    });
+    assert_eq!(found, expected);
 
-    run(&mut export()).misuse(&["--edges"]);
-    run(export().arg("--edges").arg(sample.at("edges.tsv"))).failure(&["edges.tsv exists"]);
-    run(export().args(["--weights", "w.npy"])).failure(&["no weights"]);
-    run(export().args(["--edges", "-", "--labels", "y.npy"])).failure(&["stdout"]);
-
-    // Nothing is written if a part of the request is impossible.
-    for (impossible, why) in [
-        (&["--split", "tests", "t.npy"][..], "no split \"tests\""),
-        (&["--weights", "w.npy"], "no weights"),
-        (&["--labels", "edges.tsv"], ".npy"),
+    export("").misuse(&["--edges"]);
+    for (options, parts) in [
+        ("--edges edges.tsv", &["edges.tsv exists"][..]),
+        ("--weights w.npy", &["no weights"]),
+        ("--edges - --labels y.npy", &["stdout"]),
+        // Nothing is written if a part of the request is impossible.
+        ("--edges all.csv --split tests t.npy", &["no split \"tests\""]),
+        ("--edges all.csv --weights w.npy", &["no weights"]),
+        ("--edges all.csv --labels edges.tsv", &[".npy"]),
+        // A file that is not what its name says.
+        ("--edges e.feather", &["e.feather", ".npy"]),
+        ("--features x.tsv", &["x.tsv", ".npy"]),
+        ("--ids ids.npz", &["ids.npz", ".npy"]),
+        ("--split train t.gz", &["t.gz", ".txt"]),
     ] {
-        let ran = export()
-            .current_dir(sample.folder.path())
-            .args(["--edges", "all.csv"])
-            .args(impossible)
-            .output();
-        let stderr = String::from_utf8(ran.unwrap().stderr).unwrap();
-        assert!(stderr.contains(why), "{stderr}");
-        assert!(!sample.at("all.csv").exists());
+        export(options).failure(parts);
     }
-
-    // A file that is not what its name says.
-    for (option, file) in [("--edges", "e.feather"), ("--features", "x.tsv"), ("--ids", "ids.npz")] {
-        run(export().arg(option).arg(sample.at(file))).failure(&[file, ".npy"]);
-        assert!(!sample.at(file).exists());
-    }
-    run(export().args(["--split", "train"]).arg(sample.at("t.gz"))).failure(&["t.gz", ".txt"]);
+    let names = [
+        "edges.tsv",
+        "features.csv",
+        "labels.csv",
+        "sample.grappa",
+        "train",
+        "val",
+    ];
+    assert_eq!(folder.names(), names);
 }
 
 /// The ids of all nodes, and of a split, as integers or as text, whatever the name asks for.
 #[test]
 fn ids_are_exported_as_arrays_and_as_lines() {
-    let sample = Sample::new();
-    let at = |name: &str| sample.at(name);
-    run(of_store("export", &sample.store())
-        .arg("--ids")
-        .arg(at("ids.txt"))
-        .args(["--split", "train"])
-        .arg(at("train-2.txt")))
-    .success();
-    run(of_store("export", &sample.store()).arg("--ids").arg(at("ids.npy"))).success();
-    let lines = |name: &str| -> Vec<u64> {
-        let text = fs::read_to_string(at(name)).unwrap();
-        text.lines().map(|line| line.parse().unwrap()).collect()
-    };
+    let folder = sample();
+    folder.success("store export sample.grappa --ids ids.txt --split train train.txt");
+    folder.success("store export sample.grappa --ids ids.npy");
+    let lines = |name: &str| -> Vec<u64> { folder.read(name).lines().map(|line| line.parse().unwrap()).collect() };
     let ids = lines("ids.txt");
-    assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
-    let train = lines("train-2.txt");
-    assert_eq!(train.len(), 50);
-    assert!(train.is_sorted() && train.iter().all(|id| ids.contains(id)));
-    let array = fs::read(at("ids.npy")).unwrap();
-    let of_array: Vec<u64> = array[array.len() - 8 * ids.len()..]
-        .as_chunks()
-        .0
-        .iter()
-        .map(|id| u64::from_le_bytes(*id))
-        .collect();
-    assert_eq!(of_array, ids);
+    assert_eq!(ids, (0..NODES).collect::<Vec<_>>());
+    let train = lines("train.txt");
+    assert_eq!(train, (0..50).collect::<Vec<_>>());
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    assert!(folder.bytes("ids.npy").ends_with(&bytes));
 }
 
 /// Each part of the plan must be within 25 % of the store.
 #[test]
 fn plans_agree_with_stores() {
-    let folder = memory_folder();
-    let made = |name: &str, model: &str, more: &[&str]| {
-        let store = folder.path().join(name);
-        run(command("grappa-gen")
-            .args([model, "--edge-factor", "16", "--seed", "1", "--out"])
-            .arg(&store)
-            .args(more))
-        .success();
-        run(of_store("info", &store).arg("--json")).success().json()
-    };
-    let features = ["--feature-dim", "100", "--feature-dtype", "f16"];
-    let rmat = made("rmat", "rmat", &[&["--scale", "16"][..], &features].concat());
-    let er = made("er", "er", &["--nodes", "50000", "--chunks", "7"]);
-    for (store, more) in [
-        (&rmat, ["--dim", "100", "--dtype", "f16"].as_slice()),
-        (&er, ["--degrees", "even", "--chunks", "7"].as_slice()),
+    let folder = ProgramFolder::new();
+    for (graph, plan) in [
+        (
+            "rmat --scale 16 --feature-dim 100 --feature-dtype f16",
+            "--dim 100 --dtype f16",
+        ),
+        ("er --nodes 50000 --chunks 7", "--degrees even --chunks 7"),
     ] {
-        let (nodes, edges) = (store["nodes"].to_string(), store["edges"].to_string());
-        let plan = run(command("grappa-store")
-            .args(["plan", "--json", "--nodes", &nodes, "--edges", &edges])
-            .args(more));
-        let plan = plan.success().json();
+        folder.success(&format!("gen {graph} --edge-factor 16 --seed 1 --out made --force"));
+        let store = info(&folder, "made");
+        let numbers = format!("--nodes {} --edges {}", store["nodes"], store["edges"]);
+        let plan = folder.success(&format!("store plan --json {numbers} {plan}")).json();
         assert_eq!(plan["chunks"], store["chunks"]);
         for part in ["edges", "degrees", "features", "other", "total"] {
-            let [planned, made] = [&plan, store].map(|object| object["bytes"][part].as_f64().unwrap());
-            assert!(
-                (planned - made).abs() <= made / 4.0,
-                "{part}: {planned} planned, {made} made"
-            );
+            let [planned, made] = [&plan, &store].map(|object| object["bytes"][part].as_f64().unwrap());
+            let is_near = (planned - made).abs() <= made / 4.0;
+            assert!(is_near, "{part}: {planned} planned, {made} made");
         }
     }
 }
 
 #[test]
 fn a_plan_says_what_it_takes_for_granted() {
-    let plan = || {
-        let mut command = command("grappa-store");
-        command.args([
-            "plan", "--nodes", "1G", "--edges", "16G", "--dim", "128", "--dtype", "f16",
-        ]);
-        command
+    let folder = ProgramFolder::new();
+    let plan = |options: &str| {
+        folder.run(&format!(
+            "store plan --nodes 1G --edges 16G --dim 128 --dtype f16 {options}"
+        ))
     };
-    let text = run(plan().args(["--disk-bandwidth", "1.4GB/s", "--threads", "2", "--free-memory", "8GiB"]))
+    let text = plan("--disk-bandwidth 1.4GB/s --threads 2 --free-memory 8GiB")
         .success()
         .stdout;
+    let chunks = "chunks         238\n";
     for part in [
-        "chunks         238\n",
+        chunks,
         "ingest",
         "super-epoch",
         "as skewed as in R-MAT",
@@ -270,243 +195,177 @@ fn a_plan_says_what_it_takes_for_granted() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    run(plan().args(["--memory", "1MiB"])).failure(&["at least ", "--memory"]);
-    run(plan().args(["--disk-bandwidth", "0"])).misuse(&["more than 0 bytes per second"]);
-    run(command("grappa-store").args(["plan", "--edges", "1", "--nodes", "many"])).misuse(&["2.5M"]);
+    plan("--memory 1MiB").failure(&["at least ", "--memory"]);
+    plan("--disk-bandwidth 0").misuse(&["more than 0 bytes per second"]);
+    folder.run("store plan --edges 1 --nodes many").misuse(&["2.5M"]);
+}
+
+/// A name of a node, with characters that text formats quote.
+fn name(i: u64) -> String {
+    let names = ["plain", "with blank", "a,b", "say \"a\"", "#5", "größe"];
+    format!("{}{}", names[i as usize % 6], i / 6)
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Ids that are not dense are exported unchanged, and ingested in the same node order.
 #[test]
 fn scattered_and_named_nodes_survive_a_round_trip() {
-    let folder = memory_folder();
-    let at = |name: &str| folder.path().join(name);
-    let scattered: String = (1..2000u64)
-        .map(|i| format!("{}\t{}\n", i * i % 997 * 1_000_003, (i % 89) << 41))
-        .collect();
-    fs::write(at("scattered.tsv"), scattered).unwrap();
-    let names = |i: u64| {
-        ["plain", "with blank", "a,b", "say \"a\"", "#5", "größe"][i as usize % 6].to_owned() + &(i / 6).to_string()
-    };
-    let quoted = |name: String| format!("\"{}\"", name.replace('"', "\"\""));
-    let named: String = (0..500)
-        .map(|i| format!("{},{}\n", quoted(names(i % 83)), quoted(names(i * i % 101))))
-        .collect();
-    fs::write(at("named.csv"), named).unwrap();
+    let folder = ProgramFolder::new();
+    let scattered = (1..2000u64).map(|i| format!("{}\t{}\n", i * i % 997 * 1_000_003, (i % 89) << 41));
+    folder.write("scattered.tsv", scattered.collect::<String>());
+    let named = (0..500).map(|i| format!("{},{}\n", quoted(&name(i % 83)), quoted(&name(i * i % 101))));
+    folder.write("named.csv", named.collect::<String>());
+    let integers: Vec<String> = (1..9u64).map(|i| (i << 41).to_string()).collect();
+    folder.write("sparse.train", integers.join("\n"));
+    let mut names = [0, 1, 2, 3, 5].map(name);
+    folder.write("string.train", names.join("\n"));
     for (ids, input, outputs) in [
-        (
-            "sparse",
-            "scattered.tsv",
-            &["scattered-2.tsv", "scattered-2.csv", "scattered-2.npy"][..],
-        ),
-        ("string", "named.csv", &["named-2.csv"][..]),
+        ("sparse", "scattered.tsv", &["2.tsv", "2.csv", "2.npy"][..]),
+        ("string", "named.csv", &["named-2.csv"]),
     ] {
         let ingest = |edges: &str| {
-            let out = at(&format!("{edges}.grappa"));
-            let mut ingest = program::ingest(&at(edges), &out);
-            run(ingest
-                .args(["--ids", ids, "--chunks", "3", "--train"])
-                .arg(at(&format!("{ids}.train"))))
-            .success();
-            out
+            let options = format!("--ids {ids} --chunks 3 --train {ids}.train");
+            folder.success(&format!("ingest --edges {edges} {options} --out {edges}.grappa"));
         };
-        let first_ids: Vec<String> = match ids {
-            "sparse" => (1..9u64).map(|i| (i << 41).to_string()).collect(),
-            _ => [0, 1, 2, 3, 5].map(names).to_vec(),
-        };
-        fs::write(at(&format!("{ids}.train")), first_ids.join("\n")).unwrap();
-        let store = ingest(input);
-        let expected = files_of(&store);
+        ingest(input);
+        let expected = folder.files(&format!("{input}.grappa"));
         for output in outputs {
-            run(of_store("export", &store).arg("--edges").arg(at(output))).success();
-            assert_same(&ingest(output), &expected, output);
-        }
-        let split = at(&format!("{ids}.train-2{}", if ids == "sparse" { ".npy" } else { "" }));
-        run(of_store("export", &store).args(["--split", "train"]).arg(&split)).success();
-        if ids == "string" {
-            let mut lines = first_ids;
-            lines.sort();
-            assert_eq!(fs::read_to_string(&split).unwrap(), lines.join("\n") + "\n");
+            folder.success(&format!("store export {input}.grappa --edges {output}"));
+            ingest(output);
+            assert_same(&folder.path(&format!("{output}.grappa")), &expected, output);
         }
     }
-    let store = at("named.csv.grappa");
-    run(of_store("export", &store).arg("--edges").arg(at("named.tsv"))).success();
-    run(of_store("export", &store).arg("--edges").arg(at("named.npy"))).failure(&["ids are strings"]);
+    folder.success("store export scattered.tsv.grappa --split train train.npy");
+    folder.success("store export named.csv.grappa --split train train");
+    names.sort();
+    assert_eq!(folder.read("train"), names.join("\n") + "\n");
+    folder.success("store export named.csv.grappa --edges named.tsv");
+    folder
+        .run("store export named.csv.grappa --edges named.npy")
+        .failure(&["ids are strings"]);
 }
 
 #[test]
 fn training_is_planned_from_a_store_or_from_numbers() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("graph.grappa");
-    let generate = [
-        "rmat",
-        "--scale",
-        "12",
-        "--edge-factor",
-        "8",
-        "--feature-dim",
-        "16",
-        "--classes",
-        "4",
-        "--train-fraction",
-        "0.2",
-        "--out",
-    ];
-    run(command("grappa-gen").args(generate).arg(&store)).success();
-    let plan = || {
-        let mut plan = command("grappa-store");
-        plan.arg("plan");
-        plan
-    };
-    let of_store = run(plan().arg(&store).args(["--train", "--json"])).success().json();
-    let numbers = [
-        "--nodes",
-        "4096",
-        "--edges",
-        "32768",
-        "--dim",
-        "16",
-        "--classes",
-        "4",
-        "--train",
-        "--train-fraction",
-        "0.2",
-        "--json",
-    ];
-    let of_numbers = run(plan().args(numbers)).success().json();
+    const NUMBERS: &str = "--nodes 4096 --edges 32768 --dim 16 --classes 4 --train --train-fraction 0.2 --json";
+    let folder = ProgramFolder::on_disk();
+    let graph = "rmat --scale 12 --edge-factor 8 --feature-dim 16 --classes 4 --train-fraction 0.2";
+    folder.success(&format!("gen {graph} --out graph.grappa"));
+    let plan = |options: &str| folder.run(&format!("store plan {options}"));
+    let of_store = plan("graph.grappa --train --json").success().json();
+    let of_numbers = plan(NUMBERS).success().json();
     for key in ["partitions", "concurrent", "steps"] {
         assert_eq!(of_store["train"][key], of_numbers["train"][key], "{key}");
     }
     assert_eq!(of_store["train"]["steps"], 1);
     assert!(of_numbers["ingest"]["seconds"].as_f64().unwrap() > 0.0);
-    let measured = run(plan()
-        .arg(&store)
-        .args(["--train", "--json", "--measure"])
-        .arg(folder.path()))
-    .success()
-    .json();
+    let measured = plan("graph.grappa --train --json --measure .").success().json();
     assert!(measured["disk_bandwidth"].as_u64().unwrap() > 1 << 20, "{measured}");
     assert_ne!(measured["rates"]["train"], of_store["rates"]["train"]);
     // The rates of one plan are those of another.
-    let rates = folder.path().join("rates.json");
-    fs::write(&rates, measured["rates"].to_string()).unwrap();
-    let again = run(plan().arg(&store).args(["--train", "--json", "--rates"]).arg(&rates))
-        .success()
-        .json();
+    folder.write("rates.json", measured["rates"].to_string());
+    let again = plan("graph.grappa --train --json --rates rates.json").success().json();
     assert_eq!(again["rates"], measured["rates"]);
 
-    let text = run(plan().arg(&store).arg("--train")).success().stdout;
+    let text = plan("graph.grappa --train").success().stdout;
     for part in ["pre-aggregation", "epoch", "exact evaluation", "memory", "GraphSAGE"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    run(plan().arg(&store)).misuse(&["--train"]);
-    run(plan().args(["--nodes", "10", "--edges", "10", "--train"])).failure(&["give --dim"]);
-    run(plan().args(["--nodes", "10", "--edges", "10", "--train", "--dim", "4"])).failure(&["--train-fraction"]);
-    let fanouts = ["--train", "--fanouts", "5,5,5"];
-    run(plan().arg(&store).args(fanouts)).failure(&["3 number(s) for 2 layers"]);
-    // Options that say nothing about a store, and runs that training refuses.
+    // Options that say nothing about a store.
+    plan("graph.grappa").misuse(&["--train"]);
     for option in ["--computed-features", "--free-memory=1GiB", "--weighted"] {
-        let (name, _) = option.split_once('=').unwrap_or((option, ""));
-        run(plan().arg(&store).args(["--train", option])).misuse(&["cannot be used with", name]);
+        let name = option.split('=').next().unwrap();
+        plan(&format!("graph.grappa --train {option}")).misuse(&["cannot be used with", name]);
     }
-    let concurrent = ["--train", "--partitions", "2", "--concurrent", "8"];
-    run(plan().arg(&store).args(concurrent)).failure(&["--concurrent is 8, and there are 2 partition(s)"]);
-    let partitions = ["--train", "--partitions", "70000"];
-    run(plan().arg(&store).args(partitions)).failure(&["--partitions is 70000, and there are", "chunk"]);
-    let computed = ["--computed-features", "--first-hop", "preaggregated"];
-    run(plan().args(numbers).args(computed)).failure(&["computed, not stored", "--first-hop sampled"]);
-    let computed = ["--computed-features", "--first-hop", "sampled"];
-    run(plan().args(numbers).args(computed)).success();
-    let little = run(plan().arg(&store).args(["--train", "--memory", "20kB"])).success();
-    assert!(little.stdout.contains("in mapped files"), "{}", little.stdout);
+    // Runs that training refuses.
+    for (options, parts) in [
+        ("--nodes 10 --edges 10 --train", &["give --dim"][..]),
+        ("--nodes 10 --edges 10 --train --dim 4", &["--train-fraction"]),
+        ("graph.grappa --train --fanouts 5,5,5", &["3 number(s) for 2 layers"]),
+        (
+            "graph.grappa --train --partitions 2 --concurrent 8",
+            &["--concurrent is 8, and there are 2 partition(s)"],
+        ),
+        (
+            "graph.grappa --train --partitions 70000",
+            &["--partitions is 70000, and there are", "chunk"],
+        ),
+    ] {
+        plan(options).failure(parts);
+    }
+    let computed = plan(&format!("{NUMBERS} --computed-features --first-hop preaggregated"));
+    computed.failure(&["computed, not stored", "--first-hop sampled"]);
+    plan(&format!("{NUMBERS} --computed-features --first-hop sampled")).success();
+    let little = plan("graph.grappa --train --memory 20kB").success().stdout;
+    assert!(little.contains("in mapped files"), "{little}");
 }
 
 #[test]
 fn stores_without_edges_survive_a_round_trip() {
-    let folder = memory_folder();
-    let at = |name: &str| folder.path().join(name);
+    let folder = ProgramFolder::new();
     for (name, text) in [
         ("dense.tsv", "0 0\n2 2\n"),
         ("sparse.tsv", "70 70\n5 5\n"),
         ("string.csv", "a,a\n\"b,c\",\"b,c\"\n"),
         ("weighted.tsv", "0 0 0.5\n2 2 1\n"),
+        ("sparse.ids", "5\n70\n"),
+        ("string.ids", "a\nb,c\n"),
     ] {
-        fs::write(at(name), text).unwrap();
+        folder.write(name, text);
     }
-    Npy::new(&[3, 1], [0.5f32, 1.5, 2.5]).write(&at("x.npy"));
-    let ingest = |edges: &str, more: &[&str]| {
-        let out = at(&format!("{edges}.grappa"));
-        let mut ingest = program::ingest(&at(edges), &out);
-        ingest
-            .current_dir(folder.path())
-            .args(["--self-loops", "drop"])
-            .args(more);
-        (run(&mut ingest), out)
+    Npy::new(&[3, 1], [0.5f32, 1.5, 2.5]).write(&folder.path("x.npy"));
+    let ingest = |edges: &str, more: &str| -> Ran {
+        folder.run(&format!(
+            "ingest --edges {edges} --out {edges}.grappa --self-loops drop {more}"
+        ))
     };
-    let exported = [
+    for (input, nodes, outputs) in [
         (
             "dense.tsv",
-            &["--nodes", "3"][..],
+            "--nodes 3",
             &["dense-2.tsv", "dense-2.csv", "dense-2.npy"][..],
         ),
         (
             "sparse.tsv",
-            &["--ids", "sparse", "--node-ids", "sparse.ids"],
+            "--ids sparse --node-ids sparse.ids",
             &["sparse-2.tsv", "sparse-2.csv", "sparse-2.npy"],
         ),
         (
             "string.csv",
-            &["--ids", "string", "--node-ids", "string.ids"],
-            &["string-2.csv", "string-2.tsv"],
-        ),
-    ];
-    fs::write(at("sparse.ids"), "5\n70\n").unwrap();
-    fs::write(at("string.ids"), "a\nb,c\n").unwrap();
-    for (input, nodes, outputs) in exported {
-        let (ran, store) = ingest(input, nodes);
-        ran.success();
-        let expected = files_of(&store);
-        for output in outputs {
+            "--ids string --node-ids string.ids",
             // Without the option, names of columns between tabs may be those of nodes.
-            let more: &[&str] = match *output {
-                "string-2.tsv" => &["--header", "yes"],
-                _ => &[],
-            };
-            run(of_store("export", &store).arg("--edges").arg(at(output))).success();
-            let (ran, again) = ingest(output, &[nodes, more].concat());
-            let stderr = ran.success().stderr;
+            &["string-2.csv", "string-2.tsv --header yes"],
+        ),
+    ] {
+        ingest(input, nodes).success();
+        let expected = folder.files(&format!("{input}.grappa"));
+        for output in outputs {
+            let (output, more) = output.split_once(' ').unwrap_or((output, ""));
+            folder.success(&format!("store export {input}.grappa --edges {output}"));
+            let stderr = ingest(output, &format!("{nodes} {more}")).success().stderr;
             assert!(stderr.contains("there are no edges in this file"), "{stderr}");
             // The manifest counts the edges of the input.
-            let mut files = files_of(&again);
+            let mut files = folder.files(&format!("{output}.grappa"));
             let manifest = Path::new("manifest");
             files.insert(manifest.to_owned(), expected[manifest].clone());
             assert!(files == expected, "{output}");
-            run(of_store("verify", &again).arg("--quiet")).success();
+            folder.success(&format!("store verify {output}.grappa --quiet"));
         }
     }
     // The rows of features are nodes too. Nothing tells the number of nodes without them.
-    fs::copy(at("dense-2.npy"), at("rows.npy")).unwrap();
-    ingest("rows.npy", &["--features", "x.npy"]).0.success();
-    fs::copy(at("dense-2.npy"), at("alone.npy")).unwrap();
-    ingest("alone.npy", &[])
-        .0
-        .failure(&["alone.npy: there are no edges", "--nodes", "--node-ids"]);
+    ingest("dense-2.npy", "--features x.npy --force").success();
+    folder.write("alone.npy", folder.bytes("dense-2.npy"));
+    ingest("alone.npy", "").failure(&["alone.npy: there are no edges", "--nodes", "--node-ids"]);
     // An array without edges has a header.
-    fs::write(at("cut.npy"), "").unwrap();
-    ingest("cut.npy", &["--nodes", "3"])
-        .0
-        .failure(&["cut.npy", "NumPy's save"]);
+    folder.write("cut.npy", "");
+    ingest("cut.npy", "--nodes 3").failure(&["cut.npy", "NumPy's save"]);
 
-    let (ran, weighted) = ingest("weighted.tsv", &["--nodes", "3"]);
-    ran.success();
-    run(of_store("export", &weighted).current_dir(folder.path()).args([
-        "--edges",
-        "weighted-2.npy",
-        "--weights",
-        "w.npy",
-    ]))
-    .success();
-    let (ran, again) = ingest("weighted-2.npy", &["--nodes", "3", "--weights", "w.npy"]);
-    ran.success();
-    let info = run(of_store("info", &again).arg("--json")).success().json();
+    ingest("weighted.tsv", "--nodes 3").success();
+    folder.success("store export weighted.tsv.grappa --edges weighted-2.npy --weights w.npy");
+    ingest("weighted-2.npy", "--nodes 3 --weights w.npy").success();
+    let info = info(&folder, "weighted-2.npy.grappa");
     assert_eq!((&info["weighted"], &info["edges"]), (&true.into(), &0.into()), "{info}");
 }

@@ -11,9 +11,9 @@ use std::{
 use grappa_tests::{
     files::{assert_same, copy_folder, files_of, memory_folder, names_in},
     graph::Graph,
-    held::{self, Held},
+    held::Held,
     kills::{Damage, Moment, damage_jobs},
-    program::{self, Ran, command, run},
+    program::{self, CommandWords, Ran, command, run},
     random::Random,
 };
 
@@ -71,23 +71,21 @@ fn ingest(inputs: &Path) -> impl Fn(&Path) -> Command {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
         // One worker, so that its files have known names.
-        command.args(["--chunks", "3", "--threads", "1", "--quiet"]);
+        command.words("--chunks 3 --threads 1 --quiet");
         command
     }
 }
 
 fn sbm(store: &Path) -> Command {
     let mut command = command("grappa-gen");
-    command.args(["sbm", "--nodes", "3000", "--feature-dim", "8", "--chunks", "3"]);
-    command.args(["--threads", "1", "--quiet", "--out"]).arg(store);
+    command.words("sbm --nodes 3000 --feature-dim 8 --chunks 3");
+    command.words("--threads 1 --quiet --out").arg(store);
     command
 }
 
 #[test]
 fn a_damaged_file_that_an_ingest_had_finished_is_not_published() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let command = ingest(folder.path());
     let making = Making {
@@ -109,16 +107,14 @@ fn a_damaged_file_that_an_ingest_had_finished_is_not_published() {
 
 #[test]
 fn a_damaged_dictionary_of_strings_is_refused_and_does_not_keep_ingest_busy() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
     let lines = (0..20_000).map(|k| format!("user-{}\tuser-{}\n", k % 7000, k * 31 % 7000));
     fs::write(&edges, lines.collect::<String>()).unwrap();
     let command = |store: &Path| {
         let mut command = program::ingest(&edges, store);
-        command.args(["--ids", "string", "--memory", "32MiB", "--threads", "1", "--quiet"]);
+        command.words("--ids string --memory 32MiB --threads 1 --quiet");
         command
     };
     let making = Making {
@@ -139,9 +135,7 @@ fn a_damaged_dictionary_of_strings_is_refused_and_does_not_keep_ingest_busy() {
 
 #[test]
 fn damaged_files_that_can_be_made_again_are() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let [source, generated, placed] = ["source", "generated", "placed"].map(|name| folder.path().join(name));
     let source = source.with_extension("grappa");
@@ -151,7 +145,7 @@ fn damaged_files_that_can_be_made_again_are() {
         command
             .arg("place")
             .arg(&source)
-            .args(["--chunks", "0,2", "--copy", "--quiet", "--to"]);
+            .words("--chunks 0,2 --copy --quiet --to");
         command.arg(store);
         command
     };
@@ -172,14 +166,12 @@ fn damaged_files_that_can_be_made_again_are() {
 
 #[test]
 fn damaged_rows_of_an_earlier_run_are_computed_again() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let [plain, featured] = ["plain", "featured"].map(|name| folder.path().join(name));
     run(&mut sbm(&featured)).success();
     let mut without = command("grappa-gen");
-    without.args(["sbm", "--nodes", "3000", "--chunks", "3", "--quiet", "--out"]);
+    without.words("sbm --nodes 3000 --chunks 3 --quiet --out");
     run(without.arg(&plain)).success();
     let add: &[&str] = &["add-features", "--kind", "fastrp", "--dim", "4", "--hops", "2"];
     let aggregate: &[&str] = &["preaggregate", "--kind", "mean"];
@@ -229,9 +221,7 @@ fn damaged_rows_of_an_earlier_run_are_computed_again() {
 
 #[test]
 fn damage_of_any_kind_in_a_join_on_disk_is_found_or_has_no_effect() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let [inputs, scratch] = [memory_folder(), memory_folder()];
     let mut jobs = damage_jobs(inputs.path());
     jobs.retain(|job| job.name == "ingest, string ids joined on disk");
@@ -253,9 +243,7 @@ fn damage_of_any_kind_in_a_join_on_disk_is_found_or_has_no_effect() {
 
 #[test]
 fn a_damaged_path_of_the_scratch_folder_is_not_followed() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let plain = ingest(folder.path());
     let tmp = folder.path().join("tmp");
@@ -280,9 +268,7 @@ fn a_damaged_path_of_the_scratch_folder_is_not_followed() {
 
 #[test]
 fn an_ingest_whose_unfinished_store_is_removed_stops_and_leaves_the_next_one_alone() {
-    if !held::IS_POSSIBLE {
-        grappa_skip::skip!("{}", held::WHY_NOT);
-    }
+    need_faults!();
     let folder = memory_folder();
     let command = ingest(folder.path());
     let making = Making {

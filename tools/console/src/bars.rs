@@ -1,45 +1,47 @@
-//! Progress bars: one line on stderr, with log lines above it.
+//! Progress bars: one line on stderr.
 //!
 //! Workers add to two atomics. A background thread reads them and redraws the line ten times per second. A finished stage
 //! leaves one line.
 
 use std::{
     fmt,
-    io::{self, Write},
     sync::{
-        Arc, LazyLock, Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
-use grappa_io::{progress::Progress, text::printable};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use grappa_io::{
+    progress::Progress,
+    size::{ByteSize, count, duration},
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::{ByteSize, count, duration, log, signals, terminal};
+use crate::{
+    screen::{SCREEN, eprint_line},
+    signals,
+};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-
-/// All output to stderr goes through this. Otherwise bars and log lines would overwrite each other.
-static SCREEN: LazyLock<MultiProgress> = LazyLock::new(|| MultiProgress::with_draw_target(terminal::on_stderr()));
 
 /// Progress on stderr: name of the stage, bytes done, bytes and edges per second, and time left.
 pub struct Bars {
     /// `None`: nothing is shown and nothing is counted.
-    shown: Option<Shown>,
+    shown: Option<VisibleBar>,
 }
 
-struct Shown {
+struct VisibleBar {
     bar: ProgressBar,
     edges: Arc<AtomicU64>,
-    stage: Mutex<Option<Stage>>,
+    stage: Mutex<Option<RunningStage>>,
     /// Whether a finished stage leaves a line.
     leaves_lines: bool,
 }
 
 /// The quantity that a stage counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counts {
+enum StageUnit {
     /// Bytes, with a known total.
     Bytes,
     /// Bytes, with an unknown total.
@@ -47,7 +49,7 @@ enum Counts {
     Steps,
 }
 
-struct Stage {
+struct RunningStage {
     name: String,
     started: Instant,
 }
@@ -61,7 +63,7 @@ impl Bars {
         // Hidden until the first stage, then drawn by the screen it is added to.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         Self {
-            shown: Some(Shown {
+            shown: Some(VisibleBar {
                 bar: SCREEN.add(bar),
                 edges: Arc::default(),
                 stage: Mutex::new(None),
@@ -81,7 +83,7 @@ impl Progress for Bars {
         tracing::info!("{name}");
         if let Some(shown) = &self.shown {
             shown.finish_stage();
-            let counts = bytes.map_or(Counts::OpenBytes, |_| Counts::Bytes);
+            let counts = bytes.map_or(StageUnit::OpenBytes, |_| StageUnit::Bytes);
             shown.start_stage(name, counts, bytes);
         }
     }
@@ -90,7 +92,7 @@ impl Progress for Bars {
         tracing::info!("{name}");
         if let Some(shown) = &self.shown {
             shown.finish_stage();
-            shown.start_stage(name, Counts::Steps, Some(steps));
+            shown.start_stage(name, StageUnit::Steps, Some(steps));
         }
     }
 
@@ -116,8 +118,8 @@ impl Drop for Bars {
     }
 }
 
-impl Shown {
-    fn start_stage(&self, name: &str, counts: Counts, total: Option<u64>) {
+impl VisibleBar {
+    fn start_stage(&self, name: &str, counts: StageUnit, total: Option<u64>) {
         self.edges.store(0, Relaxed);
         // The style first, because the following calls draw.
         self.bar.set_style(style(counts, total, &self.edges));
@@ -128,7 +130,7 @@ impl Shown {
             None => self.bar.unset_length(),
         }
         self.bar.enable_steady_tick(REDRAW_INTERVAL);
-        let stage = Stage {
+        let stage = RunningStage {
             name: name.to_owned(),
             started: Instant::now(),
         };
@@ -154,22 +156,23 @@ impl Shown {
 }
 
 fn finished_line(name: &str, elapsed: Duration, bytes: u64, edges: u64) -> String {
-    let per_second = |n: u64| (n as f64 / elapsed.as_secs_f64().max(1e-3)) as u64;
+    let [bytes_per_second, edges_per_second] =
+        [bytes, edges].map(|n| (n as f64 / elapsed.as_secs_f64().max(1e-3)) as u64);
     let mut line = format!("{name}: {}", duration(elapsed));
     if bytes > 0 {
-        line += &format!(", {} ({}/s)", ByteSize(bytes), ByteSize(per_second(bytes)));
+        line += &format!(", {} ({}/s)", ByteSize(bytes), ByteSize(bytes_per_second));
     }
     if edges > 0 {
-        line += &format!(", {} edges ({}/s)", count(edges), count(per_second(edges)));
+        line += &format!(", {} edges ({}/s)", count(edges), count(edges_per_second));
     }
     line
 }
 
-fn style(counts: Counts, total: Option<u64>, edges: &Arc<AtomicU64>) -> ProgressStyle {
+fn style(counts: StageUnit, total: Option<u64>, edges: &Arc<AtomicU64>) -> ProgressStyle {
     let template = match counts {
-        Counts::Bytes => "{msg} [{bar:24}] {percent}% {done}, {left} left",
-        Counts::OpenBytes => "{spinner} {msg} {done}",
-        Counts::Steps => "{msg} [{bar:24}] {done}, {left} left",
+        StageUnit::Bytes => "{msg} [{bar:24}] {percent}% {done}, {left} left",
+        StageUnit::OpenBytes => "{spinner} {msg} {done}",
+        StageUnit::Steps => "{msg} [{bar:24}] {done}, {left} left",
     };
     let edges = Arc::clone(edges);
     ProgressStyle::with_template(template)
@@ -180,7 +183,7 @@ fn style(counts: Counts, total: Option<u64>, edges: &Arc<AtomicU64>) -> Progress
             let text = match (counts, state.len()) {
                 // The bar is drawn before it has the numbers of the stage, with those of the stage before, which may count something else.
                 (_, length) if length != total => "starting".to_owned(),
-                (Counts::Steps, length) => stepped(state.pos(), length.unwrap_or(0), edges, state.elapsed()),
+                (StageUnit::Steps, length) => stepped(state.pos(), length.unwrap_or(0), edges, state.elapsed()),
                 (_, length) => done(state.pos(), length, edges, state.per_sec(), state.elapsed()),
             };
             let _ = out.write_str(&text);
@@ -230,49 +233,10 @@ fn left(left: Duration) -> String {
     }
 }
 
-/// Clears the bar.
-pub(crate) fn clear() {
-    let _ = SCREEN.clear();
-}
-
-/// Prints a line on stderr, above the progress bar.
-pub(crate) fn eprint_line(line: &str) {
-    if let Some(line) = log::shown(line, true) {
-        // In one call, because several processes may write to the same terminal. An error cannot be reported if stderr is closed.
-        above(|| {
-            let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
-        });
-    }
-}
-
-/// Runs `write` while the bar is not drawn, so that its output to stdout or stderr is not mixed with it.
-pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    SCREEN.suspend(write)
-}
-
-/// The destination of the log: stderr, above the bars.
-#[derive(Default)]
-pub(crate) struct AboveBars;
-
-impl Write for AboveBars {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The log writes each event in one call, with a line end.
-        let text = String::from_utf8_lossy(bytes);
-        let line = text.strip_suffix('\n').unwrap_or(&text);
-        let line = printable(line);
-        if let Some(line) = log::shown(&line, line.trim_start().starts_with("ERROR")) {
-            above(|| io::stderr().write_all(format!("{line}\n").as_bytes()))?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -346,15 +310,15 @@ mod tests {
     fn a_stage_never_shows_the_count_of_the_stage_before_as_bytes() {
         let drawn = Drawn::default();
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(drawn.clone()), 255);
-        let shown = Shown {
+        let shown = VisibleBar {
             bar: ProgressBar::with_draw_target(None, target),
             edges: Arc::default(),
             stage: Mutex::new(None),
             leaves_lines: false,
         };
-        shown.start_stage("training", Counts::Steps, Some(12));
+        shown.start_stage("training", StageUnit::Steps, Some(12));
         shown.bar.inc(12);
-        shown.start_stage("aggregating", Counts::OpenBytes, None);
+        shown.start_stage("aggregating", StageUnit::OpenBytes, None);
         shown.bar.force_draw();
         let text = drawn.0.lock().unwrap().clone();
         assert!(text.contains("aggregating"), "{text}");

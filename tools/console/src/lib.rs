@@ -1,6 +1,6 @@
 //! Terminal output of all Grappa programs: options, progress bars, summaries, errors and signals.
 //!
-//! A program's `main` is one call of [`run`]. Its options flatten [`Args`]. Its work reports to a [`Bars`]. It ends with
+//! A program's `main` is one call of [`run`]. Its options flatten [`ConsoleArgs`]. Its work reports to a [`Bars`]. It ends with
 //! [`Console::finish`]:
 //!
 //! ```no_run
@@ -8,7 +8,7 @@
 //! #[derive(Parser)]
 //! struct Cli {
 //!     #[command(flatten)]
-//!     console: grappa_console::Args,
+//!     console: grappa_console::ConsoleArgs,
 //! }
 //!
 //! fn main() -> std::process::ExitCode {
@@ -35,8 +35,10 @@ pub mod log;
 pub mod options;
 mod output;
 mod processor;
+mod screen;
 pub mod signals;
 mod summary;
+pub mod table;
 mod terminal;
 
 use std::process::ExitCode;
@@ -62,9 +64,7 @@ const HEADING: &str = "Messages";
 
 /// The options that every program has.
 #[derive(Debug, Clone, Copy, clap::Args)]
-// clap names a group after the struct, and a program's own options may well be called `Args` too.
-#[group(skip)]
-pub struct Args {
+pub struct ConsoleArgs {
     /// Show no progress, no summary and no warnings
     #[arg(long, short, global = true, help_heading = HEADING)]
     quiet: bool,
@@ -83,7 +83,7 @@ pub struct Args {
     verbose: u8,
 }
 
-impl Args {
+impl ConsoleArgs {
     /// Starts logging at the level of the options.
     ///
     /// # Panics
@@ -101,7 +101,7 @@ impl Args {
             .with_ansi(false)
             .without_time()
             .with_target(level > tracing::Level::INFO)
-            .with_writer(bars::AboveBars::default)
+            .with_writer(screen::AboveBars::default)
             .init();
         Console {
             quiet: self.quiet,
@@ -194,30 +194,13 @@ pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
         Err(error) if output::stdout_was_closed(&error) => 0,
         Err(error) => match signals::exit_code() {
             Some(code) => {
-                bars::eprint_line(&format!("interrupted: {}", one_line(&error)));
+                screen::eprint_line(&format!("interrupted: {}", one_line(&error)));
                 code
             }
             None => {
-                bars::eprint_line(&format!("error: {}", one_line(&error)));
+                screen::eprint_line(&format!("error: {}", one_line(&error)));
                 1
             }
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    /// Most programs use this name.
-    #[derive(clap::Parser)]
-    struct Args {
-        #[command(flatten)]
-        _console: super::Args,
-    }
-
-    #[test]
-    fn a_programs_own_options_may_be_called_args_too() {
-        Args::command().debug_assert();
     }
 }

@@ -2,52 +2,43 @@
 
 use std::{ops::RangeInclusive, str::FromStr};
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use grappa_formats::manifest::{FeatureDtype, SelfLoops};
 
-/// How feature values are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Dtype {
-    /// 32-bit float
-    F32,
-    /// 16-bit float (IEEE half precision)
-    F16,
-    /// 16-bit float with the exponent range of f32
-    Bf16,
-    /// 8-bit integer, with a scale for each row
-    Int8,
+/// Parses a name as its value. The long help explains each name.
+pub fn choices<T: Clone + Send + Sync + 'static, const N: usize>(
+    choices: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = choices
+        .each_ref()
+        .map(|(name, help, _)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names).map(move |given| {
+        let found = choices.iter().find(|(name, ..)| *name == given);
+        found.expect("clap accepts no other name").2.clone()
+    })
 }
 
-impl From<Dtype> for FeatureDtype {
-    fn from(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F32 => Self::F32,
-            Dtype::F16 => Self::F16,
-            Dtype::Bf16 => Self::Bf16,
-            Dtype::Int8 => Self::Int8,
-        }
-    }
+/// How feature values are stored.
+pub fn dtypes() -> impl TypedValueParser<Value = FeatureDtype> {
+    choices([
+        ("f32", "32-bit float", FeatureDtype::F32),
+        ("f16", "16-bit float (IEEE half precision)", FeatureDtype::F16),
+        (
+            "bf16",
+            "16-bit float with the exponent range of f32",
+            FeatureDtype::Bf16,
+        ),
+        ("int8", "8-bit integer, with a scale for each row", FeatureDtype::Int8),
+    ])
 }
 
 /// What happens to edges from a node to itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Loops {
-    /// Keep them as they are
-    Keep,
-    /// Remove them
-    Drop,
-    /// Give every node exactly one
-    Add,
-}
-
-impl From<Loops> for SelfLoops {
-    fn from(loops: Loops) -> Self {
-        match loops {
-            Loops::Keep => Self::Keep,
-            Loops::Drop => Self::Drop,
-            Loops::Add => Self::Add,
-        }
-    }
+pub fn self_loops() -> impl TypedValueParser<Value = SelfLoops> {
+    choices([
+        ("keep", "Keep them as they are", SelfLoops::Keep),
+        ("drop", "Remove them", SelfLoops::Drop),
+        ("add", "Give every node exactly one", SelfLoops::Add),
+    ])
 }
 
 /// The number of chunks of a new store. `auto` is `None`.

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::Context;
 use grappa_io::text::printable;
 
-use crate::{bars, terminal};
+use crate::{screen, terminal};
 
 /// The reader of stdout closed it. It is wrapped in an [`io::Error`], to be distinguished from a broken pipe elsewhere.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub fn stdout() -> io::BufWriter<impl Write> {
 /// # Errors
 /// If writing to stdout fails.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
-    bars::above(|| {
+    screen::above(|| {
         let mut stdout = stdout();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush())
     })

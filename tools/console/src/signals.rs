@@ -34,7 +34,7 @@ use signal_hook::{
     low_level,
 };
 
-use crate::bars;
+use crate::screen;
 
 /// The number of the first signal; 0 before it.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
@@ -160,12 +160,12 @@ fn wait(mut signals: Signals) {
         };
         match said {
             Err(line) => {
-                bars::eprint_line(&format!("interrupted: {line} (a second signal ends at once)"));
+                screen::eprint_line(&format!("interrupted: {line} (a second signal ends at once)"));
                 set_told();
             }
             Ok(left) => {
-                bars::clear();
-                bars::eprint_line(&format!(
+                screen::clear();
+                screen::eprint_line(&format!(
                     "interrupted{}",
                     left.map_or_else(String::new, |left| format!(": {left}"))
                 ));

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use grappa_io::{
+    machine::peak_rss_bytes,
+    size::{ByteSize, count, duration},
+    text::printable,
+};
 use serde::Serialize;
-
-use crate::{ByteSize, count, duration, peak_rss_bytes, printable};
 
 /// The result of a run: a JSON object (by [`Serialize`]) and text.
 pub trait Summary: Serialize {

@@ -27,12 +27,12 @@ pub fn on_stderr() -> ProgressDrawTarget {
 
 /// Whether `error`, of writing to stdout, says that it is a terminal that was closed.
 pub fn was_closed(error: &io::Error) -> bool {
-    let is_terminal = || {
-        let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
-        let metadata = file.and_then(|file| file.metadata());
-        metadata.is_ok_and(|metadata| metadata.file_type().is_char_device())
-    };
-    error.raw_os_error() == Some(CLOSED) && is_terminal()
+    if error.raw_os_error() != Some(CLOSED) {
+        return false;
+    }
+    let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let metadata = file.and_then(|file| file.metadata());
+    metadata.is_ok_and(|metadata| metadata.file_type().is_char_device())
 }
 
 /// The terminal on stderr. What cannot be drawn is lost. [`indicatif`] panics at an error.

@@ -2,24 +2,22 @@
 
 use std::{ffi::OsString, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{
-    Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind,
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, builder::TypedValueParser, error::ErrorKind,
     parser::ValueSource,
 };
 use grappa_console::{
     ByteSize,
-    options::{Chunks, Dtype, Loops, chunk_range},
+    options::{Chunks, choices, chunk_range, dtypes, self_loops},
 };
-use grappa_formats::{
-    features::DIM_MAX,
-    manifest::{EdgeOptions, FeatureSource},
+use grappa_engine::{
+    formats::features::DIM_MAX,
+    generate::{
+        BlockModel, EdgeListFormat, EdgeOptions, ErdosRenyi, FeatureDtype, FeatureOptions, FeatureSource, Generator,
+        Model, Recipe, Rmat, RmatClasses, SelfLoops, SplitShares, StoreOptions,
+    },
 };
-use grappa_ingestion::generate::{
-    EdgeListFormat,
-    store::{FeatureOptions, StoreOptions},
-};
-use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, SplitShares};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,11 +46,11 @@ const RESOURCES: &str = "Resources";
 /// The same options and seed give the same graph on any machine, for any number of threads and any memory limit.
 #[derive(Debug, Parser)]
 #[command(name = "grappa-gen", version, subcommand_required = true, after_long_help = EXAMPLES)]
-pub struct Args {
+pub struct GenArgs {
     #[command(subcommand)]
     model: ModelArgs,
     #[command(flatten)]
-    pub console: grappa_console::Args,
+    pub console: grappa_console::ConsoleArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -91,7 +89,7 @@ enum ModelArgs {
     },
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 struct Common {
     #[command(flatten)]
     size: Size,
@@ -106,8 +104,8 @@ struct Common {
     #[arg(long, help_heading = EDGES)]
     dedup: bool,
     /// Treatment of edges from a node to itself
-    #[arg(long, help_heading = EDGES, value_enum, default_value_t = Loops::Keep)]
-    self_loops: Loops,
+    #[arg(long, help_heading = EDGES, default_value = "keep", value_parser = self_loops())]
+    self_loops: SelfLoops,
 
     /// Features per node [default: no features]
     #[arg(
@@ -118,11 +116,11 @@ struct Common {
     )]
     feature_dim: Option<u32>,
     /// Type of a stored feature value; procedural features are f32
-    #[arg(long, help_heading = FEATURES, value_enum, default_value_t = Dtype::F32, requires = "feature_dim")]
-    feature_dtype: Dtype,
+    #[arg(long, help_heading = FEATURES, default_value = "f32", value_parser = dtypes(), requires = "feature_dim")]
+    feature_dtype: FeatureDtype,
     /// Whether the store contains the features
-    #[arg(long, help_heading = FEATURES, value_enum, default_value_t = Features::Stored, requires = "feature_dim")]
-    features: Features,
+    #[arg(long, help_heading = FEATURES, default_value = "stored", value_parser = feature_sources(), requires = "feature_dim")]
+    features: FeatureSource,
 
     /// Store or file to write; it must not exist, unless --force is given
     ///
@@ -163,7 +161,7 @@ struct Common {
     threads: Option<NonZeroUsize>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Size {
     /// Number of nodes, as a power of two: 2^S nodes
@@ -174,7 +172,7 @@ struct Size {
     nodes: Option<u64>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 struct Quadrants {
     /// Probability that a bit of the source id is 0 and the same bit of the destination id is 0
     ///
@@ -192,7 +190,7 @@ struct Quadrants {
     d: f64,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 struct ClassesOfRmat {
     /// Number of classes, up to 65536; nodes then have labels and splits [default: no classes]
     ///
@@ -209,7 +207,7 @@ struct ClassesOfRmat {
 }
 
 /// Shares of the nodes; the others are in no split.
-#[derive(Debug, Clone, Copy, ClapArgs)]
+#[derive(Debug, Clone, Copy, Args)]
 struct Splits {
     /// Share of the nodes to train on
     #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.6)]
@@ -222,7 +220,7 @@ struct Splits {
     test_fraction: f64,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Args)]
 struct Blocks {
     /// Number of classes
     #[arg(long, help_heading = MODEL, value_name = "K", default_value_t = 10)]
@@ -256,12 +254,15 @@ enum Assign {
     Range,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Features {
-    /// Write them to disk
-    Stored,
-    /// Compute them whenever they are read
-    Procedural,
+fn feature_sources() -> impl TypedValueParser<Value = FeatureSource> {
+    choices([
+        ("stored", "Write them to disk", FeatureSource::Stored),
+        (
+            "procedural",
+            "Compute them whenever they are read",
+            FeatureSource::Procedural,
+        ),
+    ])
 }
 
 /// A job for the engine.
@@ -304,7 +305,7 @@ const OF_STORES: [&str; 8] = [
     "resume",
 ];
 
-impl Args {
+impl GenArgs {
     /// Parses the command line of this process. Ends the process with a usage error if it is wrong.
     pub fn of_process() -> (Self, Output) {
         Self::read(std::env::args_os()).unwrap_or_else(|error| error.exit())
@@ -313,18 +314,20 @@ impl Args {
     fn read(line: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<(Self, Output), clap::Error> {
         let matches = Self::command().try_get_matches_from(line)?;
         let args = Self::from_arg_matches(&matches)?;
-        let wrong = |what: &dyn std::fmt::Display| Self::command().error(ErrorKind::ValueValidation, what);
         let (_, of_model) = matches.subcommand().expect("a model is required");
-        let given = |id: &&&str| of_model.value_source(id) == Some(ValueSource::CommandLine);
-        if args.model.common().kind != OutputKind::Store
-            && let Some(id) = OF_STORES.iter().find(given)
-        {
-            let option = id.replace('_', "-");
-            return Err(wrong(&format!(
-                "--{option} is for stores only: leave it out, or use --as store"
-            )));
-        }
-        let output = args.output().map_err(|error| wrong(&error))?;
+        let mut given = OF_STORES
+            .iter()
+            .filter(|id| of_model.value_source(id) == Some(ValueSource::CommandLine));
+        let output = match given.next() {
+            Some(id) if args.model.common().kind != OutputKind::Store => {
+                let option = id.replace('_', "-");
+                Err(anyhow!(
+                    "--{option} is for stores only: leave it out, or use --as store"
+                ))
+            }
+            _ => args.output(),
+        };
+        let output = output.map_err(|error| Self::command().error(ErrorKind::ValueValidation, error))?;
         Ok((args, output))
     }
 
@@ -336,7 +339,8 @@ impl Args {
             Some(threads) => threads,
             None => std::thread::available_parallelism()?,
         };
-        if let (Features::Procedural, Dtype::F16 | Dtype::Bf16 | Dtype::Int8) = (common.features, common.feature_dtype)
+        if let (FeatureSource::Procedural, FeatureDtype::F16 | FeatureDtype::Bf16 | FeatureDtype::Int8) =
+            (&common.features, common.feature_dtype)
         {
             bail!(
                 "--features procedural computes 32-bit floats, so --feature-dtype has no effect: leave it out, or use \
@@ -368,7 +372,7 @@ impl Args {
     }
 }
 
-impl Args {
+impl GenArgs {
     /// The least bytes that the output takes; the real size is larger. For a part of a graph, 0.
     pub fn least_bytes(&self) -> u64 {
         let common = self.model.common();
@@ -378,10 +382,10 @@ impl Args {
         let nodes = common.size.nodes();
         let drawn = (common.edge_factor * nodes as f64) as u64;
         let dim = u64::from(common.feature_dim.unwrap_or(0));
-        let value_bytes = match (common.kind, common.feature_dtype, common.features) {
-            (OutputKind::Store, _, Features::Procedural) => 0,
-            (OutputKind::Store, Dtype::Int8, _) => 1,
-            (OutputKind::Store, Dtype::F16 | Dtype::Bf16, _) => 2,
+        let value_bytes = match (common.kind, common.feature_dtype, &common.features) {
+            (OutputKind::Store, _, FeatureSource::Procedural) => 0,
+            (OutputKind::Store, FeatureDtype::Int8, _) => 1,
+            (OutputKind::Store, FeatureDtype::F16 | FeatureDtype::Bf16, _) => 2,
             _ => 4,
         };
         let (node_bytes, edges_bytes) = match common.kind {
@@ -410,15 +414,12 @@ impl Common {
             edge_options: EdgeOptions {
                 undirected: false,
                 dedup: self.dedup,
-                self_loops: self.self_loops.into(),
+                self_loops: self.self_loops,
             },
             features: self.feature_dim.map(|dim| FeatureOptions {
                 dim,
-                dtype: self.feature_dtype.into(),
-                source: match self.features {
-                    Features::Stored => FeatureSource::Stored,
-                    Features::Procedural => FeatureSource::Procedural,
-                },
+                dtype: self.feature_dtype,
+                source: self.features.clone(),
             }),
             memory: self.memory.0,
             threads: threads.get(),

@@ -7,11 +7,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use grappa_console::Bars;
-use grappa_ingestion::generate::{
-    check_features_memory, print_edge_list, write_classes, write_edge_list, write_features, write_split,
+use grappa_engine::{
+    generate::{
+        Generator, Split, check_features_memory, print_edge_list, write_classes, write_edge_list, write_features,
+        write_split,
+    },
+    io::durable::Destination,
 };
-use grappa_io::durable::Destination;
-use grappa_synthetic::{Generator, Split};
 
 use crate::args::FileOptions;
 
@@ -34,7 +36,7 @@ pub fn print(options: &FileOptions, bars: &Bars) -> Result<()> {
 }
 
 fn pool(options: &FileOptions) -> Result<rayon::ThreadPool> {
-    grappa_io::check_threads(options.threads)?;
+    grappa_engine::io::check_threads(options.threads)?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
@@ -66,12 +68,8 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         .map(|file| (file, file.path(&options.edges)))
         .collect();
     // Checked before the work, which may take hours.
-    let paths = || node_files.iter().map(|(_, path)| path).chain([&options.edges]);
-    let destination = |path| Destination {
-        path,
-        replaces: options.replace,
-    };
-    paths().try_for_each(|path| destination(path).check())?;
+    let mut paths = node_files.iter().map(|(_, path)| path).chain([&options.edges]);
+    paths.try_for_each(|path| options.destination(path).check())?;
 
     let pool = pool(options)?;
     let mut finished = Vec::new();
@@ -80,11 +78,11 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
             let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
             check_features_memory(&generator, dim as usize, options.memory, remedy)?;
         }
-        let written = write_edge_list(&generator, destination(&options.edges), options.format, bars)?;
+        let written = write_edge_list(&generator, options.destination(&options.edges), options.format, bars)?;
         finished.push(&options.edges);
         let mut bytes = written.bytes;
         for (file, path) in &node_files {
-            bytes += file.write(&generator, destination(path), bars)?;
+            bytes += file.write(&generator, options.destination(path), bars)?;
             finished.push(path);
         }
         Ok(Files {
@@ -100,6 +98,15 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         }
     }
     made
+}
+
+impl FileOptions {
+    fn destination<'a>(&self, path: &'a Path) -> Destination<'a> {
+        Destination {
+            path,
+            replaces: self.replace,
+        }
+    }
 }
 
 impl NodeFile {

@@ -7,15 +7,16 @@ use std::{path::Path, process::ExitCode, time::Instant};
 
 use anyhow::bail;
 use grappa_console::{Built, ByteSize, signals};
-use grappa_ingestion::generate::store::generate_store;
-use grappa_io::machine::free_disk_bytes;
-use grappa_storage::writer::partial_folder;
+use grappa_engine::{
+    generate::{generate_store, partial_folder},
+    io::machine::free_disk_bytes,
+};
 
-use self::args::{Args, Output};
+use self::args::{GenArgs, Output};
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
-        let (args, output) = Args::of_process();
+        let (args, output) = GenArgs::of_process();
         let console = args.console.open();
         let begin = Instant::now();
         let built = match output {

@@ -2,22 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, builder::TypedValueParser};
 use grappa_console::{
     ByteSize,
-    options::{Chunks, Dtype, Loops},
+    options::{Chunks, choices, dtypes, self_loops},
 };
-use grappa_formats::{
-    manifest::{EdgeOptions, ExternalIds},
-    schema::{CategoryForm, Schema},
+use grappa_engine::{
+    Store,
+    ingest::{
+        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EncodingOptions, ExternalIds,
+        FeatureDtype, HeaderLine, IngestOptions, MissingOption, MissingOptions, OnBadLine, RandomSplit, Schema,
+        SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        ogb::{self, OgbLayout},
+    },
 };
-use grappa_ingestion::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
-use grappa_input::{
-    Comments, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, MissingOption, MissingOptions, OnBadLine,
-    Separator, TableForm, TableOptions,
-    ogb::{self, OgbLayout},
-};
-use grappa_storage::Store;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,7 +53,7 @@ const RESOURCES: &str = "Resources";
 /// --memory for graphs of any size: edges are sorted in scratch files on disk.
 #[derive(Debug, Parser)]
 #[command(name = "grappa-ingest", version, after_long_help = EXAMPLES)]
-pub struct Args {
+pub struct IngestArgs {
     /// Files with edges, or folders of them, source before destination
     ///
     /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
@@ -74,15 +72,15 @@ pub struct Args {
     )]
     ogb: Option<PathBuf>,
     /// Format of the edge files
-    #[arg(long, help_heading = INPUT, value_enum, default_value_t = Format::Auto)]
-    format: Format,
+    #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = edge_formats())]
+    format: EdgeFormat,
     /// Whether the first line of text files with edges is a header
     ///
     /// auto: it is one if its columns are called source and target, src and dst, or the like, or as --src, --dst or --weight say,
     /// and, in CSV, if it has no number. With --ids string, such a line may be an edge: then only these names are a header, unless
     /// spaces separate them, and a warning says how a line that may have names is read.
-    #[arg(long, help_heading = INPUT, value_enum, default_value_t = FirstLine::Auto)]
-    header: FirstLine,
+    #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = header_lines())]
+    header: HeaderLine,
     /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: that of the first lines]
     ///
     /// The summary says which one was found. Integers may also have spaces or tabs between them.
@@ -92,8 +90,8 @@ pub struct Args {
     ///
     /// auto: they are, but with --ids string, one that may be an edge is an error. After the first line of data, no line is a
     /// comment. The summary has their number.
-    #[arg(long, help_heading = INPUT, value_enum, default_value_t = CommentLines::Auto)]
-    comments: CommentLines,
+    #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = comment_lines())]
+    comments: Comments,
     /// Column of sources in text or Parquet: its name, or its number, from 1
     ///
     /// Without it, it is the column named src, source or the like; in text without a header, the first one. With --src and --dst,
@@ -109,8 +107,8 @@ pub struct Args {
     #[arg(long, help_heading = INPUT, value_name = "COLUMN", conflicts_with = "weights")]
     weight: Option<String>,
     /// Kind of node ids in all input files
-    #[arg(long, help_heading = INPUT, value_enum, default_value_t = Ids::Dense)]
-    ids: Ids,
+    #[arg(long, help_heading = INPUT, default_value = "dense", value_parser = id_kinds())]
+    ids: ExternalIds,
     /// Number of nodes, for --ids dense: ids are 0 to N - 1 [default: largest id in the edges + 1]
     ///
     /// Without it, the edges are read once more to find the largest id. It is required if nearly all nodes have no edge, or
@@ -123,8 +121,8 @@ pub struct Args {
     #[arg(long, help_heading = INPUT, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Action for lines and rows that are not an edge
-    #[arg(long, help_heading = INPUT, value_enum, default_value_t = BadLine::Fail)]
-    on_bad_line: BadLine,
+    #[arg(long, help_heading = INPUT, default_value = "fail", value_parser = bad_lines())]
+    on_bad_line: OnBadLine,
 
     /// Node features: .npy, .npz (dense or sparse), Parquet or text, with one row of numbers per node
     ///
@@ -141,8 +139,8 @@ pub struct Args {
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
-    #[arg(long, help_heading = NODES, value_enum, value_name = "DTYPE")]
-    feature_dtype: Option<Dtype>,
+    #[arg(long, help_heading = NODES, value_parser = dtypes(), value_name = "DTYPE")]
+    feature_dtype: Option<FeatureDtype>,
     /// Accept features that are NaN or infinite
     #[arg(long, help_heading = NODES)]
     allow_nan: bool,
@@ -156,8 +154,8 @@ pub struct Args {
     /// Form of categories, which are columns of text with few different values, in a table of features [default: one-hot]
     ///
     /// one-hot: a dimension for each value, and one for other values. index: the position of the value in alphabetical order.
-    #[arg(long, help_heading = NODES, value_enum)]
-    categories: Option<Categories>,
+    #[arg(long, help_heading = NODES, value_parser = category_forms())]
+    categories: Option<CategoryForm>,
     /// Most values of a category [default: 100]
     #[arg(long, help_heading = NODES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     categories_max: Option<u32>,
@@ -248,8 +246,8 @@ pub struct Args {
     #[arg(long, help_heading = CHANGES)]
     dedup: bool,
     /// Treatment of edges from a node to itself
-    #[arg(long, help_heading = CHANGES, value_enum, default_value_t = Loops::Keep)]
-    self_loops: Loops,
+    #[arg(long, help_heading = CHANGES, default_value = "keep", value_parser = self_loops())]
+    self_loops: SelfLoops,
 
     /// Store to write, usually NAME.grappa; it must not exist, unless --force is given
     #[arg(long, help_heading = STORE, value_name = "STORE", required_unless_present = "dry_run")]
@@ -304,71 +302,69 @@ pub struct Args {
 
     #[command(flatten)]
     /// Messages.
-    pub console: grappa_console::Args,
+    pub console: grappa_console::ConsoleArgs,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    /// Recognize each file by its name and first bytes
-    Auto,
-    /// Text, or a matrix of Matrix Market
-    Tsv,
-    /// Text: columns separated by commas
-    Csv,
-    /// NumPy array of integers
-    Npy,
-    /// Pairs of 32-bit little-endian integers
-    U32,
-    /// Pairs of 64-bit little-endian integers
-    U64,
-    /// Parquet: columns named like src and dst, or as --src and --dst say
-    Parquet,
+fn edge_formats() -> impl TypedValueParser<Value = EdgeFormat> {
+    choices([
+        (
+            "auto",
+            "Recognize each file by its name and first bytes",
+            EdgeFormat::Auto,
+        ),
+        ("tsv", "Text, or a matrix of Matrix Market", EdgeFormat::Tsv),
+        ("csv", "Text: columns separated by commas", EdgeFormat::Csv),
+        ("npy", "NumPy array of integers", EdgeFormat::Npy),
+        ("u32", "Pairs of 32-bit little-endian integers", EdgeFormat::U32),
+        ("u64", "Pairs of 64-bit little-endian integers", EdgeFormat::U64),
+        (
+            "parquet",
+            "Parquet: columns named like src and dst, or as --src and --dst say",
+            EdgeFormat::Parquet,
+        ),
+    ])
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Categories {
-    /// A dimension for each value
-    OneHot,
-    /// One dimension
-    Index,
+fn category_forms() -> impl TypedValueParser<Value = CategoryForm> {
+    choices([
+        ("one-hot", "A dimension for each value", CategoryForm::OneHot),
+        ("index", "One dimension", CategoryForm::Index),
+    ])
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum FirstLine {
-    /// Recognize it in each file
-    Auto,
-    /// In all files
-    Yes,
-    /// In no file
-    No,
+fn header_lines() -> impl TypedValueParser<Value = HeaderLine> {
+    choices([
+        ("auto", "Recognize it in each file", HeaderLine::Auto),
+        ("yes", "In all files", HeaderLine::Yes),
+        ("no", "In no file", HeaderLine::No),
+    ])
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum CommentLines {
-    /// Recognize them
-    Auto,
-    /// They are
-    Yes,
-    /// They are not
-    No,
+fn comment_lines() -> impl TypedValueParser<Value = Comments> {
+    choices([
+        ("auto", "Recognize them", Comments::Auto),
+        ("yes", "They are", Comments::Yes),
+        ("no", "They are not", Comments::No),
+    ])
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Ids {
-    /// Integers from 0 with few gaps
-    Dense,
-    /// Any integers from 0 to 2^64 - 2
-    Sparse,
-    /// Any text
-    String,
+fn id_kinds() -> impl TypedValueParser<Value = ExternalIds> {
+    choices([
+        ("dense", "Integers from 0 with few gaps", ExternalIds::Dense),
+        ("sparse", "Any integers from 0 to 2^64 - 2", ExternalIds::Sparse),
+        ("string", "Any text", ExternalIds::String),
+    ])
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum BadLine {
-    /// Stop with an error that names file and line
-    Fail,
-    /// Leave them out, count them, and list them in STORE.rejects
-    Skip,
+fn bad_lines() -> impl TypedValueParser<Value = OnBadLine> {
+    choices([
+        ("fail", "Stop with an error that names file and line", OnBadLine::Fail),
+        (
+            "skip",
+            "Leave them out, count them, and list them in STORE.rejects",
+            OnBadLine::Skip,
+        ),
+    ])
 }
 
 /// The schema of a store.
@@ -382,7 +378,7 @@ fn schema_of(path: &Path) -> anyhow::Result<Schema> {
     Ok(schema)
 }
 
-impl Args {
+impl IngestArgs {
     /// The engine's options.
     pub fn options(&self) -> anyhow::Result<IngestOptions> {
         let threads = match self.threads {
@@ -398,25 +394,9 @@ impl Args {
         Ok(IngestOptions {
             edges: files.edges,
             out: self.out.clone().unwrap_or_default(),
-            format: match self.format {
-                Format::Auto => EdgeFormat::Auto,
-                Format::Tsv => EdgeFormat::Tsv,
-                Format::Csv => EdgeFormat::Csv,
-                Format::Npy => EdgeFormat::Npy,
-                Format::U32 => EdgeFormat::U32,
-                Format::U64 => EdgeFormat::U64,
-                Format::Parquet => EdgeFormat::Parquet,
-            },
-            header: match self.header {
-                FirstLine::Auto => HeaderLine::Auto,
-                FirstLine::Yes => HeaderLine::Yes,
-                FirstLine::No => HeaderLine::No,
-            },
-            comments: match self.comments {
-                CommentLines::Auto => Comments::Auto,
-                CommentLines::Yes => Comments::Yes,
-                CommentLines::No => Comments::No,
-            },
+            format: self.format,
+            header: self.header,
+            comments: self.comments,
             separator: self.separator,
             edge_columns: EdgeColumnOptions {
                 source: self.src.clone(),
@@ -433,21 +413,14 @@ impl Args {
                 },
                 separator: self.table_separator,
             },
-            ids: match self.ids {
-                Ids::Dense => ExternalIds::Dense,
-                Ids::Sparse => ExternalIds::Sparse,
-                Ids::String => ExternalIds::String,
-            },
+            ids: self.ids,
             nodes: self.nodes.or(files.nodes),
             nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
             features: files.features,
-            feature_dtype: self.feature_dtype.map(Into::into),
+            feature_dtype: self.feature_dtype,
             encoding: EncodingOptions {
                 missing: MissingOptions(self.missing.clone()),
-                categories: self.categories.map(|form| match form {
-                    Categories::OneHot => CategoryForm::OneHot,
-                    Categories::Index => CategoryForm::Index,
-                }),
+                categories: self.categories,
                 categories_max: self.categories_max,
                 schema: self.schema_of.as_deref().map(schema_of).transpose()?,
                 examine: false,
@@ -464,7 +437,7 @@ impl Args {
             edge_options: EdgeOptions {
                 undirected: self.undirected,
                 dedup: self.dedup,
-                self_loops: self.self_loops.into(),
+                self_loops: self.self_loops,
             },
             weights: self.weights.clone(),
             chunks: self.chunks.0,
@@ -472,10 +445,7 @@ impl Args {
             seed: self.seed,
             memory: self.memory.0,
             threads: threads.get(),
-            on_bad_line: match self.on_bad_line {
-                BadLine::Fail => OnBadLine::Fail,
-                BadLine::Skip => OnBadLine::Skip,
-            },
+            on_bad_line: self.on_bad_line,
             resume: self.resume,
             replace: self.force,
             tmp: self.tmp.clone(),
@@ -484,7 +454,7 @@ impl Args {
     }
 }
 
-impl Args {
+impl IngestArgs {
     /// The input files: those named by options, or those in the OGB folder.
     fn files(&self) -> anyhow::Result<OgbLayout> {
         Ok(match &self.ogb {

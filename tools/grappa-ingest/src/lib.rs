@@ -7,20 +7,19 @@ use std::{path::Path, process::ExitCode, time::Instant};
 
 use clap::Parser;
 use grappa_console::{Built, Summary, first_names, signals};
-use grappa_formats::schema::Schema;
-use grappa_ingestion::ingest::{examine, ingest};
-use grappa_input::Reading;
-use grappa_io::progress::Progress;
-use grappa_storage::writer::{kept_in, partial_folder};
+use grappa_engine::{
+    Progress,
+    ingest::{Reading, Schema, examine, ingest, kept_in, partial_folder},
+};
 use serde::Serialize;
 
-pub use self::args::Args;
+pub use self::args::IngestArgs;
 use self::readings::{DryRun, Input};
 
 /// The program.
 pub fn main() -> ExitCode {
     grappa_console::run(|| {
-        let args = Args::parse();
+        let args = IngestArgs::parse();
         let console = args.console.open();
         match args.dry_run {
             true => console.finish(&DryRun::of(&examine(&args.options()?, &console.bars())?)),
@@ -37,7 +36,7 @@ pub fn main() -> ExitCode {
 ///
 /// # Errors
 /// As the program.
-pub fn summary(args: &Args, progress: &dyn Progress) -> anyhow::Result<String> {
+pub fn summary(args: &IngestArgs, progress: &dyn Progress) -> anyhow::Result<String> {
     Ok(match args.dry_run {
         true => serde_json::to_string(&DryRun::of(&examine(&args.options()?, progress)?))?,
         false => serde_json::to_string(&Ingested::run(args, progress)?.summary())?,
@@ -63,7 +62,7 @@ struct Ingested {
 }
 
 impl Ingested {
-    fn run(args: &Args, progress: &dyn Progress) -> anyhow::Result<Self> {
+    fn run(args: &IngestArgs, progress: &dyn Progress) -> anyhow::Result<Self> {
         let begin = Instant::now();
         let options = args.options()?;
         let summary = ingest(&options, progress)?;

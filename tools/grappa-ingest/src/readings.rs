@@ -1,8 +1,10 @@
 //! How the input is read, as JSON and as a table.
 
-use grappa_console::{Summary, printable};
-use grappa_formats::schema::{CategoryForm, Column, Encoding};
-use grappa_input::{ColumnReading, Reading, Separator};
+use grappa_console::{Summary, printable, table::aligned};
+use grappa_engine::{
+    formats::schema::{CategoryForm, Column, Encoding},
+    ingest::{ColumnReading, Reading, Separator},
+};
 use serde::Serialize;
 
 /// What each column of the input would become.
@@ -27,50 +29,47 @@ impl Summary for DryRun<'_> {
     fn text(&self) -> String {
         let titles = ["file", "column", "role", "becomes", "dimensions", "missing"].map(str::to_owned);
         let rows = self.readings.iter().flat_map(rows_of);
-        let rows: Vec<[String; 6]> = [titles].into_iter().chain(rows).collect();
-        let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..6).map(width).collect();
-        let line = |row: &[String; 6]| {
-            let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        let mut lines: Vec<String> = rows.iter().map(line).collect();
+        let rows: Vec<_> = [titles.to_vec()].into_iter().chain(rows).collect();
+        let mut lines = aligned(&rows, &[]);
         lines.push("nothing was written".to_owned());
         lines.join("\n")
     }
 }
 
 /// A row of the table for each column of a file, or one for a file without columns.
-fn rows_of(reading: &Reading) -> Vec<[String; 6]> {
+fn rows_of(reading: &Reading) -> Vec<Vec<String>> {
     let file = printable(&reading.file.display().to_string()).into_owned();
-    let row = |column: &str, role: &str, encoded: Option<&ColumnReading>| {
-        let column_and_role = [printable(column).into_owned(), role.to_owned()];
-        let [column, role] = column_and_role;
-        let (becomes, dimensions, missing) = match encoded {
-            None => Default::default(),
-            Some(reading) => (
-                kind_of(&reading.column.encoding),
-                reading.column.encoding.dim().to_string(),
-                match (reading.missing, reading.replacement()) {
-                    (None, _) => String::new(),
-                    (Some(missing @ 1..), Some(replacement)) => format!("{missing}: {replacement}"),
-                    (Some(missing), _) => missing.to_string(),
-                },
-            ),
-        };
-        [file.clone(), column, role, becomes, dimensions, missing]
-    };
-    let encoding = |name: &str| reading.encodings.iter().find(|encoded| encoded.column.name == name);
-    let mut rows: Vec<_> = reading
-        .columns
+    let read = reading.columns.iter().map(|(role, name)| {
+        let encoded = reading.encodings.iter().find(|encoded| encoded.column.name == *name);
+        row_of(&file, name, role, encoded.filter(|_| *role == reading.what))
+    });
+    let left_out = reading
+        .left_out
         .iter()
-        .map(|(role, name)| row(name, role, encoding(name).filter(|_| *role == reading.what)))
-        .collect();
-    rows.extend(reading.left_out.iter().map(|name| row(name, "left out", None)));
+        .map(|name| row_of(&file, name, "left out", None));
+    let mut rows: Vec<_> = read.chain(left_out).collect();
     if rows.is_empty() {
-        rows.push(row("", reading.what, None));
+        rows.push(row_of(&file, "", reading.what, None));
     }
     rows
+}
+
+/// The row of a column.
+fn row_of(file: &str, column: &str, role: &str, encoded: Option<&ColumnReading>) -> Vec<String> {
+    let (becomes, dimensions, missing) = match encoded {
+        None => Default::default(),
+        Some(reading) => (
+            kind_of(&reading.column.encoding),
+            reading.column.encoding.dim().to_string(),
+            match (reading.missing, reading.replacement()) {
+                (None, _) => String::new(),
+                (Some(missing @ 1..), Some(replacement)) => format!("{missing}: {replacement}"),
+                (Some(missing), _) => missing.to_string(),
+            },
+        ),
+    };
+    let column = printable(column).into_owned();
+    vec![file.to_owned(), column, role.to_owned(), becomes, dimensions, missing]
 }
 
 /// What a column becomes, in a few words.

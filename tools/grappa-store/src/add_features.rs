@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
+    Error, Store,
     aggregate::Budget,
     derive::features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features, partial_folder},
 };
-use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;
@@ -29,13 +29,13 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let kind = kind(options)?;
     let store = Store::open(&options.store)?;
     let add = AddFeatures {
         kind,
-        dtype: options.dtype.into(),
+        dtype: options.dtype,
         budget: Budget {
             memory: options.memory.0,
             threads: options.threads.get()?,
@@ -54,16 +54,16 @@ pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()>
 }
 
 /// Adds to an I/O error, such as a full disk, that no data is lost.
-fn told(error: grappa_io::Error) -> anyhow::Error {
+fn told(error: Error) -> anyhow::Error {
     match error {
-        grappa_io::Error::Io { .. } => {
+        Error::Io { .. } => {
             anyhow!("{error}; the store is unchanged and finished work is kept: fix the cause, then rerun the command")
         }
         _ => error.into(),
     }
 }
 
-fn kind(options: &args::AddFeatures) -> anyhow::Result<FeatureKind> {
+fn kind(options: &args::AddFeaturesArgs) -> anyhow::Result<FeatureKind> {
     match options.kind {
         args::FeatureKind::Degrees => {
             for (name, given) in [

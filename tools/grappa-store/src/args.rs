@@ -1,6 +1,7 @@
 //! The command line.
 
 mod plan;
+mod threads;
 
 use std::{error::Error, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
@@ -10,18 +11,21 @@ use clap::{
 };
 use grappa_console::{
     ByteSize,
-    options::{Dtype, chunk_range},
+    options::{choices, chunk_range, dtypes},
 };
-use grappa_engine::place::SliceEdges;
-use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX};
-use grappa_io::read::Choice;
-use grappa_sampling::{
-    partition::Schedule,
-    sample::Fanouts,
-    view::{Halo, ViewKind},
+use grappa_engine::{
+    formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype},
+    io::read::Choice,
+    place::SliceEdges,
+    sample::{
+        Fanouts,
+        partition::Schedule,
+        view::{Halo, ViewKind},
+    },
 };
 
-pub use self::plan::{Degrees, Plan, PlannedFirstHop, PlannedHalo};
+pub use self::plan::{Degrees, PlanArgs, PlannedFirstHop, PlannedHalo};
+use self::threads::{RESOURCES, Threads};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,58 +39,55 @@ Each command has its own help: grappa-store sample --help";
 
 const SAMPLING: &str = "Sampling";
 const READING: &str = "Reading";
-const GRAPH: &str = "Graph";
-const ESTIMATE: &str = "Estimate";
-const RESOURCES: &str = "Resources";
 
 /// Inspect, verify and export graph stores, and prepare them for training
 #[derive(Debug, Parser)]
 #[command(name = "grappa-store", version, after_long_help = EXAMPLES)]
-pub struct Args {
+pub struct StoreArgs {
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
-    pub console: grappa_console::Args,
+    pub console: grappa_console::ConsoleArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show the contents of a store: counts, sizes on disk, degrees, partitions
     #[command(after_long_help = "Example: grappa-store info web.grappa --coverage")]
-    Info(Info),
+    Info(InfoArgs),
     /// Check every byte of a store, and that its files agree
     ///
     /// Prints file, offset and description of each problem. The exit code is 1 if there is one.
     #[command(after_long_help = "Example: grappa-store verify web.grappa")]
-    Verify(Store),
+    Verify(VerifyArgs),
     /// Export edges, labels, features and splits to files, with the ids of the input
     #[command(
         after_long_help = "Example: grappa-store export web.grappa --edges edges.tsv --features features.npy --split train \
                            train.npy"
     )]
-    Export(Export),
+    Export(ExportArgs),
     /// Group the chunks of a store into partitions for the next super-epoch
     ///
     /// Takes milliseconds for any number of edges: it writes a new assignment and moves no edges. Training does not need
     /// it: a run keeps assignments of its own.
     #[command(after_long_help = "Example: grappa-store repartition web.grappa --partitions 16")]
-    Repartition(Repartition),
+    Repartition(RepartitionArgs),
     /// Sample minibatches and gather their features, without a model
     ///
     /// Measures how many minibatches per second disk and processors deliver, and where the time goes.
     #[command(
         after_long_help = "Example: grappa-store sample web.grappa --fanouts 15,10 --batch 1024 --batches 200 --memory 2GiB"
     )]
-    Sample(Sample),
+    Sample(SampleArgs),
     /// Aggregate the features of each node's in-neighbors once, and store the result
     ///
     /// Training then takes the first layer's aggregates from the store and samples one hop less. `grappa-train` does this by
     /// itself where it pays (see its --first-hop).
     #[command(after_long_help = "Example: grappa-store preaggregate web.grappa --kind mean")]
-    Preaggregate(Preaggregate),
+    Preaggregate(PreaggregateArgs),
     /// Compute features from the graph and add them to a store that has none
     #[command(after_long_help = "Example: grappa-store add-features web.grappa --kind fastrp --dim 64 --dtype f16")]
-    AddFeatures(AddFeatures),
+    AddFeatures(AddFeaturesArgs),
     /// Make a store of some chunks of a store, with hard links where possible
     ///
     /// Training needs features of the sources of all edges of a slice, and GCN their in-degrees. If features are stored and not computed, take
@@ -97,17 +98,17 @@ Examples:
   grappa-store place web.grappa --chunks 0-15 --to /mnt/fast/web-0.grappa
   grappa-store place papers.grappa --chunks 0-15 --halo-features --to papers-0.grappa
   grappa-store place papers.grappa --chunks 0-15 --edges inside --to papers-0.grappa")]
-    Place(Place),
+    Place(PlaceArgs),
     /// Estimate chunks, bytes and time of an ingest or of training before it begins
     #[command(after_long_help = "\
 Examples:
   grappa-store plan --nodes 111M --edges 1.6G --dim 128 --dtype f16 --disk-bandwidth 2GB/s
   grappa-store plan web.grappa --train --layers 3 --memory 8GiB --measure .")]
-    Plan(Plan),
+    Plan(PlanArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Store {
+pub struct VerifyArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -116,9 +117,9 @@ pub struct Store {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Info {
+pub struct InfoArgs {
     #[command(flatten)]
-    pub store: Store,
+    pub store: VerifyArgs,
     /// Also count each partition's halo nodes and the share of in-edges that its nodes see; reads all edges
     #[arg(long)]
     pub coverage: bool,
@@ -128,7 +129,7 @@ pub struct Info {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Place {
+pub struct PlaceArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -160,7 +161,7 @@ pub struct Place {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Repartition {
+pub struct RepartitionArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -179,7 +180,7 @@ pub struct Repartition {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Sample {
+pub struct SampleArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -189,8 +190,7 @@ pub struct Sample {
         long,
         help_heading = SAMPLING,
         value_name = "N,N,...",
-        allow_hyphen_values = true,
-        value_parser = parse_fanouts
+        allow_hyphen_values = true
     )]
     pub fanouts: Fanouts,
     /// Seeds per minibatch
@@ -219,7 +219,7 @@ pub struct Sample {
         long,
         help_heading = SAMPLING,
         value_name = "MODE",
-        default_value = "features",
+        default_value = "stop",
         value_parser = explained(Halo::ALL, Halo::name, halo_help)
     )]
     pub halo: Halo,
@@ -240,8 +240,8 @@ pub struct Sample {
     #[arg(long, help_heading = READING)]
     pub no_features: bool,
     /// How files are read
-    #[arg(long, help_heading = READING, value_enum, default_value_t = ReadEngine::Auto)]
-    pub read_engine: ReadEngine,
+    #[arg(long, help_heading = READING, default_value = "auto", value_parser = read_engines())]
+    pub read_engine: Choice,
     /// Minibatches whose feature reads are planned together, at most [default: as many as memory allows]
     #[arg(long, help_heading = READING, value_name = "L", value_parser = parse_lookahead)]
     pub lookahead: Option<usize>,
@@ -268,28 +268,20 @@ pub enum Seeds {
     File(PathBuf),
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum ReadEngine {
-    /// io_uring, or a pool of threads where io_uring is not permitted
-    Auto,
-    /// io_uring, or an error
-    Uring,
-    /// A pool of threads with pread
-    Pread,
-}
-
-impl From<ReadEngine> for Choice {
-    fn from(engine: ReadEngine) -> Self {
-        match engine {
-            ReadEngine::Auto => Self::Auto,
-            ReadEngine::Uring => Self::Uring,
-            ReadEngine::Pread => Self::Pread,
-        }
-    }
+fn read_engines() -> impl TypedValueParser<Value = Choice> {
+    choices([
+        (
+            "auto",
+            "io_uring, or a pool of threads where io_uring is not permitted",
+            Choice::Auto,
+        ),
+        ("uring", "io_uring, or an error", Choice::Uring),
+        ("pread", "A pool of threads with pread", Choice::Pread),
+    ])
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Preaggregate {
+pub struct PreaggregateArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -297,8 +289,8 @@ pub struct Preaggregate {
     #[arg(long, value_name = "KIND", value_parser = explained(AggregateKind::ALL, AggregateKind::name, aggregate_help))]
     pub kind: AggregateKind,
     /// Type of a stored value [default: that of the features]
-    #[arg(long, value_enum)]
-    pub dtype: Option<Dtype>,
+    #[arg(long, value_parser = dtypes())]
+    pub dtype: Option<FeatureDtype>,
     /// Store the features of each node beside its aggregates. Training on a graph that exceeds the memory then reads half as many
     /// pages. The aggregates take twice the space
     #[arg(long)]
@@ -314,7 +306,7 @@ pub struct Preaggregate {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct AddFeatures {
+pub struct AddFeaturesArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -325,8 +317,8 @@ pub struct AddFeatures {
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX)))]
     pub dim: Option<u32>,
     /// Type of a stored value
-    #[arg(long, value_enum, default_value_t = Dtype::F32)]
-    pub dtype: Dtype,
+    #[arg(long, default_value = "f32", value_parser = dtypes())]
+    pub dtype: FeatureDtype,
     /// Number of hops, all with weight 1, for fastrp [default: 3]
     #[arg(long, value_name = "H", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub hops: Option<u32>,
@@ -367,7 +359,6 @@ fn schedule_help(schedule: Schedule) -> &'static str {
 
 fn halo_help(halo: Halo) -> &'static str {
     match halo {
-        Halo::Features => "only the last hop samples them, for their features",
         Halo::Stop => "every hop samples them, but never their neighbors",
         Halo::Neighbors => "every hop samples them, and up to 10 in-neighbors of each",
         Halo::None => "never sampled",
@@ -411,10 +402,6 @@ where
     PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
 }
 
-fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_io::Error> {
-    text.parse()
-}
-
 fn parse_seeds(text: &str) -> Result<Seeds, String> {
     match text {
         "" => Err("expected `train`, `all`, or a file of ids".to_owned()),
@@ -433,7 +420,7 @@ fn parse_lookahead(text: &str) -> Result<usize, String> {
 
 #[derive(Debug, clap::Args)]
 #[group(id = "what", required = true, multiple = true, args = ["edges", "weights", "features", "labels", "ids", "split"])]
-pub struct Export {
+pub struct ExportArgs {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
@@ -467,23 +454,6 @@ pub struct Export {
     pub threads: Threads,
 }
 
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub struct Threads {
-    /// Number of worker threads [default: one per processor]
-    #[arg(long, help_heading = RESOURCES, value_name = "T")]
-    threads: Option<NonZeroUsize>,
-}
-
-impl Threads {
-    /// How many threads to use.
-    pub fn get(self) -> anyhow::Result<usize> {
-        match self.threads {
-            Some(threads) => Ok(threads.get()),
-            None => Ok(std::thread::available_parallelism()?.get()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -492,6 +462,6 @@ mod tests {
 
     #[test]
     fn the_options_do_not_contradict_each_other() {
-        Args::command().debug_assert();
+        StoreArgs::command().debug_assert();
     }
 }

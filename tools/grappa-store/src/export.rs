@@ -8,15 +8,17 @@ use std::{
 
 use anyhow::{Context, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
-use grappa_engine::export::{
-    ExportBudget, Exported,
-    columns::{export_features, export_labels, features_table, labels_table},
-    edges::{EdgeFormat, export_edges, print_edges},
-    ids::{export_ids, export_split, print_ids, print_split},
-    table::TableOut,
+use grappa_engine::{
+    Store,
+    export::{
+        ExportBudget, Exported,
+        columns::{export_features, export_labels, features_table, labels_table},
+        edges::{EdgeFormat, export_edges, print_edges},
+        ids::{export_ids, print_ids},
+        table::TableOut,
+    },
+    io::durable::Destination,
 };
-use grappa_io::durable::Destination;
-use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;
@@ -25,14 +27,14 @@ use crate::args;
 const OTHER_FORMATS: [&str; 7] = ["npz", "gz", "zst", "zip", "pt", "json", "feather"];
 
 #[derive(Serialize)]
-struct Written {
-    files: Vec<File>,
+struct WrittenExport {
+    files: Vec<ExportedFile>,
     seconds: f64,
     peak_rss_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct File {
+struct ExportedFile {
     path: String,
     what: String,
     rows: u64,
@@ -50,7 +52,7 @@ enum What<'a> {
     Split(&'a str),
 }
 
-pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let requests = requests(options);
     requests.iter().try_for_each(|(what, path)| check_name(*what, path))?;
@@ -70,15 +72,14 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         }
         return print(&store, *what, &budget, console);
     }
-    let destination = |path| Destination {
-        path,
-        replaces: options.force,
-    };
-    requests.iter().try_for_each(|(_, path)| destination(path).check())?;
+    let replaces = options.force;
+    requests
+        .iter()
+        .try_for_each(|&(_, path)| Destination { path, replaces }.check())?;
     let bars = console.bars();
     let mut files = Vec::new();
     for (what, path) in requests {
-        let exported = export(&store, what, destination(path), &budget, &bars)?;
+        let exported = export(&store, what, Destination { path, replaces }, &budget, &bars)?;
         if what == What::Edges
             && store.manifest().weighted
             && has_extension(path, &["npy"])
@@ -89,7 +90,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
                 path.display()
             );
         }
-        files.push(File {
+        files.push(ExportedFile {
             path: path.display().to_string(),
             what: what.name().to_owned(),
             rows: exported.rows,
@@ -97,7 +98,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         });
     }
     drop(bars);
-    console.finish(&Written {
+    console.finish(&WrittenExport {
         files,
         seconds: begin.elapsed().as_secs_f64(),
         peak_rss_bytes: peak_rss_bytes(),
@@ -105,7 +106,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
 }
 
 /// What to export, and the name of its file.
-fn requests(options: &args::Export) -> Vec<(What<'_>, &Path)> {
+fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
     let files = [
         (What::Edges, &options.edges),
         (What::Weights, &options.weights),
@@ -127,14 +128,14 @@ fn export(
     out: Destination<'_>,
     budget: &ExportBudget,
     bars: &Bars,
-) -> grappa_io::Result<Exported> {
+) -> grappa_engine::Result<Exported> {
     match what {
         What::Edges => export_edges(store, out, edge_format(out.path), budget, bars),
         What::Weights => export_edges(store, out, EdgeFormat::NpyWeights, budget, bars),
         What::Features => export_features(store, out, budget, bars),
         What::Labels => export_labels(store, out, budget, bars),
-        What::Ids => export_ids(store, out, bars),
-        What::Split(name) => export_split(store, name, out, bars),
+        What::Ids => export_ids(store, None, out, bars),
+        What::Split(name) => export_ids(store, Some(name), out, bars),
     }
 }
 
@@ -148,8 +149,8 @@ fn print(store: &Store, what: What<'_>, budget: &ExportBudget, console: &Console
         What::Edges => drop(print_edges(store, &mut out, budget, &bars)?),
         What::Features => drop(features_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
         What::Labels => drop(labels_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
-        What::Ids => print_ids(store, &mut out, &bars)?,
-        What::Split(name) => print_split(store, name, &mut out, &bars)?,
+        What::Ids => print_ids(store, None, &mut out, &bars)?,
+        What::Split(name) => print_ids(store, Some(name), &mut out, &bars)?,
         What::Weights => unreachable!("their names were checked"),
     }
     out.flush().context("cannot write to stdout")
@@ -238,7 +239,7 @@ impl What<'_> {
     }
 }
 
-impl Summary for Written {
+impl Summary for WrittenExport {
     fn text(&self) -> String {
         let lines = self.files.iter().map(|file| {
             format!(

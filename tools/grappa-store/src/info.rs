@@ -1,9 +1,11 @@
 //! `grappa-store info`: the contents of a store.
 
 use grappa_console::{Console, Summary, count, first_names, printable};
-use grappa_engine::info::{DegreeBucket, Info, info};
-use grappa_sampling::partition::{CoverageOptions, coverage, report};
-use grappa_storage::Store;
+use grappa_engine::{
+    Store,
+    info::{DegreeBucket, Info, info},
+    sample::partition::{CoverageOptions, coverage, report},
+};
 use serde::Serialize;
 
 use crate::{
@@ -18,7 +20,7 @@ const BAR_WIDTH: f64 = 40.0;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownInfo {
     #[serde(flatten)]
     info: Info,
     by_partition: Vec<Partition>,
@@ -26,7 +28,7 @@ struct Shown {
     store: String,
 }
 
-pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::InfoArgs, console: &Console) -> anyhow::Result<()> {
     let store = Store::open(&options.store.store)?;
     let threads = options.store.threads.get()?;
     let bars = console.bars();
@@ -41,7 +43,7 @@ pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
         false => Vec::new(),
     }
     .into_iter();
-    let shown = Shown {
+    let shown = ShownInfo {
         info,
         by_partition: report(store.manifest(), assignment)
             .into_iter()
@@ -56,7 +58,7 @@ pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
     console.answer(&shown)
 }
 
-impl Summary for Shown {
+impl Summary for ShownInfo {
     fn text(&self) -> String {
         let info = &self.info;
         let mut table = Table::default();
@@ -204,10 +206,6 @@ fn degrees(info: &Info) -> String {
         .map(|bucket| bucket.nodes)
         .max()
         .unwrap_or(0);
-    let range = |bucket: &DegreeBucket| match bucket {
-        DegreeBucket { from, to, .. } if from == to => from.to_string(),
-        DegreeBucket { from, to, .. } => format!("{from}-{to}"),
-    };
     let width = info
         .degree_histogram
         .iter()
@@ -222,6 +220,14 @@ fn degrees(info: &Info) -> String {
     });
     let lines: Vec<_> = std::iter::once(head).chain(lines).collect();
     lines.join("\n")
+}
+
+/// The degrees of a bucket.
+fn range(bucket: &DegreeBucket) -> String {
+    match bucket {
+        DegreeBucket { from, to, .. } if from == to => from.to_string(),
+        DegreeBucket { from, to, .. } => format!("{from}-{to}"),
+    }
 }
 
 /// A bar of the given length in characters. A length above 0 is visible.

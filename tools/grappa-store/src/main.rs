@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::args::{Args, Command};
+use self::args::{Command, StoreArgs};
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
-        let args = Args::parse();
+        let args = StoreArgs::parse();
         let console = args.console.open();
         match &args.command {
             Command::Info(options) => info::run(options, &console),

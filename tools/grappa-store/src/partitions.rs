@@ -1,7 +1,7 @@
 //! Tables of partitions.
 
-use grappa_console::count;
-use grappa_sampling::partition::{Coverage, Histogram, PartitionReport};
+use grappa_console::{count, table::aligned};
+use grappa_engine::sample::partition::{Coverage, Histogram, PartitionReport};
 use serde::Serialize;
 
 /// A partition in the JSON object of `info`.
@@ -22,16 +22,17 @@ pub fn table<'a>(partitions: impl IntoIterator<Item = &'a PartitionReport>) -> S
             (base, variable) => format!("{base} + {variable}"),
         };
         let edges = partition.visible_edges + partition.cut_edges;
-        let share = |part: u64| format!("{} ({})", count(part), percent(part, edges));
+        let [visible, cut] = [partition.visible_edges, partition.cut_edges]
+            .map(|part| format!("{} ({})", count(part), percent(part, edges)));
         vec![
             partition.partition.to_string(),
             chunks,
             count(partition.nodes),
-            share(partition.visible_edges),
-            share(partition.cut_edges),
+            visible,
+            cut,
         ]
     });
-    aligned(&["partition", "chunks", "nodes", "visible edges", "cut edges"], cells)
+    table_of(&["partition", "chunks", "nodes", "visible edges", "cut edges"], cells)
 }
 
 /// One line per partition: halo nodes, and the share of nodes by the share of their in-edges that the partition sees.
@@ -65,7 +66,7 @@ pub fn coverage(partitions: &[Partition]) -> String {
     });
     format!(
         "halo nodes, and nodes by the share of their in-edges that is visible in their partition: none, below 0.1, ..., all\n{}",
-        aligned(&header, cells)
+        table_of(&header, cells)
     )
 }
 
@@ -76,15 +77,14 @@ fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Rows below a header, each column as wide as its widest cell, and numbers to the right.
-fn aligned(header: &[&str], cells: impl Iterator<Item = Vec<String>>) -> String {
-    let header = header.iter().map(|&cell| cell.to_owned()).collect();
-    let rows: Vec<Vec<String>> = std::iter::once(header).chain(cells).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
-        cells.collect::<String>()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+/// Rows below a header, with numbers to the right.
+fn table_of(header: &[&str], cells: impl Iterator<Item = Vec<String>>) -> String {
+    let titles = header.iter().map(|&cell| cell.to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(titles).chain(cells).collect();
+    let lines = aligned(&rows, &(0..header.len()).collect::<Vec<_>>());
+    lines
+        .iter()
+        .map(|line| format!("  {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

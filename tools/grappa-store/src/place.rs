@@ -3,8 +3,11 @@
 use std::time::{Duration, Instant};
 
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
-use grappa_engine::place::{PlaceOptions, Placed, place};
-use grappa_storage::{Store, writer::partial_folder};
+use grappa_engine::{
+    Store,
+    place::{PlaceOptions, Placed, place},
+    store::writer::partial_folder,
+};
 use serde::Serialize;
 
 use crate::args;
@@ -19,7 +22,7 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::PlaceArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let store = Store::open(&options.store)?;
     let place_options = PlaceOptions {

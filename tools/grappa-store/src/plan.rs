@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
-use grappa_engine::plan::{
-    Degrees, Plan, PlanOptions, PlannedTime, Rates,
-    measure::measure,
-    plan,
-    train::{TrainPlan, plan_training},
+use grappa_engine::{
+    Store,
+    io::regular,
+    plan::{
+        Degrees, Plan, PlanOptions, PlannedTime, Rates,
+        measure::measure,
+        plan,
+        train::{TrainPlan, plan_training},
+    },
 };
-use grappa_io::regular;
-use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::{
@@ -51,7 +53,7 @@ struct Speed {
     threads: usize,
 }
 
-pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
     let speed = speed(options, console)?;
     let Speed {
         rates,
@@ -83,7 +85,7 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         features: options
             .dim
             .filter(|_| !options.training.computed_features)
-            .map(|dim| (dim, options.dtype.into())),
+            .map(|dim| (dim, options.dtype)),
         classes: options.classes,
         split: options.split,
         weighted: options.weighted,
@@ -107,7 +109,7 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
     })
 }
 
-fn speed(options: &args::Plan, console: &Console) -> anyhow::Result<Speed> {
+fn speed(options: &args::PlanArgs, console: &Console) -> anyhow::Result<Speed> {
     let mut rates: Rates = match &options.rates {
         Some(path) => {
             let text = regular::read_text(path, RATES_BYTES_MAX)?;
@@ -175,8 +177,10 @@ impl Summary for Planned {
             Degrees::Even => "in-degrees as even as in a uniformly random graph",
         };
         let threads = if self.threads == 1 { "thread" } else { "threads" };
-        let training = |train| format!("\n\ntraining\n{}", training::text(train));
-        let train = self.train.as_ref().map(training).unwrap_or_default();
+        let train = self
+            .train
+            .as_ref()
+            .map_or_else(String::new, |train| format!("\n\ntraining\n{}", training::text(train)));
         format!(
             "{}\n\non disk\n{parts}{train}\n\nassumptions: {degrees}; nodes in random order; a disk with {}/s; {} {threads}; {} of free \
              memory as page cache for scratch files; an uncached input, .npy with 64-bit ids or text of that size",

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
+    Store,
     aggregate::Budget,
     derive::preaggregate::{AggregateOptions, Aggregated, preaggregate},
+    store::aggregates::partial_folder,
 };
-use grappa_storage::{Store, aggregates::partial_folder};
 use serde::Serialize;
 
 use crate::args;
@@ -23,12 +24,12 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::Preaggregate, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::PreaggregateArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let store = Store::open(&options.store)?;
     let aggregate = AggregateOptions {
         kind: options.kind,
-        dtype: options.dtype.map(Into::into),
+        dtype: options.dtype,
         budget: Budget {
             memory: options.memory.0,
             threads: options.threads.get()?,

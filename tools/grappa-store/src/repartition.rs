@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use grappa_console::{Console, Summary, printable};
-use grappa_sampling::partition::{PartitionReport, RepartitionOptions, repartition, report};
-use grappa_storage::read_manifest;
+use grappa_engine::{
+    sample::partition::{PartitionReport, RepartitionOptions, repartition, report},
+    store::read_manifest,
+};
 use serde::Serialize;
 
 use crate::{args, partitions};
@@ -22,7 +24,7 @@ struct Made {
     store: String,
 }
 
-pub fn run(options: &args::Repartition, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::RepartitionArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     // Only the manifest and the assignment are opened, so the time does not depend on the number of edges.
     let manifest = read_manifest(&options.store)?;

@@ -4,19 +4,15 @@ use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
-use grappa_engine::node_list::read_nodes;
-use grappa_formats::assignment::Assignment;
-use grappa_io::{
-    Error,
-    progress::{Progress, Silent},
+use grappa_engine::{
+    Error, Progress, Silent, Store,
+    node_list::read_nodes,
+    sample::{
+        Assignment, Loader, LoaderOptions, Sampler, Seeds,
+        feed::Feed,
+        partition::{Schedule, assignment, chunk_sizes},
+    },
 };
-use grappa_sampling::{
-    Loader, LoaderOptions, Seeds,
-    feed::Feed,
-    partition::{Schedule, assignment, chunk_sizes},
-    sample::Sampler,
-};
-use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use serde::Serialize;
 
@@ -62,7 +58,7 @@ struct Stall {
     assemble: f64,
 }
 
-pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let store = Arc::new(Store::open(&options.store)?);
     let threads = options.threads.get()?;
@@ -98,7 +94,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             threads,
             features,
             lookahead: options.lookahead,
-            read_engine: options.read_engine.into(),
+            read_engine: options.read_engine,
             ..LoaderOptions::new(sampler)
         },
     );
@@ -166,7 +162,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
 }
 
 /// The store's own partitions, or as many as were asked for.
-fn partitions(store: &Store, options: &args::Sample) -> anyhow::Result<Assignment> {
+fn partitions(store: &Store, options: &args::SampleArgs) -> anyhow::Result<Assignment> {
     Ok(match options.partitions {
         None => store.assignment().clone(),
         Some(count) => assignment(
@@ -200,7 +196,7 @@ fn seeds(store: &Store, wanted: &args::Seeds) -> anyhow::Result<Seeds> {
 }
 
 /// Adds to an error about too little memory what the program itself takes.
-fn with_program(error: Error, options: &args::Sample) -> Error {
+fn with_program(error: Error, options: &args::SampleArgs) -> Error {
     match error {
         Error::Budget {
             what, least, remedy, ..
@@ -217,14 +213,13 @@ fn with_program(error: Error, options: &args::Sample) -> Error {
 impl Summary for Sampled {
     fn text(&self) -> String {
         let mut table = Table::default();
-        let rate = |n: f64| format!("{:.1} per second", n);
         table.row(
             "batches",
             format!(
-                "{} in {:.2} s, {}",
+                "{} in {:.2} s, {:.1} per second",
                 exact(self.batches),
                 self.seconds,
-                rate(self.batches_per_second)
+                self.batches_per_second
             ),
         );
         table.row(

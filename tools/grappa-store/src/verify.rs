@@ -27,7 +27,7 @@ struct Found {
     what: String,
 }
 
-pub fn run(options: &args::Store, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::VerifyArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     let report = verify(&options.store, options.threads.get()?, &console.bars())?;
     let problems = report.problems.len();
@@ -65,14 +65,10 @@ impl Summary for Verified {
                 duration(Duration::from_secs_f64(self.seconds))
             );
         }
-        let line = |found: &Found| {
-            format!(
-                "{}: {}: {}",
-                printable(&found.file),
-                found.offset,
-                printable(&found.what)
-            )
-        };
-        self.problems.iter().map(line).collect::<Vec<_>>().join("\n")
+        let lines = self.problems.iter().map(|found| {
+            let (file, what) = (printable(&found.file), printable(&found.what));
+            format!("{file}: {}: {what}", found.offset)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 }

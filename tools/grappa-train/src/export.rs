@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
-use grappa_io::durable::Destination;
+use grappa_engine::io::durable::Destination;
 use grappa_run::config::DeviceChoice;
 use grappa_trainer::{
     export::{Exported, export},
@@ -22,7 +22,7 @@ struct Written {
     epoch: u64,
 }
 
-pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> {
     if options
         .out
         .extension()

@@ -9,7 +9,6 @@ mod finished;
 mod predict;
 mod report;
 mod train;
-mod values;
 mod workers;
 
 use std::{
@@ -58,9 +57,9 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    train: args::Train,
+    train: args::TrainArgs,
     #[command(flatten)]
-    console: grappa_console::Args,
+    console: grappa_console::ConsoleArgs,
 }
 
 #[derive(Subcommand)]
@@ -74,25 +73,20 @@ Examples:
   A split:    grappa-train predict run web.grappa --split test --out test.parquet
   A list:     grappa-train predict run web.grappa --ids ids.txt --out listed.npy
   A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
-    Predict(args::Predict),
+    Predict(args::PredictArgs),
     /// Export the model of a run to a file for PyTorch Geometric
     #[command(after_long_help = "Example: grappa-train export run --out model.safetensors")]
-    Export(args::Export),
+    Export(args::ExportArgs),
     /// Compare runs on one HTML page: scores, curves by epoch and by time, and the options that differ
     ///
     /// Runs count as of their last checkpoints, and none is changed. The report of a single run is report.html in its folder.
     #[command(after_long_help = "Example: grappa-train report run-a run-b --out compare.html")]
-    Report(args::Report),
+    Report(args::ReportArgs),
     /// Show the version of libtorch, its devices and the number of threads
     Env,
     /// Print the configuration that training has with these options, as a file for --config
     #[command(after_long_help = "Example: grappa-train config --partitions 16 --layers 3 > run.toml")]
     Config(Box<args::Sources>),
-}
-
-/// The command line, with the defaults of training in its help.
-fn command() -> clap::Command {
-    args::with_defaults(Cli::command()).mut_subcommand("config", args::with_defaults)
 }
 
 fn main() {
@@ -104,7 +98,7 @@ fn main() {
                 tell(info);
             }
         }));
-        let matches = command().try_get_matches().unwrap_or_else(|error| answer(&error));
+        let matches = Cli::command().try_get_matches().unwrap_or_else(|error| answer(&error));
         run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| answer(&error)))?;
         Ok(io::stdout().flush()?)
     });
@@ -123,14 +117,14 @@ fn answer(error: &clap::Error) -> ! {
 fn second_store(error: &clap::Error) -> Option<clap::Error> {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)?) {
         (ErrorKind::ArgumentConflict, ContextValue::String(argument)) => {
-            let command = command();
+            let command = Cli::command();
             let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
             let what = format!(
                 "unexpected argument '{argument}': training takes one store, and the argument before it is none of the commands \
                  {}\n\n  tip: 'predict RUN STORE --split test' tells the accuracy of a run",
                 names.join(", ")
             );
-            Some(self::command().error(ErrorKind::UnknownArgument, what))
+            Some(Cli::command().error(ErrorKind::UnknownArgument, what))
         }
         _ => None,
     }
@@ -149,7 +143,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Some(Command::Export(options)) => export::run(&options, &console),
         Some(Command::Report(options)) => report::run(&options, &console),
         Some(Command::Env) => console.answer(&env::Environment::probe()),
-        Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
+        Some(Command::Config(sources)) => console.answer(&args::ShownConfig(sources.configuration()?)),
     }
 }
 
@@ -159,6 +153,6 @@ mod tests {
 
     #[test]
     fn the_options_do_not_contradict_each_other() {
-        command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

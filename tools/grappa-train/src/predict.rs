@@ -6,20 +6,19 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
-use grappa_engine::node_list::read_nodes;
-use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_io::durable::Destination;
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals, table::aligned};
+use grappa_engine::{
+    ExternalId, NodeId, Store, formats::manifest::ExternalIds, io::durable::Destination, node_list::read_nodes,
+};
 use grappa_run::{
     class_names,
     config::{Evaluate, Monitor},
     model::Task,
     scores::ScoreReport,
 };
-use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{
-        FileNodes, FileOptions, NanOutputs, PredictBudget, Predicted, Prediction, Values, predict_file, predict_nodes,
+        FileNodes, FileOptions, NanOutputs, PredictBudget, Prediction, Values, predict_file, predict_nodes,
         print_predictions, split_of,
     },
     runtime,
@@ -31,7 +30,7 @@ use crate::args;
 
 /// The model of the predictions.
 #[derive(Serialize)]
-struct By {
+struct PredictingModel {
     run: String,
     /// Epochs that were finished when the parameters were these.
     epoch: u64,
@@ -48,29 +47,29 @@ struct By {
 
 /// All nodes, or those of a split, in a file.
 #[derive(Serialize)]
-struct Written {
+struct WrittenPredictions {
     path: String,
     nodes: u64,
     bytes: u64,
     seconds: f64,
     peak_rss_bytes: Option<u64>,
     /// Of a split or a list of ids; null for all nodes, for embeddings, and without labels of the model's classes.
-    scores: Option<Scores>,
-    model: By,
+    scores: Option<PredictionScores>,
+    model: PredictingModel,
 }
 
 /// Some nodes, one by one.
 #[derive(Serialize)]
-struct Told {
-    predictions: Vec<Node>,
+struct NodePredictions {
+    predictions: Vec<NodePrediction>,
     /// Of a split or a list of ids; null for nodes of the command line, and without labels of the model's classes.
-    scores: Option<Scores>,
-    model: By,
+    scores: Option<PredictionScores>,
+    model: PredictingModel,
 }
 
 /// The scores of predictions for labelled nodes. Those that are undefined are null.
 #[derive(Serialize)]
-struct Scores {
+struct PredictionScores {
     /// Labelled nodes.
     nodes: u64,
     accuracy: Option<f64>,
@@ -83,7 +82,7 @@ struct Scores {
 }
 
 #[derive(Serialize)]
-struct Node {
+struct NodePrediction {
     id: String,
     /// One, or, where nodes have sets of classes, any number.
     predicted: Vec<String>,
@@ -93,7 +92,7 @@ struct Node {
     labels: Option<Vec<String>>,
 }
 
-pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
     if options.out.as_ref().is_some_and(|out| out.as_os_str() == "-") && console.json() {
         bail!("--out - prints the predictions on stdout, so --json is not possible; give --out a file");
@@ -117,7 +116,7 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
     let warnings = [trained.warnings(), &trained.warnings_about(&store)?].concat();
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let model = By::of(&trained, options.run.display().to_string());
+    let model = PredictingModel::of(&trained, options.run.display().to_string());
     let bars = console.bars();
     if let Some(out) = &options.out {
         let values = match (options.probabilities, options.logits, options.embeddings) {
@@ -135,12 +134,11 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
                 (None, None) => FileNodes::All,
             },
         };
-        let warn = |predicted: &Predicted| warn_of_nan(&store, predicted.nan, predicted.nodes);
         if out.as_os_str() == "-" {
             let mut stdout = grappa_console::stdout();
             let printed = print_predictions(&trained, &store, (&mut stdout, &options.run), file, budget, &bars)?;
             drop(bars);
-            warn(&printed);
+            warn_of_nan(&store, printed.nan, printed.nodes);
             return stdout.flush().context("cannot write to stdout");
         }
         let destination = Destination {
@@ -149,14 +147,16 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         };
         let predicted = predict_file(&trained, &store, destination, file, budget, &bars)?;
         drop(bars);
-        warn(&predicted);
-        return console.finish(&Written {
+        warn_of_nan(&store, predicted.nan, predicted.nodes);
+        return console.finish(&WrittenPredictions {
             path: out.display().to_string(),
             nodes: predicted.nodes,
             bytes: predicted.bytes,
             seconds: begin.elapsed().as_secs_f64(),
             peak_rss_bytes: peak_rss_bytes(),
-            scores: predicted.scores.and_then(|report| Scores::of(&report, trained.task())),
+            scores: predicted
+                .scores
+                .and_then(|report| PredictionScores::of(&report, trained.task())),
             model,
         });
     }
@@ -174,11 +174,14 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     drop(bars);
     warn_of_nan(&store, predictions.nan, predictions.nodes.len() as u64);
     let names_of_labels = trained.names_of_labels(&store)?;
-    let told = |prediction: Prediction| node(&trained, &store, &names_of_labels, prediction);
     let report = predictions.scores.filter(|_| is_set);
-    console.answer(&Told {
-        scores: report.and_then(|report| Scores::of(&report, trained.task())),
-        predictions: predictions.nodes.into_iter().map(told).collect::<anyhow::Result<_>>()?,
+    console.answer(&NodePredictions {
+        scores: report.and_then(|report| PredictionScores::of(&report, trained.task())),
+        predictions: predictions
+            .nodes
+            .into_iter()
+            .map(|prediction| node(&trained, &store, &names_of_labels, prediction))
+            .collect::<anyhow::Result<_>>()?,
         model,
     })
 }
@@ -210,19 +213,27 @@ fn find(store: &Store, id: &str) -> anyhow::Result<NodeId> {
     }
 }
 
-fn node(trained: &Trained, store: &Store, names_of_labels: &[String], prediction: Prediction) -> anyhow::Result<Node> {
-    let name = |class: u64| trained.class_name(class);
-    let label = |class| class_names::name(names_of_labels, class);
-    let labels = prediction.labels;
-    Ok(Node {
+fn node(
+    trained: &Trained,
+    store: &Store,
+    names_of_labels: &[String],
+    prediction: Prediction,
+) -> anyhow::Result<NodePrediction> {
+    let (classes, labels) = (prediction.classes, prediction.labels);
+    Ok(NodePrediction {
         id: store.external_id(prediction.node)?.to_string(),
-        predicted: prediction.classes.iter().map(|(class, _)| name(*class)).collect(),
-        probability: prediction.classes.iter().map(|(_, probability)| *probability).collect(),
-        labels: labels.map(|labels| labels.into_iter().map(label).collect()),
+        predicted: classes.iter().map(|(class, _)| trained.class_name(*class)).collect(),
+        probability: classes.iter().map(|(_, probability)| *probability).collect(),
+        labels: labels.map(|labels| {
+            let names = labels
+                .into_iter()
+                .map(|class| class_names::name(names_of_labels, class));
+            names.collect()
+        }),
     })
 }
 
-impl Summary for Written {
+impl Summary for WrittenPredictions {
     fn text(&self) -> String {
         let mut text = format!(
             "{}: {} nodes, {}, {}; {}",
@@ -242,7 +253,7 @@ impl Summary for Written {
     }
 }
 
-impl Scores {
+impl PredictionScores {
     /// None if no node has a label.
     fn of(report: &ScoreReport, task: Task) -> Option<Self> {
         (report.nodes > 0).then_some(Self {
@@ -269,7 +280,7 @@ impl Scores {
     }
 }
 
-impl By {
+impl PredictingModel {
     fn of(trained: &Trained, run: String) -> Self {
         let best = trained.state().best.map(|best| best.val);
         let (val, val_loss) = match trained.monitor() {
@@ -310,48 +321,36 @@ impl By {
     }
 }
 
-impl Summary for Told {
+impl Summary for NodePredictions {
     fn text(&self) -> String {
-        let head = ["id", "predicted", "probability", "true"].map(str::to_owned);
+        let titles = ["id", "predicted", "probability", "true"].map(str::to_owned);
         let rows = self.predictions.iter().map(|node| {
             let percents: Vec<_> = node
                 .probability
                 .iter()
                 .map(|part| format!("{:.1} %", part * 100.0))
                 .collect();
-            let listed = |names: &[String]| {
-                if names.is_empty() {
-                    "-".to_owned()
-                } else {
-                    printable(&names.join(", ")).into_owned()
-                }
-            };
-            [
+            vec![
                 printable(&node.id).into_owned(),
                 listed(&node.predicted),
                 listed(&percents),
                 node.labels.as_deref().map_or("-".to_owned(), listed),
             ]
         });
-        let table: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
-        let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths = [0, 1, 2, 3].map(width);
-        let mut text = String::new();
-        for row in &table {
-            let [id, predicted, probability, label] = row;
-            let line = format!(
-                "{id:<a$}  {predicted:<b$}  {probability:>c$}  {label}",
-                a = widths[0],
-                b = widths[1],
-                c = widths[2]
-            );
-            text += line.trim_end();
-            text.push('\n');
-        }
+        let table: Vec<_> = std::iter::once(titles.to_vec()).chain(rows).collect();
+        let mut text = aligned(&table, &[2]).join("\n") + "\n";
         if let Some(scores) = &self.scores {
             text += &format!("{}\n", scores.text());
         }
         text + &self.model.text()
+    }
+}
+
+/// Names in a cell of a table.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "-".to_owned(),
+        names => printable(&names.join(", ")).into_owned(),
     }
 }
 
@@ -361,15 +360,15 @@ mod tests {
 
     #[test]
     fn ids_and_class_names_cannot_act_on_the_terminal() {
-        let told = Told {
-            predictions: vec![Node {
+        let told = NodePredictions {
+            predictions: vec![NodePrediction {
                 id: "a\x1b]0;b\x07\nc".into(),
                 predicted: vec!["x\x1b[2Jy".into()],
                 probability: vec![0.5],
                 labels: Some(vec!["z\nw".into()]),
             }],
             scores: None,
-            model: By {
+            model: PredictingModel {
                 run: "r\x1b[1m".into(),
                 epoch: 1,
                 val: None,
@@ -388,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_best_validation_score_is_told_by_its_name() {
-        let model = By {
+        let model = PredictingModel {
             run: "web.run".into(),
             epoch: 12,
             val: None,
@@ -400,7 +399,7 @@ mod tests {
             model.text(),
             "by the model of web.run after epoch 12 (validation loss 0.4958)"
         );
-        let model = By {
+        let model = PredictingModel {
             val: Some(0.763_21),
             val_loss: None,
             is_sampled: true,
@@ -415,18 +414,18 @@ mod tests {
 
     #[test]
     fn predictions_of_some_nodes_are_a_table() {
-        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| Node {
+        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| NodePrediction {
             id: id.into(),
             predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
             probability: probability.to_vec(),
             labels: label.map(|label| vec![label.to_owned()]),
         };
-        let told = Told {
+        let told = NodePredictions {
             predictions: vec![
                 node("apt", &["admin"], &[0.9734], Some("admin")),
                 node("vim-tiny", &["editors", "x11"], &[0.51, 1.0], None),
             ],
-            scores: Some(Scores {
+            scores: Some(PredictionScores {
                 nodes: 1,
                 accuracy: Some(1.0),
                 micro_f1: Some(1.0),
@@ -434,7 +433,7 @@ mod tests {
                 loss: None,
                 task: Task::MultiClass,
             }),
-            model: By {
+            model: PredictingModel {
                 run: "web.run".into(),
                 epoch: 12,
                 val: Some(0.763_21),

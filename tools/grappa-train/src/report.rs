@@ -4,8 +4,8 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use grappa_console::{Console, Summary, printable, signals};
-use grappa_io::durable::Destination;
-use grappa_run::report::Comparison;
+use grappa_engine::io::durable::Destination;
+use grappa_report::Comparison;
 use serde::Serialize;
 
 use crate::args;
@@ -17,7 +17,7 @@ struct Written {
     runs: Vec<String>,
 }
 
-pub fn run(options: &args::Report, console: &Console) -> anyhow::Result<()> {
+pub fn run(options: &args::ReportArgs, console: &Console) -> anyhow::Result<()> {
     signals::stops_by_itself("finishing the page, which takes a moment");
     let comparison = Comparison::read(&options.runs)?;
     let warnings = comparison.warnings().iter();

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, log, one_line, print_line, printable, signals};
-use grappa_io::{machine::process_age, progress::Progress};
+use grappa_engine::{Progress, Store, io::machine::process_age};
 use grappa_run::{
     config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
     folder::{CONFIG, RunFolder, config_of},
@@ -17,7 +17,6 @@ use grappa_run::{
     model::Task,
     percent, summary,
 };
-use grappa_storage::Store;
 use grappa_trainer::{
     distributed::{Place, ProcessGroup, join},
     runtime,
@@ -74,7 +73,7 @@ struct Trained {
     folder: String,
 }
 
-pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+pub fn run(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::Result<()> {
     match options.workers.role()? {
         Role::Alone => alone(path, options, console),
         Role::Launcher(workers) => workers::launch(workers, options.workers.timeout()),
@@ -88,7 +87,7 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
 }
 
 /// Trains with this process only.
-fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+fn alone(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let begun = begun(path, options)?;
     let before = begun.as_ref().map(RunFolder::config).transpose()?;
@@ -113,7 +112,7 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
 }
 
 /// Trains together with other processes.
-fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let local = place.clone();
     if let Some(run) = left_finished(&store, path, options) {
@@ -149,30 +148,33 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     let trained = runtime::local_device(config.device, local.local_rank).and_then(|device| match &folder {
         Some(folder) => {
             let resume = options.resume.is_some();
-            train_first(store, config, folder, resume, device, group.clone(), &mut screen).map(Some)
+            train_first(store, config, folder, resume, device, Some(group.clone()), &mut screen).map(Some)
         }
         None => follow(store, config, &at, device, group.clone(), &mut screen).map(|()| None),
     });
     let summary = workers::end(&group, trained);
     drop(screen);
     folder.into_iter().for_each(|folder| settle(folder, &summary, options));
-    // One rank tells for all.
-    let remedy = || match (local.rank, options.workers.launched()) {
-        (0, Some(workers)) => format!("; continue with `{}`", resume_command(path, &at, Some(workers))),
-        (0, None) => {
-            let options = shell_line(&["--out".to_owned(), word(&at), "--resume".to_owned()]);
-            format!("; to continue, start the same job again with `{options}`")
-        }
-        _ => String::new(),
-    };
-    match summary.map_err(|error| with_remedy(error, group.stopped_by(), &remedy()))? {
+    let summary = summary.map_err(|error| {
+        // One rank tells for all.
+        let remedy = match (local.rank, options.workers.launched()) {
+            (0, Some(workers)) => format!("; continue with `{}`", resume_command(path, &at, Some(workers))),
+            (0, None) => {
+                let options = shell_line(&["--out".to_owned(), word(&at), "--resume".to_owned()]);
+                format!("; to continue, start the same job again with `{options}`")
+            }
+            _ => String::new(),
+        };
+        with_remedy(error, group.stopped_by(), &remedy)
+    });
+    match summary? {
         Some(summary) => finish(console, summary, &at),
         None => Ok(()),
     }
 }
 
 /// Removes the run that a finished one replaces. Makes room for the next try if a new run ended with an error before it began.
-fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &args::Train) {
+fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &args::TrainArgs) {
     if trained.is_ok()
         && let Err(error) = folder.remove_replaced()
     {
@@ -183,7 +185,7 @@ fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &a
     }
 }
 
-fn open_store(path: &Path, options: &args::Train) -> anyhow::Result<Arc<Store>> {
+fn open_store(path: &Path, options: &args::TrainArgs) -> anyhow::Result<Arc<Store>> {
     let store = Arc::new(Store::open(path)?);
     if let Some(preset) = options.sources.preset()? {
         check_preset(preset, &store)?;
@@ -260,7 +262,12 @@ enum Opened {
 }
 
 /// Opens the run of all ranks, unless it is finished: then nothing in its folder changes.
-fn open_together(group: &ProcessGroup, store: &Store, path: &Path, options: &args::Train) -> anyhow::Result<Opened> {
+fn open_together(
+    group: &ProcessGroup,
+    store: &Store,
+    path: &Path,
+    options: &args::TrainArgs,
+) -> anyhow::Result<Opened> {
     let mut found = None;
     // An option that a rank does not give is that of the run, so each needs to know what it continues.
     let before = group.share("run to resume", || {
@@ -288,7 +295,7 @@ fn finished_run(store: &Store, begun: Option<&RunFolder>, config: &TrainConfig) 
 
 /// The run to continue with `--resume auto`, if it has nothing left to do, by a look at its folder. A rank that a scheduler starts again
 /// after the others have ended would wait for them in vain.
-fn left_finished(store: &Store, path: &Path, options: &args::Train) -> Option<Finished> {
+fn left_finished(store: &Store, path: &Path, options: &args::TrainArgs) -> Option<Finished> {
     options.resume.filter(|&resume| resume == Resume::Auto)?;
     let given = options.sources.unchecked().ok()?.out;
     let folder = given.or_else(|| RunFolder::last(path))?;
@@ -299,7 +306,7 @@ fn left_finished(store: &Store, path: &Path, options: &args::Train) -> Option<Fi
 }
 
 /// The run to continue, if there is one.
-fn begun(store: &Path, options: &args::Train) -> anyhow::Result<Option<RunFolder>> {
+fn begun(store: &Path, options: &args::TrainArgs) -> anyhow::Result<Option<RunFolder>> {
     let Some(resume) = options.resume else {
         return Ok(None);
     };
@@ -314,7 +321,7 @@ fn begun(store: &Path, options: &args::Train) -> anyhow::Result<Option<RunFolder
 }
 
 /// The configuration of a run that continues with that of `before`, or of a new one.
-fn configured(options: &args::Train, before: Option<&TrainConfig>) -> grappa_run::Result<TrainConfig> {
+fn configured(options: &args::TrainArgs, before: Option<&TrainConfig>) -> grappa_run::Result<TrainConfig> {
     match before {
         Some(before) => options.sources.resumed(before),
         None => options.sources.configuration(),
@@ -423,10 +430,14 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     line
 }
 
+/// A score as a percentage.
+fn score_text(score: Option<f64>) -> String {
+    score.map_or("-".to_owned(), |score| format!("{:.2} %", score * 100.0))
+}
+
 impl Summary for Trained {
     fn text(&self) -> String {
         let summary = &self.summary;
-        let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{:.2} %", part * 100.0));
         let how = match summary.evaluated {
             Some(Evaluate::Sampled) => " (sampled neighbors)",
             _ => "",
@@ -438,7 +449,7 @@ impl Summary for Trained {
                 Some(_) => format!(
                     "test {} {}{how}; there are no validation nodes",
                     score.name,
-                    percent(score.test)
+                    score_text(score.test)
                 ),
                 None => "there are no validation and test nodes".to_owned(),
             };
@@ -446,8 +457,8 @@ impl Summary for Trained {
         }
         let val = match (summary.config.monitor, summary.val_loss, summary.task) {
             (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),
-            (_, _, Task::MultiClass) => percent(score.val),
-            (_, _, Task::MultiLabel) => format!("{} {}", score.name, percent(score.val)),
+            (_, _, Task::MultiClass) => score_text(score.val),
+            (_, _, Task::MultiLabel) => format!("{} {}", score.name, score_text(score.val)),
         };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         let early = match summary.early_stopping_epoch {
@@ -459,7 +470,7 @@ impl Summary for Trained {
             (test, _) => format!(
                 "test {} {} at the best validation {val}{how}",
                 score.name,
-                percent(test)
+                score_text(test)
             ),
         };
         format!("{folder}: {scored} (epoch {best} of {epochs}{early}), in {seconds:.1} s")

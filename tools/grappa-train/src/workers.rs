@@ -2,7 +2,8 @@
 
 use std::{
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    io,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         process::{CommandExt, ExitStatusExt},
@@ -106,27 +107,12 @@ impl Workers {
 pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
     let store = StoreServer::start()?;
     let program = env::current_exe().context("cannot find this program to start it again")?;
-    let start = |rank: u32| {
-        let mut command = Command::new(&program);
-        command
-            .args(env::args_os().skip(1))
-            .stdin(Stdio::null())
-            // The terminal's Ctrl-C is for the launcher, which passes it on.
-            .process_group(0)
-            .envs(store.variables(rank, workers))
-            .env_remove("TORCHELASTIC_USE_AGENT_STORE")
-            .env_remove("TORCHELASTIC_RESTART_COUNT");
-        if env::var_os("GLOO_SOCKET_IFNAME").is_none() {
-            command.env("GLOO_SOCKET_IFNAME", "lo");
-        }
-        command.spawn()
-    };
     let running = Running::default();
     signals::stops_by_itself("stopping the workers");
     let ended = running.clone();
     signals::at_second(move || ended.kill());
     for rank in 0..workers {
-        match start(rank) {
+        match start(&program, store.variables(rank, workers)) {
             Ok(child) => running.lock().push((rank, child)),
             Err(error) => {
                 store.announce(rank, &format!("could not be started: {error}"));
@@ -152,6 +138,26 @@ pub fn launch(workers: u32, timeout: Duration) -> anyhow::Result<()> {
     Err(anyhow!("{what}{}", late.collect::<String>()))
 }
 
+/// Starts a worker with the command line of this process.
+fn start(
+    program: &Path,
+    variables: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
+) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    command
+        .args(env::args_os().skip(1))
+        .stdin(Stdio::null())
+        // The terminal's Ctrl-C is for the launcher, which passes it on.
+        .process_group(0)
+        .envs(variables)
+        .env_remove("TORCHELASTIC_USE_AGENT_STORE")
+        .env_remove("TORCHELASTIC_RESTART_COUNT");
+    if env::var_os("GLOO_SOCKET_IFNAME").is_none() {
+        command.env("GLOO_SOCKET_IFNAME", "lo");
+    }
+    command.spawn()
+}
+
 /// The process that started this one with [`launch`].
 fn launcher() -> Option<Pid> {
     Pid::from_raw(env::var(LAUNCHER).ok()?.parse().ok()?)
@@ -161,13 +167,12 @@ fn launcher() -> Option<Pid> {
 /// that the store of the launcher is gone.
 pub fn while_launcher_lives<T>(join: impl FnOnce() -> T) -> anyhow::Result<T> {
     let Some(launcher) = launcher() else { return Ok(join()) };
-    let end_with_launcher = |signal| set_parent_process_death_signal(signal).context("cannot follow the launcher");
-    end_with_launcher(Some(Signal::TERM))?;
+    set_parent_process_death_signal(Some(Signal::TERM)).context("cannot follow the launcher")?;
     if getppid() != Some(launcher) {
         bail!("the process that started this one has ended");
     }
     let joined = join();
-    end_with_launcher(None)?;
+    set_parent_process_death_signal(None).context("cannot follow the launcher")?;
     Ok(joined)
 }
 

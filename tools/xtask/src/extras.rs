@@ -59,9 +59,13 @@ fn venv() -> PathBuf {
 
 /// Imports take seconds, so the first check only looks for the package.
 fn has_pyg(python: &Path) -> bool {
-    let has = |script: &str| output(program(python).args(["-c", script])).is_ok();
-    has("import importlib.util as u, sys; sys.exit(u.find_spec('torch_geometric') is None)")
-        && has("import torch_geometric, safetensors, numpy")
+    const CHECKS: [&str; 2] = [
+        "import importlib.util as u, sys; sys.exit(u.find_spec('torch_geometric') is None)",
+        "import torch_geometric, safetensors, numpy",
+    ];
+    CHECKS
+        .iter()
+        .all(|script| output(program(python).args(["-c", script])).is_ok())
 }
 
 fn install_pyg() -> Result<()> {

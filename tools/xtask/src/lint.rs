@@ -33,6 +33,8 @@ pub fn code() -> Result<()> {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--features",
+        "grappa-fuzz/libfuzzer",
         "--",
         "--deny",
         "warnings",

@@ -14,6 +14,7 @@ mod docs;
 mod examples;
 mod extras;
 mod fuzz;
+mod imports;
 mod layers;
 mod lint;
 mod quickstart;
@@ -23,7 +24,7 @@ mod test;
 mod tidy;
 mod wheel;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -78,25 +79,24 @@ enum Task {
     },
     /// Run the examples of the library
     Examples,
-    /// Fuzz parsers and decoders with mutated files
+    /// Fuzz parsers and decoders with libFuzzer; the first time it compiles for minutes
     Fuzz {
         /// The target [default: each of them]
         target: Option<String>,
         /// Seconds for each target
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
-        /// Compile once more, with optimization and counters of edges, and let coverage guide the fuzzing
-        #[arg(long)]
-        coverage: bool,
     },
     /// Check format, tidiness, the minimum Rust version, lints and documentation
     Lint,
     /// Check what compilers don't: links, specs, golden files, records, forbidden words
     Tidy,
-    /// Make a real graph from the index of Debian's package archive
+    /// Make a real graph from the index of Debian's package archive; `data debian --help` lists the options
+    #[command(disable_help_flag = true)]
     Data {
-        #[command(subcommand)]
-        graph: data::Graph,
+        /// Arguments of tools/debian.py: the graph (`debian` or `debian-contents`), the folder to create, and options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
     },
     /// Build the Python package, install it into a fresh environment, and run its tests there
     Wheel {
@@ -130,14 +130,10 @@ fn main() -> ExitCode {
         Task::Docs { no_build: true } => docs::docs("debug"),
         Task::Docs { no_build: false } => docs::build().and_then(|()| docs::docs("debug")),
         Task::Examples => examples::build().and_then(|()| examples::examples()),
-        Task::Fuzz {
-            target,
-            seconds,
-            coverage,
-        } => fuzz::fuzz(target.as_deref(), seconds, coverage),
+        Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
-        Task::Data { graph } => data::data(&graph),
+        Task::Data { args } => data::data(&args),
         Task::Wheel { dev } => wheel::wheel(if dev { Profile::Dev } else { Profile::Release }).map(drop),
         Task::Quickstart { dataset } => quickstart::quickstart(dataset, Profile::Release),
     };

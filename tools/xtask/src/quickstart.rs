@@ -127,10 +127,7 @@ impl Programs {
         let folder = root().join(FOLDER).join("debian");
         match folder.exists() {
             true => println!("{FOLDER}/debian is the graph of an earlier quickstart. Remove it to make it anew."),
-            false => {
-                eprintln!("$ cargo xtask data debian {FOLDER}/debian");
-                data::debian(&folder, &data::Source::default())?;
-            }
+            false => run(data::script().arg("debian").arg(&folder).current_dir(root()))?,
         }
 
         heading("Ingest it into a compressed, checksummed store, within a memory budget");

@@ -47,8 +47,11 @@ type Version = [u64; 3];
 /// Parses a version. `1.95` is `1.95.0`. A suffix after a hyphen is ignored.
 fn version(text: &str) -> Option<Version> {
     let mut parts = text.split('-').next()?.split('.').map(str::parse);
-    let mut next = || parts.next().unwrap_or(Ok(0)).ok();
-    Some([next()?, next()?, next()?])
+    let mut version = [0; 3];
+    for part in &mut version {
+        *part = parts.next().unwrap_or(Ok(0)).ok()?;
+    }
+    Some(version)
 }
 
 fn shown([major, minor, patch]: Version) -> String {

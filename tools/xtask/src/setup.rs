@@ -86,12 +86,13 @@ fn require_cxx_compiler() -> Result<()> {
 /// The version of the libtorch in a folder, from its headers.
 fn version(libtorch: &Path) -> Option<String> {
     let text = fs::read_to_string(libtorch.join("include/torch/headeronly/version.h")).ok()?;
-    let part = |name: &str| {
+    let parts = ["MAJOR", "MINOR", "PATCH"].map(|name| {
         text.lines()
             .find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name))
             .map(str::trim)
-    };
-    Some(format!("{}.{}.{}", part("MAJOR")?, part("MINOR")?, part("PATCH")?))
+    });
+    let parts: Option<Vec<&str>> = parts.into_iter().collect();
+    Some(parts?.join("."))
 }
 
 fn is_right(libtorch: &Path) -> bool {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     command::{output, program, root},
-    layers,
+    imports, layers,
 };
 
 /// The largest file that belongs in the repository.
@@ -40,7 +40,8 @@ pub fn tidy() -> Result<()> {
     }
     check_formats(&files, &mut problems)?;
     check_promises(&files, &mut problems)?;
-    layers::check(&files, &mut problems)?;
+    layers::check(&mut problems)?;
+    imports::check(&files, &mut problems)?;
     if problems.is_empty() {
         eprintln!("tidy: {} files", files.len());
         return Ok(());

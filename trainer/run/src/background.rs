@@ -1,6 +1,7 @@
 //! Writes the files of a run while training continues.
 
 use std::{
+    fmt::Debug,
     panic::resume_unwind,
     thread::{Scope, ScopedJoinHandle},
 };
@@ -8,11 +9,7 @@ use std::{
 use crate::{
     Error, Result,
     checkpoint::{Checkpoint, Checkpoints},
-    facts::RunFacts,
     folder::RunFolder,
-    journal::EpochRecord,
-    report::Report,
-    scores::ModelScores,
     summary::Summary,
 };
 
@@ -33,26 +30,15 @@ pub struct RunFiles {
     /// The state to resume from.
     pub latest: Option<Checkpoint>,
     /// The summary and the report.
-    pub pages: Option<Pages>,
+    pub pages: Option<Box<dyn RunPages>>,
 }
 
 /// The contents of the summary and the report.
-#[derive(Debug)]
-pub struct Pages {
-    /// As [`Report::name`].
-    pub name: String,
-    /// As [`Report::records`].
-    pub records: Vec<EpochRecord>,
+pub trait RunPages: Debug + Send {
     /// The result so far.
-    pub summary: Summary,
-    /// The scores at the best epoch.
-    pub scores: Option<ModelScores>,
-    /// As [`Report::classes`].
-    pub classes: Vec<String>,
-    /// As [`Report::facts`].
-    pub facts: RunFacts,
-    /// As [`Report::is_finished`].
-    pub is_finished: bool,
+    fn summary(&self) -> &Summary;
+    /// The report, an HTML page.
+    fn html(&self) -> String;
 }
 
 /// What could not be written.
@@ -122,26 +108,9 @@ impl RunFiles {
             }
         }
         if let Some(pages) = self.pages {
-            note("no summary", folder.write_summary(&pages.summary));
+            note("no summary", folder.write_summary(pages.summary()));
             note("no report", folder.write_report(&pages.html()));
         }
         unwritten
-    }
-}
-
-impl Pages {
-    /// The report.
-    pub fn html(&self) -> String {
-        let report = Report {
-            name: &self.name,
-            records: &self.records,
-            summary: &self.summary,
-            scores: self.scores.as_ref().map(|scores| &scores.report),
-            scored: self.scores.as_ref().map_or("test", |scores| &scores.split),
-            classes: &self.classes,
-            facts: &self.facts,
-            is_finished: self.is_finished,
-        };
-        report.html()
     }
 }

@@ -4,7 +4,7 @@
 //! # checksum: 0123456789abcdef     XXH3-64 of the lines before it; 16 hexadecimal digits
 //! ```
 //!
-//! Files of older versions have no such line, and are read without a check.
+//! A file without such a line was edited by a user, and is read without a check.
 
 use std::path::Path;
 

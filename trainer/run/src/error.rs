@@ -9,6 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation failed. Every message says how to proceed.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The text is not a device.
     #[error("unknown device `{0}`: use auto, cpu, cuda or cuda:N")]
@@ -16,10 +17,41 @@ pub enum Error {
     /// A model of this shape cannot exist.
     #[error("impossible model: {0}")]
     Model(String),
-    /// Options contradict each other, the store or an earlier run. The message names a value that works.
+    /// An option is out of range, or options contradict each other. The message names a value that works.
     #[error("{0}")]
     Options(String),
-    /// A file of a run is damaged, truncated, of another kind, or written by a newer version.
+    /// A resumed run was given another value of an option that it cannot change.
+    #[error("{0}")]
+    ChangedOption(String),
+    /// The text is no name of a choice. The message has the names.
+    #[error("{0}")]
+    UnknownName(String),
+    /// The store has other numbers of features or classes than the run or the preset.
+    #[error("{0}")]
+    WrongStore(String),
+    /// These runs cannot be compared.
+    #[error("{0}")]
+    Incomparable(String),
+    /// A newer version of this program wrote the file.
+    #[error("{0}")]
+    NewerVersion(String),
+    /// The folder of a new run contains a run or other files.
+    #[error("{}: {what}", .path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+        /// Its contents, and how to proceed.
+        what: &'static str,
+    },
+    /// The folder contains no run to resume.
+    #[error("{}: it contains no run (no {file}): start one without --resume", .path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// The file that each run has.
+        file: &'static str,
+    },
+    /// A file of a run is damaged, truncated, missing or of another kind.
     #[error("{}: {what}", .path.display())]
     RunFile {
         /// The file.
@@ -50,11 +82,17 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs::File,
+        fs::{self, File},
         io::{ErrorKind, Write},
     };
 
+    use toml::Table;
+
     use super::*;
+    use crate::{
+        config::{Optimizer, Preset, TrainConfig},
+        folder::RunFolder,
+    };
 
     #[test]
     fn a_full_disk_is_told_from_other_errors() {
@@ -67,5 +105,26 @@ mod tests {
         assert!(error(written.expect_err("it is full")).is_disk_full());
         assert!(!error(ErrorKind::PermissionDenied.into()).is_disk_full());
         assert!(!Error::Options("-".into()).is_disk_full());
+    }
+
+    #[test]
+    fn callers_can_tell_errors_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("letter.txt"), "-").unwrap();
+        let config = TrainConfig::default();
+        let zero = Table::from_iter([("layers".to_owned(), 0.into())]);
+        let seed = Table::from_iter([("seed".to_owned(), 2.into())]);
+        let error = TrainConfig::layered(None, None, &zero).unwrap_err();
+        assert!(matches!(error, Error::Options(_)), "{error:?}");
+        let error = config.resumed(None, None, &seed).unwrap_err();
+        assert!(matches!(error, Error::ChangedOption(_)), "{error:?}");
+        let error = "lion".parse::<Optimizer>().unwrap_err();
+        assert!(matches!(error, Error::UnknownName(_)), "{error:?}");
+        let error = Preset::named("pyg-cora-gcn").unwrap().check_store(500, 3).unwrap_err();
+        assert!(matches!(error, Error::WrongStore(_)), "{error:?}");
+        let error = RunFolder::create(folder.path(), &config).unwrap_err();
+        assert!(matches!(error, Error::Exists { .. }), "{error:?}");
+        let error = RunFolder::resume(folder.path()).unwrap_err();
+        assert!(matches!(error, Error::NoRun { .. }), "{error:?}");
     }
 }

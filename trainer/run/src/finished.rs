@@ -9,8 +9,7 @@ use serde_json::Value;
 use super::{
     checkpoint::{Checkpoints, RunState},
     config::{Evaluate, TrainConfig},
-    folder::{CHECKPOINTS, REPORT, SUMMARY},
-    report,
+    folder::{CHECKPOINTS, REPORT, SUMMARY, is_finished},
 };
 
 /// A run that is finished. As JSON, it is its `summary.json`.
@@ -48,7 +47,7 @@ impl FinishedRun {
         let epochs_max = before["epochs"].as_u64()?;
         let early_stopping = before["early-stopping"].as_u64()?;
         // While a run trains, its summary and its report are those of fewer epochs, or say that it is running.
-        let is_written = summary["epochs"] == state.epoch && report::is_finished(&read(REPORT)?);
+        let is_written = summary["epochs"] == state.epoch && is_finished(&read(REPORT)?);
         let is_over = state.is_over(epochs_max, early_stopping) && state.is_over(config.epochs, config.early_stopping);
         // The scores may become exact: the user asks for it, or there was no room for it before.
         let is_auto = config.evaluate == Evaluate::Auto;

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The last line of `config.toml` and of `classes.txt` is a checksum of the lines before it. It is verified whenever the run
-//! is read. To edit one of these files, remove that line. Runs of older versions have no checksum.
+//! is read. To edit one of these files, remove that line.
 
 mod replaced;
 #[cfg(test)]
@@ -48,6 +48,8 @@ pub const CONFIG: &str = "config.toml";
 pub const SUMMARY: &str = "summary.json";
 /// The file of the report.
 pub const REPORT: &str = "report.html";
+/// A report contains this text if its run is not finished.
+pub const RUNNING: &str = "<strong>running</strong>";
 /// The file of the names of classes.
 pub const CLASSES: &str = "classes.txt";
 /// The file of the names of features and classes in the store.
@@ -56,6 +58,11 @@ pub const SCHEMA: &str = grappa_formats::schema::FILE;
 pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
+
+/// Whether a report is complete and its run is finished.
+pub fn is_finished(report: &[u8]) -> bool {
+    report.ends_with(b"</html>\n") && !report.windows(RUNNING.len()).any(|part| part == RUNNING.as_bytes())
+}
 
 /// The file of the messages of a rank.
 pub fn log_of_rank(rank: u32) -> String {
@@ -102,7 +109,10 @@ impl RunFolder {
             } else {
                 "it is not empty and contains no run: choose another folder with --out"
             };
-            return Err(Error::run_file(path, what));
+            return Err(Error::Exists {
+                path: path.to_owned(),
+                what,
+            });
         }
         let run = Self {
             own: OwnFolder::lock(path)?,
@@ -118,8 +128,10 @@ impl RunFolder {
     /// If it contains no run, one of its files is a symbolic link, or another process is working on it.
     pub fn resume(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).exists() {
-            let what = format!("it contains no run (no {CONFIG}): start one without --resume");
-            return Err(Error::run_file(path, what));
+            return Err(Error::NoRun {
+                path: path.to_owned(),
+                file: CONFIG,
+            });
         }
         refuse_links(path)?;
         Ok(Self {
@@ -136,16 +148,12 @@ impl RunFolder {
         }
         let path = self.path();
         // Only what is certainly empty is removed: a network file system may fail for a moment.
-        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let has_checkpoints = match fs::read_dir(path.join(CHECKPOINTS)) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) => !is_absent(&error),
-        };
-        let has_metrics = match fs::metadata(path.join(METRICS)) {
-            Ok(metadata) => metadata.len() > 0,
-            Err(error) => !is_absent(&error),
-        };
-        if has_checkpoints || has_metrics {
+        let has_checkpoints = fs::read_dir(path.join(CHECKPOINTS)).map(|mut entries| entries.next().is_some());
+        let has_metrics = fs::metadata(path.join(METRICS)).map(|metadata| metadata.len() > 0);
+        if [has_checkpoints, has_metrics]
+            .into_iter()
+            .any(|found| found.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound))
+        {
             return;
         }
         // The error of the run matters more than one of these.
@@ -322,8 +330,7 @@ pub fn class_names_of(folder: &Path, classes: u64, are_there: bool) -> Result<Ve
     }
 }
 
-/// The names of features and classes in the store of the run in `folder`, whose state is `state`. Empty if the store has none, or an
-/// older version trained the run.
+/// The names of features and classes in the store of the run in `folder`, whose state is `state`. Empty if the store has none.
 ///
 /// # Errors
 /// If the file is missing, cannot be read, is damaged, or belongs to another run.
@@ -337,8 +344,8 @@ pub fn schema_of(folder: &Path, state: &RunState) -> Result<Schema> {
         let what = format!("missing, and the run has names of features or classes: {remedy}");
         return Err(Error::run_file(&path, what));
     };
-    let size = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let schema = Schema::decode(&file, size(state.inputs), size(state.outputs));
+    let [inputs, outputs] = [state.inputs, state.outputs].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    let schema = Schema::decode(&file, inputs, outputs);
     let schema = schema.map_err(|error| Error::run_file(&path, format!("{error}: {remedy}")))?;
     match schema.encode().1 == digest {
         true => Ok(schema),

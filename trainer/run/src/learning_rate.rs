@@ -87,13 +87,6 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_one_stays() {
-        for (epoch, step) in [(0, 0), (0, 5), (99, 9)] {
-            assert_close(at(&config(LrSchedule::Constant), epoch, step), 0.1);
-        }
-    }
-
-    #[test]
     fn a_warmup_rises_step_by_step_from_more_than_nothing() {
         let config = TrainConfig {
             warmup: 1.5,
@@ -106,52 +99,46 @@ mod tests {
     }
 
     #[test]
-    fn a_warmup_that_ends_within_a_step_does_not_overshoot() {
-        let config = TrainConfig {
-            warmup: 0.15,
-            ..config(LrSchedule::Constant)
+    fn schedules_have_these_rates_after_the_warmup() {
+        let with = |schedule, warmup| TrainConfig {
+            warmup,
+            ..config(schedule)
         };
-        assert_close(at(&config, 0, 0), 0.1 * 0.1 / 0.15);
-        assert_close(at(&config, 0, 1), 0.1);
-    }
-
-    #[test]
-    fn a_cosine_falls_from_the_warmup_to_the_least_one_at_the_last_epoch() {
-        let config = TrainConfig {
-            warmup: 20.0,
+        let constant = with(LrSchedule::Constant, 0.0);
+        // The warmup ends within a step.
+        let short = with(LrSchedule::Constant, 0.15);
+        let cosine = TrainConfig {
             lr_min: 0.02,
-            ..config(LrSchedule::Cosine)
+            ..with(LrSchedule::Cosine, 20.0)
         };
-        assert_close(at(&config, 4, 9), 0.025);
-        assert_close(at(&config, 20, 0), 0.1);
-        assert_close(at(&config, 40, 0), 0.02 + 0.08 * (1.0 + (PI / 4.0).cos()) / 2.0);
-        assert_close(at(&config, 59, 10), 0.06);
-        assert_close(at(&config, 100, 0), 0.02);
-        assert_close(at(&config, 120, 0), 0.02);
-    }
-
-    #[test]
-    fn a_warmup_as_long_as_the_run_is_no_division_by_zero() {
-        let config = TrainConfig {
-            warmup: 100.0,
-            ..config(LrSchedule::Cosine)
-        };
-        assert_close(at(&config, 49, 9), 0.05);
-        assert_close(at(&config, 99, 9), 0.1);
-    }
-
-    #[test]
-    fn steps_multiply_it_every_few_epochs_and_not_below_the_least() {
-        let config = TrainConfig {
+        // The warmup is as long as the run.
+        let long = with(LrSchedule::Cosine, 100.0);
+        let steps = TrainConfig {
             lr_step: 30,
             lr_factor: 0.1,
             lr_min: 0.0005,
-            ..config(LrSchedule::Step)
+            ..with(LrSchedule::Step, 0.0)
         };
-        assert_close(at(&config, 29, 9), 0.1);
-        assert_close(at(&config, 30, 0), 0.01);
-        assert_close(at(&config, 60, 0), 0.001);
-        assert_close(at(&config, 90, 0), 0.0005);
+        for (config, epoch, step, expected) in [
+            (&constant, 0, 0, 0.1),
+            (&constant, 99, 9, 0.1),
+            (&short, 0, 0, 0.1 * 0.1 / 0.15),
+            (&short, 0, 1, 0.1),
+            (&cosine, 4, 9, 0.025),
+            (&cosine, 20, 0, 0.1),
+            (&cosine, 40, 0, 0.02 + 0.08 * (1.0 + (PI / 4.0).cos()) / 2.0),
+            (&cosine, 59, 10, 0.06),
+            (&cosine, 100, 0, 0.02),
+            (&cosine, 120, 0, 0.02),
+            (&long, 49, 9, 0.05),
+            (&long, 99, 9, 0.1),
+            (&steps, 29, 9, 0.1),
+            (&steps, 30, 0, 0.01),
+            (&steps, 60, 0, 0.001),
+            (&steps, 90, 0, 0.0005),
+        ] {
+            assert_close(at(config, epoch, step), expected);
+        }
     }
 
     /// As PyTorch's ReduceLROnPlateau of the same patience with `mode="max"` and `threshold=0`.

@@ -3,7 +3,6 @@
 //! - [`config`]: the options of a run, from files and flags;
 //! - [`model`]: the kinds of layers, norms and numbers, and the shape of a model;
 //! - [`scores`]: how good predictions are;
-//! - [`compression`]: encodings of gradients that processes send each other;
 //! - [`learning_rate`] and [`early_stopping`]: decisions after each step or evaluation;
 //! - [`class_names`]: names of classes;
 //! - [`schema`]: whether a store has the features and classes of a run, by their names;
@@ -11,14 +10,12 @@
 //! - [`checkpoint`]: the state that a killed run continues from;
 //! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
 //! - [`summary`]: the result of a run, as JSON;
-//! - [`facts`]: the dataset, the machine and the command of a run, for its report;
-//! - [`report`]: the result of a run, or of several next to each other, as a page of HTML;
 //! - [`stages`]: wall time by stage;
 //! - [`finished`]: runs that have nothing left to do;
 //! - [`background`]: files that are written while training continues.
 //!
 //! The training loop itself, and everything else that computes with tensors, is in `grappa-trainer`, which depends on this
-//! crate. Nothing here may depend on that one.
+//! crate. Nothing here may depend on that one. `grappa-report` makes the report, and `grappa-codecs` encodes gradients.
 
 #![forbid(unsafe_code)]
 
@@ -26,20 +23,18 @@ pub mod background;
 pub mod checkpoint;
 mod checksum_line;
 pub mod class_names;
-pub mod compression;
 pub mod config;
 pub mod early_stopping;
 mod error;
-pub mod facts;
 pub mod finished;
 pub mod folder;
 pub mod journal;
 pub mod learning_rate;
 pub mod model;
 mod names;
+mod option_value;
 mod own_folder;
 mod percent;
-pub mod report;
 pub mod schema;
 pub mod scores;
 mod serde_text;

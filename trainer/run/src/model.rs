@@ -5,35 +5,36 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result, names::named_enum};
 
 named_enum! {
-    /// The kind of a model's layers.
+    /// The kind of a model's layers: GraphSAGE (Hamilton, Ying, Leskovec, 2017), GCN (Kipf, Welling, 2017), GAT (Veličković et al.,
+    /// 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), PinSAGE (Ying et al., 2018), whose blocks
+    /// have edge weights.
     "model" LayerKind {
-        /// GraphSAGE that aggregates the mean of the neighbors (Hamilton, Ying, Leskovec, 2017).
-        #[default]
+        /// GraphSAGE, mean of the neighbors (PyTorch Geometric's SAGEConv)
         Sage = "sage",
-        /// GraphSAGE that aggregates the maximum of the neighbors, value by value.
+        /// GraphSAGE, maximum of the neighbors
         SageMax = "sage-max",
-        /// GCN (Kipf, Welling, 2017).
+        /// GCN (GCNConv)
         Gcn = "gcn",
-        /// GAT (Veličković et al., 2018).
+        /// GAT (GATConv)
         Gat = "gat",
-        /// GATv2 (Brody, Alon, Yahav, 2022).
+        /// GATv2 (GATv2Conv)
         Gatv2 = "gatv2",
-        /// GIN (Xu, Hu, Leskovec, Jegelka, 2019).
+        /// GIN (GINConv)
         Gin = "gin",
-        /// PinSAGE (Ying et al., 2018). Its blocks have edge weights.
+        /// PinSAGE: neighbors by random walks, weighted by visits
         PinSage = "pinsage",
     }
 }
 
 named_enum! {
-    /// The normalization after each layer but the last.
+    /// The normalization after each layer but the last: over the nodes of a minibatch (Ioffe, Szegedy, 2015; PyTorch's BatchNorm1d,
+    /// with momentum 0.1), or over the values of a node (Ba, Kiros, Hinton, 2016; PyTorch Geometric's LayerNorm with `mode="node"`).
     "norm" NormKind {
-        /// None.
-        #[default]
+        /// no normalization
         None = "none",
-        /// Over the nodes of a minibatch (Ioffe, Szegedy, 2015): PyTorch's BatchNorm1d, with momentum 0.1.
+        /// batch normalization (BatchNorm1d)
         Batch = "batch",
-        /// Over the values of a node (Ba, Kiros, Hinton, 2016): PyTorch's LayerNorm, PyTorch Geometric's with `mode="node"`.
+        /// layer normalization (LayerNorm)
         Layer = "layer",
     }
 }
@@ -41,16 +42,15 @@ named_enum! {
 named_enum! {
     /// The nonlinearity after each layer but the last. Each is PyTorch's with its default arguments.
     "activation" Activation {
-        /// max(x, 0).
-        #[default]
+        /// ReLU
         Relu = "relu",
-        /// x, or e^x - 1 below 0 (Clevert, Unterthiner, Hochreiter, 2016).
+        /// ELU
         Elu = "elu",
-        /// x times the normal distribution function of x (Hendrycks, Gimpel, 2016).
+        /// GELU
         Gelu = "gelu",
-        /// x, or 0.01 x below 0.
+        /// leaky ReLU with slope 0.01
         LeakyRelu = "leaky-relu",
-        /// x, or a x below 0, with a learned number a per layer that starts at 0.25 (He et al., 2015).
+        /// PReLU: leaky ReLU with a learned slope per layer, which starts at 0.25
         Prelu = "prelu",
     }
 }
@@ -59,37 +59,35 @@ named_enum! {
     /// How the states of all layers make the logits (Xu et al.: "Representation Learning on Graphs with Jumping Knowledge Networks",
     /// 2018). As in PyTorch Geometric's models, every layer then has the hidden dimension, and a linear layer follows.
     "jumping knowledge" JumpingKnowledge {
-        /// The last layer alone makes the logits.
-        #[default]
+        /// the last layer makes them
         None = "none",
-        /// From the largest state of all layers, value by value.
+        /// a linear layer on the largest state of all layers, value by value
         Max = "max",
-        /// From the states of all layers side by side.
+        /// a linear layer on the states of all layers, concatenated
         Cat = "cat",
     }
 }
 
 named_enum! {
-    /// The normalization of features before the first layer.
+    /// The normalization of features before the first layer: none, PyTorch Geometric's NormalizeFeatures (for features that are not
+    /// negative), or scikit-learn's StandardScaler.
     "normalization of features" FeatureNorm {
-        /// None.
-        #[default]
+        /// as they are in the store
         None = "none",
-        /// The values of a node are divided by the sum of their magnitudes. For features that are not negative, as words are, this
-        /// is PyTorch Geometric's NormalizeFeatures.
+        /// divide the features of a node by the sum of their magnitudes
         Row = "row",
-        /// Each column gets mean 0 and variance 1 over all nodes of the store (scikit-learn's StandardScaler).
+        /// mean 0 and variance 1 for each feature over all nodes of the store; predictions on another store use the same
+        /// means and variances
         Standard = "standard",
     }
 }
 
 named_enum! {
-    /// The type of numbers that a model computes with.
+    /// The type of numbers that a model computes with. Norms and losses are always computed in f32.
     "precision" Precision {
-        /// f32.
-        #[default]
+        /// 32-bit float
         F32 = "f32",
-        /// bf16 for activations and products; f32 for parameters, their gradients, sums, norms and losses.
+        /// bfloat16 for activations and products, 32-bit float for parameters, gradients and sums
         Bf16 = "bf16",
     }
 }
@@ -138,28 +136,22 @@ pub struct ModelOptions {
     /// Attention heads of GAT and GATv2, which share the hidden dimension. Other layers have none.
     pub heads: usize,
     /// Attention heads of the last layer, which are averaged. None: as many as `heads`.
-    #[serde(default)]
     pub last_heads: Option<usize>,
     /// Probability that dropout sets a value between layers to 0, in training.
     pub dropout: f64,
     /// Probability that dropout sets a feature to 0, in training.
-    #[serde(default)]
     pub input_dropout: f64,
     /// Probability that dropout sets an attention weight to 0, in training.
-    #[serde(default)]
     pub attention_dropout: f64,
     /// The nonlinearity between layers.
-    #[serde(default)]
     pub activation: Activation,
     /// The normalization of features.
-    #[serde(default)]
     pub features: FeatureNorm,
     /// The normalization between layers. If any, the perceptrons of GIN have layer norms.
     pub norm: NormKind,
     /// Whether each layer but the last adds its input to its output, projected where widths differ.
     pub residual: bool,
     /// How the states of all layers make the logits.
-    #[serde(default)]
     pub jumping_knowledge: JumpingKnowledge,
     /// The type of numbers to compute with.
     pub precision: Precision,

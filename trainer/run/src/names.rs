@@ -1,15 +1,33 @@
 //! Enums whose variants have names that users type.
 
-/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde and a list of all variants.
+/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the help of
+/// an option. The first variant is the default. The comment of a variant is its explanation in the help.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
-        $what:literal $name:ident { $($(#[$variant_attribute:meta])* $variant:ident = $text:literal),+ $(,)? }
+        $what:literal $name:ident { $($(#[doc = $help:literal])+ $variant:ident = $text:literal),+ $(,)? }
+        $(removed { $($removed:literal => $replacement:literal),+ })?
     ) => {
         $(#[$attribute])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
-            $($(#[$variant_attribute])* $variant),+
+            $($(#[doc = $help])+ $variant),+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
+        }
+
+        impl crate::option_value::OptionValue for $name {
+            fn choices() -> Vec<crate::option_value::Choice> {
+                vec![$(($text, concat!($($help),+).trim_start())),+]
+            }
+
+            fn read(text: &str) -> std::result::Result<toml::Value, String> {
+                crate::option_value::checked_text::<Self>(text)
+            }
         }
 
         impl $name {
@@ -34,6 +52,9 @@ macro_rules! named_enum {
             type Err = crate::Error;
 
             fn from_str(text: &str) -> std::result::Result<Self, crate::Error> {
+                $($(if text == $removed {
+                    return Err(crate::names::removed($what, text, $replacement));
+                })+)?
                 let names: Vec<&str> = Self::ALL.iter().map(|choice| choice.name()).collect();
                 match names.iter().position(|name| *name == text) {
                     Some(index) => Ok(Self::ALL[index]),
@@ -63,25 +84,34 @@ use crate::Error;
 pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
     let (last, others) = names.split_last().expect("an enum has variants");
     let suggestion = nearest(text, names).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
-    Error::Options(format!(
+    Error::UnknownName(format!(
         "unknown {what} `{text}`{suggestion}: use {} or {last}",
         others.join(", ")
     ))
+}
+
+/// The error for a name that an earlier version had.
+pub(crate) fn removed(what: &str, text: &str, replacement: &str) -> Error {
+    Error::Options(format!("the {what} `{text}` was removed: use `{replacement}`"))
 }
 
 /// The name that the user probably meant: the longest one that `text` contains (`graphsage`, `GATv2Conv`), or else the one
 /// with the fewest typing errors, if they are at most 2 and at most half of the text. Case, hyphens and underscores don't
 /// count.
 pub(crate) fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
-    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let text = plain(text);
     let contained = names.iter().filter(|name| text.contains(&plain(name)));
     if let Some(name) = contained.max_by_key(|name| name.len()) {
         return Some(*name);
     }
-    let errors = |name: &str| distance(&text, &plain(name));
-    let name = names.iter().min_by_key(|name| errors(name))?;
-    (errors(name) <= 2.min(text.len() / 2)).then_some(*name)
+    let errors = names.iter().map(|name| (distance(&text, &plain(name)), *name));
+    let (errors, name) = errors.min_by_key(|(errors, _)| *errors)?;
+    (errors <= 2.min(text.len() / 2)).then_some(name)
+}
+
+/// A text without case, hyphens and underscores.
+fn plain(text: &str) -> String {
+    text.to_lowercase().replace(['-', '_'], "")
 }
 
 /// The number of letters to insert, remove or replace to turn `a` into `b` (Levenshtein distance).

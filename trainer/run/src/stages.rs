@@ -11,74 +11,41 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The work that the training loop does, or waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Starting the program, opening the store, making the model, reading a checkpoint.
-    Open,
-    /// Pre-aggregating features.
-    Preaggregate,
-    /// Assigning chunks to partitions, opening their views, and loading the features that stay in memory.
-    Load,
-    /// Computing the historical embeddings of halo nodes.
-    History,
-    /// Waiting for sampled minibatches; with a GPU also until they are loaded.
-    Sample,
-    /// Waiting for feature rows from the disk.
-    Read,
-    /// Waiting for feature rows to be copied into minibatches.
-    Assemble,
-    /// Loading tensors and computing losses.
-    Forward,
-    /// Computing gradients.
-    Backward,
-    /// Exchanging gradients and updating the parameters.
-    Exchange,
-    /// Evaluation.
-    Evaluate,
-    /// Copying checkpoints, and waiting until they are written.
-    Checkpoint,
-    /// Writing metrics, and waiting until the report is written.
-    Report,
+use crate::names::named_enum;
+
+named_enum! {
+    /// The work that the training loop does, or waits for. Its name is a key of `seconds_by_stage`.
+    "stage" Stage {
+        /// Starting the program, opening the store, making the model, reading a checkpoint.
+        Open = "open",
+        /// Pre-aggregating features.
+        Preaggregate = "preaggregate",
+        /// Assigning chunks to partitions, opening their views, and loading the features that stay in memory.
+        Load = "load",
+        /// Computing the historical embeddings of halo nodes.
+        History = "history",
+        /// Waiting for sampled minibatches; with a GPU also until they are loaded.
+        Sample = "sample",
+        /// Waiting for feature rows from the disk.
+        Read = "read",
+        /// Waiting for feature rows to be copied into minibatches.
+        Assemble = "assemble",
+        /// Loading tensors and computing losses.
+        Forward = "forward",
+        /// Computing gradients.
+        Backward = "backward",
+        /// Exchanging gradients and updating the parameters.
+        Exchange = "exchange",
+        /// Evaluation.
+        Evaluate = "evaluate",
+        /// Copying checkpoints, and waiting until they are written.
+        Checkpoint = "checkpoint",
+        /// Writing metrics, and waiting until the report is written.
+        Report = "report",
+    }
 }
 
 impl Stage {
-    /// All stages, in the order of a run.
-    pub const ALL: [Self; 13] = [
-        Self::Open,
-        Self::Preaggregate,
-        Self::Load,
-        Self::History,
-        Self::Sample,
-        Self::Read,
-        Self::Assemble,
-        Self::Forward,
-        Self::Backward,
-        Self::Exchange,
-        Self::Evaluate,
-        Self::Checkpoint,
-        Self::Report,
-    ];
-
-    /// The name, which is a key of `seconds_by_stage`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Preaggregate => "preaggregate",
-            Self::Load => "load",
-            Self::History => "history",
-            Self::Sample => "sample",
-            Self::Read => "read",
-            Self::Assemble => "assemble",
-            Self::Forward => "forward",
-            Self::Backward => "backward",
-            Self::Exchange => "exchange",
-            Self::Evaluate => "evaluate",
-            Self::Checkpoint => "checkpoint",
-            Self::Report => "report",
-        }
-    }
-
     /// Whether the stage comes before the epochs, of a new run or of a resumed one.
     pub fn is_start_up(self) -> bool {
         matches!(self, Self::Open | Self::Preaggregate)
@@ -107,19 +74,19 @@ impl StageSeconds {
 
     /// The sum of the stages of training, without evaluation and files.
     pub fn training(&self) -> f64 {
-        let training = Stage::ALL.into_iter().filter(|stage| stage.is_training());
-        training.map(|stage| self[stage]).sum()
+        let training = self.iter().filter(|(stage, _)| stage.is_training());
+        training.map(|(_, seconds)| seconds).sum()
     }
 
     /// The sum of the stages before the epochs.
     pub fn start_up(&self) -> f64 {
-        let start_up = Stage::ALL.into_iter().filter(|stage| stage.is_start_up());
-        start_up.map(|stage| self[stage]).sum()
+        let start_up = self.iter().filter(|(stage, _)| stage.is_start_up());
+        start_up.map(|(_, seconds)| seconds).sum()
     }
 
     /// Stages and their seconds, in the order of a run.
     pub fn iter(&self) -> impl Iterator<Item = (Stage, f64)> {
-        Stage::ALL.into_iter().zip(self.0)
+        Stage::ALL.iter().copied().zip(self.0)
     }
 
     /// The larger number of each stage.
@@ -172,8 +139,10 @@ impl Serialize for StageSeconds {
 impl<'de> Deserialize<'de> for StageSeconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = BTreeMap::<String, f64>::deserialize(deserializer)?;
-        let seconds = |stage: Stage| named.get(stage.name()).copied().unwrap_or_default();
-        Ok(Stage::ALL.into_iter().map(|stage| (stage, seconds(stage))).collect())
+        let known = named
+            .iter()
+            .filter_map(|(name, seconds)| Some((name.parse().ok()?, *seconds)));
+        Ok(known.collect())
     }
 }
 
@@ -225,7 +194,7 @@ mod tests {
     fn the_stages_add_up_to_the_wall_time() {
         let begin = Instant::now();
         let mut clock = StageClock::started(Duration::from_secs(3));
-        for stage in Stage::ALL.into_iter().cycle().take(100) {
+        for stage in Stage::ALL.iter().copied().cycle().take(100) {
             clock.enter(stage);
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -249,7 +218,7 @@ mod tests {
 
     #[test]
     fn all_stages_are_keys_in_order_and_missing_ones_are_zero() {
-        let seconds: StageSeconds = Stage::ALL.into_iter().zip((1..).map(f64::from)).collect();
+        let seconds: StageSeconds = Stage::ALL.iter().copied().zip((1..).map(f64::from)).collect();
         let json = serde_json::to_string(&seconds).unwrap();
         assert!(
             json.starts_with(r#"{"open":1.0,"preaggregate":2.0,"load":3.0,"#),

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! N/begun     who began attempt N
-//! N/...       the keys of attempt N, as `watch` lists them
+//! N/...       the keys of attempt N, as `keys` lists them
 //! ```
 
 use std::{
@@ -16,10 +16,10 @@ use std::{
 };
 
 use super::{
-    PREFIX, Place,
-    join::{duplicate, lost, never_came},
+    join_error::{duplicate, lost, never_came},
+    keys::{self, PREFIX},
+    place::Place,
     store::Store,
-    watch,
 };
 use crate::Result;
 
@@ -76,8 +76,8 @@ impl<'a> Attempts<'a> {
                 attempt += 1;
             }
             let is_begun = self.is_begun(attempt)?;
-            let of_same_rank = self.get(&format!("{attempt}/{}", watch::hello(self.place.rank)))?;
-            let is_left = self.get(&format!("{attempt}/{}", watch::LEFT))?.is_some();
+            let of_same_rank = self.get(&format!("{attempt}/{}", keys::hello(self.place.rank)))?;
+            let is_left = self.get(&format!("{attempt}/{}", keys::LEFT))?.is_some();
             if is_begun && of_same_rank.is_none() && !is_left {
                 return Ok(attempt);
             }

@@ -8,7 +8,7 @@ use grappa_io::progress::Progress;
 use serde::{Serialize, de::DeserializeOwned};
 use tch::Tensor;
 
-use super::ProcessGroup;
+use super::group::ProcessGroup;
 use crate::{Result, shim::c10d::Reduction};
 
 /// Values that one all-reduce takes.

@@ -12,7 +12,7 @@ use grappa_io::Error;
 use grappa_sampling::feed::HostProcesses;
 use serde::{Deserialize, Serialize};
 
-use super::ProcessGroup;
+use super::group::ProcessGroup;
 use crate::Result;
 
 /// The ranks that can open each other's memory.

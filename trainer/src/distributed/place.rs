@@ -2,7 +2,7 @@
 
 use std::{env, fmt, num::NonZero, str::FromStr};
 
-use super::store::{SECRET, Secret};
+use super::secret::{SECRET, Secret};
 use crate::{Error, Result};
 
 /// The variable by which a process knows that `grappa-train --workers` started it. It has the id of that process.

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
-use super::ProcessGroup;
+use super::group::ProcessGroup;
 use crate::{Result, shim};
 
 impl ProcessGroup {

@@ -1,11 +1,4 @@
-//! The thread that keeps the sign of life of this rank fresh, and watches the signs of the others.
-//!
-//! ```text
-//! hello/RANK     RANK has come: who it is, and what must be the same on all ranks
-//! alive/RANK     a counter that RANK raises twice a second
-//! left           the first rank that ended before the work was finished, and why
-//! bye/RANK       RANK needs the store no more
-//! ```
+//! The thread that keeps the sign of life of this rank fresh, and watches the signs of the others. [`keys`](super::keys) lists the keys.
 
 use std::{
     sync::{
@@ -16,9 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
-
-use super::{Place, json, place::StoreOf, store::Store};
+use super::{
+    keys::{Departure, LEFT, alive, bye, hello, json},
+    place::{Place, StoreOf},
+    store::Store,
+};
 use crate::shim::c10d;
 
 /// Time between two signs of life, unless the timeout is short.
@@ -30,29 +25,6 @@ const BEATS_TO_FIND: u32 = 5;
 /// A sign of life that is new up to this number of beats after that can be the last one of a missing rank: it was given before, and is
 /// seen one beat later. The others give theirs until the end.
 const BEATS_TO_SEE: u32 = 2;
-
-/// The key of the first rank that ended before the work was finished.
-pub(super) const LEFT: &str = "left";
-
-/// The end of a rank before the work was finished.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Departure {
-    pub rank: u32,
-    /// It was asked to stop.
-    pub is_stop: bool,
-    /// The reason, as the rest of a sentence that begins with the rank.
-    pub reason: String,
-}
-
-/// The key under which a rank introduces itself.
-pub(super) fn hello(rank: u32) -> String {
-    format!("hello/{rank}")
-}
-
-/// The key that says that a rank needs the store no more.
-pub(super) fn bye(rank: u32) -> String {
-    format!("bye/{rank}")
-}
 
 /// The watch of a rank.
 #[derive(Debug)]
@@ -68,10 +40,10 @@ pub(super) struct Watch {
 
 /// Observations of the thread.
 #[derive(Debug)]
-struct Seen(Mutex<State>);
+struct Seen(Mutex<Observed>);
 
 #[derive(Debug)]
-struct State {
+struct Observed {
     left: Option<Departure>,
     /// When the store last answered.
     answered: Instant,
@@ -86,7 +58,7 @@ impl Watch {
     pub(super) fn start(store: Store, place: Place, timeout: Duration) -> Self {
         let (ends, ended) = channel();
         let now = Instant::now();
-        let seen = Arc::new(Seen(Mutex::new(State {
+        let seen = Arc::new(Seen(Mutex::new(Observed {
             left: None,
             answered: now,
             broken: None,
@@ -220,7 +192,7 @@ impl Watch {
 }
 
 impl Seen {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Observed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -280,9 +252,4 @@ impl Keeper {
         }
         Ok(())
     }
-}
-
-/// The key of a sign of life.
-fn alive(rank: u32) -> String {
-    format!("alive/{rank}")
 }

@@ -10,7 +10,7 @@ use grappa_io::prefetch::prefetch;
 
 use super::{
     for_each,
-    gather::{AHEAD, LINE, split},
+    gather::{AHEAD, LINE, parts, split},
     multiply::multiply_add,
     transpose::Transposed,
 };
@@ -59,14 +59,7 @@ impl Edges<'_> {
 
 /// Calls `work` for ranges of destinations with their part of `rows`, `width` values each.
 fn for_destinations(offsets: &[u32], width: usize, rows: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
-    let mut rest = rows;
-    let mut parts = Vec::new();
-    for range in split(offsets) {
-        let (part, others) = rest.split_at_mut(range.len() * width);
-        rest = others;
-        parts.push((range, part));
-    }
-    for_each(parts, |(range, part)| work(range, part));
+    for_each(parts(offsets, width, rows), |(range, part)| work(range, part));
 }
 
 /// Calls `work` for ranges of destinations with the part of `values` that belongs to their edges.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use grappa_formats::random;
 
-use super::for_each;
+use super::parallel::for_each;
 use crate::shim::Element;
 
 /// Rows that a thread takes at a time.
@@ -39,6 +39,12 @@ impl Epilogue {
     /// Neither relu nor dropout.
     pub(crate) const NONE: Self = Self {
         relu: false,
+        dropout: None,
+    };
+
+    /// Relu only.
+    pub(crate) const RELU: Self = Self {
+        relu: true,
         dropout: None,
     };
 

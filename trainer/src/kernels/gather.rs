@@ -69,14 +69,7 @@ pub(crate) fn gather<T: Element>(
     if results.is_empty() {
         return;
     }
-    let mut parts = Vec::new();
-    let mut rest = results;
-    for range in split(plan.offsets) {
-        let (part, others) = rest.split_at_mut(range.len() * width);
-        rest = others;
-        parts.push((range, part));
-    }
-    kernels::for_each(parts, |(range, results)| {
+    kernels::for_each(parts(plan.offsets, width, results), |(range, results)| {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
             // SAFETY: a value of `Instructions` exists only if the processor has these instructions.
@@ -101,6 +94,19 @@ pub(crate) fn split(offsets: &[u32]) -> Vec<Range<usize>> {
         start = end;
     }
     ranges
+}
+
+/// The ranges of [`split`], each with its part of `values`, `width` for each result.
+pub(crate) fn parts<'a, T>(offsets: &[u32], width: usize, values: &'a mut [T]) -> Vec<(Range<usize>, &'a mut [T])> {
+    let mut rest = values;
+    let ranges = split(offsets).into_iter();
+    ranges
+        .map(|range| {
+            let part;
+            (part, rest) = std::mem::take(&mut rest).split_at_mut(range.len() * width);
+            (range, part)
+        })
+        .collect()
 }
 
 /// The plain code, compiled for wider registers.

@@ -83,100 +83,87 @@ pub(crate) struct Gradients {
     pub(crate) bias: Vec<f32>,
 }
 
+/// The sum of the products of some terms, with an epilogue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Products<'a, T> {
+    pub(crate) instructions: Instructions,
+    pub(crate) terms: &'a [Term<'a, T>],
+    pub(crate) outputs: usize,
+    pub(crate) epilogue: &'a Epilogue,
+}
+
 /// Types of the values of rows.
 pub(crate) trait Number: Element {
     /// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns those of each term for [`Term::nonzeros`].
     fn forward(
-        instructions: Instructions,
-        terms: &[Term<'_, Self>],
+        products: Products<'_, Self>,
         bias: Option<&[f32]>,
-        outputs: usize,
-        epilogue: &Epilogue,
         keeps: bool,
         result: &mut [Self],
     ) -> Vec<Vec<NonzeroRows>>;
 
     /// Computes gradients from that of the result, `gradient`. A relu also needs the result itself.
     fn backward(
-        instructions: Instructions,
+        products: Products<'_, Self>,
         gradient: &[Self],
         result: &[Self],
-        terms: &[Term<'_, Self>],
-        outputs: usize,
-        epilogue: &Epilogue,
         wanted: Wanted<'_, Self>,
     ) -> Gradients;
 }
 
 impl Number for f32 {
     fn forward(
-        instructions: Instructions,
-        terms: &[Term<'_, f32>],
+        products: Products<'_, f32>,
         bias: Option<&[f32]>,
-        outputs: usize,
-        epilogue: &Epilogue,
         keeps: bool,
         result: &mut [f32],
     ) -> Vec<Vec<NonzeroRows>> {
-        forward::<f32, Single>(instructions, terms, bias, outputs, epilogue, keeps, result)
+        forward::<f32, Single>(products, bias, keeps, result)
     }
 
-    fn backward(
-        instructions: Instructions,
-        gradient: &[f32],
-        result: &[f32],
-        terms: &[Term<'_, f32>],
-        outputs: usize,
-        epilogue: &Epilogue,
-        wanted: Wanted<'_, f32>,
-    ) -> Gradients {
-        backward::<f32, Single>(instructions, gradient, result, terms, outputs, epilogue, wanted)
+    fn backward(products: Products<'_, f32>, gradient: &[f32], result: &[f32], wanted: Wanted<'_, f32>) -> Gradients {
+        backward::<f32, Single>(products, gradient, result, wanted)
     }
 }
 
 impl Number for bf16 {
     fn forward(
-        instructions: Instructions,
-        terms: &[Term<'_, bf16>],
+        products: Products<'_, bf16>,
         bias: Option<&[f32]>,
-        outputs: usize,
-        epilogue: &Epilogue,
         keeps: bool,
         result: &mut [bf16],
     ) -> Vec<Vec<NonzeroRows>> {
-        if instructions.has_pairs() {
-            forward::<bf16, Pairs>(instructions, terms, bias, outputs, epilogue, keeps, result)
-        } else {
-            forward::<bf16, Single>(instructions, terms, bias, outputs, epilogue, keeps, result)
+        match products.instructions.has_pairs() {
+            true => forward::<bf16, Pairs>(products, bias, keeps, result),
+            false => forward::<bf16, Single>(products, bias, keeps, result),
         }
     }
 
     fn backward(
-        instructions: Instructions,
+        products: Products<'_, bf16>,
         gradient: &[bf16],
         result: &[bf16],
-        terms: &[Term<'_, bf16>],
-        outputs: usize,
-        epilogue: &Epilogue,
         wanted: Wanted<'_, bf16>,
     ) -> Gradients {
-        if instructions.has_pairs() {
-            backward::<bf16, Pairs>(instructions, gradient, result, terms, outputs, epilogue, wanted)
-        } else {
-            backward::<bf16, Single>(instructions, gradient, result, terms, outputs, epilogue, wanted)
+        match products.instructions.has_pairs() {
+            true => backward::<bf16, Pairs>(products, gradient, result, wanted),
+            false => backward::<bf16, Single>(products, gradient, result, wanted),
         }
     }
 }
 
 fn forward<T: Element, N: Numbers<T>>(
-    instructions: Instructions,
-    terms: &[Term<'_, T>],
+    products: Products<'_, T>,
     bias: Option<&[f32]>,
-    outputs: usize,
-    epilogue: &Epilogue,
     keeps: bool,
     result: &mut [T],
 ) -> Vec<Vec<NonzeroRows>> {
+    let Products {
+        instructions,
+        terms,
+        outputs,
+        epilogue,
+    } = products;
     let columns = padded(outputs);
     let sparsity = if N::VALUES == 1 { FORWARD_SPARSITY } else { SPARSITY };
     let sparse: Vec<bool> = terms.iter().map(|term| term.is_sparse(sparsity)).collect();
@@ -271,32 +258,27 @@ fn forward<T: Element, N: Numbers<T>>(
 }
 
 fn backward<T: Element, N: Numbers<T>>(
-    instructions: Instructions,
+    products: Products<'_, T>,
     gradient: &[T],
     result: &[T],
-    terms: &[Term<'_, T>],
-    outputs: usize,
-    epilogue: &Epilogue,
     wanted: Wanted<'_, T>,
 ) -> Gradients {
+    let Products { terms, outputs, .. } = products;
     let rows = gradient.len() / outputs;
     let narrowed: Vec<Vec<T>> = terms
         .iter()
         .map(|term| term.weight.iter().map(|&w| T::from_f32(w)).collect())
         .collect();
     let backward = Backward::<T, N> {
-        instructions,
+        products,
         gradient,
         result,
-        terms,
         sparse: terms.iter().map(|term| term.is_sparse(SPARSITY)).collect(),
         weights: terms
             .iter()
             .zip(&narrowed)
             .map(|(term, weight)| N::by_rows(Rows::dense(weight, term.inputs)).0.into_owned())
             .collect(),
-        outputs,
-        epilogue,
         wants_weight: &wanted.weights,
     };
     let part_rows = part_rows(rows, backward.sparse.contains(&true));
@@ -337,15 +319,12 @@ fn backward<T: Element, N: Numbers<T>>(
 }
 
 struct Backward<'a, T: Element, N: Numbers<T>> {
-    instructions: Instructions,
+    products: Products<'a, T>,
     gradient: &'a [T],
     result: &'a [T],
-    terms: &'a [Term<'a, T>],
     weights: Vec<Aligned<N::Item>>,
     /// For each term, whether its rows are sparse.
     sparse: Vec<bool>,
-    outputs: usize,
-    epilogue: &'a Epilogue,
     wants_weight: &'a [bool],
 }
 
@@ -368,25 +347,30 @@ struct Sums {
 
 impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
     fn zeros(&self) -> Sums {
-        let weights = self.terms.iter().zip(self.wants_weight).zip(&self.sparse);
+        let weights = self.products.terms.iter().zip(self.wants_weight).zip(&self.sparse);
         Sums {
             weights: weights
                 .map(|((term, wanted), is_sparse)| match (wanted, is_sparse) {
                     (false, _) => Aligned::zeros(0),
-                    (true, false) => Aligned::zeros(self.outputs * padded(term.inputs)),
-                    (true, true) => Aligned::zeros(term.inputs * padded(self.outputs)),
+                    (true, false) => Aligned::zeros(self.products.outputs * padded(term.inputs)),
+                    (true, true) => Aligned::zeros(term.inputs * padded(self.products.outputs)),
                 })
                 .collect(),
-            bias: vec![0.0; padded(self.outputs)],
+            bias: vec![0.0; padded(self.products.outputs)],
         }
     }
 
     fn part(&self, part: &mut RowRange<'_, T>) {
         part.sums = self.zeros();
-        let columns = padded(self.outputs);
+        let columns = padded(self.products.outputs);
         let mut inner = vec![0.0f32; TILE * columns];
         let mut narrowed = Vec::new();
-        let mut nonzeros: Vec<Nonzeros> = self.terms.iter().map(|term| Nonzeros::of_width(term.inputs)).collect();
+        let mut nonzeros: Vec<Nonzeros> = self
+            .products
+            .terms
+            .iter()
+            .map(|term| Nonzeros::of_width(term.inputs))
+            .collect();
         for first in (0..part.rows).step_by(TILE) {
             let rows = TILE.min(part.rows - first);
             self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
@@ -398,10 +382,10 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                     &narrowed
                 }),
                 stride: columns,
-                width: self.outputs,
+                width: self.products.outputs,
             };
             let (by_rows, by_rows_step) = N::by_rows(gradient);
-            for (index, term) in self.terms.iter().enumerate() {
+            for (index, term) in self.products.terms.iter().enumerate() {
                 let width = padded(term.inputs);
                 if self.wants_weight[index] && self.sparse[index] {
                     let weight = &mut part.sums.weights[index];
@@ -412,11 +396,11 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                         let nonzeros = &mut nonzeros[index];
                         let nonzeros = match (are_finite(gradient), kept) {
                             (true, Some(kept)) => kept.row(row),
-                            (true, None) => nonzeros.find(self.instructions, x),
+                            (true, None) => nonzeros.find(self.products.instructions, x),
                             // Its products with zeros are NaN.
                             (false, _) => nonzeros.take_all(x),
                         };
-                        nonzeros.add_outer(self.instructions, gradient, weight);
+                        nonzeros.add_outer(self.products.instructions, gradient, weight);
                     }
                 } else if self.wants_weight[index] {
                     let (x, step) = N::by_rows(Rows::dense(term.rows(part.first + first, rows), term.inputs));
@@ -429,10 +413,10 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                         depth: N::items(rows),
                     };
                     N::multiply(
-                        self.instructions,
+                        self.products.instructions,
                         factors,
                         &mut part.sums.weights[index],
-                        self.outputs,
+                        self.products.outputs,
                         width,
                     );
                 }
@@ -444,18 +428,18 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
                         a_step: 1,
                         b: &self.weights[index],
                         b_step: width,
-                        depth: N::items(self.outputs),
+                        depth: N::items(self.products.outputs),
                     };
                     let x = &mut x[first * term.inputs..][..rows * term.inputs];
                     // Without padding, the product is where the gradient is.
                     match T::as_f32s(x).filter(|_| width == term.inputs) {
                         Some(product) => {
                             product.fill(0.0);
-                            N::multiply(self.instructions, factors, product, rows, width);
+                            N::multiply(self.products.instructions, factors, product, rows, width);
                         }
                         None => {
                             let mut product = Aligned::zeros(rows * width);
-                            N::multiply(self.instructions, factors, &mut product, rows, width);
+                            N::multiply(self.products.instructions, factors, &mut product, rows, width);
                             for (product, x) in product.chunks(width).zip(x.chunks_mut(term.inputs)) {
                                 narrow(&product[..term.inputs], x);
                             }
@@ -468,19 +452,19 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
 
     /// The gradient of some rows before the epilogue, with padded rows. Also adds it to that of the bias.
     fn through_epilogue(&self, first: usize, rows: usize, inner: &mut [f32], bias: &mut [f32]) {
-        let outputs = self.outputs;
+        let outputs = self.products.outputs;
         for (row, inner) in inner.chunks_mut(padded(outputs)).take(rows).enumerate() {
             let start = (first + row) * outputs;
             let inner = &mut inner[..outputs];
             for (inner, gradient) in inner.iter_mut().zip(&self.gradient[start..]) {
                 *inner = gradient.to_f32();
             }
-            let result = if self.epilogue.relu {
+            let result = if self.products.epilogue.relu {
                 &self.result[start..][..outputs]
             } else {
                 &[]
             };
-            self.epilogue.backward(first + row, result, inner);
+            self.products.epilogue.backward(first + row, result, inner);
             for (bias, inner) in bias.iter_mut().zip(inner) {
                 *bias += *inner;
             }

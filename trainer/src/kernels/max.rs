@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    kernels::{self, gather::split, transpose::Transposed},
+    kernels::{self, gather::parts, transpose::Transposed},
     shim::Element,
 };
 
@@ -20,32 +20,32 @@ pub(crate) fn max<T: Element>(
     results: &mut [T],
 ) -> Vec<u32> {
     let mut winners = vec![NONE; results.len()];
-    let (mut values_left, mut winners_left) = (results, winners.as_mut_slice());
-    let mut parts = Vec::new();
-    for range in split(offsets) {
-        let (values, rest) = values_left.split_at_mut(range.len() * width);
-        let (edges, others) = winners_left.split_at_mut(range.len() * width);
-        (values_left, winners_left) = (rest, others);
-        parts.push((range, values, edges));
-    }
-    kernels::for_each(parts, |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
-        for ((result, values), edges) in range
-            .zip(values.chunks_exact_mut(width))
-            .zip(edges.chunks_exact_mut(width))
-        {
-            values.fill(T::default());
-            for edge in offsets[result]..offsets[result + 1] {
-                let row = &rows[indices[edge as usize] as usize * width..][..width];
-                let first = edge == offsets[result];
-                for ((value, winner), candidate) in values.iter_mut().zip(edges.iter_mut()).zip(row) {
-                    let (candidate_value, best) = (candidate.to_f32(), value.to_f32());
-                    let wins = first | (candidate_value > best) | (candidate_value.is_nan() & !best.is_nan());
-                    *value = if wins { *candidate } else { *value };
-                    *winner = if wins { edge } else { *winner };
+    let of_values = parts(offsets, width, results).into_iter();
+    let of_winners = parts(offsets, width, &mut winners);
+    let both = of_values
+        .zip(of_winners)
+        .map(|((range, values), (_, edges))| (range, values, edges));
+    kernels::for_each(
+        both.collect(),
+        |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
+            for ((result, values), edges) in range
+                .zip(values.chunks_exact_mut(width))
+                .zip(edges.chunks_exact_mut(width))
+            {
+                values.fill(T::default());
+                for edge in offsets[result]..offsets[result + 1] {
+                    let row = &rows[indices[edge as usize] as usize * width..][..width];
+                    let first = edge == offsets[result];
+                    for ((value, winner), candidate) in values.iter_mut().zip(edges.iter_mut()).zip(row) {
+                        let (candidate_value, best) = (candidate.to_f32(), value.to_f32());
+                        let wins = first | (candidate_value > best) | (candidate_value.is_nan() & !best.is_nan());
+                        *value = if wins { *candidate } else { *value };
+                        *winner = if wins { edge } else { *winner };
+                    }
                 }
             }
-        }
-    });
+        },
+    );
     winners
 }
 
@@ -57,13 +57,7 @@ pub(crate) fn max_backward<T: Element>(
     transposed: &Transposed,
     results: &mut [T],
 ) {
-    let mut rest = results;
-    let mut parts = Vec::new();
-    for range in split(&transposed.offsets) {
-        let (part, others) = rest.split_at_mut(range.len() * width);
-        rest = others;
-        parts.push((range, part));
-    }
+    let parts = parts(&transposed.offsets, width, results);
     kernels::for_each(parts, |(range, results): (Range<usize>, &mut [T])| {
         let mut sum = vec![0.0f32; width];
         for (source, out) in range.zip(results.chunks_exact_mut(width)) {

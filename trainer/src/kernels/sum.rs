@@ -1,6 +1,6 @@
 //! Sums in f32 whose bits do not depend on the number of threads.
 
-use super::for_each;
+use super::parallel::for_each;
 
 /// Partial sums of a row, so that the compiler can add in vectors.
 const LANES: usize = 16;

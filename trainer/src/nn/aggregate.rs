@@ -25,8 +25,10 @@ use half::bf16;
 use tch::{Device, Kind, Tensor};
 
 use super::{
+    aggregate_kind::{Aggregate, Scaling},
+    backend::Backend,
     graph::{Block, Csr, Own},
-    neighbor::Neighbor,
+    historical::HistoricalEmbeddings,
 };
 use crate::{
     kernels::{
@@ -39,62 +41,6 @@ use crate::{
     shim::{self, Element},
 };
 
-/// The aggregation of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aggregate {
-    /// The mean.
-    Mean,
-    /// The maximum, value by value.
-    Max,
-    /// The sum.
-    Sum,
-    /// GCN's sum: each message times 1 / sqrt((d + 1) (s + 1)), with the in-degrees d of the destination and s of the source. It
-    /// leaves out the destination itself, which the update adds.
-    Gcn,
-    /// The sum of messages times edge weights, divided by the sum of edge weights, or by 1 if that is larger. Without edge
-    /// weights, all are 1.
-    WeightedMean,
-    /// A mean with attention weights, which includes the destination itself.
-    Attention,
-}
-
-/// The scaling of sampled sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scaling {
-    /// No scaling.
-    #[default]
-    None,
-    /// Times (in-degree in the whole graph) / (number of draws). Destinations without edges keep their zeros.
-    HorvitzThompson,
-}
-
-/// Known aggregates of some destinations of a block: those of halo nodes, from the last exact inference.
-#[derive(Debug)]
-pub struct HistoricalEmbeddings {
-    /// Their places among the destinations, int64 of `[rows]`, each at most once. The known aggregates replace those of sampled
-    /// edges.
-    pub destinations: Tensor,
-    /// The aggregates, f32 of `[rows, result width of the layer's reduction]`. With a [`Neighbor`], their differences to its
-    /// contribution.
-    pub rows: Tensor,
-    /// The inputs that let the aggregates follow the parameters.
-    pub neighbor: Option<Neighbor>,
-}
-
-impl HistoricalEmbeddings {
-    /// All its tensors.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        let neighbors = self.neighbor.iter().flat_map(Neighbor::tensors);
-        [&self.destinations, &self.rows].into_iter().chain(neighbors)
-    }
-
-    /// The names of the nodes of its rows, from those of all destinations. On a processor only.
-    pub(crate) fn names(&self, names: &[u64]) -> Arc<[u64]> {
-        let places: Vec<i64> = Vec::try_from(&self.destinations).expect("places are int64");
-        places.into_iter().map(|place| names[place as usize]).collect()
-    }
-}
-
 /// The factors of a linear aggregation. None means 1.
 #[derive(Debug, Clone, Default)]
 struct Factors {
@@ -102,42 +48,6 @@ struct Factors {
     sources: Option<Arc<Vec<f32>>>,
     /// Whether edge weights are factors, too.
     edges: bool,
-}
-
-/// The implementation of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backend {
-    /// Our kernels if there are any for the device and type, else libtorch's operators.
-    Fastest,
-    /// The same, with these instructions only.
-    #[cfg(test)]
-    With(Instructions),
-    /// Libtorch's operators.
-    #[cfg(test)]
-    Operators,
-}
-
-impl Backend {
-    /// Whether our kernels support the tensor.
-    pub(crate) fn has_kernels_for(self, tensor: &Tensor) -> bool {
-        let wants_kernels = match self {
-            Self::Fastest => true,
-            #[cfg(test)]
-            Self::With(_) => true,
-            #[cfg(test)]
-            Self::Operators => false,
-        };
-        wants_kernels && tensor.device() == Device::Cpu && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
-    }
-
-    /// The instructions that our kernels use.
-    pub(crate) fn instructions(self) -> Instructions {
-        match self {
-            #[cfg(test)]
-            Self::With(instructions) => instructions,
-            _ => Instructions::best(),
-        }
-    }
 }
 
 /// Aggregates the messages of a block's sources, `[sources, width]`, to `[destinations, width]`.
@@ -251,6 +161,29 @@ pub(crate) fn with_historical(aggregated: Tensor, historical: Option<&Historical
         Some(historical) => {
             let known = historical.rows.to_kind(aggregated.kind());
             aggregated.index_copy(0, &historical.destinations, &known)
+        }
+    }
+}
+
+impl Block {
+    /// Copies to the device what a layer with this aggregation takes of the block, now and not on first use. The processor does not
+    /// wait for the copies.
+    pub(crate) fn send(&self, kind: Aggregate, scaling: Scaling) {
+        match kind {
+            Aggregate::Attention => {
+                self.with_own().tensors();
+                if self.own_places().is_some() {
+                    self.tensors();
+                }
+            }
+            Aggregate::Max => _ = self.tensors(),
+            _ => {
+                self.tensors();
+                operator_weights(self, kind, scaling);
+            }
+        }
+        if kind == Aggregate::Gcn {
+            self.destination_degrees();
         }
     }
 }
@@ -404,7 +337,7 @@ fn sum_with_operators(block: &Block, kind: Aggregate, scaling: Scaling, messages
 }
 
 /// The factors of a linear aggregation as those of its edges, f32 of `[edges]` on the block's device. The block keeps them.
-pub(super) fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<Tensor> {
+fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<Tensor> {
     block.edge_weights(kind, scaling, || {
         let factors = factors(block, kind, scaling);
         if factors.results.is_none() && factors.sources.is_none() && !factors.edges {

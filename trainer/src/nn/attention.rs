@@ -11,7 +11,7 @@ use grappa_formats::random;
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    aggregate::Backend,
+    backend::Backend,
     graph::Block,
     linear::{Dropout, Epilogue, RowNames, apply},
 };

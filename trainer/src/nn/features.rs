@@ -51,34 +51,52 @@ impl Normalization {
     }
 
     /// The same for rows that exact inference reads; none if they stay as they are.
-    pub(crate) fn of_rows<'a>(&self, rows: &'a dyn NodeRows) -> Option<NormalizedRows<'a>> {
-        let vector = |tensor: &Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu)).expect("buffers are f32");
-        let operation = match self {
+    pub(crate) fn of_rows<'a>(&self, rows: &'a dyn NodeRows) -> Option<ChangedRows<'a>> {
+        Some(match self {
             Self::None => return None,
-            Self::Row => Operation::Row,
-            Self::Standard { mean, deviation } => Operation::Standard {
-                mean: vector(mean),
-                deviation: vector(deviation),
-            },
-        };
-        Some(NormalizedRows { rows, operation })
+            Self::Row => ChangedRows::new(rows, |row| {
+                let sum: f32 = row.iter().map(|value| value.abs()).sum();
+                if sum > 0.0 {
+                    row.iter_mut().for_each(|value| *value /= sum);
+                }
+            }),
+            Self::Standard { mean, deviation } => {
+                let [mean, deviation] = [mean, deviation]
+                    .map(|buffer| Vec::<f32>::try_from(buffer.to_device(Device::Cpu)).expect("buffers are f32"));
+                ChangedRows::new(rows, move |row| {
+                    for (value, (mean, deviation)) in row.iter_mut().zip(mean.iter().zip(&deviation)) {
+                        *value = (*value - mean) / deviation;
+                    }
+                })
+            }
+        })
     }
 }
 
-/// Rows that are normalized when they are read.
-pub(crate) struct NormalizedRows<'a> {
+/// Rows that are changed when they are read.
+pub(crate) struct ChangedRows<'a> {
     rows: &'a dyn NodeRows,
-    operation: Operation,
+    change: Box<dyn Fn(&mut [f32]) + Send + Sync + 'a>,
 }
 
-enum Operation {
-    Row,
-    Standard { mean: Vec<f32>, deviation: Vec<f32> },
+impl<'a> ChangedRows<'a> {
+    pub(crate) fn new(rows: &'a dyn NodeRows, change: impl Fn(&mut [f32]) + Send + Sync + 'a) -> Self {
+        Self {
+            rows,
+            change: Box::new(change),
+        }
+    }
 }
 
-impl NodeRows for NormalizedRows<'_> {
+impl NodeRows for ChangedRows<'_> {
     fn width(&self) -> usize {
         self.rows.width()
+    }
+
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
+        self.rows.read(positions, out)?;
+        out.chunks_exact_mut(self.width()).for_each(|row| (self.change)(row));
+        Ok(())
     }
 
     fn read_ahead(&self, positions: Range<u64>) {
@@ -91,25 +109,5 @@ impl NodeRows for NormalizedRows<'_> {
 
     fn file_end(&self, position: u64) -> u64 {
         self.rows.file_end(position)
-    }
-
-    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
-        self.rows.read(positions, out)?;
-        for row in out.chunks_exact_mut(self.width()) {
-            match &self.operation {
-                Operation::Row => {
-                    let sum: f32 = row.iter().map(|value| value.abs()).sum();
-                    if sum > 0.0 {
-                        row.iter_mut().for_each(|value| *value /= sum);
-                    }
-                }
-                Operation::Standard { mean, deviation } => {
-                    for (value, (mean, deviation)) in row.iter_mut().zip(mean.iter().zip(deviation)) {
-                        *value = (*value - mean) / deviation;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }

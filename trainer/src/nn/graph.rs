@@ -8,7 +8,7 @@ use std::{
 use grappa_sampling::sample;
 use tch::{Device, Tensor};
 
-use super::aggregate::{Aggregate, Scaling, operator_weights};
+use super::aggregate_kind::{Aggregate, Scaling};
 use crate::{
     kernels::transpose::Transposed,
     runtime::{Array, send, send_together},
@@ -125,17 +125,29 @@ impl Block {
             block.edge_weights.is_empty() || block.edge_weights.len() == edges,
             "weights of a block"
         );
+        let csr = Csr {
+            offsets: block.offsets.clone(),
+            indices: block.indices.clone(),
+            weights: block.edge_weights.clone(),
+        };
+        let own = (!block.own.is_empty()).then(|| Arc::new(Own::new(&block.own)));
+        let global = block.global.iter().map(|&degree| degree as f32).collect();
+        Self::of_edges((block.destinations, block.sources, device), csr, own, global)
+    }
+
+    fn of_edges(
+        (destinations, sources, device): (usize, usize, Device),
+        csr: Csr,
+        own: Option<Arc<Own>>,
+        global: Vec<f32>,
+    ) -> Self {
         Self {
-            destinations: block.destinations,
-            sources: block.sources,
+            destinations,
+            sources,
             device,
-            csr: Arc::new(Csr {
-                offsets: block.offsets.clone(),
-                indices: block.indices.clone(),
-                weights: block.edge_weights.clone(),
-            }),
-            own: (!block.own.is_empty()).then(|| Arc::new(Own::new(&block.own))),
-            global: block.global.iter().map(|&degree| degree as f32).collect(),
+            csr: Arc::new(csr),
+            own,
+            global,
             source_degrees: None,
             has_historical: false,
             transposed: OnceLock::new(),
@@ -227,27 +239,6 @@ impl Block {
             .get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
     }
 
-    /// Copies to the device what a layer with this aggregation takes of the block, now and not on first use. The processor does not
-    /// wait for the copies.
-    pub(crate) fn send(&self, kind: Aggregate, scaling: Scaling) {
-        match kind {
-            Aggregate::Attention => {
-                self.with_own().tensors();
-                if self.own.is_some() {
-                    self.tensors();
-                }
-            }
-            Aggregate::Max => _ = self.tensors(),
-            _ => {
-                self.tensors();
-                operator_weights(self, kind, scaling);
-            }
-        }
-        if kind == Aggregate::Gcn {
-            self.destination_degrees();
-        }
-    }
-
     /// The tensors that were copied to the device so far.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
         let with_own = self.with_own.get().into_iter();
@@ -296,12 +287,12 @@ impl Block {
                 .collect();
             let is_wide = i32::try_from(self.edges().max(self.sources)).is_err();
             let mut tensors = send_indices(&arrays, is_wide, self.device).into_iter();
-            let mut next = || tensors.next().expect("a tensor for each array");
+            let [offsets, indices, destinations] = [(); 3].map(|()| tensors.next().expect("a tensor for each array"));
             Edges {
-                offsets: next(),
-                indices: next(),
-                destinations: next(),
-                own: own.map(|_| next()),
+                offsets,
+                indices,
+                destinations,
+                own: tensors.next(),
             }
         })
     }
@@ -322,21 +313,8 @@ impl Block {
                     u32::try_from(csr.indices.len()).expect("samplers leave room for an edge to each destination");
                 csr.offsets.push(end);
             }
-            Box::new(Self {
-                destinations: self.destinations,
-                sources: self.sources,
-                device: self.device,
-                csr: Arc::new(csr),
-                own: self.own.clone(),
-                global: Vec::new(),
-                source_degrees: None,
-                has_historical: false,
-                transposed: OnceLock::new(),
-                tensors: OnceCell::new(),
-                weights: OnceCell::new(),
-                destination_degrees: OnceCell::new(),
-                with_own: OnceCell::new(),
-            })
+            let shape = (self.destinations, self.sources, self.device);
+            Box::new(Self::of_edges(shape, csr, self.own.clone(), Vec::new()))
         })
     }
 
@@ -390,8 +368,10 @@ impl Block {
 /// Copies arrays of indices to a device, as tensors of int32, or of int64 if they are wide.
 fn send_indices(arrays: &[&[u32]], is_wide: bool, device: Device) -> Vec<Tensor> {
     if is_wide {
-        let widened = |array: &&[u32]| array.iter().map(|&index| i64::from(index)).collect();
-        let arrays: Vec<Vec<i64>> = arrays.iter().map(widened).collect();
+        let arrays = arrays
+            .iter()
+            .map(|array| array.iter().copied().map(i64::from).collect());
+        let arrays: Vec<Vec<i64>> = arrays.collect();
         let arrays: Vec<Array<'_>> = arrays.iter().map(|array| Array::I64(array)).collect();
         return send_together(&arrays, device);
     }

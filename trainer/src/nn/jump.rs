@@ -37,11 +37,12 @@ impl Jump {
         let (hidden, outputs) = (options.hidden as i64, options.outputs as i64);
         let inputs = if is_cat { options.layers as i64 * hidden } else { hidden };
         let start = Start::linear(inputs);
+        let (weight, bias) = builder.linear([inputs, outputs], start, start);
         Some(Self {
             is_cat,
             hidden,
-            weight: builder.parameter("weight", &[outputs, inputs], start),
-            bias: builder.parameter("bias", &[outputs], start),
+            weight,
+            bias,
         })
     }
 

@@ -10,10 +10,10 @@ pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue, RowNames};
 use crate::{
     kernels::{
         Instructions,
-        linear::{Gradients, Number, Term, Wanted},
+        linear::{Gradients, Number, Products, Term, Wanted},
         sparse::NonzeroRows,
     },
-    nn::aggregate::Backend,
+    nn::backend::Backend,
     shim::{self, Element},
 };
 
@@ -114,11 +114,13 @@ fn with_kernel<T: Number>(
     let bias_values = bias.map(Tensor::detach);
     let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
     let nonzeros = T::forward(
-        instructions,
-        &as_terms(&detached, &[]),
+        Products {
+            instructions,
+            terms: &as_terms(&detached, &[]),
+            outputs: outputs as usize,
+            epilogue: &epilogue,
+        },
         bias_values.as_ref().map(shim::values),
-        outputs as usize,
-        &epilogue,
         shim::gradients_are_recorded(&inputs),
         shim::values_mut(&mut result),
     );
@@ -126,21 +128,25 @@ fn with_kernel<T: Number>(
     shim::with_gradient(result, &inputs, move || {
         Box::new(move |gradient, wanted| {
             let gradient = gradient.contiguous();
-            let terms = as_terms(&detached, &nonzeros);
-            backward::<T>(instructions, &gradient, &kept, &terms, &epilogue, wanted)
+            let products = Products {
+                instructions,
+                terms: &as_terms(&detached, &nonzeros),
+                outputs: outputs as usize,
+                epilogue: &epilogue,
+            };
+            backward::<T>(products, &gradient, &kept, wanted)
         })
     })
 }
 
 fn backward<T: Number>(
-    instructions: Instructions,
+    products: Products<'_, T>,
     gradient: &Tensor,
     result: &Tensor,
-    terms: &[Term<'_, T>],
-    epilogue: &Epilogue,
     wanted: &[bool],
 ) -> Vec<Option<Tensor>> {
     let [rows, outputs] = [0, 1].map(|dimension| gradient.size()[dimension]);
+    let terms = products.terms;
     let mut of_rows: Vec<Option<Tensor>> = terms
         .iter()
         .zip(wanted.chunks(2))
@@ -150,12 +156,9 @@ fn backward<T: Number>(
         })
         .collect();
     let Gradients { weights, bias } = T::backward(
-        instructions,
+        products,
         shim::values(gradient),
         shim::values(result),
-        terms,
-        outputs as usize,
-        epilogue,
         Wanted {
             x: of_rows.iter_mut().map(|x| x.as_mut().map(shim::values_mut)).collect(),
             weights: wanted.chunks_exact(2).map(|wanted| wanted[1]).collect(),

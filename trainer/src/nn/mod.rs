@@ -11,10 +11,13 @@
 
 mod activation;
 mod aggregate;
+mod aggregate_kind;
 mod attention;
+mod backend;
 mod features;
 mod file;
 mod graph;
+mod historical;
 mod jump;
 mod layers;
 mod linear;
@@ -27,12 +30,14 @@ mod reduction;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::features::ChangedRows;
 pub use self::{
-    aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
+    aggregate::aggregate,
+    aggregate_kind::{Aggregate, Scaling},
     graph::Block,
+    historical::{HistoricalEmbeddings, Neighbor},
     loss::losses,
     model::{Input, Model, Names, Pass},
-    neighbor::Neighbor,
     parameters::Parameters,
     reduction::{Attention, Reduction},
 };

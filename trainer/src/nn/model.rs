@@ -10,9 +10,10 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
     activation::Activation,
-    aggregate::{Aggregate, HistoricalEmbeddings, Scaling},
-    features::{Normalization, NormalizedRows},
+    aggregate_kind::{Aggregate, Scaling},
+    features::{ChangedRows, Normalization},
     graph::Block,
+    historical::HistoricalEmbeddings,
     jump::Jump,
     layers::{Gat, Gatv2, Gcn, Gin, Hop, Layer, PinSage, Sage, WeightsFirst},
     linear::{Dropout, Epilogue, RowNames, apply, float, linear},
@@ -179,12 +180,7 @@ impl Model {
         let head = has_head.then(|| {
             let (inputs, outputs) = (size(options.hidden), size(options.outputs));
             let start = Start::linear(inputs);
-            builder.scope("head", |builder| {
-                (
-                    builder.parameter("weight", &[outputs, inputs], start),
-                    builder.parameter("bias", &[outputs], start),
-                )
-            })
+            builder.scope("head", |builder| builder.linear([inputs, outputs], start, start))
         });
         let jump = builder.scope("head", |builder| Jump::new(builder, &options));
         Ok(Self {
@@ -219,7 +215,7 @@ impl Model {
     }
 
     /// Features as the first layer takes them; none if it takes those of the store. [`Model::forward`] normalizes by itself.
-    pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<NormalizedRows<'a>> {
+    pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<ChangedRows<'a>> {
         self.features.of_rows(features)
     }
 

@@ -41,38 +41,14 @@ use grappa_formats::random;
 use tch::Tensor;
 
 use super::{
-    Aggregate, HistoricalEmbeddings, Model, Pass,
+    aggregate_kind::Aggregate,
+    historical::{HistoricalEmbeddings, Neighbor},
     linear::{Dropout, Epilogue, apply},
-    model::Operands,
+    model::{Model, Operands, Pass},
 };
 
 /// Keeps the keys of this dropout apart from those of the layers.
 const DROPOUT_KEY: u64 = 1 << 32;
-
-/// Inputs for recomputing the contribution of one sampled in-neighbor per node (control variate).
-#[derive(Debug)]
-pub struct Neighbor {
-    /// In-degrees of the nodes, f32 of `[rows]`.
-    pub degrees: Tensor,
-    /// Features, their aggregates and the in-degree, side by side, f32 of `[rows, 2 inputs + 1]`: of the neighbor, of its
-    /// neighbor, and so on. One tensor per layer below.
-    pub inputs: Vec<Tensor>,
-    /// For layers 1, 2, ... below this one: the differences between the aggregate and the neighbor's contribution, f32 of `[rows,
-    /// width]`, of the neighbor, of its neighbor, and so on. Each layer has one tensor fewer than the layer below.
-    pub differences: Vec<Vec<Tensor>>,
-    /// Scale of the dropout noise of each row, 1 / sqrt(neighbors that would be sampled), f32 of `[rows, 1]`. None: no dropout.
-    pub spread: Option<Tensor>,
-}
-
-impl Neighbor {
-    /// All its tensors.
-    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        std::iter::once(&self.degrees)
-            .chain(&self.inputs)
-            .chain(self.differences.iter().flatten())
-            .chain(&self.spread)
-    }
-}
 
 impl Model {
     /// Whether historical embeddings can follow the parameters of this model: all its layers take means or sums.

@@ -4,7 +4,7 @@ use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::{
-    aggregate::Backend,
+    backend::Backend,
     linear::float,
     parameters::{Builder, Start},
 };
@@ -86,14 +86,27 @@ impl Norm {
             weights(&inputs),
             shim::values_mut(&mut result),
         );
+        self.with_gradients(result, values, inputs, move |values, weight, gradient, of_values| {
+            norm::layer_backward(values, weight, &statistics, gradient, of_values)
+        })
+    }
+
+    /// Gives `result` a backward pass, which `backward` computes from values, weight and the gradient of the result.
+    fn with_gradients(
+        &self,
+        result: Tensor,
+        values: &Tensor,
+        inputs: [Tensor; 3],
+        backward: impl Fn(&[f32], &[f32], &[f32], &mut [f32]) -> norm::WeightGradients + Send + 'static,
+    ) -> Tensor {
         shim::with_gradient(result, &[values, &self.weight, &self.bias], move || {
             Box::new(move |gradient, _| {
                 let gradient = gradient.contiguous();
                 let mut of_values = gradient.empty_like();
-                let of_weights = norm::layer_backward(
-                    shim::values(&inputs[0]),
-                    shim::values(&inputs[1]),
-                    &statistics,
+                let [values, weight, _] = inputs.each_ref().map(shim::values);
+                let of_weights = backward(
+                    values,
+                    weight,
                     shim::values(&gradient),
                     shim::values_mut(&mut of_values),
                 );
@@ -128,20 +141,8 @@ impl Norm {
             &statistics,
             shim::values_mut(&mut result),
         );
-        shim::with_gradient(result, &[values, &self.weight, &self.bias], move || {
-            Box::new(move |gradient, _| {
-                let gradient = gradient.contiguous();
-                let mut of_values = gradient.empty_like();
-                let of_weights = norm::batch_backward(
-                    shim::values(&inputs[0]),
-                    shim::values(&inputs[1]),
-                    &statistics,
-                    training,
-                    shim::values(&gradient),
-                    shim::values_mut(&mut of_values),
-                );
-                gradients(of_values, &of_weights)
-            })
+        self.with_gradients(result, values, inputs, move |values, weight, gradient, of_values| {
+            norm::batch_backward(values, weight, &statistics, training, gradient, of_values)
         })
     }
 }

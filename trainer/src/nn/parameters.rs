@@ -56,15 +56,6 @@ impl Parameters {
         self.with_room.shallow_clone()
     }
 
-    /// Replaces the gradients.
-    ///
-    /// # Panics
-    /// If it does not have [`Parameters::count`] values.
-    pub fn set_flat_gradient(&self, gradient: &Tensor) {
-        assert_eq!(gradient.numel(), self.count(), "values of a gradient");
-        no_grad(|| self.flat_gradient().copy_(&gradient.view([-1])));
-    }
-
     /// Multiplies the gradients by a factor.
     pub fn scale_gradient(&self, factor: f64) {
         let mut gradient = self.flat_gradient();
@@ -159,6 +150,12 @@ impl Builder {
         self.named
             .push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
         tensor
+    }
+
+    /// Makes the weight, `[outputs, inputs]`, and the bias, `[outputs]`, of a linear layer.
+    pub(crate) fn linear(&mut self, [inputs, outputs]: [i64; 2], weight: Start, bias: Start) -> (Tensor, Tensor) {
+        let weight = self.parameter("weight", &[outputs, inputs], weight);
+        (weight, self.parameter("bias", &[outputs], bias))
     }
 
     /// Makes a buffer.

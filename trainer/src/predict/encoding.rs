@@ -5,10 +5,10 @@ use grappa_run::{
     scores::{is_undecided, largest},
 };
 
-use super::{
-    probability::{probabilities, probability},
-    table,
-};
+use super::probability::{probabilities, probability};
+
+/// Bytes of a row with a class, an i64, -1 for none; then its probability, an f32.
+pub(super) const ROW_BYTES: usize = 12;
 
 /// The layout of the rows in scratch files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Encoding {
     pub(super) fn row_bytes(self, columns: usize) -> usize {
         match self {
             Self::Class => 8,
-            Self::ClassAndProbability => table::ROW_BYTES,
+            Self::ClassAndProbability => ROW_BYTES,
             Self::Set => columns,
             Self::Probabilities(_) | Self::Floats => 4 * columns,
         }

@@ -10,13 +10,11 @@ use grappa_run::{class_names, model::Task, scores::is_undecided};
 use grappa_storage::Store;
 
 use super::{
-    Values,
+    encoding::ROW_BYTES,
+    options::Values,
     probability::{predicted, probabilities},
 };
 use crate::{Result, train::trained::Trained};
-
-/// Bytes of a row of the scratch file of classes: the class, an i64, -1 for none; then its probability, an f32.
-pub(super) const ROW_BYTES: usize = 12;
 
 /// A table of predictions.
 pub(super) struct Table<'a> {

@@ -19,6 +19,12 @@ const FAILED: c_int = -1;
 const DONE: c_int = 0;
 const NOT_YET: c_int = 1;
 
+/// An object of C++; null after an error.
+type Object = *mut c_void;
+/// A text that ends with a zero.
+type Text = *const c_char;
+/// Where a function of C++ leaves the text of an error.
+type Problem = *mut *mut c_char;
 /// Takes a value that C++ lends for the call.
 type Take = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 /// Sets a key of a [`Keys`]: the keys, the key, the value, and what takes the text of an error.
@@ -31,38 +37,20 @@ type FreeKeys = unsafe extern "C" fn(*mut c_void);
 unsafe extern "C" {
     safe fn grappa_log_fatal_only();
     fn grappa_free_text(text: *mut c_char);
-    fn grappa_store_open(
-        host: *const c_char,
-        port: u16,
-        connect_ms: i64,
-        timeout_ms: i64,
-        error: *mut *mut c_char,
-    ) -> *mut c_void;
-    fn grappa_store_free(store: *mut c_void);
-    fn grappa_store_set(
-        store: *mut c_void,
-        key: *const c_char,
-        value: *const u8,
-        length: usize,
-        error: *mut *mut c_char,
-    ) -> c_int;
+    fn grappa_store_open(host: Text, port: u16, connect_ms: i64, timeout_ms: i64, error: Problem) -> Object;
+    fn grappa_store_free(store: Object);
+    fn grappa_store_set(store: Object, key: Text, value: *const u8, length: usize, error: Problem) -> c_int;
     fn grappa_store_set_once(
-        store: *mut c_void,
-        key: *const c_char,
+        store: Object,
+        key: Text,
         value: *const u8,
         length: usize,
         context: *mut c_void,
         take: Take,
-        error: *mut *mut c_char,
+        error: Problem,
     ) -> c_int;
-    fn grappa_store_get(
-        store: *mut c_void,
-        key: *const c_char,
-        context: *mut c_void,
-        take: Take,
-        error: *mut *mut c_char,
-    ) -> c_int;
-    fn grappa_store_delete(store: *mut c_void, key: *const c_char, error: *mut *mut c_char) -> c_int;
+    fn grappa_store_get(store: Object, key: Text, context: *mut c_void, take: Take, error: Problem) -> c_int;
+    fn grappa_store_delete(store: Object, key: Text, error: Problem) -> c_int;
     fn grappa_group_new(
         keys: *mut c_void,
         set: SetKey,
@@ -72,32 +60,21 @@ unsafe extern "C" {
         size: c_int,
         patience_ms: i64,
         timeout_ms: i64,
-        error: *mut *mut c_char,
-    ) -> *mut c_void;
-    fn grappa_group_free(group: *mut c_void);
-    fn grappa_all_reduce(
-        group: *mut c_void,
-        tensor: *const c_void,
-        unites: bool,
-        error: *mut *mut c_char,
-    ) -> *mut c_void;
-    fn grappa_receive(
-        group: *mut c_void,
-        output: *const c_void,
-        values: *const i64,
-        tag: c_int,
-        error: *mut *mut c_char,
-    ) -> *mut c_void;
+        error: Problem,
+    ) -> Object;
+    fn grappa_group_free(group: Object);
+    fn grappa_all_reduce(group: Object, tensor: *const c_void, unites: bool, error: Problem) -> Object;
+    fn grappa_receive(group: Object, output: *const c_void, values: *const i64, tag: c_int, error: Problem) -> Object;
     fn grappa_send(
-        group: *mut c_void,
-        receives: *mut c_void,
+        group: Object,
+        receives: Object,
         input: *const c_void,
         values: *const i64,
         tag: c_int,
-        error: *mut *mut c_char,
-    ) -> *mut c_void;
-    fn grappa_work_free(work: *mut c_void);
-    fn grappa_work_wait(work: *mut c_void, timeout_ms: i64, error: *mut *mut c_char) -> c_int;
+        error: Problem,
+    ) -> Object;
+    fn grappa_work_free(work: Object);
+    fn grappa_work_wait(work: Object, timeout_ms: i64, error: Problem) -> c_int;
 }
 
 /// Keeps the log of c10d off stderr, except for what ends the process. Its errors are returned anyway. TORCH_CPP_LOG_LEVEL brings the
@@ -148,72 +125,45 @@ impl Store {
 
     fn open_within(host: &str, port: u16, connect: Duration, timeout: Duration) -> Result<Self> {
         let host = c_string(host)?;
-        let mut error = ptr::null_mut();
+        let (connect, timeout) = (milliseconds(connect), milliseconds(timeout));
         // SAFETY: the text lives during the call.
-        let store = unsafe {
-            grappa_store_open(
-                host.as_ptr(),
-                port,
-                milliseconds(connect),
-                milliseconds(timeout),
-                &mut error,
-            )
-        };
-        NonNull::new(store).map(Self).ok_or_else(|| taken(error))
+        made(|error| unsafe { grappa_store_open(host.as_ptr(), port, connect, timeout, error) }).map(Self)
     }
 
     /// Sets a key.
     pub(crate) fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        let key = c_string(key)?;
-        let mut error = ptr::null_mut();
+        let (store, key, length) = (self.0.as_ptr(), c_string(key)?, value.len());
         // SAFETY: key and value live during the call.
-        let code = unsafe { grappa_store_set(self.0.as_ptr(), key.as_ptr(), value.as_ptr(), value.len(), &mut error) };
-        finished(code, error).map(|_| ())
+        finished(|error| unsafe { grappa_store_set(store, key.as_ptr(), value.as_ptr(), length, error) }).map(|_| ())
     }
 
     /// Sets a key that has no value yet. Returns the value that it then has: this one, or the earlier one.
     pub(crate) fn set_once(&self, key: &str, value: &[u8]) -> Result<Vec<u8>> {
-        let key = c_string(key)?;
-        let (mut error, mut found) = (ptr::null_mut(), Vec::new());
+        let (store, key, length) = (self.0.as_ptr(), c_string(key)?, value.len());
+        let mut found = Vec::new();
+        let context = ptr::from_mut(&mut found).cast();
         // SAFETY: key and value live during the call, and `take` gets the address of a vector.
-        let code = unsafe {
-            grappa_store_set_once(
-                self.0.as_ptr(),
-                key.as_ptr(),
-                value.as_ptr(),
-                value.len(),
-                ptr::from_mut(&mut found).cast(),
-                take,
-                &mut error,
-            )
-        };
-        finished(code, error).map(|_| found)
+        finished(|error| unsafe {
+            grappa_store_set_once(store, key.as_ptr(), value.as_ptr(), length, context, take, error)
+        })?;
+        Ok(found)
     }
 
     /// The value of a key; none if it has no value yet.
     pub(crate) fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let key = c_string(key)?;
-        let (mut error, mut found) = (ptr::null_mut(), Vec::new());
+        let (key, mut found) = (c_string(key)?, Vec::new());
+        let context = ptr::from_mut(&mut found).cast();
         // SAFETY: the key lives during the call, and `take` gets the address of a vector.
-        let code = unsafe {
-            grappa_store_get(
-                self.0.as_ptr(),
-                key.as_ptr(),
-                ptr::from_mut(&mut found).cast(),
-                take,
-                &mut error,
-            )
-        };
-        Ok(finished(code, error)?.then_some(found))
+        let has_value =
+            finished(|error| unsafe { grappa_store_get(self.0.as_ptr(), key.as_ptr(), context, take, error) })?;
+        Ok(has_value.then_some(found))
     }
 
     /// Deletes a key.
     pub(crate) fn delete(&self, key: &str) -> Result<()> {
         let key = c_string(key)?;
-        let mut error = ptr::null_mut();
         // SAFETY: the key lives during the call.
-        let code = unsafe { grappa_store_delete(self.0.as_ptr(), key.as_ptr(), &mut error) };
-        finished(code, error).map(|_| ())
+        finished(|error| unsafe { grappa_store_delete(self.0.as_ptr(), key.as_ptr(), error) }).map(|_| ())
     }
 }
 
@@ -243,26 +193,16 @@ impl Group {
         patience: Duration,
         timeout: Duration,
     ) -> Result<Self> {
-        let mut error = ptr::null_mut();
-        let number = |number: u32| c_int::try_from(number).map_err(|_| format!("{number} ranks are too many"));
-        let (rank, ranks) = (number(rank)?, number(size)?);
-        // A pointer to a trait object has two words, and C++ gets one.
-        let keys = Box::new(keys);
-        // SAFETY: C++ calls these functions with the keys, and frees them once, even if it fails.
-        let group = unsafe {
-            grappa_group_new(
-                Box::into_raw(keys).cast(),
-                set_key,
-                get_key,
-                free_keys,
-                rank,
-                ranks,
-                milliseconds(patience),
-                milliseconds(timeout),
-                &mut error,
-            )
+        let Ok(ranks) = c_int::try_from(size) else {
+            return Err(format!("{size} ranks are too many"));
         };
-        let group = NonNull::new(group).ok_or_else(|| taken(error))?;
+        let (rank, patience, timeout) = (rank as c_int, milliseconds(patience), milliseconds(timeout));
+        // A pointer to a trait object has two words, and C++ gets one.
+        let keys = Box::into_raw(Box::new(keys)).cast();
+        // SAFETY: C++ calls these functions with the keys, and frees them once, even if it fails.
+        let group = made(|error| unsafe {
+            grappa_group_new(keys, set_key, get_key, free_keys, rank, ranks, patience, timeout, error)
+        })?;
         Ok(Self {
             group,
             ranks: size as usize,
@@ -271,11 +211,9 @@ impl Group {
 
     /// Starts to replace `tensor` by what `reduction` makes of the tensors of all ranks. The work keeps the memory of the tensor.
     pub(crate) fn all_reduce(&self, tensor: &Tensor, reduction: Reduction) -> Result<Work> {
-        let mut error = ptr::null_mut();
-        let unites = reduction == Reduction::Union;
+        let (group, unites) = (self.group.as_ptr(), reduction == Reduction::Union);
         // SAFETY: both live during the call.
-        let work = unsafe { grappa_all_reduce(self.group.as_ptr(), tensor.as_ptr().cast(), unites, &mut error) };
-        NonNull::new(work).map(Work).ok_or_else(|| taken(error))
+        made(|error| unsafe { grappa_all_reduce(group, tensor.as_ptr().cast(), unites, error) }).map(Work)
     }
 
     /// Gets ready to receive a part of `output` from each other rank. Parts follow each other by rank, with these numbers of values. They
@@ -285,18 +223,9 @@ impl Group {
     /// If there is not one length per rank, or they do not add up to that of `output`.
     pub(crate) fn receive(&self, output: &Tensor, values: &[i64], tag: u8) -> Result<Receives> {
         self.check(output, values);
-        let mut error = ptr::null_mut();
+        let (group, output) = (self.group.as_ptr(), output.as_ptr().cast());
         // SAFETY: both live during the call, and there are as many lengths as ranks.
-        let receives = unsafe {
-            grappa_receive(
-                self.group.as_ptr(),
-                output.as_ptr().cast(),
-                values.as_ptr(),
-                tag.into(),
-                &mut error,
-            )
-        };
-        let receives = NonNull::new(receives).ok_or_else(|| taken(error))?;
+        let receives = made(|error| unsafe { grappa_receive(group, output, values.as_ptr(), tag.into(), error) })?;
         Ok(Receives(receives, tag))
     }
 
@@ -309,19 +238,11 @@ impl Group {
         if let Some(values) = values {
             self.check(input, values);
         }
-        let mut error = ptr::null_mut();
+        let (group, input) = (self.group.as_ptr(), input.as_ptr().cast());
+        let values = values.map_or(ptr::null(), <[i64]>::as_ptr);
+        let Receives(receives, tag) = receives;
         // SAFETY: all live during the call, there are as many lengths as ranks or none, and C++ takes the receives.
-        let work = unsafe {
-            grappa_send(
-                self.group.as_ptr(),
-                receives.0.as_ptr(),
-                input.as_ptr().cast(),
-                values.map_or(ptr::null(), <[i64]>::as_ptr),
-                receives.1.into(),
-                &mut error,
-            )
-        };
-        NonNull::new(work).map(Work).ok_or_else(|| taken(error))
+        made(|error| unsafe { grappa_send(group, receives.as_ptr(), input, values, tag.into(), error) }).map(Work)
     }
 
     fn check(&self, tensor: &Tensor, values: &[i64]) {
@@ -357,10 +278,8 @@ pub(crate) struct Work(NonNull<c_void>);
 impl Work {
     /// Waits for the end of the operation, at most for a time. Returns whether it has ended.
     pub(crate) fn wait(&self, at_most: Duration) -> Result<bool> {
-        let mut error = ptr::null_mut();
         // SAFETY: it lives.
-        let code = unsafe { grappa_work_wait(self.0.as_ptr(), milliseconds(at_most), &mut error) };
-        finished(code, error)
+        finished(|error| unsafe { grappa_work_wait(self.0.as_ptr(), milliseconds(at_most), error) })
     }
 }
 
@@ -371,9 +290,16 @@ impl Drop for Work {
     }
 }
 
-/// Whether a function is done, or not yet.
-fn finished(code: c_int, error: *mut c_char) -> Result<bool> {
-    match code {
+/// The object that a function of C++ makes.
+fn made(call: impl FnOnce(Problem) -> Object) -> Result<NonNull<c_void>> {
+    let mut error = ptr::null_mut();
+    NonNull::new(call(&mut error)).ok_or_else(|| taken(error))
+}
+
+/// Whether a function of C++ is done, or not yet.
+fn finished(call: impl FnOnce(Problem) -> c_int) -> Result<bool> {
+    let mut error = ptr::null_mut();
+    match call(&mut error) {
         DONE => Ok(true),
         NOT_YET => Ok(false),
         _ => Err(taken(error)),

@@ -27,7 +27,7 @@
 //! cancel the weights where a step has a single partition.
 //!
 //! # Effect
-//! Small: see the records of the benches `bias` and `accuracy`. Isolation does not give some seeds too large a weight. It makes
+//! Small: see `benches/record/accuracy.md`. Isolation does not give some seeds too large a weight. It makes
 //! the messages of halo nodes wrong, and no weight of a seed corrects that. The aggregator can: a pre-aggregated first hop
 //! ([`super::first_hop`]) with historical embeddings ([`super::historical`]) leaves 4 % of the bias of isolation in 3 layers,
 //! and none in 2. That is the default, with loss weights of 1 (`none`). The paper's forms remain available.

@@ -29,12 +29,17 @@ use grappa_run::{
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches, Stall};
 
 use super::{
-    Trainer,
     exchange::{LossWeights, exchanged_bytes},
     load::Loaded,
+    partitions::repeated_batch_memory,
+    processes::Processes,
     step::{BatchSums, BegunStep},
+    trainer::Trainer,
 };
-use crate::{Error, Result};
+use crate::{Result, distributed::ProcessGroup};
+
+/// Under this name a rank leaves the metrics of an unfinished epoch for rank 0 when it stops.
+const UNFINISHED: &str = "unfinished";
 
 /// Metrics of an epoch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,26 +72,10 @@ type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
 /// Saves the state of a run between two steps of an epoch, so that a kill does not cost the whole epoch.
 pub(super) trait Save {
     /// Whether it is time.
-    fn is_due(&self) -> bool;
+    fn is_due(&self, trainer: &Trainer) -> bool;
 
     /// Saves it. The epoch in progress has the finished steps.
-    ///
-    /// # Errors
-    /// If nothing can be saved any more. A file that cannot be written this time is no error.
     fn save(&mut self, trainer: &mut Trainer) -> Result<()>;
-}
-
-/// Saves nothing.
-struct Unsaved;
-
-impl Save for Unsaved {
-    fn is_due(&self) -> bool {
-        false
-    }
-
-    fn save(&mut self, _trainer: &mut Trainer) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
@@ -94,9 +83,6 @@ type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>
 
 /// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
 const MEASURED_STEPS: u64 = 50;
-
-/// A batch that all epochs have is kept if it takes at most 1/REPEATED_SHARE of the memory.
-const REPEATED_SHARE: u64 = 8;
 
 impl Trainer {
     /// Trains an epoch with the learning rate `rate(step, steps)` at each step, or continues the epoch in progress. The epoch
@@ -106,7 +92,7 @@ impl Trainer {
     /// If files cannot be read, memory is too small, or a loss is not finite. Also if progress says to stop: then the step in
     /// progress is finished, and a checkpoint made now continues with the next step.
     pub fn epoch(&mut self, epoch: u64, rate: RateOfStep<'_>, progress: &dyn Progress) -> Result<EpochStats> {
-        self.saved_epoch(epoch, rate, &mut Unsaved, progress)
+        self.saved_epoch(epoch, rate, None, progress)
     }
 
     /// As [`Trainer::epoch`], with `save` between steps.
@@ -114,7 +100,7 @@ impl Trainer {
         &mut self,
         epoch: u64,
         rate: RateOfStep<'_>,
-        save: &mut dyn Save,
+        save: Option<&mut dyn Save>,
         progress: &dyn Progress,
     ) -> Result<EpochStats> {
         let mut partial = self.partial.unwrap_or_default();
@@ -123,28 +109,17 @@ impl Trainer {
             let trained = self.remaining_steps(epoch, &mut partial, rate, save, progress);
             if trained.is_ok() && !is_begun && partial.steps >= MEASURED_STEPS {
                 let took = self.clock.seconds() - before;
-                self.took(took[Stage::Forward] + took[Stage::Backward]);
+                let seconds = took[Stage::Forward] + took[Stage::Backward];
+                self.evaluations.took(seconds, self.partitions.epoch_work);
             }
             self.partial = Some(partial);
             match trained {
                 Err(error) if !error.is_stopped() => return Err(error),
-                trained => self.check_parameters(epoch).and(trained)?,
+                trained => self.learner.check_parameters(epoch).and(trained)?,
             }
             self.partial = Some(self.total(partial)?);
         }
         Ok(self.stats(&self.partial.unwrap_or_default()))
-    }
-
-    /// Fails if parameters are not finite, before a checkpoint has them. The loss says so one step later.
-    fn check_parameters(&self, epoch: u64) -> Result<()> {
-        let is_finite = self.model.parameters().flat_values().isfinite().all();
-        match is_finite.int64_value(&[]) {
-            0 => Err(Error::Options(format!(
-                "parameters are not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",
-                epoch + 1
-            ))),
-            _ => Ok(()),
-        }
     }
 
     /// Ends the epoch in progress.
@@ -157,33 +132,74 @@ impl Trainer {
         self.partial.map(|partial| partial.steps)
     }
 
+    /// Where training is, for people. `epochs` are finished.
+    pub(super) fn place(&self, epochs: u64) -> String {
+        match self.steps_of_epoch() {
+            None | Some(0) => format!("before epoch {}", epochs + 1),
+            Some(steps) => format!("after step {steps} of epoch {}", epochs + 1),
+        }
+    }
+
+    /// Ends the steps of an epoch: on rank 0, its metrics become those of all processes.
+    fn total(&self, mut partial: PartialEpoch) -> Result<PartialEpoch> {
+        if let Some(group) = &self.processes.group
+            && let Some(all) = group.gather("metrics", partial)?
+        {
+            all[1..].iter().for_each(|other| partial.add(other));
+        }
+        self.learner.average_buffers(&self.processes)?;
+        partial.is_trained = true;
+        Ok(partial)
+    }
+
+    /// On rank 0, takes what the other ranks leave when all stop within an epoch. False if one of them is missing, or stopped elsewhere.
+    pub(super) fn collect_left_behind(&mut self) -> bool {
+        let (gradients, step) = (&mut self.learner.gradients, self.learner.step);
+        self.partial
+            .as_mut()
+            .is_none_or(|partial| collect_metrics(&self.processes, partial))
+            && gradients.collect_left(&self.processes, step)
+    }
+
+    /// Leaves what rank 0 needs of this rank for a checkpoint when all stop within an epoch.
+    pub(super) fn leave_behind(&self, group: &ProcessGroup) {
+        if let Some(partial) = &self.partial {
+            group.leave_behind(UNFINISHED, partial);
+        }
+        self.learner.gradients.leave(&self.processes, self.learner.step);
+    }
+
     /// Opens the partitions and the feed, and takes the steps that are not finished.
     fn remaining_steps(
         &mut self,
         epoch: u64,
         partial: &mut PartialEpoch,
         rate: RateOfStep<'_>,
-        save: &mut dyn Save,
+        save: Option<&mut dyn Save>,
         progress: &dyn Progress,
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
         check_stopped(progress)?;
-        self.labels.begin_epoch();
+        self.data.labels.begin_epoch();
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
         self.refresh_when_due(epoch, progress)?;
         // An epoch that is continued after a stop had them before.
-        let halo_bytes = std::mem::take(&mut self.halo_bytes);
+        let halo_bytes = std::mem::take(&mut self.partitions.halo_bytes);
         if partial.steps == 0 {
             partial.halo_bytes = halo_bytes;
         }
-        let whole = self.loader.all_batches(epoch);
+        let whole = self.partitions.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
-        if self.loader.opens_feed() {
-            self.make_room_for_feed();
+        if self.partitions.loader.opens_feed() {
+            // What inferences keep only to save time: the feed may take all memory that the views leave.
+            self.evaluations.free_memory();
         }
-        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps));
-        let batches = match (batches, &self.group) {
+        let batches = self
+            .partitions
+            .loader
+            .batches(epoch, |batches| batches.from_step(partial.steps));
+        let batches = match (batches, &self.processes.group) {
             // Ranks of one machine open their feeds together.
             (Err(error @ grappa_io::Error::Stopped), Some(group)) => {
                 return Err(group.failure().unwrap_or(error.into()));
@@ -191,7 +207,7 @@ impl Trainer {
             (batches, _) => batches?,
         };
         // While batches arrive, the trainer is busy with them.
-        let mut feed = self.loader.take_feed();
+        let feed = self.partitions.loader.feed().expect("batches() opens the feed").clone();
         progress.steps("training", steps);
         progress.advance(partial.steps, 0);
         let before = (feed.stats(), self.clock.seconds()[Stage::Sample]);
@@ -205,21 +221,23 @@ impl Trainer {
             partial: &mut *partial,
             save,
         };
-        let result = match self.repeated.take() {
+        let result = match self.partitions.repeated.take() {
             Some(batch) if epoch.partial.steps == 0 => self.step_again(&mut epoch, batch, progress),
-            _ => self.steps_of(&mut epoch, &mut feed, progress),
+            _ => self.steps_of(&mut epoch, &feed, progress),
         };
         self.add_feed(partial, before, &feed.stats());
-        self.loader.return_feed(feed);
         result
     }
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
-    fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
-        epoch.keeps_batch = self.may_keep_batch() && feed.is_resident();
+    fn steps_of(&mut self, epoch: &mut Epoch<'_, '_>, feed: &Feed, progress: &dyn Progress) -> Result<()> {
+        epoch.keeps_batch = feed.is_resident() && self.repeated_batch_memory() > 0;
         // If all features are in memory, batches come too fast for reading ahead to help.
-        let read_ahead = usize::from(self.historical.is_some() && !feed.is_resident());
-        let (loading, batches) = (self.loading(), epoch.batches);
+        let read_ahead = usize::from(self.history.rows.is_some() && !feed.is_resident());
+        let batches = epoch.batches;
+        let loading = self
+            .partitions
+            .loading(&self.config, &self.data, &self.learner.model, self.history.rows.clone());
         let mut source = feed.epoch(batches);
         if self.overlaps {
             loading.in_background(&mut source, batches, |loaded| {
@@ -253,7 +271,7 @@ impl Trainer {
     }
 
     /// Takes the steps of batches. If steps overlap, one is finished when the next is begun.
-    fn steps_from(&mut self, epoch: &mut Epoch<'_>, next: NextBatch<'_>, progress: &dyn Progress) -> Result<()> {
+    fn steps_from(&mut self, epoch: &mut Epoch<'_, '_>, next: NextBatch<'_>, progress: &dyn Progress) -> Result<()> {
         let mut begun = None;
         let result = self.begin_steps(epoch, next, &mut begun, progress);
         // Also after a failure: a loss that is not finite may be the reason for it.
@@ -264,7 +282,7 @@ impl Trainer {
     /// The loop of [`Trainer::steps_from`]. `begun` is then the last step, if steps overlap.
     fn begin_steps(
         &mut self,
-        epoch: &mut Epoch<'_>,
+        epoch: &mut Epoch<'_, '_>,
         next: NextBatch<'_>,
         begun: &mut Option<BegunStep>,
         progress: &dyn Progress,
@@ -276,74 +294,72 @@ impl Trainer {
                 // The step that was begun on top of a failed one fails too, and says less.
                 self.finish_step(epoch, step).inspect_err(|_| *begun = None)?;
             }
-            if epoch.partial.steps < epoch.steps && epoch.save.is_due() {
+            if epoch.partial.steps < epoch.steps && epoch.save.as_ref().is_some_and(|save| save.is_due(self)) {
                 // The metrics of the finished steps must be complete.
                 if let Some(step) = begun.take() {
                     self.finish_step(epoch, step)?;
                 }
-                self.check_parameters(epoch.number)?;
+                self.learner.check_parameters(epoch.number)?;
                 self.partial = Some(*epoch.partial);
-                epoch.save.save(self)?;
+                epoch.save.iter_mut().try_for_each(|save| save.save(self))?;
             }
             epoch.check_stopped(progress)?;
         }
         Ok(())
     }
 
-    /// Whether the epochs can share one batch. With historical embeddings they cannot, because those change.
-    fn may_keep_batch(&self) -> bool {
-        self.config.repeats_batch() && self.refresh_plan.is_none()
-    }
-
-    /// The memory that is left for a batch that all epochs share, in bytes. It is the same whether there is such a batch now or not:
-    /// a run that was resumed must evaluate as one that was not stopped.
-    pub(super) fn kept_batch_memory(&self) -> u64 {
-        match self.may_keep_batch() {
-            true => self.config.memory.0 / REPEATED_SHARE,
-            false => 0,
-        }
+    /// The memory that is left for a batch that all epochs share, in bytes.
+    fn repeated_batch_memory(&self) -> u64 {
+        repeated_batch_memory(&self.config, self.history.is_planned())
     }
 
     /// Takes the one step of an epoch with the batch of the epoch before.
-    fn step_again(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
+    fn step_again(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<()> {
         let step = self.begin_step(epoch, batch, progress)?;
         self.add_results(epoch, &step)?;
-        self.repeated = Some(step.into_batch());
+        self.partitions.repeated = Some(step.batch);
         epoch.check_stopped(progress)
     }
 
     /// Takes the step of a batch. A GPU may still compute it.
-    fn begin_step(&mut self, epoch: &mut Epoch<'_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
+    fn begin_step(&mut self, epoch: &mut Epoch<'_, '_>, batch: Loaded, progress: &dyn Progress) -> Result<BegunStep> {
         self.steps_without_batch(epoch, batch.first().step, progress)?;
         let (number, edges) = (batch.first().step, batch.batch.minibatch().edges() as u64);
-        let step = self.add_gradient(epoch.number, batch)?;
-        if self.group.is_some() {
+        let step = self.learner.add_gradient(
+            epoch.number,
+            batch,
+            &self.config,
+            &self.data,
+            self.overlaps,
+            &mut self.clock,
+        )?;
+        if self.processes.group.is_some() {
             // The exchange would wait for the gradient. And no rank sends one that is not finite.
-            self.results(&step)?;
+            step.results(&self.data.store)?;
         }
-        self.end_step(epoch, number, step.weights(), edges, progress)?;
+        self.end_step(epoch, number, step.weights, edges, progress)?;
         Ok(step)
     }
 
     /// Waits for the results of a step, and adds them to the metrics of the epoch.
-    fn finish_step(&mut self, epoch: &mut Epoch<'_>, step: BegunStep) -> Result<()> {
+    fn finish_step(&mut self, epoch: &mut Epoch<'_, '_>, step: BegunStep) -> Result<()> {
         self.add_results(epoch, &step)?;
         if epoch.keeps_batch {
-            self.repeated = step.into_batch().kept(&self.model, self.kept_batch_memory());
+            self.partitions.repeated = step.batch.kept(&self.learner.model, self.repeated_batch_memory());
         }
         Ok(())
     }
 
-    fn add_results(&mut self, epoch: &mut Epoch<'_>, step: &BegunStep) -> Result<()> {
+    fn add_results(&mut self, epoch: &mut Epoch<'_, '_>, step: &BegunStep) -> Result<()> {
         self.clock.enter(Stage::Backward);
-        let sums = self.results(step)?;
-        let minibatch = step.batch().batch.minibatch();
+        let sums = step.results(&self.data.store)?;
+        let minibatch = step.batch.batch.minibatch();
         add_step(epoch.partial, minibatch.seeds as u64, minibatch.edges() as u64, sums);
         Ok(())
     }
 
     /// Takes part in the steps before `step` in which the partitions of this process have no batch, and others may have one.
-    fn steps_without_batch(&mut self, epoch: &mut Epoch<'_>, step: u64, progress: &dyn Progress) -> Result<()> {
+    fn steps_without_batch(&mut self, epoch: &mut Epoch<'_, '_>, step: u64, progress: &dyn Progress) -> Result<()> {
         while epoch.partial.steps < step {
             let without = epoch.partial.steps;
             self.end_step(epoch, without, LossWeights::default(), 0, progress)?;
@@ -355,7 +371,7 @@ impl Trainer {
     /// Exchanges the gradient of a step and updates the parameters.
     fn end_step(
         &mut self,
-        epoch: &mut Epoch<'_>,
+        epoch: &mut Epoch<'_, '_>,
         step: u64,
         weights: LossWeights,
         edges: u64,
@@ -363,9 +379,12 @@ impl Trainer {
     ) -> Result<()> {
         self.clock.enter(Stage::Exchange);
         let done = (epoch.number as f64 + step as f64 / epoch.steps as f64) / self.config.epochs as f64;
-        let sent_bytes = self.update(weights, epoch.seeds_per_step, (epoch.rate)(step), done)?;
+        let rate = (epoch.rate)(step);
+        let sent_bytes = self
+            .learner
+            .update(&self.config, weights, epoch.seeds_per_step, rate, done)?;
         epoch.partial.steps = step + 1;
-        epoch.partial.gradient_bytes += exchanged_bytes(self.model.parameters().count());
+        epoch.partial.gradient_bytes += exchanged_bytes(self.learner.model.parameters().count());
         epoch.partial.bytes_sent += sent_bytes;
         progress.advance(1, edges);
         Ok(())
@@ -392,7 +411,7 @@ impl Trainer {
         let seeds = partial.seeds.max(1) as f64;
         EpochStats {
             loss: partial.loss / seeds,
-            train_accuracy: (self.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
+            train_accuracy: (self.data.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
             coverage: partial.coverage / seeds,
             steps: partial.steps,
             seeds: partial.seeds,
@@ -406,7 +425,7 @@ impl Trainer {
 }
 
 /// The epoch whose steps are taken.
-struct Epoch<'a> {
+struct Epoch<'a, 's> {
     number: u64,
     /// Number of steps.
     steps: u64,
@@ -419,10 +438,10 @@ struct Epoch<'a> {
     /// Whether other epochs have its batch, too.
     keeps_batch: bool,
     partial: &'a mut PartialEpoch,
-    save: &'a mut dyn Save,
+    save: Option<&'a mut (dyn Save + 's)>,
 }
 
-impl Epoch<'_> {
+impl Epoch<'_, '_> {
     /// Returns early if the run should stop. After the last step the epoch is trained, which is as good a place to stop.
     fn check_stopped(&self, progress: &dyn Progress) -> Result<()> {
         match self.partial.steps < self.steps {
@@ -439,4 +458,23 @@ fn add_step(partial: &mut PartialEpoch, seeds: u64, edges: u64, sums: BatchSums)
     partial.coverage += sums.coverage;
     partial.right += sums.right;
     partial.sampled_edges += edges;
+}
+
+/// On rank 0, makes the metrics of an unfinished epoch the sums over all processes. False if one of them is missing, or stopped elsewhere.
+fn collect_metrics(processes: &Processes, partial: &mut PartialEpoch) -> bool {
+    let Some(group) = &processes.group else { return true };
+    if partial.is_trained || partial.steps == 0 {
+        return true;
+    }
+    if group.failure().is_some() {
+        return false;
+    }
+    let others: Vec<Option<PartialEpoch>> = group.left_behind(UNFINISHED);
+    for other in &others {
+        match other {
+            Some(other) if other.steps == partial.steps => partial.add(other),
+            _ => return false,
+        }
+    }
+    true
 }

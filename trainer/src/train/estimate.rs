@@ -10,6 +10,7 @@ use grappa_run::{
 };
 use grappa_sampling::partition::{HeldChunk, Hosts, Schedule, Share};
 
+use super::resolved::ResolvedConfig;
 use crate::{Error, Result};
 
 /// Minibatches with fewer edges are fast enough for no warning.
@@ -31,20 +32,16 @@ struct Expected {
 }
 
 /// Refuses minibatches that do not fit into this machine's memory. Returns a warning for those that take long.
-///
-/// # Errors
-/// [`Error::Options`] with the memory that a minibatch takes.
 pub(super) fn check(
     hosts: &Hosts,
-    config: &TrainConfig,
+    config: &ResolvedConfig,
     model: &ModelOptions,
     train_nodes: u64,
-    knows_first_hop: bool,
     share: Share,
 ) -> Result<Option<String>> {
     let size = |of: fn(HeldChunk) -> u64| hosts.trained().map(|(_, held)| of(held)).sum::<u64>() as f64;
     let (nodes, edges) = (size(|held| held.nodes), size(|held| held.edges));
-    let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
+    let expected = expect(nodes, edges, config, model, train_nodes, config.knows_first_hop());
     // A step computes the minibatches of its partitions together, as far as this process serves them.
     let partitions = config.concurrent().div_ceil(share.workers());
     let step_bytes = expected.bytes * f64::from(partitions);
@@ -67,7 +64,7 @@ pub(super) fn check(
         ByteSize(expected.bytes as u64),
     );
     match free_memory_bytes() {
-        Some(free) if step_bytes / DOUBT > free as f64 => Err(Error::Options(format!(
+        Some(free) if step_bytes / DOUBT > free as f64 => Err(Error::TooLarge(format!(
             "{size}, and {} are free: use fewer --layers, a smaller --hidden, fewer --heads, smaller --fanouts, or a smaller \
              --batch{fewer}",
             ByteSize(free)

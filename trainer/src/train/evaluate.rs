@@ -6,44 +6,22 @@
 //! If several processes train together, each scores a part of the nodes. Rank 0 adds up the counts, so it reports the scores that a
 //! single process has.
 
-use std::ops::Range;
-
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
-use grappa_formats::manifest::FeatureDtype;
-use grappa_io::progress::Progress;
 use grappa_run::{
     config::{Evaluate, Monitor},
-    model::Precision,
+    model::LayerKind,
     scores::ScoreReport,
 };
-use grappa_sampling::NodeSet;
-use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
-use tch::Tensor;
 
 use super::{
-    Trainer,
-    inference::{Inference, Needed},
-    scored::{Scored, ScoredNodes},
-    split::SplitScores,
+    inference::task::Inference,
+    model_on_graph::{ModelOnGraph, Room},
+    refresh::History,
+    sampled::sampled_scores,
+    scored::{Scored, ScoredNodes, inference_time},
+    split::{SplitScores, TEST, VAL},
 };
-use crate::{
-    Result,
-    nn::Model,
-    runtime::{release_memory, release_memory_above},
-};
-
-/// The splits that are scored.
-pub(super) const VAL: usize = 0;
-pub(super) const TEST: usize = 1;
-
-/// The memory of the tensors of steps stays during an inference if it is at most 1/STEP_SHARE of what is free. The inference leaves as much
-/// in any case, so that its results do not depend on it.
-const STEP_SHARE: u64 = 8;
-
-/// Columns of the feed.
-const FEATURES: usize = 0;
-const AGGREGATES: usize = 1;
+use crate::{Result, runtime::release_memory};
 
 /// Scores of an evaluation.
 #[derive(Debug, Clone)]
@@ -54,15 +32,6 @@ pub struct Evaluation {
     pub test: Option<ScoreReport>,
     /// How the scores were computed: exactly or by sampling.
     pub method: Evaluate,
-}
-
-/// Memory for an inference, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
-    /// For states and features while it runs.
-    pub(super) inference: u64,
-    /// For the historical embeddings, which stay while the next steps train.
-    pub(super) kept: u64,
 }
 
 impl Evaluation {
@@ -98,9 +67,54 @@ fn score(val: &ScoreReport, monitor: Monitor) -> Option<f64> {
     }
 }
 
-impl Trainer {
-    /// Evaluates the model after `epoch`, as [`Trainer::prepare`] planned. `improves` says whether a validation score is better than
-    /// all before; the test nodes are scored if it is, or if there is no validation score. `ranked` adds the area under the ROC curve.
+/// How a run evaluates its model.
+#[derive(Default)]
+pub(super) struct Evaluations {
+    /// The nodes that evaluations compute; none before the first evaluation.
+    pub scored: Option<ScoredNodes>,
+    /// Seconds per unit of work, by the forward and backward passes of a whole epoch.
+    seconds_per_work: Option<f64>,
+}
+
+impl Evaluations {
+    /// Decides how to evaluate the model. `before` is how the run was evaluated before it was resumed, which only rank 0 knows: `auto` keeps
+    /// to that. Returns a sentence about the evaluations.
+    ///
+    /// # Errors
+    /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
+    pub fn prepare(
+        &mut self,
+        on: &mut ModelOnGraph<'_>,
+        history: &History,
+        before: Option<Evaluate>,
+    ) -> Result<String> {
+        let is_auto = on.config.evaluate == Evaluate::Auto;
+        let method = before.filter(|_| is_auto).unwrap_or(on.config.evaluate);
+        let held = history.memory() + self.memory();
+        let mut scored = ScoredNodes::choose(on, method)?;
+        let mut checked = scored.check_disk(on, held);
+        if let Err(error) = &checked
+            && error.is_disk_full()
+            && scored.method() == Evaluate::Exact
+            && is_auto
+        {
+            scored = ScoredNodes::of_samples(on)?;
+            checked = scored.check_disk(on, held);
+        }
+        match checked {
+            // Minibatches need no disk.
+            Err(error) if error.is_disk_full() && scored.method() == Evaluate::Sampled => {
+                scored = ScoredNodes::Minibatches;
+            }
+            checked => checked?,
+        }
+        let told = scored.describe(on, held)?;
+        self.scored = Some(scored);
+        Ok(told)
+    }
+
+    /// Evaluates the model after `epoch`, as [`Evaluations::prepare`] planned. `improves` says whether a validation score is better than
+    /// all before; the test nodes are scored if it is, or if there is no validation score.
     ///
     /// If the next epoch begins with a refresh of the historical embeddings, the same inference makes them.
     ///
@@ -110,22 +124,22 @@ impl Trainer {
     /// If files cannot be read or written, or memory is too small.
     pub fn evaluate(
         &mut self,
-        ranked: bool,
+        on: &mut ModelOnGraph<'_>,
+        history: &mut History,
         epoch: u64,
         improves: &dyn Fn(f64) -> bool,
-        progress: &dyn Progress,
     ) -> Result<Option<Evaluation>> {
-        let scored = match self.scored_nodes.take() {
+        let scored = match self.scored.take() {
             Some(scored) => scored,
-            None => self.scored_nodes(self.config.evaluate, progress)?,
+            None => ScoredNodes::choose(on, on.config.evaluate)?,
         };
         let evaluated = match &scored {
-            ScoredNodes::Together(both) if !both.needed.is_sampled() && self.is_refreshed_with(epoch) => {
-                self.evaluate_and_refresh(ranked, progress)
+            ScoredNodes::Together(both) if !both.needed.is_sampled() && history.is_refreshed_with(epoch, on) => {
+                evaluate_and_refresh(on, history)
             }
-            _ => self.evaluate_nodes(&scored, ranked, improves, progress),
+            _ => evaluate_nodes(on, history.memory(), &scored, improves),
         };
-        self.scored_nodes = Some(scored);
+        self.scored = Some(scored);
         evaluated
     }
 
@@ -133,247 +147,140 @@ impl Trainer {
     ///
     /// # Errors
     /// If files cannot be read, or memory is too small.
-    pub(super) fn scored_exactly(&mut self, progress: &dyn Progress) -> Result<Scored> {
-        (self.historical, self.historical_origin) = (None, None);
-        self.scored_nodes.iter_mut().for_each(ScoredNodes::clear);
-        let [val, test] = &self.scored_splits;
-        let needed = self.needed(&[val, test], &[], &[], f64::INFINITY, progress)?;
-        Ok(Scored::once(needed.expect("there is no limit"), &self.folder))
+    pub fn scored_exactly(&mut self, on: &ModelOnGraph<'_>, history: &mut History) -> Result<Scored> {
+        history.clear();
+        self.scored.iter_mut().for_each(ScoredNodes::clear);
+        let [val, test] = &on.data.scored_splits;
+        let needed = on.needed(&[val, test], &[], &[], f64::INFINITY)?;
+        Ok(Scored::once(needed.expect("there is no limit"), &on.config.folder))
     }
 
-    /// Evaluates the model exactly. All ranks call it with what [`Trainer::scored_exactly`] found, or failed with.
-    ///
-    /// # Errors
-    /// As [`Trainer::evaluate`].
-    pub(super) fn evaluate_exactly(
-        &mut self,
-        scored: Result<Scored>,
-        ranked: bool,
-        progress: &dyn Progress,
-    ) -> Result<Option<Evaluation>> {
-        let room = self.make_room(false);
-        let [val, test] = self.scored_splits.clone();
-        let scores = scored.and_then(|once| self.scores(room, &once, &[&val, &test], ranked, progress));
-        let reports = self.reports(scores, progress)?;
-        Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
+    /// Bytes of memory of what stays from one evaluation to the next, apart from sets of nodes.
+    pub fn memory(&self) -> u64 {
+        self.scored.as_ref().map_or(0, ScoredNodes::memory)
     }
 
-    fn evaluate_nodes(
-        &mut self,
-        scored: &ScoredNodes,
-        ranked: bool,
-        improves: &dyn Fn(f64) -> bool,
-        progress: &dyn Progress,
-    ) -> Result<Option<Evaluation>> {
-        let (of_val, of_test) = match scored {
-            ScoredNodes::Minibatches => (None, None),
-            ScoredNodes::Apart(both) => {
-                let [of_val, of_test] = &**both;
-                (Some(of_val), Some(of_test))
-            }
-            ScoredNodes::Together(both) => {
-                let [val, test] = self.scored_splits.clone();
-                let room = self.make_room(false);
-                let scores = self.scores(room, both, &[&val, &test], ranked, progress);
-                let reports = self.reports(scores, progress)?;
-                return Ok(reports.map(|reports| together(reports, scored.method())));
-            }
-        };
-        let val = self.report(VAL, of_val, ranked, progress)?;
-        let is_tested = self.told_by_first("test", || {
-            let val = val.as_ref().expect("rank 0 has the scores");
-            Ok(score(val, self.config.monitor).is_none_or(improves))
-        })?;
-        let test = match is_tested {
-            true => self.report(TEST, of_test, ranked, progress)?,
-            false => None,
-        };
-        let method = scored.method();
-        Ok(val.map(|val| Evaluation { val, test, method }))
-    }
-
-    /// The scores of the validation or of the test nodes, by an inference or, without one, by minibatches. None on ranks other than 0.
-    fn report(
-        &mut self,
-        split: usize,
-        scored: Option<&Scored>,
-        ranked: bool,
-        progress: &dyn Progress,
-    ) -> Result<Option<ScoreReport>> {
-        let all = [self.splits.val(), self.splits.test()][split].clone();
-        let own = self.scored_splits[split].clone();
-        let scores = match scored {
-            // The processes of a host divide the minibatches, not the nodes.
-            None => self.sampled_scores(&all, ranked, progress),
-            Some(scored) => {
-                let room = self.make_room(false);
-                self.scores(room, scored, &[&own], ranked, progress)
-            }
-        };
-        let reports = self.reports(scores, progress)?;
-        Ok(reports.map(|mut reports| reports.remove(0)))
-    }
-
-    /// The scores of all processes, after each has scored its part. None on ranks other than 0.
-    fn reports(&self, scored: Result<SplitScores<'_>>, progress: &dyn Progress) -> Result<Option<Vec<ScoreReport>>> {
-        self.reports_of(self.agree(scored, progress)?, progress)
-    }
-
-    /// The scores of all processes, none of which failed.
-    fn reports_of(&self, mut scores: SplitScores<'_>, progress: &dyn Progress) -> Result<Option<Vec<ScoreReport>>> {
-        let Some(group) = &self.group else {
-            return Ok(Some(scores.reports()));
-        };
-        let Some(all) = group.gather_words(&scores.to_words(), progress)? else {
-            return Ok(None);
-        };
-        all[1..].iter().for_each(|words| scores.merge_words(words));
-        Ok(Some(scores.reports()))
-    }
-
-    /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
-    /// taken all memory that the views leave, so it is closed; the next epoch opens another, and historical embeddings have to be in
-    /// files. Views in turn are freed too: a pass over rows in files reads all of them once for each part of its results that fits the
-    /// memory.
-    pub(super) fn make_room(&mut self, keeps: bool) -> Room {
-        let memory = self.config.memory.0;
-        self.loader.close_feed_on_disk();
-        let views = self.loader.free_views_in_turn();
-        let features = match self.loader.feed() {
-            Some(feed) => feed.resident_bytes(),
-            None => self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some())),
-        };
-        // Those of the evaluations, and those of an exact inference at the end.
-        let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
-        let historical = self.historical.as_ref().map_or(0, |rows| rows.memory());
-        // An evaluation in progress has taken its own, and counts them.
-        let first_inputs = self.scored_nodes.as_ref().map_or(0, ScoredNodes::memory);
-        let held = views + sets + historical + first_inputs + self.kept_batch_memory();
-        let free = memory.saturating_sub(held);
-        // The first refresh is before the feed opens.
-        if self.loader.feed().is_none() && features > free {
-            release_memory();
-            return Room {
-                inference: free.max(memory / 4),
-                kept: 0,
-            };
-        }
-        let free = free.saturating_sub(features);
-        let kept = if keeps { free / 2 } else { 0 };
-        let of_steps = free / STEP_SHARE;
-        let inference = free - kept - of_steps;
-        match inference < memory / 4 {
-            true => release_memory(),
-            false => release_memory_above(of_steps),
-        }
-        Room {
-            inference: inference.max(memory / 4),
-            kept,
-        }
-    }
-
-    /// Frees what inferences keep only to save time, before a feed opens: it may take all memory that the views leave.
-    pub(super) fn make_room_for_feed(&mut self) {
-        self.scored_nodes.iter_mut().for_each(ScoredNodes::free_memory);
+    /// Frees what inferences keep only to save time, before a feed opens.
+    pub fn free_memory(&mut self) {
+        self.scored.iter_mut().for_each(ScoredNodes::free_memory);
         release_memory();
     }
 
-    /// Exact scores and historical embeddings, from one inference.
-    fn evaluate_and_refresh(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Option<Evaluation>> {
-        let [val, test] = self.scored_splits.clone();
-        let mut scores = SplitScores::new([&*val, &*test], self.labels.spec(), ranked);
-        let refreshed = self.refresh(Some(&mut scores), progress);
-        let scores = self.refreshed(refreshed.map(|()| scores), progress)?;
-        let reports = self.reports_of(scores, progress)?;
-        Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
+    /// Learns how fast this machine is: the forward and backward passes of an epoch of `work` took `seconds`.
+    pub fn took(&mut self, seconds: f64, work: Option<f64>) {
+        self.seconds_per_work = work.filter(|&work| work > 0.0).map(|work| seconds / work);
     }
 
-    /// Scores the nodes of `splits`, which are among those that are wanted.
-    fn scores<'a>(
-        &self,
-        room: Room,
-        scored: &Scored,
-        splits: &[&'a RoaringTreemap],
-        ranked: bool,
-        progress: &dyn Progress,
-    ) -> Result<SplitScores<'a>> {
-        let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
-        let mut take = self.taking(&scored.needed, &mut scores);
-        let room = Room {
-            inference: room.inference.saturating_sub(scored.first_inputs.bytes()),
-            ..room
-        };
-        self.with_inference(room, |inference, model| {
-            let inference = Inference {
-                first_inputs: Some(&scored.first_inputs),
-                ..inference
-            };
-            inference.run_needed(model, &scored.needed, progress, &mut take)
-        })?;
-        drop(take);
-        Ok(scores)
+    /// About how many seconds an inference takes, or the next evaluation. None before the first epoch, and if minibatches are evaluated.
+    pub fn seconds_of(&self, scored: Option<&Scored>, model: LayerKind) -> Option<f64> {
+        let scored = scored.or_else(|| self.scored.as_ref()?.first())?;
+        let seconds = self.seconds_per_work?;
+        Some(inference_time(model) * seconds * scored.work)
     }
+}
 
-    /// Receives logits of the wanted nodes and adds them to `scores`.
-    pub(super) fn taking<'a>(
-        &'a self,
-        needed: &'a Needed,
-        scores: &'a mut SplitScores<'_>,
-    ) -> impl FnMut(Range<u64>, &Tensor) -> Result<()> + 'a {
-        let mut nodes = Vec::new();
-        move |positions, logits| {
-            nodes.clear();
-            needed.wanted().nodes_at(positions, &mut nodes);
-            scores.add(&nodes, logits, &self.labels)
+/// Evaluates the model exactly. All ranks call it with the result of [`Evaluations::scored_exactly`].
+pub(super) fn evaluate_exactly(on: &mut ModelOnGraph<'_>, scored: Result<Scored>) -> Result<Option<Evaluation>> {
+    // Nothing stays from other evaluations.
+    let room = on.make_room(0, false);
+    let [val, test] = &on.data.scored_splits;
+    let scores = scored.and_then(|once| scores(on, room, &once, &[val, test]));
+    let reports = reports(on, scores)?;
+    Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
+}
+
+/// Exact scores and historical embeddings, from one inference.
+fn evaluate_and_refresh(on: &mut ModelOnGraph<'_>, history: &mut History) -> Result<Option<Evaluation>> {
+    let [val, test] = &on.data.scored_splits;
+    let mut scores = SplitScores::new([&**val, &**test], on.data.labels.spec(), true);
+    let refreshed = history.refresh(on, 0, Some(&mut scores));
+    let scores = history.refreshed(refreshed.map(|()| scores), on.processes, on.progress)?;
+    let reports = reports_of(on, scores)?;
+    Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
+}
+
+fn evaluate_nodes(
+    on: &mut ModelOnGraph<'_>,
+    held: u64,
+    scored: &ScoredNodes,
+    improves: &dyn Fn(f64) -> bool,
+) -> Result<Option<Evaluation>> {
+    let (of_val, of_test) = match scored {
+        ScoredNodes::Minibatches => (None, None),
+        ScoredNodes::Apart(both) => (Some(&both[VAL]), Some(&both[TEST])),
+        ScoredNodes::Together(both) => {
+            let [val, test] = &on.data.scored_splits;
+            let room = on.make_room(held, false);
+            let scores = scores(on, room, both, &[val, test]);
+            let reports = reports(on, scores)?;
+            return Ok(reports.map(|reports| together(reports, scored.method())));
         }
-    }
+    };
+    let val = report(on, held, VAL, of_val)?;
+    let is_tested = on.processes.broadcast("test", || {
+        let val = val.as_ref().expect("rank 0 has the scores");
+        Ok(score(val, on.config.monitor).is_none_or(improves))
+    })?;
+    let test = match is_tested {
+        true => report(on, held, TEST, of_test)?,
+        false => None,
+    };
+    let method = scored.method();
+    Ok(val.map(|val| Evaluation { val, test, method }))
+}
 
-    /// Calls `infer` with an inference over the store, and the model.
-    pub(super) fn with_inference<T>(
-        &self,
-        room: Room,
-        infer: impl FnOnce(Inference<'_>, &Model) -> Result<T>,
-    ) -> Result<T> {
-        let budget = Budget {
-            memory: room.inference,
-            threads: self.config.threads(),
+/// The scores of the validation or of the test nodes, by an inference or, without one, by minibatches. None on ranks other than 0.
+fn report(on: &mut ModelOnGraph<'_>, held: u64, split: usize, scored: Option<&Scored>) -> Result<Option<ScoreReport>> {
+    let data = on.data;
+    let scores = match scored {
+        // The processes of a host divide the minibatches, not the nodes.
+        None => sampled_scores(on, [data.splits.val(), data.splits.test()][split]),
+        Some(scored) => {
+            let room = on.make_room(held, false);
+            scores(on, room, scored, &[&data.scored_splits[split]])
+        }
+    };
+    let reports = reports(on, scores)?;
+    Ok(reports.map(|mut reports| reports.remove(0)))
+}
+
+/// The scores of all processes, after each has scored its part. None on ranks other than 0.
+fn reports(on: &ModelOnGraph<'_>, scored: Result<SplitScores<'_>>) -> Result<Option<Vec<ScoreReport>>> {
+    reports_of(on, on.processes.agree(scored, on.progress)?)
+}
+
+/// The scores of all processes, none of which failed.
+fn reports_of(on: &ModelOnGraph<'_>, mut scores: SplitScores<'_>) -> Result<Option<Vec<ScoreReport>>> {
+    if let Some(group) = &on.processes.group {
+        let Some(all) = group.gather_words(&scores.to_words(), on.progress)? else {
+            return Ok(None);
         };
-        let features = self.features()?;
-        let first_hop = self.first_hop_rows()?;
+        all[1..].iter().for_each(|words| scores.merge_words(words));
+    }
+    Ok(Some(scores.reports()))
+}
+
+/// Scores the nodes of `splits`, which are among the wanted ones.
+fn scores<'a>(
+    on: &ModelOnGraph<'_>,
+    room: Room,
+    scored: &Scored,
+    splits: &[&'a RoaringTreemap],
+) -> Result<SplitScores<'a>> {
+    let labels = &on.data.labels;
+    let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true);
+    let mut take = scores.receiver(scored.needed.wanted(), labels);
+    let room = Room {
+        inference: room.inference.saturating_sub(scored.first_inputs.bytes()),
+        ..room
+    };
+    on.with_inference(room, |inference, model| {
         let inference = Inference {
-            store: &self.store,
-            chunks: &self.chunks,
-            features: &*features,
-            first_hop: first_hop.as_deref(),
-            first_inputs: None,
-            budget,
-            kept_memory: room.kept,
-            scratch: &self.folder,
-            rounded_states: match (&self.refresh_plan, self.config.evaluate_states) {
-                // Training must not depend on memory.
-                (Some(_), _) | (None, Precision::F32) => FeatureDtype::F32,
-                (None, Precision::Bf16) => FeatureDtype::Bf16,
-            },
-            device: self.device,
+            first_inputs: Some(&scored.first_inputs),
+            ..inference
         };
-        infer(inference, &self.model)
-    }
-
-    /// The features of all nodes: those of the feed if it holds them, and else those in files.
-    fn features(&self) -> Result<Box<dyn NodeRows + '_>> {
-        match self.loader.feed().and_then(|feed| feed.resident_rows(FEATURES)) {
-            Some(rows) => Ok(Box::new(rows)),
-            None => Ok(Box::new(StoreFeatures::open(&self.store)?)),
-        }
-    }
-
-    /// The pre-aggregated features of all nodes, if the model takes them.
-    fn first_hop_rows(&self) -> Result<Option<Box<dyn NodeRows + '_>>> {
-        let Some(kind) = self.aggregates else { return Ok(None) };
-        if let Some(rows) = self.loader.feed().and_then(|feed| feed.resident_rows(AGGREGATES)) {
-            return Ok(Some(Box::new(rows)));
-        }
-        let aggregates = Aggregates::open(&self.store, kind)?;
-        Ok(aggregates.map(|aggregates| Box::new(AggregateRows::new(&self.store, aggregates)) as _))
-    }
+        inference.run_needed(model, &scored.needed, on.progress, &mut take)
+    })?;
+    drop(take);
+    Ok(scores)
 }

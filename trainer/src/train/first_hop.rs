@@ -11,12 +11,16 @@ use grappa_engine::{
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_disk_bytes, progress::Progress, size::ByteSize};
 use grappa_run::{
+    checkpoint::RunState,
     config::{FirstHop, TrainConfig},
     model::LayerKind,
 };
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
 use crate::{Error, Result, runtime::release_memory};
+
+/// In the state of a run: 1 if the first layer takes pre-aggregated features.
+const PREAGGREGATED: &str = "preaggregated";
 
 /// Pre-aggregated features that the user did not ask for may take 1/DISK_SHARE of the free disk space.
 const DISK_SHARE: u64 = 2;
@@ -49,7 +53,7 @@ pub fn choose(
     let kind = match possible(store, config.model) {
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
-            return Err(Error::Options(format!(
+            return Err(Error::NoPreaggregation(format!(
                 "the first hop cannot be pre-aggregated: {reason}; use --first-hop sampled or auto"
             )));
         }
@@ -65,7 +69,7 @@ pub fn choose(
             store.path().display()
         );
         if is_wanted {
-            return Err(Error::Options(what));
+            return Err(Error::NoPreaggregation(what));
         }
         warn(&format!("the first hop is sampled, from edges of the slice. {what}"));
         return Ok(None);
@@ -95,7 +99,7 @@ pub fn choose(
         Err(error) if error.is_stopped() => Err(error),
         // Training would read the same damaged files.
         Err(Error::Engine(error)) if error.is_damage() => Err(error.into()),
-        Err(error) if is_wanted => Err(Error::Options(format!(
+        Err(error) if is_wanted => Err(Error::NoPreaggregation(format!(
             "the first hop cannot be pre-aggregated: {error}; free disk space in the store, or use --first-hop sampled or auto"
         ))),
         Err(error) => {
@@ -104,6 +108,19 @@ pub fn choose(
             ));
             Ok(None)
         }
+    }
+}
+
+/// Notes in the state of a run whether the first layer takes pre-aggregated features.
+pub(super) fn note(state: &mut RunState, is_preaggregated: bool) {
+    state.counters.insert(PREAGGREGATED.into(), is_preaggregated.into());
+}
+
+/// Whether the first layer of the run with this state takes pre-aggregated features.
+pub(super) fn of_run(state: &RunState) -> FirstHop {
+    match state.counters.get(PREAGGREGATED) {
+        Some(1) => FirstHop::Preaggregated,
+        _ => FirstHop::Sampled,
     }
 }
 

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use grappa_formats::schema::Schema;
 use grappa_run::{
     checkpoint::Checkpoint,
-    config::TrainConfig,
     folder,
     model::ModelOptions,
     schema::{self, Match},
 };
 use serde_json::{Map, Value};
 
-use super::{Trainer, trained};
+use super::{learner::Learner, trained};
 use crate::{Error, Result};
 
 /// The parameters of another run's best model, or of its last one if it had no evaluation.
@@ -22,21 +21,11 @@ pub(super) struct Initial {
 }
 
 impl Initial {
-    /// Reads the parameters for a model if the configuration names a run. The store has the names of features and classes in `schema`.
+    /// Reads the parameters of the `run` in a folder for a model. The store has the names of features and classes in `schema`.
     /// Warnings are added to `warnings`.
-    ///
-    /// # Errors
-    /// If the run has no checkpoint, a file cannot be read or is damaged, the run's model is another one, or the run had other features or
-    /// classes.
-    pub fn read(
-        config: &TrainConfig,
-        model: &ModelOptions,
-        schema: &Schema,
-        warnings: &mut Vec<String>,
-    ) -> Result<Option<Self>> {
-        let Some(run) = &config.init_from else { return Ok(None) };
+    pub fn read(run: &Path, model: &ModelOptions, schema: &Schema, warnings: &mut Vec<String>) -> Result<Self> {
         let of_run = folder::config_of(run)?;
-        let Some((path, checkpoint)) = trained::find(run, &of_run, warnings)? else {
+        let Some((path, checkpoint)) = trained::find(run, of_run.digest(), warnings)? else {
             return Err(Error::run_file(
                 run,
                 "the run has no checkpoint yet: resume it with --resume",
@@ -49,21 +38,18 @@ impl Initial {
         let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize);
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
-            return Err(Error::Options(format!(
+            return Err(Error::WrongRun(format!(
                 "--init-from {} has parameters of another model: {}; give the options of that run, or leave out --init-from",
                 run.display(),
                 differences.join(", ")
             )));
         }
-        Ok(Some(Self { path, checkpoint }))
+        Ok(Self { path, checkpoint })
     }
 
-    /// Gives the parameters to the trainer's model.
-    ///
-    /// # Errors
-    /// If the model has other tensors.
-    pub fn load(&self, trainer: &Trainer) -> Result<()> {
-        trainer.load_parameters(&self.path, &self.checkpoint)
+    /// Gives a model the parameters.
+    pub fn load(&self, learner: &Learner) -> Result<()> {
+        learner.load_parameters(&self.path, &self.checkpoint)
     }
 }
 
@@ -79,7 +65,7 @@ fn check_features(run: &Path, named: &Schema, schema: &Schema, warnings: &mut Ve
             ));
             Ok(())
         }
-        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::Options(format!(
+        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::WrongRun(format!(
             "--init-from {} has parameters for other features: {}; {}, or leave out --init-from",
             run.display(),
             matched.difference(),
@@ -93,7 +79,7 @@ fn check_classes(run: &Path, named: &Schema, schema: &Schema) -> Result<()> {
     let matched = Match::of(&named.classes, &schema.classes);
     match matched {
         Match::Unnamed | Match::OneUnnamed | Match::Same => Ok(()),
-        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::Options(format!(
+        Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => Err(Error::WrongRun(format!(
             "--init-from {} has parameters for other classes: {}; {}, or leave out --init-from",
             run.display(),
             matched.difference(),
@@ -134,6 +120,8 @@ fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use grappa_run::config::TrainConfig;
+
     use super::*;
 
     #[test]

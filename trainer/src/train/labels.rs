@@ -35,11 +35,8 @@ pub struct NodeLabels {
 
 impl NodeLabels {
     /// The labels of the nodes of `store`.
-    ///
-    /// # Errors
-    /// If the store has no labels, or a file cannot be opened.
     pub fn new(store: &Store) -> Result<Self> {
-        let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
+        let no = |what: &str| Err(Error::NoLabels(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
             return no("nodes have no labels to learn; ingest them with --labels");
         };
@@ -110,12 +107,9 @@ impl NodeLabels {
     }
 
     /// The labels of nodes, as [`losses`](crate::nn::losses) takes them.
-    ///
-    /// # Errors
-    /// If a node has no label.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
         let unlabelled = |node| {
-            Error::Options(format!(
+            Error::NoLabels(format!(
                 "{} is a training node without label: leave it out of --train, or label it",
                 self.ids.name(node)
             ))

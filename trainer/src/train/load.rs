@@ -17,17 +17,15 @@ use std::{
 };
 
 use grappa_io::workers;
-use grappa_run::config::TrainConfig;
 use grappa_sampling::feed::{self, Batch, BatchPlace, PartitionBatches, RegisterMemory};
 use tch::{Device, Tensor};
 
 use super::{
-    Trainer,
     correction::{self, coverage},
+    data::TrainingData,
     features,
-    historical::HistoricalRows,
-    inference::Degrees,
-    labels::NodeLabels,
+    inference::historical::HistoricalRows,
+    resolved::ResolvedConfig,
 };
 use crate::{
     Result,
@@ -51,13 +49,12 @@ pub(super) struct DeviceCopy {
 
 /// What it takes to load batches. It is apart from the trainer, so that a thread can load while the trainer computes.
 pub(super) struct Loading {
-    config: Arc<TrainConfig>,
-    device_copy: Arc<DeviceCopy>,
-    labels: Arc<NodeLabels>,
-    degrees: Arc<Degrees>,
-    historical: Option<Arc<HistoricalRows>>,
+    pub config: Arc<ResolvedConfig>,
+    pub data: Arc<TrainingData>,
+    pub device_copy: Arc<DeviceCopy>,
+    pub historical: Option<Arc<HistoricalRows>>,
     /// The aggregation of each layer, the first one first.
-    aggregates: Vec<Aggregate>,
+    pub aggregates: Vec<Aggregate>,
 }
 
 /// A batch, with its tensors on a device.
@@ -140,28 +137,9 @@ impl DeviceCopy {
     }
 }
 
-impl Trainer {
-    /// What loads batches for the model as it is.
-    pub(super) fn loading(&self) -> Loading {
-        Loading {
-            config: self.config.clone(),
-            device_copy: self.device_copy.clone(),
-            labels: self.labels.clone(),
-            degrees: self.degrees.clone(),
-            historical: self.historical.clone(),
-            aggregates: (0..self.config.layers)
-                .map(|layer| self.model.aggregate(layer))
-                .collect(),
-        }
-    }
-}
-
 impl Loading {
     /// Loads batches in a thread of its own, while `use_them` receives those that are loaded. One loaded batch waits until it is
     /// received.
-    ///
-    /// # Errors
-    /// If the thread cannot be started, and those of `use_them`.
     ///
     /// # Panics
     /// If the thread does, with the same message.
@@ -196,9 +174,6 @@ impl Loading {
     }
 
     /// Starts to load a batch.
-    ///
-    /// # Errors
-    /// If a seed has no label, or historical embeddings cannot be read.
     pub fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let parts = batches.places(batch.index()).to_vec();
@@ -238,7 +213,7 @@ impl Loading {
         let minibatch = batch.minibatch();
         let mut model = self.model_tensors(batch)?;
         let historical = match &self.historical {
-            Some(kept) => kept.of_batch(minibatch, &self.degrees, &self.config, self.device())?,
+            Some(kept) => kept.of_batch(minibatch, &self.data.degrees, &self.config.fanouts(), self.device())?,
             None => Vec::new(),
         };
         for (block, historical) in model.blocks.iter_mut().zip(&historical) {
@@ -255,19 +230,19 @@ impl Loading {
         Ok(Tensors {
             model,
             historical,
-            labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device()),
+            labels: send(
+                self.data.labels.tensor(&minibatch.nodes[..minibatch.seeds])?,
+                self.device(),
+            ),
             factors: send(Tensor::from_slice(factors), self.device()),
         })
     }
 
     /// The tensors of a batch for a forward pass.
-    ///
-    /// # Errors
-    /// If in-degrees are damaged.
     pub fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
         let minibatch = batch.minibatch();
         let degrees = match self.aggregates[0] {
-            Aggregate::Gcn => Some(self.degrees.of_all(&minibatch.nodes)?),
+            Aggregate::Gcn => Some(self.data.degrees.of_all(&minibatch.nodes)?),
             _ => None,
         };
         let degree_row = degrees.as_ref().map(|degrees| {
@@ -285,7 +260,7 @@ impl Loading {
     /// Asks the system to read ahead the historical embeddings of a batch.
     pub fn read_ahead(&self, batch: &Batch) {
         if let Some(kept) = &self.historical {
-            kept.read_ahead_of_batch(batch.minibatch(), &self.degrees, self.config.layers);
+            kept.read_ahead_of_batch(batch.minibatch(), &self.data.degrees, self.config.layers);
         }
     }
 }

@@ -18,7 +18,9 @@
 //! the bit, on any number of threads.
 
 mod advice;
+mod checkpoint;
 pub mod correction;
+mod data;
 mod epoch;
 mod estimate;
 mod evaluate;
@@ -27,47 +29,41 @@ mod facts;
 mod features;
 mod finished;
 pub mod first_hop;
-pub mod historical;
-mod hosts;
+mod gradient_exchange;
+pub(crate) mod host_values;
 pub mod inference;
 mod initial;
 pub(crate) mod labels;
+mod learner;
 mod load;
+mod loader;
+mod model_on_graph;
+mod named_tensors;
 mod numbers;
 mod optimizer;
 mod partitions;
-mod ranks;
+mod processes;
+mod random_key;
 mod reach;
 mod refresh;
-mod residuals;
+mod resolved;
 mod sampled;
 mod scored;
 mod session;
 mod slice;
 pub(crate) mod split;
 mod standardize;
-mod state;
 mod step;
 #[cfg(test)]
 mod tests;
 pub mod trained;
 mod trainer;
 
-use grappa_formats::random;
-
 pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
     finished::finished,
-    ranks::{agree_on_options, follow, hello},
-    session::{Watcher, train, train_first},
+    inference::historical,
+    session::{Watcher, agree_on_options, follow, hello, train, train_first},
     trainer::Trainer,
 };
-
-/// How to use less memory.
-const OUT_OF_MEMORY: &str = "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; checkpoints, if there are any, are intact";
-
-/// A key made of several parts. Changing any part changes all of the key.
-fn key<const N: usize>(parts: [u64; N]) -> u64 {
-    parts.iter().fold(random::GOLDEN, |key, part| random::hash(key ^ part))
-}

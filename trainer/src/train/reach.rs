@@ -9,9 +9,6 @@ use crate::Result;
 /// The halo nodes that minibatches of the partitions can reach in at most one hop, in at most two, and so on, for `hops` hops. A hop
 /// goes along up to `steps` edges, as random walks do. Any in-neighbor may be sampled, and halo nodes are not expanded. A node is in
 /// a set if it is a halo node of any partition. Also returns the sizes of the partitions' own sets, summed.
-///
-/// # Errors
-/// If an adjacency list cannot be read, or progress says to stop.
 pub(super) fn halo_in_reach<'a>(
     chunks: &MappedChunks,
     partitions: impl Iterator<Item = &'a Seeded>,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use grappa_io::progress::{Progress, check_stopped};
+use grappa_io::progress::check_stopped;
 use grappa_sampling::sample::Sampler;
 use roaring::RoaringTreemap;
-use tch::{Tensor, no_grad};
+use tch::no_grad;
 
-use super::{Trainer, load::ModelTensors, split::SplitScores};
+use super::{model_on_graph::ModelOnGraph, split::SplitScores};
 use crate::{
     Result,
     nn::{Pass, Scaling},
@@ -20,79 +20,54 @@ use crate::{
 /// A minibatch has at least this many seeds, unless memory is too small.
 const BATCH_MIN: usize = 16;
 
-impl Trainer {
-    /// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches. `ranked` adds the area under
-    /// the ROC curve.
-    ///
-    /// # Errors
-    /// If files cannot be read, memory is too small, or progress says to stop.
-    pub(super) fn sampled_scores<'a>(
-        &mut self,
-        split: &'a RoaringTreemap,
-        ranked: bool,
-        progress: &dyn Progress,
-    ) -> Result<SplitScores<'a>> {
-        let sampler = Arc::new(self.config.evaluation_sampler(self.aggregates.is_some())?);
-        // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this
-        // number of seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
-        let hops = self.config.layers - usize::from(self.aggregates.is_some());
-        let seeds = self.config.batch() * self.config.concurrent() as usize;
-        let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
-        loop {
-            let scores = match split.is_empty() {
-                true => Ok(SplitScores::new([split], self.labels.spec(), ranked)),
-                false => self.scores_of_batches(split, &sampler, batch, ranked, progress),
-            };
-            // The processes of a host divide the same minibatches.
-            match self.agree(scores, progress) {
-                Err(error) if error.is_budget() && batch > 1 => batch /= 2,
-                scores => return scores,
-            }
+/// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches.
+pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTreemap) -> Result<SplitScores<'a>> {
+    let config = on.config;
+    let sampler = Arc::new(config.evaluation_sampler(config.knows_first_hop())?);
+    // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this
+    // number of seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
+    let hops = config.layers - usize::from(config.knows_first_hop());
+    let seeds = config.batch() * config.concurrent() as usize;
+    let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
+    loop {
+        let scores = match split.is_empty() {
+            true => Ok(SplitScores::new([split], on.data.labels.spec(), true)),
+            false => scores_of_batches(on, split, &sampler, batch),
+        };
+        // The processes of a host divide the same minibatches.
+        match on.processes.agree(scores, on.progress) {
+            Err(error) if error.is_budget() && batch > 1 => batch /= 2,
+            scores => return scores,
         }
     }
+}
 
-    fn scores_of_batches<'a>(
-        &mut self,
-        split: &'a RoaringTreemap,
-        sampler: &Arc<Sampler>,
-        batch: usize,
-        ranked: bool,
-        progress: &dyn Progress,
-    ) -> Result<SplitScores<'a>> {
-        let share = self.share_within_host();
-        let batches = self
-            .loader
-            .whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
-        progress.steps("evaluating", batches.steps());
-        // While batches arrive, the trainer is busy with them.
-        let mut feed = self.loader.take_feed();
-        let mut scores = SplitScores::new([split], self.labels.spec(), ranked);
-        let loading = self.loading();
-        let mut score_all = || -> Result<()> {
-            for batch in feed.epoch(&batches) {
-                check_stopped(progress)?;
-                let batch = Arc::new(batch?);
-                let tensors = loading.model_tensors(&batch)?;
-                let logits = no_grad(|| self.logits(&tensors));
-                let minibatch = batch.minibatch();
-                scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &self.labels)?;
-                progress.advance(1, minibatch.edges() as u64);
-            }
-            Ok(())
-        };
-        let scored = score_all();
-        self.loader.return_feed(feed);
-        scored?;
-        Ok(scores)
-    }
-
-    /// The logits of the seeds of a batch over the whole graph.
-    fn logits(&self, tensors: &ModelTensors) -> Tensor {
+fn scores_of_batches<'a>(
+    on: &mut ModelOnGraph<'_>,
+    split: &'a RoaringTreemap,
+    sampler: &Arc<Sampler>,
+    batch: usize,
+) -> Result<SplitScores<'a>> {
+    let (share, progress) = (on.processes.share_within(), on.progress);
+    let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
+    let loader = &mut on.partitions.loader;
+    let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
+    progress.steps("evaluating", batches.steps());
+    let mut scores = SplitScores::new([split], on.data.labels.spec(), true);
+    for batch in loader.deliver(&batches) {
+        check_stopped(progress)?;
+        let batch = Arc::new(batch?);
+        let tensors = loading.model_tensors(&batch)?;
         let pass = Pass {
             training: None,
             names: None,
             scaling: Scaling::HorvitzThompson,
         };
-        self.model.forward(&tensors.blocks, tensors.input(), &[], pass)
+        let model = &on.learner.model;
+        let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));
+        let minibatch = batch.minibatch();
+        scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &on.data.labels)?;
+        progress.advance(1, minibatch.edges() as u64);
     }
+    Ok(scores)
 }

@@ -4,27 +4,25 @@
 //! computes what these depend on. How to evaluate is decided for the nodes of all by rank 0, so it does not depend on the number of
 //! processes. If hosts have different slices of the graph, the ranks add up the work of their own nodes instead.
 
-use std::{path::Path, slice, sync::Arc};
+use std::{path::Path, slice};
 
-use grappa_formats::NodeId;
 use grappa_io::{
     machine::free_disk_bytes,
-    progress::Progress,
     size::{ByteSize, count},
 };
-use grappa_run::{config::Evaluate, model::LayerKind, stages::Stage};
+use grappa_run::{config::Evaluate, model::LayerKind};
 use grappa_sampling::{
-    NeighborSample, NodeSet,
+    NeighborSample,
     policy::{FIRST_INPUTS_SHARE, exact_evaluation_work_max},
 };
 use roaring::RoaringTreemap;
-use serde::{Deserialize, Serialize};
 
 use super::{
-    Trainer,
-    evaluate::{TEST, VAL},
-    inference::{FirstInputs, Inference, Needed, NeededOptions, check_sets},
-    key,
+    inference::{first_inputs::FirstInputs, needed::Needed, task::Inference},
+    model_on_graph::ModelOnGraph,
+    random_key::key,
+    resolved::ResolvedConfig,
+    split::{TEST, VAL},
 };
 use crate::{Error, Resource, Result};
 
@@ -62,20 +60,35 @@ pub(super) enum ScoredNodes {
 pub(super) struct Scored {
     pub(super) needed: Needed,
     /// The work of one inference for the nodes of all processes.
-    work: f64,
+    pub(super) work: f64,
     pub(super) first_inputs: FirstInputs,
 }
 
-/// The inferences of an evaluation.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Inferences {
-    /// Whether one scores the validation and the test nodes.
-    are_together: bool,
-    /// The work of the first one, for the nodes of all processes.
-    work: f64,
-}
-
 impl Scored {
+    /// The nodes of some splits, which are `known` already or are looked for. `work` is that of one inference in all processes.
+    fn of(
+        on: &ModelOnGraph<'_>,
+        known: Option<Needed>,
+        splits: &[&RoaringTreemap],
+        samples: &[Option<NeighborSample>],
+        work: f64,
+    ) -> Result<Self> {
+        let needed = match known {
+            Some(needed) => needed,
+            None => on
+                .needed(splits, samples, &[], f64::INFINITY)?
+                .expect("there is no limit"),
+        };
+        let folder = &on.config.folder;
+        let bytes_max = on.config.memory.0 / FIRST_INPUTS_SHARE;
+        let disk_max = free_disk_bytes(folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
+        Ok(Self {
+            needed,
+            work,
+            first_inputs: FirstInputs::new(bytes_max, folder, disk_max),
+        })
+    }
+
     /// Scores of one inference, of which nothing stays.
     pub(super) fn once(needed: Needed, scratch: &Path) -> Self {
         Self {
@@ -120,7 +133,7 @@ impl ScoredNodes {
     }
 
     /// The inferences of an evaluation.
-    fn all(&self) -> &[Scored] {
+    pub(super) fn all(&self) -> &[Scored] {
         match self {
             Self::Minibatches => &[],
             Self::Together(both) => slice::from_ref(&**both),
@@ -129,251 +142,42 @@ impl ScoredNodes {
     }
 
     /// The nodes that each evaluation scores, and what they depend on.
-    fn first(&self) -> Option<&Scored> {
+    pub(super) fn first(&self) -> Option<&Scored> {
         self.all().first()
-    }
-}
-
-impl Trainer {
-    /// Opens the partitions of an epoch, and decides how to evaluate the model. `before` is how the run was evaluated before it was
-    /// resumed, which only rank 0 knows: `auto` keeps to that. Returns a sentence about the evaluations.
-    ///
-    /// # Errors
-    /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
-    pub fn prepare(&mut self, epoch: u64, before: Option<Evaluate>, progress: &dyn Progress) -> Result<String> {
-        self.clock.enter(Stage::Load);
-        self.open_partitions(epoch / self.config.repartition_every, progress)?;
-        self.warn_of_short_epochs(epoch);
-        self.clock.enter(Stage::Evaluate);
-        let is_auto = self.config.evaluate == Evaluate::Auto;
-        let method = before.filter(|_| is_auto).unwrap_or(self.config.evaluate);
-        let mut scored = self.scored_nodes(method, progress)?;
-        let mut checked = self.check_disk(&scored, progress);
-        if let Err(error) = &checked
-            && error.is_disk_full()
-            && scored.method() == Evaluate::Exact
-            && is_auto
-        {
-            scored = self.sampled_nodes(progress)?;
-            checked = self.check_disk(&scored, progress);
-        }
-        match checked {
-            // Minibatches need no disk.
-            Err(error) if error.is_disk_full() && scored.method() == Evaluate::Sampled => {
-                scored = ScoredNodes::Minibatches;
-            }
-            checked => checked?,
-        }
-        let told = self.describe(&scored, progress)?;
-        self.scored_nodes = Some(scored);
-        Ok(told)
-    }
-
-    /// Warns if an epoch has fewer steps than the user asked for.
-    fn warn_of_short_epochs(&mut self, epoch: u64) {
-        let (wanted, steps) = (self.config.steps_per_epoch, self.loader.all_batches(epoch).steps());
-        if steps < wanted {
-            self.warnings.push(format!(
-                "--steps-per-epoch {wanted} has no effect: {steps} step(s) use all training nodes, and an epoch ends then; for \
-                 shorter epochs give a smaller number"
-            ));
-        }
     }
 
     /// Decides how to evaluate, and finds the nodes to compute. The method is that of rank 0.
-    pub(super) fn scored_nodes(&mut self, method: Evaluate, progress: &dyn Progress) -> Result<ScoredNodes> {
-        let work_max = match self.told_by_first("method", || Ok(method))? {
-            Evaluate::Sampled => return self.sampled_nodes(progress),
+    pub(super) fn choose(on: &mut ModelOnGraph<'_>, method: Evaluate) -> Result<Self> {
+        let work_max = match on.processes.broadcast("method", || Ok(method))? {
+            Evaluate::Sampled => return Self::of_samples(on),
             Evaluate::Exact => f64::INFINITY,
-            Evaluate::Auto if self.check_sets().is_err() => return Ok(ScoredNodes::Minibatches),
+            Evaluate::Auto if on.check_sets().is_err() => return Ok(Self::Minibatches),
             Evaluate::Auto => {
-                let epoch = self.work_of_epoch(progress)?;
-                let seeds = self.loader.all_batches(0).seeds_of_all().max(1) as f64;
-                let [_, val, test] = self.splits.of_all();
+                let epoch = on.work_of_epoch()?;
+                let seeds = on.partitions.loader.all_batches(0).seeds_of_all().max(1) as f64;
+                let [_, val, test] = on.data.splits.of_all();
                 let scored = if val == 0 { test } else { val } as f64;
                 exact_evaluation_work_max(epoch, seeds, scored)
             }
         };
-        match self.inferences(&[], work_max, progress)? {
+        match inferences(on, &[], work_max)? {
             Some(exact) => Ok(exact),
-            None => self.sampled_nodes(progress),
+            None => Self::of_samples(on),
         }
     }
 
     /// The nodes to compute from sampled in-neighbors. All evaluations of a run draw the same, so that they can be compared.
-    fn sampled_nodes(&self, progress: &dyn Progress) -> Result<ScoredNodes> {
-        let samples = self.evaluation_samples();
-        let inferences = match samples {
-            Some(samples) if self.check_sets().is_ok() => self.inferences(&samples, f64::INFINITY, progress)?,
+    pub(super) fn of_samples(on: &ModelOnGraph<'_>) -> Result<Self> {
+        let inferences = match evaluation_samples(on.config) {
+            Some(samples) if on.check_sets().is_ok() => inferences(on, &samples, f64::INFINITY)?,
             _ => None,
         };
-        Ok(inferences.unwrap_or(ScoredNodes::Minibatches))
+        Ok(inferences.unwrap_or(Self::Minibatches))
     }
 
-    /// The in-neighbors that each layer of a sampled evaluation aggregates. None for random walks, which go further than a layer.
-    fn evaluation_samples(&self) -> Option<Vec<Option<NeighborSample>>> {
-        if self.config.model == LayerKind::PinSage {
-            return None;
-        }
-        let fanouts = self.config.evaluation_fanouts();
-        // The first hop is that of the last layer.
-        let sample = |hop| {
-            fanouts.at(hop).map(|per_node| NeighborSample {
-                per_node,
-                replace: self.config.replace,
-                seed: key([self.config.seed, hop as u64]),
-            })
-        };
-        Some((0..self.config.layers).rev().map(sample).collect())
-    }
-
-    /// The inferences of an evaluation whose layers aggregate `samples` ([`NeededOptions::samples`]), as far as this process has a part
-    /// in them. None if they are more work than `work_max`.
-    fn inferences(
-        &self,
-        samples: &[Option<NeighborSample>],
-        work_max: f64,
-        progress: &dyn Progress,
-    ) -> Result<Option<ScoredNodes>> {
-        let mut chosen = None;
-        let mut choose = || -> Result<_> {
-            let Some((inferences, first)) = self.choose_inferences(samples, work_max, progress)? else {
-                return Ok(None);
-            };
-            chosen = Some(first);
-            Ok(Some(inferences))
-        };
-        let decided = match self.hosts.count() {
-            1 => self.told_by_first("inferences", choose)?,
-            _ => choose()?,
-        };
-        let Some(Inferences { are_together, work }) = decided else {
-            return Ok(None);
-        };
-        let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
-        let disk_max = free_disk_bytes(&self.folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
-        // Several ranks of one host decided about the nodes of all. In other cases, the decision was about those of this process.
-        let mut known = chosen.filter(|_| self.group.is_none() || self.hosts.count() > 1);
-        let mut scored = |splits: &[&RoaringTreemap]| -> Result<Scored> {
-            let needed = match known.take() {
-                Some(needed) => needed,
-                None => {
-                    let needed = self.needed(splits, samples, &[], f64::INFINITY, progress)?;
-                    needed.expect("there is no limit")
-                }
-            };
-            Ok(Scored {
-                needed,
-                work,
-                first_inputs: FirstInputs::new(bytes_max, &self.folder, disk_max),
-            })
-        };
-        let [val, test] = &self.scored_splits;
-        Ok(Some(match are_together {
-            true => ScoredNodes::Together(Box::new(scored(&[val, test])?)),
-            false => ScoredNodes::Apart(Box::new([scored(&[val])?, scored(&[test])?])),
-        }))
-    }
-
-    /// Decides how to score the nodes of all processes. Also returns what the first inference computes ([`Trainer::work_of`]). None if that
-    /// is more work than `work_max`.
-    fn choose_inferences(
-        &self,
-        samples: &[Option<NeighborSample>],
-        work_max: f64,
-        progress: &dyn Progress,
-    ) -> Result<Option<(Inferences, Needed)>> {
-        let of = |splits: &[usize], work_max| self.work_of(splits, samples, work_max, progress);
-        let chosen = |are_together, (work, first)| Some((Inferences { are_together, work }, first));
-        let [_, val, test] = self.splits.of_all();
-        if val == 0 || test == 0 {
-            return Ok(of(&[VAL, TEST], work_max)?.and_then(|both| chosen(true, both)));
-        }
-        let from_files = self.loader.feature_bytes() > self.config.memory.0 / 2;
-        // No more test nodes than validation nodes are at most about as much work again. To find the nodes that scores depend on takes a
-        // good part of the time of an evaluation, so it is not done once more to know this exactly. Ranks with different slices may
-        // differ in `from_files`.
-        if from_files
-            && test <= val
-            && self.hosts.count() == 1
-            && let Some(both) = of(&[VAL, TEST], work_max)?
-        {
-            return Ok(chosen(true, both));
-        }
-        let Some(of_val) = of(&[VAL], work_max)? else {
-            return Ok(None);
-        };
-        let together = if from_files { TOGETHER_FROM_FILES } else { TOGETHER };
-        match of(&[VAL, TEST], work_max.min(together * of_val.0))? {
-            Some(both) => Ok(chosen(true, both)),
-            None => Ok(chosen(false, of_val)),
-        }
-    }
-
-    /// The work of scoring some splits, in all processes, and what an inference computes for that. None if it is more than `work_max`.
-    ///
-    /// On one host, the inference is for the nodes of all processes. On several hosts, no process has the edges of all: each counts the work
-    /// for its own nodes, and all of them must call this.
-    fn work_of(
-        &self,
-        splits: &[usize],
-        samples: &[Option<NeighborSample>],
-        work_max: f64,
-        progress: &dyn Progress,
-    ) -> Result<Option<(f64, Needed)>> {
-        let nodes = match self.hosts.count() {
-            1 => [self.splits.val(), self.splits.test()],
-            _ => self.scored_splits.each_ref(),
-        };
-        let nodes: Vec<&RoaringTreemap> = splits.iter().map(|&split| &**nodes[split]).collect();
-        let needed = self.needed(&nodes, samples, &[], work_max, progress)?;
-        let Some(group) = self.group.as_ref().filter(|_| self.hosts.count() > 1) else {
-            return Ok(needed.map(|needed| (needed.work(), needed)));
-        };
-        let mut of_all = [
-            u64::from(needed.is_none()),
-            needed.as_ref().map_or(0, |needed| needed.work() as u64),
-        ];
-        group.sum(&mut of_all, progress)?;
-        let [exceeded, work] = of_all;
-        // Limits follow from memory and features, which may differ: all keep to the lowest.
-        let mut refused = [u64::from(exceeded > 0 || work as f64 > work_max)];
-        group.sum(&mut refused, progress)?;
-        Ok(needed.filter(|_| refused == [0]).map(|needed| (work as f64, needed)))
-    }
-
-    /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
-    fn check_sets(&self) -> Result<()> {
-        let (nodes, remedy) = (self.store.manifest().nodes, "raise --memory, or use --evaluate sampled");
-        check_sets(nodes, self.config.layers, self.least_memory, remedy)
-    }
-
-    /// The nodes that the scores of some splits depend on if layers aggregate `samples` ([`NeededOptions::samples`]), and the states
-    /// `also` ([`NeededOptions::also`]); none if they are more work than `work_max`.
-    pub(super) fn needed(
-        &self,
-        splits: &[&RoaringTreemap],
-        samples: &[Option<NeighborSample>],
-        also: &[Arc<NodeSet>],
-        work_max: f64,
-        progress: &dyn Progress,
-    ) -> Result<Option<Needed>> {
-        self.check_sets()?;
-        let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
-        let options = NeededOptions {
-            layers: self.config.layers,
-            samples,
-            knows_first_hop: self.aggregates.is_some(),
-            also,
-            work_max,
-            threads: self.config.threads(),
-        };
-        let scored = NodeSet::of(self.store.manifest().nodes, members);
-        Needed::of(&self.chunks, scored, &options, progress)
-    }
-
-    fn describe(&mut self, scored: &ScoredNodes, progress: &dyn Progress) -> Result<String> {
-        let [_, val, test] = self.splits.of_all();
+    /// A sentence about the evaluations. `held` are the bytes of memory that historical embeddings and an earlier evaluation take.
+    pub(super) fn describe(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<String> {
+        let [_, val, test] = on.data.splits.of_all();
         let nodes = match (val, test) {
             (0, 0) => return Ok("there are no validation and test nodes; the model of the last epoch is kept".into()),
             (0, _) => format!("{} test nodes", count(test)),
@@ -386,13 +190,13 @@ impl Trainer {
             ),
             _ => ("best", ""),
         };
-        let files = match self.scratch_bytes(scored) {
+        let files = match self.scratch_bytes(on, held) {
             0 => String::new(),
             bytes => format!(", with {} of scratch files", ByteSize(bytes)),
         };
-        let Some(first) = scored.first().filter(|first| !first.needed.is_sampled()) else {
-            let last = match self.config.evaluate {
-                Evaluate::Auto if self.check_sets().is_ok() => {
+        let Some(first) = self.first().filter(|first| !first.needed.is_sampled()) else {
+            let last = match on.config.evaluate {
+                Evaluate::Auto if on.check_sets().is_ok() => {
                     format!("; the {best} model is scored exactly at the end")
                 }
                 _ => String::new(),
@@ -401,7 +205,7 @@ impl Trainer {
                 "evaluations sample the neighbors of {nodes}{files}{last}{kept}"
             ));
         };
-        let work = match self.work_of_epoch(progress)? {
+        let work = match on.work_of_epoch()? {
             epoch if epoch > 0.0 => match first.work / epoch {
                 times if times >= 10.0 => format!(", about {times:.0} times the work of an epoch"),
                 times => format!(", about {:.0} % of the work of an epoch", 100.0 * times),
@@ -411,42 +215,26 @@ impl Trainer {
         Ok(format!("evaluations are exact: {nodes}{work}{files}{kept}"))
     }
 
-    /// Learns how fast this machine is: the forward and backward passes of an epoch took `seconds`.
-    pub(super) fn took(&mut self, seconds: f64) {
-        self.seconds_per_work = self.epoch_work.filter(|&work| work > 0.0).map(|work| seconds / work);
-    }
-
-    /// About how many seconds the next evaluation takes. None before the first epoch, and if minibatches are evaluated.
-    pub(super) fn seconds_of_evaluation(&self) -> Option<f64> {
-        self.seconds_of(self.scored_nodes.as_ref()?.first()?)
-    }
-
-    /// About how many seconds an inference takes. None before the first epoch.
-    pub(super) fn seconds_of(&self, scored: &Scored) -> Option<f64> {
-        self.seconds_per_work
-            .map(|seconds| inference_time(self.config.model) * seconds * scored.work)
-    }
-
     /// Bytes of the scratch files of an evaluation.
-    fn scratch_bytes(&mut self, scored: &ScoredNodes) -> u64 {
-        let room = self.make_room(false);
-        let of = |scored: &Scored| {
-            self.with_inference(room, |inference, model| {
+    fn scratch_bytes(&self, on: &mut ModelOnGraph<'_>, held: u64) -> u64 {
+        let room = on.make_room(held, false);
+        let of_inferences = self.all().iter().map(|scored| {
+            let bytes = on.with_inference(room, |inference, model| {
                 let inference = Inference {
                     first_inputs: Some(&scored.first_inputs),
                     ..inference
                 };
                 Ok(inference.scratch_bytes(model, &scored.needed))
-            })
-            .unwrap_or(0)
-        };
-        scored.all().iter().map(of).sum()
+            });
+            bytes.unwrap_or(0)
+        });
+        of_inferences.sum()
     }
 
     /// Refuses an evaluation whose scratch files do not fit the disk, of this process or of another one.
-    fn check_disk(&mut self, scored: &ScoredNodes, progress: &dyn Progress) -> Result<()> {
-        let bytes = self.scratch_bytes(scored);
-        let checked = match free_disk_bytes(&self.folder) {
+    pub(super) fn check_disk(&self, on: &mut ModelOnGraph<'_>, held: u64) -> Result<()> {
+        let bytes = self.scratch_bytes(on, held);
+        let checked = match free_disk_bytes(&on.config.folder) {
             Some(free) if bytes > free => Err(Error::Lack {
                 rank: None,
                 resource: Resource::Disk,
@@ -455,11 +243,121 @@ impl Trainer {
                      --memory, or a disk with more space for --out",
                     ByteSize(bytes),
                     ByteSize(free),
-                    self.folder.display()
+                    on.config.folder.display()
                 ),
             }),
             _ => Ok(()),
         };
-        self.agree(checked, progress)
+        on.processes.agree(checked, on.progress)
     }
+}
+
+/// The in-neighbors that each layer of a sampled evaluation aggregates. None for random walks, which go further than a layer.
+fn evaluation_samples(config: &ResolvedConfig) -> Option<Vec<Option<NeighborSample>>> {
+    if config.model == LayerKind::PinSage {
+        return None;
+    }
+    let fanouts = config.evaluation_fanouts();
+    // The first hop is that of the last layer.
+    let samples = (0..config.layers).rev().map(|hop| {
+        fanouts.at(hop).map(|per_node| NeighborSample {
+            per_node,
+            replace: config.replace,
+            seed: key([config.seed, hop as u64]),
+        })
+    });
+    Some(samples.collect())
+}
+
+/// The inferences of an evaluation whose layers aggregate `samples` ([`NeededOptions::samples`](super::inference::NeededOptions::samples)),
+/// as far as this process has a part in them. None if they are more work than `work_max`.
+fn inferences(on: &ModelOnGraph<'_>, samples: &[Option<NeighborSample>], work_max: f64) -> Result<Option<ScoredNodes>> {
+    let mut chosen = None;
+    let decided = if on.processes.hosts.count() == 1 {
+        on.processes.broadcast("inferences", || {
+            chosen = choose_inferences(on, samples, work_max)?;
+            Ok(chosen.as_ref().map(|&(are_together, work, _)| (are_together, work)))
+        })?
+    } else {
+        chosen = choose_inferences(on, samples, work_max)?;
+        chosen.as_ref().map(|&(are_together, work, _)| (are_together, work))
+    };
+    let Some((are_together, work)) = decided else {
+        return Ok(None);
+    };
+    // Several ranks of one host decided about the nodes of all. In other cases, the decision was about the nodes of this process.
+    let known = chosen.filter(|_| on.processes.group.is_none() || on.processes.hosts.count() > 1);
+    let known = known.map(|(.., first)| first);
+    let [val, test] = &on.data.scored_splits;
+    Ok(Some(match are_together {
+        true => ScoredNodes::Together(Box::new(Scored::of(on, known, &[val, test], samples, work)?)),
+        false => {
+            let of_val = Scored::of(on, known, &[val], samples, work)?;
+            ScoredNodes::Apart(Box::new([of_val, Scored::of(on, None, &[test], samples, work)?]))
+        }
+    }))
+}
+
+/// Decides how to score the nodes of all processes. Returns whether one inference scores the validation and the test nodes, the work of the
+/// first inference in all processes, and what it computes ([`work_of`]). None if that is more work than `work_max`.
+fn choose_inferences(
+    on: &ModelOnGraph<'_>,
+    samples: &[Option<NeighborSample>],
+    work_max: f64,
+) -> Result<Option<(bool, f64, Needed)>> {
+    let [_, val, test] = on.data.splits.of_all();
+    if val == 0 || test == 0 {
+        return Ok(work_of(on, &[VAL, TEST], samples, work_max)?.map(|(work, needed)| (true, work, needed)));
+    }
+    let from_files = on.partitions.loader.feature_bytes() > on.config.memory.0 / 2;
+    // If there are at most as many test nodes as validation nodes, scoring both takes about twice the work of scoring the validation nodes
+    // at most. To find the nodes that scores depend on takes a good part of the time of an evaluation, so it is not done once more to know
+    // this exactly. Ranks with different slices may differ in `from_files`.
+    if from_files
+        && test <= val
+        && on.processes.hosts.count() == 1
+        && let Some((work, needed)) = work_of(on, &[VAL, TEST], samples, work_max)?
+    {
+        return Ok(Some((true, work, needed)));
+    }
+    let Some((of_val, needed)) = work_of(on, &[VAL], samples, work_max)? else {
+        return Ok(None);
+    };
+    let together = if from_files { TOGETHER_FROM_FILES } else { TOGETHER };
+    let both = work_of(on, &[VAL, TEST], samples, work_max.min(together * of_val))?;
+    Ok(Some(match both {
+        Some((work, needed)) => (true, work, needed),
+        None => (false, of_val, needed),
+    }))
+}
+
+/// The work of scoring some splits, in all processes, and what an inference computes for that. None if it is more than `work_max`.
+///
+/// On one host, the inference is for the nodes of all processes. On several hosts, no process has the edges of all: each counts the work
+/// for its own nodes, and all of them must call this.
+fn work_of(
+    on: &ModelOnGraph<'_>,
+    splits: &[usize],
+    samples: &[Option<NeighborSample>],
+    work_max: f64,
+) -> Result<Option<(f64, Needed)>> {
+    let nodes = match on.processes.hosts.count() {
+        1 => [on.data.splits.val(), on.data.splits.test()],
+        _ => on.data.scored_splits.each_ref(),
+    };
+    let nodes: Vec<&RoaringTreemap> = splits.iter().map(|&split| &**nodes[split]).collect();
+    let needed = on.needed(&nodes, samples, &[], work_max)?;
+    let Some(group) = on.processes.with_slices() else {
+        return Ok(needed.map(|needed| (needed.work(), needed)));
+    };
+    let mut of_all = [
+        u64::from(needed.is_none()),
+        needed.as_ref().map_or(0, |needed| needed.work() as u64),
+    ];
+    group.sum(&mut of_all, on.progress)?;
+    let [exceeded, work] = of_all;
+    // Limits follow from memory and features, which may differ: all keep to the lowest.
+    let mut refused = [u64::from(exceeded > 0 || work as f64 > work_max)];
+    group.sum(&mut refused, on.progress)?;
+    Ok(needed.filter(|_| refused == [0]).map(|needed| (work as f64, needed)))
 }

@@ -1,4 +1,4 @@
-//! Training on a slice: a store that has some chunks of its graph. [`super::hosts`] is about several of them.
+//! Training on a slice: a store that has some chunks of its graph. [`super::processes`] is about several of them.
 //!
 //! Partitions consist of chunks that are present. Sources in absent chunks are halo nodes: they have features, and nothing is known of
 //! their in-neighbors. They are never expanded, whatever the halo mode, neither in training nor in evaluations. So the scores of nodes
@@ -10,37 +10,25 @@
 //! chunks beside their features; without edges from absent chunks, in-degrees are those inside the slice.
 
 use grappa_io::text;
-use grappa_run::{
-    config::{HaloMode, TrainConfig},
-    model::LayerKind,
-};
+use grappa_run::{config::HaloMode, model::LayerKind};
 use grappa_storage::Store;
 
 use crate::{Error, Result};
 
 /// Refuses options that need more of the graph than a slice has.
-///
-/// # Errors
-/// The message names the option, or the chunks to add.
-pub(super) fn check(store: &Store, config: &TrainConfig) -> Result<()> {
-    check_model(store, config.model)?;
-    if !store.manifest().is_whole() && matches!(config.halo, HaloMode::History | HaloMode::Aggregates) {
+pub(super) fn check(store: &Store, model: LayerKind, halo: HaloMode) -> Result<()> {
+    check_model(store, model)?;
+    if !store.manifest().is_whole() && halo == HaloMode::History {
         return Err(lack(
             store,
-            &format!(
-                "--halo {} aggregates over all in-neighbors of halo nodes, and those in other chunks are unknown: leave out --halo, or \
-                 use --halo neighbors or stop",
-                config.halo
-            ),
+            "--halo history aggregates over all in-neighbors of halo nodes, and those in other chunks are unknown: leave out --halo, or \
+             use --halo neighbors or stop",
         ));
     }
     Ok(())
 }
 
 /// Refuses a model that needs more of the graph than a slice has.
-///
-/// # Errors
-/// The message names the chunks to add, or another model.
 pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
     if store.manifest().is_whole() {
         return Ok(());
@@ -79,5 +67,5 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
 
 fn lack(store: &Store, what: &str) -> Error {
     let path = store.path().display();
-    Error::Options(format!("{path}: the store is a slice of its graph, and {what}"))
+    Error::WrongStore(format!("{path}: the store is a slice of its graph, and {what}"))
 }

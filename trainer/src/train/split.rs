@@ -1,24 +1,29 @@
 //! Training, validation and test nodes.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     ChunkId, NodeId,
     manifest::{LabelKind, LabelSpec},
 };
 use grappa_run::scores::{Judged, Labels, ScoreReport, Scores, is_undecided};
-use grappa_sampling::partition::Share;
+use grappa_sampling::{NodeSet, partition::Share};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
-use super::{hosts::Ranks, inference::values, labels::NodeLabels};
+use super::{
+    host_values::values,
+    labels::NodeLabels,
+    processes::{Processes, TRAIN},
+};
 use crate::{Error, Result, kernels::for_each};
 
 /// Nodes that a thread judges at a time.
 const JUDGED: usize = 512;
-/// The name of the split of training nodes.
-pub(super) const TRAIN: &str = "train";
+/// Indices of the splits that are scored.
+pub(super) const VAL: usize = 0;
+pub(super) const TEST: usize = 1;
 
 /// The splits of a store, as far as its host trains their nodes.
 #[derive(Debug, Clone)]
@@ -31,28 +36,19 @@ pub struct Splits {
 impl Splits {
     /// Reads the splits. The validation and test splits may be empty. On several hosts they have only nodes of the chunks that the host
     /// of this process trains, and all ranks must call this.
-    ///
-    /// # Errors
-    /// If there are no training nodes.
-    pub(super) fn open(store: &Store, ranks: &Ranks) -> Result<Self> {
-        let split = |name| {
-            let mut nodes = store.split(name)?.unwrap_or_default();
-            let others = (0..store.chunks().chunks())
-                .map(ChunkId)
-                .filter(|&chunk| !ranks.trains(chunk));
-            for chunk in others {
-                nodes.remove_range(store.chunks().range(chunk));
-            }
-            Ok::<_, grappa_io::Error>(Arc::new(nodes))
-        };
-        let nodes = [split(TRAIN)?, split("val")?, split("test")?];
+    pub(super) fn open(store: &Store, processes: &Processes) -> Result<Self> {
+        let nodes = [
+            trained_nodes(store, TRAIN, processes)?,
+            trained_nodes(store, "val", processes)?,
+            trained_nodes(store, "test", processes)?,
+        ];
         let of_host = nodes.each_ref().map(|nodes| nodes.len());
         let splits = Self {
-            of_all: ranks.sum_of_hosts(of_host)?,
+            of_all: processes.sum_of_hosts(of_host)?,
             nodes,
         };
         if splits.of_all[0] == 0 {
-            return Err(Error::Options(format!(
+            return Err(Error::NoLabels(format!(
                 "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
                 store.path().display()
             )));
@@ -99,6 +95,16 @@ impl Splits {
     pub fn test(&self) -> &Arc<RoaringTreemap> {
         &self.nodes[2]
     }
+}
+
+/// The nodes of a split in the chunks that the host of this process trains.
+fn trained_nodes(store: &Store, split: &str, processes: &Processes) -> Result<Arc<RoaringTreemap>> {
+    let mut nodes = store.split(split)?.unwrap_or_default();
+    let chunks = (0..store.chunks().chunks()).map(ChunkId);
+    for chunk in chunks.filter(|&chunk| !processes.trains(chunk)) {
+        nodes.remove_range(store.chunks().range(chunk));
+    }
+    Ok(Arc::new(nodes))
 }
 
 /// Scores of the nodes of some splits.
@@ -171,6 +177,20 @@ impl<'a> SplitScores<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Receives the logits of the nodes at ranges of positions among the `wanted` ones, and adds them.
+    pub fn receiver<'s>(
+        &'s mut self,
+        wanted: &'s NodeSet,
+        labels: &'s NodeLabels,
+    ) -> impl FnMut(Range<u64>, &Tensor) -> Result<()> + use<'s, 'a> {
+        let mut nodes = Vec::new();
+        move |positions, logits| {
+            nodes.clear();
+            wanted.nodes_at(positions, &mut nodes);
+            self.add(&nodes, logits, labels)
+        }
     }
 
     /// The scores as words, for [`SplitScores::merge_words`] on another rank.

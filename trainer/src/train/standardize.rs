@@ -6,60 +6,59 @@
 use std::ops::Range;
 
 use grappa_engine::aggregate::{NodeRows, StoreFeatures};
-use grappa_formats::ChunkId;
 use grappa_io::progress::{Progress, check_stopped};
+use grappa_storage::Store;
 use serde::{Deserialize, Serialize};
 use tch::{Tensor, no_grad};
 
-use super::Trainer;
-use crate::{Error, Result};
+use super::processes::Processes;
+use crate::{Error, Result, nn::Model};
 
 /// Memory for the rows that are read at once.
 const READ_BYTES: usize = 8 << 20;
 
-impl Trainer {
-    /// Gives the model the means and deviations of the store's features, if it standardizes them. A column with a single value has
-    /// deviation 1.
-    ///
-    /// # Errors
-    /// If features cannot be read, or a value is not finite.
-    pub fn measure_features(&mut self, progress: &dyn Progress) -> Result<()> {
-        let Some((mean, deviation)) = self.model.feature_moments() else {
-            return Ok(());
-        };
-        let features = StoreFeatures::open(&self.store)?;
-        // The first rank of each host measures its chunks. On one host, each rank measures all.
-        let is_measured = |chunk: &ChunkId| match self.hosts.count() {
-            1 => true,
-            _ => self.share_within_host().worker() == 0 && self.hosts.trains(self.rank().0, *chunk),
-        };
-        let chunks = self.store.present_chunks().filter(is_measured);
-        let chunks = chunks.map(|chunk| self.store.chunks().range(chunk));
-        let mut moments = moments(&features, chunks, progress)?;
-        if let Some(column) = moments
-            .mean
-            .iter()
-            .chain(&moments.variance)
-            .position(|value| !value.is_finite())
-        {
-            return Err(Error::Options(format!(
-                "--normalize-features standard: feature {} has values that are not finite; ingest without --allow-nan to get a list \
-                 of all such nodes",
-                column % moments.mean.len()
-            )));
-        }
-        if let Some(group) = self.group.as_ref().filter(|_| self.hosts.count() > 1) {
-            let of_each = group.gather_all("moments of features", moments)?;
-            moments = of_each.into_iter().reduce(Moments::merged).expect("there is a rank");
-        }
-        no_grad(|| {
-            mean.shallow_clone().copy_(&Tensor::from_slice(&moments.means()));
-            deviation
-                .shallow_clone()
-                .copy_(&Tensor::from_slice(&moments.deviations()));
-        });
-        Ok(())
+/// Gives a model the means and deviations of the store's features, if it standardizes them. A column with a single value has
+/// deviation 1.
+pub(super) fn measure_features(
+    model: &Model,
+    store: &Store,
+    processes: &Processes,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let Some((mean, deviation)) = model.feature_moments() else {
+        return Ok(());
+    };
+    let features = StoreFeatures::open(store)?;
+    // The first rank of each host measures its chunks. On one host, each rank measures all.
+    let chunks = store.present_chunks().filter(|&chunk| match processes.hosts.count() {
+        1 => true,
+        _ => processes.share_within().worker() == 0 && processes.trains(chunk),
+    });
+    let chunks = chunks.map(|chunk| store.chunks().range(chunk));
+    let mut moments = moments(&features, chunks, progress)?;
+    if let Some(column) = moments
+        .mean
+        .iter()
+        .chain(&moments.variance)
+        .position(|value| !value.is_finite())
+    {
+        return Err(Error::NotFinite(format!(
+            "--normalize-features standard: feature {} has values that are not finite; ingest without --allow-nan to get a list \
+             of all such nodes",
+            column % moments.mean.len()
+        )));
     }
+    if let Some(group) = processes.with_slices() {
+        let of_each = group.gather_all("moments of features", moments)?;
+        moments = of_each.into_iter().reduce(Moments::merged).expect("there is a rank");
+    }
+    no_grad(|| {
+        mean.shallow_clone().copy_(&Tensor::from_slice(&moments.means()));
+        deviation
+            .shallow_clone()
+            .copy_(&Tensor::from_slice(&moments.deviations()));
+    });
+    Ok(())
 }
 
 /// The mean and the variance of each column of some rows.

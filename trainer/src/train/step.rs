@@ -7,14 +7,20 @@
 //!
 //! Only a batch norm tells the difference: its statistics are those of all rows of the step.
 
-use grappa_run::{model::Task, stages::Stage};
+use grappa_run::{
+    model::Task,
+    stages::{Stage, StageClock},
+};
+use grappa_storage::Store;
 use tch::{Kind, Tensor};
 
 use super::{
-    Trainer,
+    data::TrainingData,
     exchange::{LossWeights, Summed},
-    key,
+    learner::Learner,
     load::Loaded,
+    random_key::key,
+    resolved::ResolvedConfig,
 };
 use crate::{
     Error, Result,
@@ -25,13 +31,14 @@ use crate::{
 /// A step whose results a GPU may still compute.
 pub(super) struct BegunStep {
     /// The loss, and the seeds whose class was predicted right. If steps overlap, they arrive after the gradient is computed.
-    results: Arriving,
+    arriving: Arriving,
     coverage: f64,
-    weights: LossWeights,
+    /// The loss weights of its seeds.
+    pub weights: LossWeights,
     epoch: u64,
     /// Optimizer steps before this one.
     steps_before: u64,
-    batch: Loaded,
+    pub batch: Loaded,
 }
 
 /// Sums over the seeds of a batch.
@@ -44,36 +51,64 @@ pub(super) struct BatchSums {
 }
 
 impl BegunStep {
-    pub fn batch(&self) -> &Loaded {
-        &self.batch
+    /// The results of a step. Waits until a GPU has computed them. `store` has the names of nodes for errors.
+    pub fn results(&self, store: &Store) -> Result<BatchSums> {
+        let [loss, right] = self.arriving.values();
+        match loss.is_finite() {
+            true => Ok(BatchSums {
+                loss,
+                coverage: self.coverage,
+                right: right as i64,
+            }),
+            false => Err(self.not_finite(store)),
+        }
     }
 
-    /// The batch, after the results are known.
-    pub fn into_batch(self) -> Loaded {
-        self.batch
-    }
-
-    /// The loss weights of its seeds.
-    pub fn weights(&self) -> LossWeights {
-        self.weights
+    /// The error for a loss that is not finite. It names the first node of the batch whose features are not finite; if there
+    /// is none, training has diverged.
+    fn not_finite(&self, store: &Store) -> Error {
+        let batch = &self.batch;
+        let node = batch.tensors.model.rows.iter().find_map(|rows| {
+            let wrong = rows.isfinite().all_dim(1, false).logical_not().nonzero();
+            let index = (wrong.size()[0] > 0).then(|| wrong.int64_value(&[0, 0]) as usize)?;
+            Some(store.ids().name(batch.batch.minibatch().nodes[index]))
+        });
+        let remedy = match node {
+            Some(node) => format!(
+                "the features of {node}, or their aggregate over its in-neighbors, are not finite; ingest without --allow-nan \
+                 to get a list of all such nodes"
+            ),
+            None => "try a smaller --lr, or --clip 1".to_owned(),
+        };
+        Error::Diverged(format!(
+            "the loss is not finite in step {} of epoch {}, after {} steps in all: {remedy}; checkpoints, if there are any, are intact",
+            batch.first().step + 1,
+            self.epoch + 1,
+            self.steps_before
+        ))
     }
 }
 
-impl Trainer {
+impl Learner {
     /// Adds the gradient of a batch to the gradients of the parameters. A GPU does so while the caller goes on;
-    /// [`Trainer::results`] waits for it.
-    ///
-    /// # Errors
-    /// If the loss is known by now, and not finite.
-    pub(super) fn add_gradient(&mut self, epoch: u64, batch: Loaded) -> Result<BegunStep> {
-        self.clock.enter(Stage::Forward);
+    /// [`BegunStep::results`] waits for it. With `overlaps`, the loss need not be known before the gradient is computed.
+    pub fn add_gradient(
+        &self,
+        epoch: u64,
+        batch: Loaded,
+        config: &ResolvedConfig,
+        data: &TrainingData,
+        overlaps: bool,
+        clock: &mut StageClock,
+    ) -> Result<BegunStep> {
+        clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
         // One pass per step, so the first partition of its group names it, in every process.
-        let concurrent = self.config.concurrent();
+        let concurrent = config.concurrent();
         let group = first.partition.0 / concurrent * concurrent;
         let pass = Pass {
-            training: Some(key([self.config.seed, epoch, group.into(), first.batch])),
+            training: Some(key([config.seed, epoch, group.into(), first.batch])),
             names: batch.names.clone(),
             scaling: Scaling::HorvitzThompson,
         };
@@ -81,22 +116,22 @@ impl Trainer {
             .model
             .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let labels = &tensors.labels;
-        let losses = losses(self.labels.task(), &logits, labels, self.config.label_smoothing);
+        let losses = losses(data.labels.task(), &logits, labels, config.label_smoothing);
         let loss = losses.detach().sum(Kind::Double);
-        let right = match self.labels.task() {
+        let right = match data.labels.task() {
             Task::MultiClass => logits.argmax(1, false).eq_tensor(labels).sum(Kind::Double),
             Task::MultiLabel => loss.zeros_like(),
         };
         let results = Tensor::stack(&[loss, right], 0);
         let weighted = (losses * &tensors.factors).sum(Kind::Float);
-        let sum = |values: &[f32]| values.iter().copied().map(f64::from).sum();
-        let (coverage, factors) = (sum(&batch.coverage), sum(&batch.factors));
-        if self.overlaps {
-            self.clock.enter(Stage::Backward);
+        let [coverage, factors] =
+            [&batch.coverage, &batch.factors].map(|values| values.iter().copied().map(f64::from).sum::<f64>());
+        if overlaps {
+            clock.enter(Stage::Backward);
             weighted.backward();
         }
         let begun = BegunStep {
-            results: Arriving::send(&results),
+            arriving: Arriving::send(&results),
             coverage,
             weights: LossWeights {
                 factors,
@@ -106,65 +141,32 @@ impl Trainer {
             steps_before: self.step,
             batch,
         };
-        if !self.overlaps {
-            self.results(&begun)?;
-            self.clock.enter(Stage::Backward);
+        if !overlaps {
+            begun.results(&data.store)?;
+            clock.enter(Stage::Backward);
             weighted.backward();
         }
         Ok(begun)
     }
 
-    /// The results of a step. Waits until a GPU has computed them.
-    ///
-    /// # Errors
-    /// If the loss is not finite.
-    pub(super) fn results(&self, step: &BegunStep) -> Result<BatchSums> {
-        let [loss, right] = step.results.values();
-        match loss.is_finite() {
-            true => Ok(BatchSums {
-                loss,
-                coverage: step.coverage,
-                right: right as i64,
-            }),
-            false => Err(self.not_finite(step)),
-        }
-    }
-
-    /// The error for a loss that is not finite. It names the first node of the batch whose features are not finite; if there
-    /// is none, training has diverged.
-    fn not_finite(&self, step: &BegunStep) -> Error {
-        let batch = &step.batch;
-        let node = batch.tensors.model.rows.iter().find_map(|rows| {
-            let wrong = rows.isfinite().all_dim(1, false).logical_not().nonzero();
-            let index = (wrong.size()[0] > 0).then(|| wrong.int64_value(&[0, 0]) as usize)?;
-            Some(self.store.ids().name(batch.batch.minibatch().nodes[index]))
-        });
-        let remedy = match node {
-            Some(node) => format!(
-                "the features of {node}, or their aggregate over its in-neighbors, are not finite; ingest without --allow-nan \
-                 to get a list of all such nodes"
-            ),
-            None => "try a smaller --lr, or --clip 1".to_owned(),
-        };
-        Error::Options(format!(
-            "the loss is not finite in step {} of epoch {}, after {} steps in all: {remedy}; checkpoints, if there are any, are intact",
-            batch.first().step + 1,
-            step.epoch + 1,
-            step.steps_before
-        ))
-    }
-
     /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters. `weights` are the loss weights of
     /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch; `done` is the part of the run before this step.
     /// Returns the bytes that this process sent.
-    pub(super) fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64, done: f64) -> Result<u64> {
+    pub fn update(
+        &mut self,
+        config: &ResolvedConfig,
+        weights: LossWeights,
+        seeds: f64,
+        rate: f64,
+        done: f64,
+    ) -> Result<u64> {
         let parameters = self.model.parameters();
-        let Summed { weights, sent_bytes } = self
-            .exchange
-            .sum(&parameters.flat_gradient_with_room(), weights, done)?;
-        parameters.scale_gradient(1.0 / self.denominator.of_step(self.config.correction, weights, seeds));
-        if self.config.clip > 0.0 {
-            parameters.clip_gradient(self.config.clip);
+        let Summed { weights, sent_bytes } =
+            self.gradients
+                .sum(&parameters.flat_gradient_with_room(), weights, done)?;
+        parameters.scale_gradient(1.0 / self.denominator.of_step(config.correction, weights, seeds));
+        if config.clip > 0.0 {
+            parameters.clip_gradient(config.clip);
         }
         self.optimizer
             .step(&parameters.flat_values(), &parameters.flat_gradient(), rate);

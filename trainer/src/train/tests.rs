@@ -2,7 +2,7 @@
 
 mod hosts;
 mod overlap;
-mod ranks;
+mod processes;
 
 use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
@@ -20,13 +20,19 @@ use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
-    Trainer,
+    data::TrainingData,
+    evaluate::evaluate_exactly,
     exchange::LossWeights,
     first_hop,
-    historical::HistoricalRows,
-    scored::{ScoredNodes, inference_time},
+    inference::historical::HistoricalRows,
+    loader::loader_options,
+    model_on_graph::Room,
+    partitions::repeated_batch_memory,
+    processes::Processes,
+    resolved::ResolvedConfig,
+    scored::{Scored, ScoredNodes, inference_time},
     step::BatchSums,
-    trainer::loader_options,
+    trainer::Trainer,
 };
 use crate::{runtime::keep_freed_memory, shim::memory::block_bytes};
 
@@ -104,8 +110,8 @@ fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
 
 /// A process alone serves all partitions, also those that are divided by hosts.
 fn share_of(trainer: &Trainer) -> Share {
-    match trainer.group {
-        Some(_) => trainer.hosts.share(trainer.rank().0),
+    match trainer.processes.group {
+        Some(_) => trainer.processes.share(),
         None => Share::ALL,
     }
 }
@@ -116,33 +122,40 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         join_steps,
         view,
         share: share_of(trainer),
-        ..loader_options(&trainer.config, trainer.aggregates, &trainer.device_copy).unwrap()
+        ..loader_options(&trainer.config, trainer.config.aggregates).unwrap()
     };
-    trainer.loader = Loader::new(&trainer.store, options);
-    trainer.super_epoch = None;
+    trainer.partitions.loader = Loader::new(&trainer.data.store, options);
+    trainer.partitions.super_epoch = None;
     trainer.open_partitions(0, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
-    let batches = trainer.loader.batches(0, |batches| batches).unwrap();
-    let mut feed = trainer.loader.take_feed();
+    let batches = trainer.partitions.loader.batches(0, |batches| batches).unwrap();
+    let feed = trainer.partitions.loader.feed().unwrap().clone();
     // Batch norms update them, and what follows them at historical embeddings uses them.
     let running: Vec<Tensor> = trainer
-        .model
+        .model()
         .parameters()
         .buffers()
         .iter()
         .map(|(_, of)| of.copy())
         .collect();
     let mut steps: Vec<Step> = Vec::new();
-    let loading = trainer.loading();
+    let rows = trainer.history.rows.clone();
+    let loading = trainer
+        .partitions
+        .loading(&trainer.config, &trainer.data, &trainer.learner.model, rows);
     for batch in feed.epoch(&batches) {
         let loaded = loading.load(batch.unwrap(), &batches).unwrap();
         let number = loaded.first().step as usize;
         if number == STEPS {
             break;
         }
-        let begun = trainer.add_gradient(0, loaded).unwrap();
-        let sums = (trainer.results(&begun).unwrap(), begun.weights());
-        let parameters = trainer.model.parameters();
+        let (config, data, clock) = (&trainer.config, &trainer.data, &mut trainer.clock);
+        let begun = trainer
+            .learner
+            .add_gradient(0, loaded, config, data, false, clock)
+            .unwrap();
+        let sums = (begun.results(&data.store).unwrap(), begun.weights);
+        let parameters = trainer.learner.model.parameters();
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();
         match steps.get_mut(number) {
@@ -158,7 +171,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
             }
         }
     }
-    for ((_, of), before) in trainer.model.parameters().buffers().iter().zip(&running) {
+    for ((_, of), before) in trainer.learner.model.parameters().buffers().iter().zip(&running) {
         of.shallow_clone().copy_(before);
     }
     steps
@@ -186,7 +199,7 @@ fn trainer(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> Trainer {
     trainer.open_partitions(0, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     no_grad(|| {
-        let mut parameters = trainer.model.parameters().flat_values();
+        let mut parameters = trainer.learner.model.parameters().flat_values();
         parameters *= 1.1;
     });
     trainer
@@ -230,10 +243,10 @@ fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
     let store = store(folder.path());
     for &model in LayerKind::ALL {
         for (halo, first_hop, correction) in [
-            (HaloMode::Features, FirstHop::Sampled, Correction::None),
+            (HaloMode::Stop, FirstHop::Sampled, Correction::None),
             (HaloMode::Stop, FirstHop::Auto, Correction::Batch),
             (HaloMode::History, FirstHop::Auto, Correction::Node),
-            (HaloMode::Aggregates, FirstHop::Sampled, Correction::Batch),
+            (HaloMode::History, FirstHop::Sampled, Correction::Batch),
         ] {
             let config = TrainConfig {
                 halo,
@@ -243,8 +256,8 @@ fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
             };
             let name = format!("{model}, {halo:?}, {first_hop:?}");
             let mut trainer = trainer(&store, &config, folder.path());
-            let keeps = matches!(halo, HaloMode::History | HaloMode::Aggregates);
-            assert_eq!(trainer.historical.is_some(), keeps, "{name}");
+            let keeps = halo == HaloMode::History;
+            assert_eq!(trainer.history.rows.is_some(), keeps, "{name}");
             let (together, separate) = (steps(&mut trainer, true), steps(&mut trainer, false));
             assert!(separate.iter().all(|step| step.passes == 4), "{name}");
             assert_same_steps(&name, &together, &separate);
@@ -295,7 +308,7 @@ fn a_batch_that_is_kept_from_epoch_to_epoch_is_the_one_that_would_be_sampled() {
             };
             let [mut keeping, mut sampling] = [(); 2].map(|()| trainer(&store, &config, folder.path()));
             for epoch in 0..5 {
-                sampling.repeated = None;
+                sampling.partitions.repeated = None;
                 let [kept, sampled] = [&mut keeping, &mut sampling].map(|trainer| {
                     let stats = trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
                     trainer.end_epoch();
@@ -303,19 +316,24 @@ fn a_batch_that_is_kept_from_epoch_to_epoch_is_the_one_that_would_be_sampled() {
                         stats.loss,
                         stats.seeds,
                         stats.sampled_edges,
-                        trainer.model.parameters().flat_values().copy(),
+                        trainer.learner.model.parameters().flat_values().copy(),
                     )
                 });
                 assert_eq!(kept, sampled, "{model}, {partitions} partitions, epoch {epoch}");
-                assert_eq!(keeping.repeated.is_some(), is_kept, "{model}, {partitions} partitions");
+                assert_eq!(
+                    keeping.partitions.repeated.is_some(),
+                    is_kept,
+                    "{model}, {partitions} partitions"
+                );
             }
             // Evaluations leave memory for the batch, and as much in a run that has none because it was resumed.
-            sampling.repeated = None;
-            let (kept, without) = (keeping.make_room(false), sampling.make_room(false));
+            sampling.partitions.repeated = None;
+            let [kept, without] = [&mut keeping, &mut sampling].map(room);
             assert_eq!(kept.inference, without.inference);
             let batch_memory = config.memory.0 / 8;
-            assert_eq!(keeping.kept_batch_memory(), if is_kept { batch_memory } else { 0 });
-            assert!(kept.inference + keeping.kept_batch_memory() <= config.memory.0);
+            let of_batch = repeated_batch_memory(&keeping.config, keeping.history.is_planned());
+            assert_eq!(of_batch, if is_kept { batch_memory } else { 0 });
+            assert!(kept.inference + of_batch <= config.memory.0);
         }
     }
 }
@@ -340,7 +358,7 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
             let mut trainer = trainer(&store, &config, folder.path());
             let [memory, in_turn, mapped] = [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped].map(|kind| {
                 let steps = steps_from(&mut trainer, true, kind);
-                assert!(trainer.loader.served().all(|part| part.view.kind() == kind));
+                assert!(trainer.partitions.loader.served().all(|part| part.view.kind() == kind));
                 assert_eq!(steps.len(), STEPS);
                 steps
             });
@@ -360,6 +378,18 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
     }
 }
 
+/// Memory for an inference.
+fn room(trainer: &mut Trainer) -> Room {
+    let held = trainer.history.memory() + trainer.evaluations.memory();
+    trainer.on_graph(&Silent).0.make_room(held, false)
+}
+
+/// Whether the inference after an epoch also refreshes historical embeddings.
+fn is_refreshed_with(trainer: &mut Trainer, epoch: u64) -> bool {
+    let (on, history, _) = trainer.on_graph(&Silent);
+    history.is_refreshed_with(epoch, &on)
+}
+
 /// All rows of historical embeddings.
 fn rows_of(historical: &HistoricalRows) -> Vec<Vec<f32>> {
     let all = historical.layers.iter().flatten().chain(&historical.inputs);
@@ -375,39 +405,35 @@ fn rows_of(historical: &HistoricalRows) -> Vec<Vec<f32>> {
 fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    for (layers, halo) in [
-        (3, HaloMode::History),
-        (4, HaloMode::History),
-        (4, HaloMode::Aggregates),
-    ] {
+    for layers in [3, 4] {
         let config = TrainConfig {
             layers,
-            halo,
+            halo: HaloMode::History,
             evaluate: Evaluate::Exact,
             ..config(LayerKind::Sage)
         };
         let mut together = trainer(&store, &config, folder.path());
-        together.step = 5;
+        together.learner.step = 5;
         let mut apart = trainer(&store, &config, folder.path());
-        apart.step = 5;
-        assert!(together.is_refreshed_with(0), "{layers} {halo}");
+        apart.learner.step = 5;
+        assert!(is_refreshed_with(&mut together, 0), "{layers} layers");
         // With the rows of the first refresh in place, and once more with what it planned.
         for _ in 0..2 {
-            let evaluation = together.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
+            let evaluation = together.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
             // The last epoch of a super-epoch: no refresh follows for these partitions.
             let last = config.repartition_every - 1;
-            assert!(!apart.is_refreshed_with(last));
-            let expected = apart.evaluate(true, last, &|_| true, &Silent).unwrap().unwrap();
-            apart.refresh(None, &Silent).unwrap();
+            assert!(!is_refreshed_with(&mut apart, last));
+            let expected = apart.evaluate(last, &|_| true, &Silent).unwrap().unwrap();
+            apart.refresh(&Silent).unwrap();
             assert_eq!(evaluation.val, expected.val);
             assert_eq!(evaluation.test, expected.test);
-            let [found, expected] = [&together, &apart].map(|trainer| rows_of(trainer.historical.as_ref().unwrap()));
-            assert!(!found.is_empty() && found == expected, "{layers} {halo}");
+            let [found, expected] = [&together, &apart].map(|trainer| rows_of(trainer.history.rows.as_ref().unwrap()));
+            assert!(!found.is_empty() && found == expected, "{layers} layers");
             // The next epoch has nothing to refresh.
-            let before = together.historical.clone().unwrap();
+            let before = together.history.rows.clone().unwrap();
             together.refresh_when_due(1, &Silent).unwrap();
-            assert!(Arc::ptr_eq(together.historical.as_ref().unwrap(), &before));
-            assert!(rows_of(together.historical.as_ref().unwrap()) == found);
+            assert!(Arc::ptr_eq(together.history.rows.as_ref().unwrap(), &before));
+            assert!(rows_of(together.history.rows.as_ref().unwrap()) == found);
         }
     }
 }
@@ -425,9 +451,9 @@ fn what_an_evaluation_leaves_to_save_time_is_freed_before_a_feed_opens() {
     let mut trainer = trainer(&store, &config, folder.path());
     trainer.prepare(0, None, &Silent).unwrap();
     for epoch in 0..2 {
-        trainer.evaluate(true, epoch, &|_| true, &Silent).unwrap();
+        trainer.evaluate(epoch, &|_| true, &Silent).unwrap();
         drop(Tensor::zeros([64 << 20], (Kind::Uint8, Device::Cpu)));
-        let left = |trainer: &Trainer| trainer.scored_nodes.as_ref().unwrap().left_bytes();
+        let left = |trainer: &Trainer| trainer.evaluations.scored.as_ref().unwrap().left_bytes();
         let before = left(&trainer);
         assert!(before > 0);
         trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
@@ -451,10 +477,10 @@ fn by_default_halo_nodes_of_gin_have_sampled_in_neighbors_instead_of_historical_
     let store = store(folder.path());
     for (model, has_historical) in [(LayerKind::Sage, true), (LayerKind::Gin, false)] {
         let trainer = trainer(&store, &config(model), folder.path());
-        assert!(trainer.aggregates.is_some(), "{model}");
-        assert_eq!(trainer.historical.is_some(), has_historical, "{model}");
+        assert!(trainer.config.aggregates.is_some(), "{model}");
+        assert_eq!(trainer.history.rows.is_some(), has_historical, "{model}");
         // What halo nodes got: embeddings or lists.
-        assert!(trainer.halo_bytes > 0, "{model}");
+        assert!(trainer.partitions.halo_bytes > 0, "{model}");
     }
 }
 
@@ -469,7 +495,7 @@ fn only_halo_nodes_that_steps_can_reach_have_historical_embeddings() {
             ..config(model)
         };
         let trainer = trainer(&store, &config, folder.path());
-        let historical = trainer.historical.as_ref().unwrap();
+        let historical = trainer.history.rows.as_ref().unwrap();
         let sets: Vec<_> = historical.layers.iter().map(|layer| layer[0].nodes.len()).collect();
         assert!(
             sets.iter().all(|&nodes| nodes > 0) && sets.is_sorted_by(|a, b| a >= b),
@@ -479,20 +505,25 @@ fn only_halo_nodes_that_steps_can_reach_have_historical_embeddings() {
     }
 }
 
+fn seconds(trainer: &Trainer, scored: Option<&Scored>) -> Option<f64> {
+    trainer.evaluations.seconds_of(scored, LayerKind::Sage)
+}
+
 #[test]
 fn the_time_of_an_evaluation_follows_from_that_of_the_steps() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let mut trainer = trainer(&store, &config(LayerKind::Sage), folder.path());
     trainer.prepare(0, None, &Silent).unwrap();
-    assert_eq!(trainer.seconds_of_evaluation(), None);
+    assert_eq!(seconds(&trainer, None), None);
     trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap();
-    assert_eq!(trainer.seconds_of_evaluation(), None, "the epoch has few steps");
-    let work = trainer.epoch_work.unwrap();
-    let scored = trainer.scored_exactly(&Silent).unwrap();
-    trainer.took(10.0);
-    let seconds = trainer.seconds_of(&scored).unwrap();
+    assert_eq!(seconds(&trainer, None), None, "the epoch has few steps");
+    let work = trainer.partitions.epoch_work.unwrap();
+    let (on, history, evaluations) = trainer.on_graph(&Silent);
+    let scored = evaluations.scored_exactly(&on, history).unwrap();
+    trainer.evaluations.took(10.0, Some(work));
+    let found = seconds(&trainer, Some(&scored)).unwrap();
     let expected = inference_time(LayerKind::Sage) * scored.needed.work() / work;
-    assert!((seconds / 10.0 - expected).abs() < 1e-9, "{seconds} {expected}");
-    assert!(trainer.seconds_of_evaluation().unwrap() > 0.0);
+    assert!((found / 10.0 - expected).abs() < 1e-9, "{found} {expected}");
+    assert!(seconds(&trainer, None).unwrap() > 0.0);
 }

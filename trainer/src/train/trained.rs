@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::{
     ChunkId, NodeId,
     manifest::{EdgeOptions, FeatureDtype, LabelKind, SelfLoops},
@@ -15,7 +15,7 @@ use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     class_names,
-    config::{Monitor, TrainConfig},
+    config::{FirstHop, Monitor},
     folder,
     model::Task,
     schema::{self, Match},
@@ -26,9 +26,12 @@ use tch::{Device, Tensor};
 
 use super::{
     first_hop,
-    inference::{Inference, Needed, NeededOptions, OnRows, ReorderedColumns},
-    slice,
-    state::{self, PREAGGREGATED},
+    inference::{
+        columns::reordered,
+        needed::{Needed, NeededOptions},
+        task::{Inference, OnRows},
+    },
+    named_tensors, slice,
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
 
@@ -77,7 +80,7 @@ impl Trained {
         }
         let config = folder::config_of(folder)?;
         let mut warnings = Vec::new();
-        let Some((path, checkpoint)) = find(folder, &config, &mut warnings)? else {
+        let Some((path, checkpoint)) = find(folder, config.digest(), &mut warnings)? else {
             let what = "the run has no checkpoint yet: resume it with --resume";
             return Err(Error::run_file(folder, what));
         };
@@ -87,8 +90,8 @@ impl Trained {
             config.seed,
             device,
         )?;
-        state::load(&path, model.parameters().named(), &checkpoint.parameters)?;
-        state::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
+        named_tensors::load(&path, model.parameters().named(), &checkpoint.parameters)?;
+        named_tensors::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
         let schema = folder::schema_of(folder, &state)?;
         let given = folder::class_names_of(folder, state.outputs, state.has_class_names())?;
         Ok(Self {
@@ -159,7 +162,7 @@ impl Trained {
     /// needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
-        let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
+        let no = |what: &str| Err(Error::WrongStore(format!("{}: {what}", store.path().display())));
         let Some(features) = &manifest.features else {
             return no(&format!(
                 "nodes have no features, which the model needs; ingest them with --features, or, if those of the run's store were \
@@ -309,18 +312,16 @@ impl Trained {
             Match::Reordered(order) => Some(order),
             _ => None,
         };
-        let aggregates = match self.state.counters.get(PREAGGREGATED) {
-            Some(1) => first_hop::known(store, self.model.options().layer)?,
+        let aggregates = match first_hop::of_run(&self.state) {
+            FirstHop::Preaggregated => first_hop::known(store, self.model.options().layer)?,
             _ => None,
         };
-        let aggregates = aggregates.map(|aggregates| AggregateRows::new(store, aggregates));
+        let aggregates = aggregates.map(|aggregates| StoredRows::of_aggregates(store, aggregates));
         // An aggregate of features has their columns.
         let aggregates = aggregates.as_ref().map(|rows| rows as &dyn NodeRows);
         let order = order.as_deref();
-        let ordered = order.map(|order| ReorderedColumns::of(&features, order));
-        let ordered_aggregates = order
-            .zip(aggregates)
-            .map(|(order, rows)| ReorderedColumns::of(rows, order));
+        let ordered = order.map(|order| reordered(&features, order));
+        let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
         let inference = Inference {
             store,
             chunks: &chunks,
@@ -379,7 +380,7 @@ fn options_of_ingest(edges: EdgeOptions) -> String {
 /// The best checkpoint of the run in `folder`, or the last one if there was no evaluation. None if there is no checkpoint.
 pub(super) fn find(
     folder: &Path,
-    config: &TrainConfig,
+    config_digest: u64,
     warnings: &mut Vec<String>,
 ) -> Result<Option<(PathBuf, Checkpoint)>> {
     let path = folder.join(folder::CHECKPOINTS);
@@ -409,7 +410,7 @@ pub(super) fn find(
         return Ok(None);
     };
     let state = &checkpoint.state;
-    if state.config_digest != config.digest() {
+    if state.config_digest != config_digest {
         let what = format!(
             "it was trained with other options than those in {}: restore the one of the two files that was changed from a copy of this \
              run",

@@ -1,109 +1,48 @@
-//! The trainer: its state, and how it is made.
+//! The trainer: it composes the owners of the model, the data, the partitions, historical embeddings and evaluations.
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::{machine::free_memory_bytes, size::ByteSize};
+use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::PartialEpoch,
-    config::{Auto, Compress, HaloMode, TrainConfig},
-    model::{ModelOptions, Precision, Task},
-    stages::StageClock,
+    config::{Evaluate, TrainConfig},
+    model::NormKind,
+    stages::{Stage, StageClock},
 };
-use grappa_sampling::{
-    Loader, LoaderOptions,
-    feed::{HostProcesses, OutputDtype},
-    partition::Hosts,
-    view::Halo,
-};
-use grappa_storage::{MappedChunks, Store, no_features};
-use roaring::RoaringTreemap;
+use grappa_storage::Store;
 use tch::Device;
 
 use super::{
-    correction::Denominator,
+    data::TrainingData,
     estimate,
-    exchange::{Exchange, InProcess},
-    historical::HistoricalRows,
-    hosts::Ranks,
-    inference::Degrees,
-    labels::NodeLabels,
-    load::{DeviceCopy, Loaded},
-    numbers::Numbers,
-    optimizer::Optimizer,
-    refresh::RefreshPlan,
-    residuals::CollectedResiduals,
-    scored::ScoredNodes,
-    slice,
-    split::Splits,
-    state::HistoricalOrigin,
+    evaluate::{Evaluation, Evaluations},
+    gradient_exchange,
+    learner::Learner,
+    model_on_graph::ModelOnGraph,
+    partitions::{self, OpenPartitions},
+    processes::Processes,
+    refresh::History,
+    resolved::ResolvedConfig,
+    standardize,
 };
-use crate::{
-    Error, Result,
-    distributed::{LocalRanks, ProcessGroup},
-    nn::Model,
-};
+use crate::{Result, nn::Model};
 
 /// Trains a model on a store, epoch by epoch. [`train`](super::train) drives it through a whole run.
 pub struct Trainer {
-    pub(super) store: Arc<Store>,
-    /// The configuration, with numbers of partitions.
-    pub(super) config: Arc<TrainConfig>,
-    /// Whether the number of partitions, and of those in a step, were chosen from the memory.
-    pub(super) chosen_numbers: [bool; 2],
-    pub(super) device: Device,
-    /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
-    pub(super) overlaps: bool,
-    /// The folder for scratch files and for the assignments of chunks to partitions.
-    pub(super) folder: PathBuf,
-    pub(super) chunks: Arc<MappedChunks>,
-    pub(super) labels: Arc<NodeLabels>,
-    pub(super) degrees: Arc<Degrees>,
-    pub(super) splits: Splits,
-    /// The validation and the test nodes that this process scores.
-    pub(super) scored_splits: [Arc<RoaringTreemap>; 2],
-    /// The kind of pre-aggregated features that the first layer takes, if it does.
-    pub(super) aggregates: Option<AggregateKind>,
-    pub(super) model: Model,
-    pub(super) optimizer: Optimizer,
-    pub(super) denominator: Denominator,
-    pub(super) exchange: Box<dyn Exchange>,
-    /// On rank 0, the residuals of the other ranks when they were last collected.
-    pub(super) collected: Option<CollectedResiduals>,
-    /// The processes that train together; none if there is only this one.
-    pub(super) group: Option<Arc<ProcessGroup>>,
-    /// The chunks that each of them has.
-    pub(super) hosts: Hosts,
-    pub(super) device_copy: Arc<DeviceCopy>,
-    /// When the historical embeddings of the open partitions are refreshed; none if they use none.
-    pub(super) refresh_plan: Option<RefreshPlan>,
-    /// The historical embeddings of halo nodes, from the last refresh.
-    pub(super) historical: Option<Arc<HistoricalRows>>,
-    /// The parameters that they were made with.
-    pub(super) historical_origin: Option<HistoricalOrigin>,
-    /// Bytes about halo nodes that the partitions got since the last epoch began.
-    pub(super) halo_bytes: u64,
-    /// The nodes that evaluations compute; none before the first evaluation.
-    pub(super) scored_nodes: Option<ScoredNodes>,
-    /// The work of training an epoch on the open partitions, in all processes, once it was counted.
-    pub(super) epoch_work: Option<f64>,
+    pub(super) config: Arc<ResolvedConfig>,
+    pub(super) processes: Processes,
+    pub(super) data: Arc<TrainingData>,
+    pub(super) learner: Learner,
+    pub(super) partitions: OpenPartitions,
+    pub(super) history: History,
+    pub(super) evaluations: Evaluations,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
-    /// The batch of every epoch on the open partitions, if there is one.
-    pub(super) repeated: Option<Loaded>,
+    /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
+    pub(super) overlaps: bool,
     /// Problems that training survives.
     pub(super) warnings: Vec<String>,
-    /// The views of the partitions, their seeds, and the feed of their minibatches.
-    pub(super) loader: Loader,
-    /// The super-epoch that the partitions are of.
-    pub(super) super_epoch: Option<u64>,
-    pub(super) generation: u64,
-    /// Optimizer steps that are finished.
-    pub(super) step: u64,
-    /// Seconds per unit of work, by the forward and backward passes of a whole epoch.
-    pub(super) seconds_per_work: Option<f64>,
-    /// The smallest `--memory` of all ranks, for what all must decide alike.
-    pub(super) least_memory: u64,
     /// The wall time of the run's stages.
     pub(super) clock: StageClock,
 }
@@ -121,214 +60,214 @@ impl Trainer {
         device: Device,
         folder: PathBuf,
     ) -> Result<Self> {
-        let ranks = Ranks::meet(&store, None)?;
-        let inputs = Inputs::check(&store, &config, &ranks)?;
-        Self::of_ranks(store, config, aggregates, device, folder, ranks, inputs)
+        let processes = Processes::meet(&store, None, config.memory.0)?;
+        let data = TrainingData::open(store, &config, &processes)?;
+        let config = ResolvedConfig::new(&data.store, config, None, aggregates, device, folder, &processes)?;
+        Self::of_processes(config, data, processes)
     }
 
-    /// [`Trainer::new`] as one of the processes of a group. All have [agreed](super::agree_on_options) on their options, and call this.
-    pub(super) fn of_ranks(
-        store: Arc<Store>,
-        config: TrainConfig,
-        aggregates: Option<AggregateKind>,
-        device: Device,
-        folder: PathBuf,
-        ranks: Ranks,
-        inputs: Inputs,
-    ) -> Result<Self> {
-        config.check()?;
-        let share = ranks.share();
-        let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
-        let config = Numbers::choose(&store, &config, aggregates.is_some(), &ranks)?.applied(&config);
-        let chunks = Arc::new(MappedChunks::open(&store)?);
-        let Inputs { labels, splits, model } = inputs;
-        let [train_nodes, val_nodes, _] = splits.of_all();
-        let size = estimate::check(&ranks.hosts, &config, &model, train_nodes, aggregates.is_some(), share)?;
-        let mut warnings: Vec<String> = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
+    /// [`Trainer::new`] as one of several processes. All have [agreed](super::agree_on_options) on their options, and call this.
+    pub(super) fn of_processes(config: ResolvedConfig, data: TrainingData, processes: Processes) -> Result<Self> {
+        let model = data.model_options(&config);
+        let [train_nodes, val_nodes, _] = data.splits.of_all();
+        let share = processes.share();
+        let size = estimate::check(&processes.hosts, &config, &model, train_nodes, share)?;
+        let mut warnings: Vec<String> = size.into_iter().collect();
+        warnings.extend(config.warnings(config.knows_first_hop()));
         if val_nodes == 0 {
             warnings.extend(config.warnings_without_validation());
         }
-        let model = Model::new(model, config.seed, device)?;
-        let device_copy = DeviceCopy::new(device);
-        let optimizer = Optimizer::new(&config, model.parameters());
-        let local = ranks.group.as_ref().map(LocalRanks::find).transpose()?.flatten();
-        let options = LoaderOptions {
-            share,
-            host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
-            ..loader_options(&config, aggregates, &device_copy)?
-        };
-        let least_memory = ranks.least("memory", config.memory.0)?;
-        let mut trainer = Self {
-            scored_splits: splits.scored_by(ranks.share_within()),
-            degrees: Arc::new(Degrees::new(chunks.clone())),
-            exchange: Box::new(InProcess::default()),
-            collected: None,
-            group: None,
-            loader: Loader::new(&store, options),
-            device_copy: Arc::new(device_copy),
-            denominator: Denominator::default(),
-            scored_nodes: None,
-            refresh_plan: None,
-            historical: None,
-            historical_origin: None,
-            halo_bytes: 0,
-            epoch_work: None,
-            partial: None,
-            repeated: None,
-            warnings,
-            hosts: ranks.hosts,
-            super_epoch: None,
-            generation: store.generation(),
-            least_memory,
-            seconds_per_work: None,
-            step: 0,
-            clock: StageClock::started(Duration::ZERO),
-            store,
-            chunks,
+        let learner = Learner::new(model, &config, &processes)?;
+        warnings.extend(warnings_of_processes(
+            &processes,
+            &config,
+            learner.model.parameters().count(),
+        ));
+        Ok(Self {
+            partitions: OpenPartitions::new(&config, &data.store, &processes)?,
+            overlaps: config.device != Device::Cpu,
             config: Arc::new(config),
-            chosen_numbers,
-            device,
-            overlaps: device != Device::Cpu,
-            folder,
-            labels: Arc::new(labels),
-            splits,
-            aggregates,
-            model,
-            optimizer,
-        };
-        if let Some(group) = ranks.group {
-            trainer.join(group);
-        }
-        Ok(trainer)
+            processes,
+            data: Arc::new(data),
+            learner,
+            history: History::default(),
+            evaluations: Evaluations::default(),
+            partial: None,
+            warnings,
+            clock: StageClock::started(Duration::ZERO),
+        })
     }
 
     /// The model, as far as it was trained.
     pub fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// The name of the store: that of its folder, without `.grappa`.
-    pub(super) fn store_name(&self) -> String {
-        let stem = self.store.path().file_stem().unwrap_or_default();
-        stem.to_string_lossy().into_owned()
-    }
-
-    /// Nodes and edges of the graph.
-    pub(super) fn graph_size(&self) -> u64 {
-        self.store.manifest().nodes + self.store.manifest().edges
+        &self.learner.model
     }
 
     /// Optimizer steps that are finished.
     pub fn steps(&self) -> u64 {
-        self.step
+        self.learner.step
     }
 
     /// The generation of the assignment of chunks to partitions.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.partitions.generation
     }
 
     /// Returns the problems since the last call that training survived, and forgets them.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
-}
 
-/// Minibatches as the configuration wants them, all of a step in one batch.
-pub(super) fn loader_options(
-    config: &TrainConfig,
-    aggregates: Option<AggregateKind>,
-    device_copy: &DeviceCopy,
-) -> Result<LoaderOptions> {
-    Ok(LoaderOptions {
-        batch: config.batch(),
-        concurrent: Some(config.concurrent() as usize),
-        join_steps: true,
-        steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
-        seed: config.seed,
-        shuffle: !config.repeats_batch(),
-        halo: match config.halo {
-            HaloMode::Features => Halo::Features,
-            HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
-            HaloMode::Neighbors => Halo::Neighbors,
-            HaloMode::None => Halo::None,
-        },
-        halo_neighbors: config.halo_neighbors(),
-        memory: config.memory.0,
-        threads: config.threads(),
-        aggregates,
-        output: match config.precision {
-            Precision::F32 => OutputDtype::F32,
-            Precision::Bf16 => OutputDtype::Bf16,
-        },
-        register: device_copy.memory(),
-        lookahead: config.lookahead.value().map(NonZeroUsize::get),
-        read_engine: config.read_engine.into(),
-        ..LoaderOptions::new(config.sampler(aggregates.is_some())?)
-    })
-}
-
-/// What a run needs of its store, besides adjacency lists and features.
-pub(super) struct Inputs {
-    labels: NodeLabels,
-    splits: Splits,
-    model: ModelOptions,
-}
-
-impl Inputs {
-    /// Checks that a model can be trained on a store, as far as that takes no time. All ranks must call it.
+    /// Gives the model the means and deviations of the store's features, if it standardizes them.
     ///
     /// # Errors
-    /// If the store has no labels, no features or no nodes to train on, or if options do not fit it.
-    pub fn check(store: &Store, config: &TrainConfig, ranks: &Ranks) -> Result<Self> {
-        let labels = NodeLabels::new(store)?;
-        let Some(features) = &store.manifest().features else {
-            return Err(no_features(store.path()).into());
+    /// If features cannot be read, or a value is not finite.
+    pub fn measure_features(&mut self, progress: &dyn Progress) -> Result<()> {
+        standardize::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)
+    }
+
+    /// The model and the inputs of its inferences, besides historical embeddings and evaluations.
+    pub(super) fn on_graph<'a>(
+        &'a mut self,
+        progress: &'a dyn Progress,
+    ) -> (ModelOnGraph<'a>, &'a mut History, &'a mut Evaluations) {
+        let on = ModelOnGraph {
+            config: &self.config,
+            processes: &self.processes,
+            data: &self.data,
+            learner: &self.learner,
+            partitions: &mut self.partitions,
+            uses_history: self.history.is_planned(),
+            progress,
         };
-        if config.label_smoothing > 0.0 && labels.task() == Task::MultiLabel {
-            return Err(Error::Options(format!(
-                "label-smoothing is {}, and the nodes of the store have sets of labels: leave it out",
-                config.label_smoothing
-            )));
+        (on, &mut self.history, &mut self.evaluations)
+    }
+
+    /// Assigns chunks to the partitions of a super-epoch and opens the views of those that this process serves, unless they are open.
+    pub(super) fn open_partitions(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
+        if self.partitions.are_open_for(super_epoch, self.config.partitions()) {
+            return Ok(());
         }
-        slice::check(store, config)?;
-        ranks.check_partitions(config)?;
-        let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
-        check_memory(&model, config)?;
-        Ok(Self {
-            splits: Splits::open(store, ranks)?,
-            labels,
-            model,
-        })
+        let (config, data, processes) = (&self.config, &self.data, &self.processes);
+        let assignment = partitions::assign(config, &data.store, processes, super_epoch, &mut self.warnings)?;
+        // The rows of other halo nodes, which the new views need the memory of.
+        self.history.clear();
+        self.partitions.open(&assignment, data, processes, progress)?;
+        let stage = self.clock.enter(Stage::History);
+        let (mut on, history, _) = self.on_graph(progress);
+        history.plan(&mut on)?;
+        if partitions::expands_halo(&self.config, self.history.is_planned()) {
+            let lacks = self
+                .partitions
+                .expand_halo_nodes(assignment.generation(), &self.processes, progress)?;
+            // Once: later super-epochs lack the same memory.
+            let is_first = self.partitions.super_epoch.is_none();
+            self.warnings.extend(lacks.filter(|_| is_first));
+        }
+        self.partitions.opened(super_epoch, &assignment, &self.data.store);
+        self.clock.enter(stage);
+        Ok(())
     }
 
-    /// The model to train.
-    pub fn model(&self) -> &ModelOptions {
-        &self.model
+    /// Opens the partitions of an epoch, and decides how to evaluate the model. `before` is how the run was evaluated before it was
+    /// resumed, which only rank 0 knows: `auto` keeps to that. Returns a sentence about the evaluations.
+    ///
+    /// # Errors
+    /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
+    pub fn prepare(&mut self, epoch: u64, before: Option<Evaluate>, progress: &dyn Progress) -> Result<String> {
+        self.clock.enter(Stage::Load);
+        self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        let steps = self.partitions.loader.all_batches(epoch).steps();
+        let wanted = self.config.steps_per_epoch;
+        if steps < wanted {
+            self.warnings.push(format!(
+                "--steps-per-epoch {wanted} has no effect: {steps} step(s) use all training nodes, and an epoch ends then; for \
+                 shorter epochs give a smaller number"
+            ));
+        }
+        self.clock.enter(Stage::Evaluate);
+        let (mut on, history, evaluations) = self.on_graph(progress);
+        evaluations.prepare(&mut on, history, before)
     }
 
-    /// The number of classes.
-    pub fn classes(&self) -> u64 {
-        self.labels.spec().classes.into()
+    /// Refreshes the historical embeddings of the open partitions.
+    pub(super) fn refresh(&mut self, progress: &dyn Progress) -> Result<()> {
+        let held = self.evaluations.memory();
+        let (mut on, history, _) = self.on_graph(progress);
+        history.refresh(&mut on, held, None)
+    }
+
+    /// Refreshes the historical embeddings if `epoch` begins with that.
+    pub(super) fn refresh_when_due(&mut self, epoch: u64, progress: &dyn Progress) -> Result<()> {
+        let is_begun = self.partial.is_some_and(|partial| partial.steps > 0);
+        let every = self.config.repartition_every;
+        if !self.history.must_refresh(epoch, is_begun, self.learner.step, every) {
+            return Ok(());
+        }
+        let stage = self.clock.enter(Stage::History);
+        let refreshed = self.refresh(progress);
+        match self.history.refreshed(refreshed, &self.processes, progress) {
+            Err(error) if error.is_disk_full() => self.warnings.push(format!(
+                "no historical embeddings: {error}; training continues without them until the next epoch"
+            )),
+            refreshed => refreshed?,
+        }
+        self.clock.enter(stage);
+        Ok(())
+    }
+
+    /// Evaluates the model after `epoch`, as [`Trainer::prepare`] planned. `improves` says whether a validation score is better than
+    /// all before; the test nodes are scored if it is, or if there is no validation score.
+    ///
+    /// None on ranks other than 0. They all have to take part; only rank 0 asks whether a score `improves`.
+    ///
+    /// # Errors
+    /// If files cannot be read or written, or memory is too small.
+    pub fn evaluate(
+        &mut self,
+        epoch: u64,
+        improves: &dyn Fn(f64) -> bool,
+        progress: &dyn Progress,
+    ) -> Result<Option<Evaluation>> {
+        let (mut on, history, evaluations) = self.on_graph(progress);
+        evaluations.evaluate(&mut on, history, epoch, improves)
+    }
+
+    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two steps.
+    pub(super) fn collect_residuals(&mut self, is_due: bool) -> Result<()> {
+        self.learner
+            .gradients
+            .collect(&self.processes, self.learner.step, is_due)
+    }
+
+    /// Whether all ranks evaluate the best model at the end of the run, which rank 0 decides. If so, all get the parameters of rank 0.
+    pub(super) fn has_final_evaluation(&self, is_due: bool) -> Result<bool> {
+        let is_due = self.processes.broadcast("final evaluation", || Ok(is_due))?;
+        if is_due && let Some(group) = &self.processes.group {
+            self.learner.share_parameters(group)?;
+        }
+        Ok(is_due)
     }
 }
 
-/// Refuses a model that this machine has no memory to train.
-fn check_memory(model: &ModelOptions, config: &TrainConfig) -> Result<()> {
-    // Its value, its gradient, and two moments of the optimizer; for compressed gradients also a residual, and its successor.
-    let of_parameter = match config.compress {
-        Compress::Int8 | Compress::TopK => 6,
-        Compress::None | Compress::Bf16 | Compress::Lossless => 4,
-    };
-    let parameter_bytes = of_parameter * size_of::<f32>() as u64;
-    let needed = model.parameters_min().saturating_mul(parameter_bytes);
-    match free_memory_bytes() {
-        Some(free) if needed > free => Err(Error::Options(format!(
-            "the model's parameters, their gradients and the optimizer's moments need at least {}, and {} are free: use a \
-             smaller --hidden, or fewer --layers",
-            ByteSize(needed),
-            ByteSize(free)
-        ))),
-        _ => Ok(()),
+/// Warnings about options that do little for this number of processes, or whose results depend on it.
+fn warnings_of_processes(processes: &Processes, config: &ResolvedConfig, parameters: usize) -> Vec<String> {
+    let (ranks, concurrent) = (processes.count(), config.concurrent());
+    let mut warnings = Vec::new();
+    if concurrent < ranks {
+        warnings.push(format!(
+            "{} of {ranks} processes have no part in a step, which has {concurrent} partition(s): use at least --concurrent \
+             {ranks}, and as many --partitions",
+            ranks - concurrent
+        ));
     }
+    if processes.group.is_some() && config.norm() == NormKind::Batch {
+        warnings.push(format!(
+            "batch norms take the statistics of the partitions of one process, so results depend on the number of processes, \
+             {ranks}: --norm layer does not"
+        ));
+    }
+    let (compress, rate) = (config.compress, config.compress_rate());
+    warnings.extend(gradient_exchange::warnings(compress, rate, ranks, parameters));
+    warnings
 }

@@ -5,18 +5,15 @@ use std::{fs, path::Path};
 use grappa_formats::container::{FileKind, Header};
 use grappa_run::{
     config::{Auto, TrainConfig},
-    folder::RunFolder,
     model::LayerKind,
 };
 use grappa_storage::Store;
 use grappa_trainer::{
     Error,
     predict::{Values, predict_file},
-    train::train,
 };
-use tch::Device;
 
-use crate::stores::{BUDGET, DENSE, Unseen, config, store, trained};
+use crate::stores::{BUDGET, DENSE, config, store, train_at, trained};
 
 /// Flips the byte in the middle of a file's payload while `body` runs. `body` gets the place as errors name it.
 fn with_flip(store: &Path, file: &str, body: impl FnOnce(&str)) {
@@ -54,9 +51,7 @@ fn training_fails_on_a_flipped_byte_with_and_without_partitions() {
                     ..config()
                 };
                 let run = folder.path().join(format!("{file}-{partitions}-{model}.run"));
-                let run = RunFolder::create(&run, &config).unwrap();
-                let store = Store::open(&path).unwrap().into();
-                is_about(train(store, config, &run, false, Device::Cpu, &mut Unseen), place);
+                is_about(train_at(&Store::open(&path).unwrap().into(), &config, &run), place);
             });
         }
     }

@@ -36,7 +36,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::{
     full_disk::{SmallDisk, fill},
-    stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, store},
+    stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, inference, store, train_at},
 };
 
 const MODELS: [LayerKind; 7] = [
@@ -134,16 +134,8 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 let in_memory = FirstInputs::new(64 << 20, folder.path(), 0);
                 let in_file = FirstInputs::new(0, folder.path(), 64 << 20);
                 let inference = |budget, first_inputs| Inference {
-                    store: &store,
-                    chunks: &chunks,
-                    features: &features,
-                    first_hop,
                     first_inputs,
-                    budget,
-                    kept_memory: 0,
-                    scratch: folder.path(),
-                    rounded_states: FeatureDtype::F32,
-                    device: Device::Cpu,
+                    ..inference(&store, &chunks, &features, first_hop, budget, folder.path())
                 };
                 let whole = logits(&inference(BUDGETS[0], None), &model, &Needed::all(&store, layers));
                 let expected: Vec<f32> = wanted
@@ -206,7 +198,7 @@ impl Progress for StopsAfter {
 
 #[test]
 fn logits_of_many_classes_come_in_pieces_of_16_mib() {
-    const MANY: usize = 100_000;
+    const MANY: usize = 50_000;
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
@@ -218,16 +210,8 @@ fn logits_of_many_classes_come_in_pieces_of_16_mib() {
         let model = Model::new(options, 3, Device::Cpu).unwrap();
         let first_inputs = FirstInputs::new(0, folder.path(), 64 << 20);
         let inference = Inference {
-            store: &store,
-            chunks: &chunks,
-            features: &features,
-            first_hop: Some(&means),
             first_inputs: Some(&first_inputs),
-            budget: BUDGETS[0],
-            kept_memory: 0,
-            scratch: folder.path(),
-            rounded_states: FeatureDtype::F32,
-            device: Device::Cpu,
+            ..inference(&store, &chunks, &features, Some(&means), BUDGETS[0], folder.path())
         };
         let needed = Needed::all(&store, layers);
         // The second time, the inputs of the first layer are those that the first time left.
@@ -256,18 +240,7 @@ fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) 
     let config = TrainConfig { layers: 3, ..config() };
     let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
     let model = Model::new(options, 3, Device::Cpu).unwrap();
-    let inference = Inference {
-        store: &store,
-        chunks: &chunks,
-        features: &features,
-        first_hop: Some(&means),
-        first_inputs: None,
-        budget: BUDGETS[2],
-        kept_memory: 0,
-        scratch,
-        rounded_states: FeatureDtype::F32,
-        device: Device::Cpu,
-    };
+    let inference = inference(&store, &chunks, &features, Some(&means), BUDGETS[2], scratch);
     let needed = Needed::all(&store, 2);
     check(&|progress| inference.run_needed(&model, &needed, progress, &mut |_, _| Ok(())));
 }
@@ -401,18 +374,7 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
             let needed = needed.expect("there is no limit");
             assert!(needed.is_sampled());
             for budget in BUDGETS {
-                let inference = Inference {
-                    store: &store,
-                    chunks: &chunks,
-                    features: &features,
-                    first_hop: None,
-                    first_inputs: None,
-                    budget,
-                    kept_memory: 0,
-                    scratch: folder.path(),
-                    rounded_states: FeatureDtype::F32,
-                    device: Device::Cpu,
-                };
+                let inference = inference(&store, &chunks, &features, None, budget, folder.path());
                 let found = logits(&inference, &model, &needed);
                 assert_eq!(found.len(), expected.len());
                 for (found, expected) in found.iter().zip(&expected) {
@@ -450,7 +412,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
     let mut trainer = trainer(store, folder, config.clone());
     trainer.measure_features(&Silent).unwrap();
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
-    let evaluation = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
+    let evaluation = trainer.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
     assert_eq!(evaluation.method, evaluate);
     let test = evaluation.test.expect("validation improved");
     (evaluation.val.accuracy.unwrap(), test.accuracy.unwrap())
@@ -520,9 +482,7 @@ fn the_summary_of_a_run_says_how_its_scores_were_computed() {
             epochs: 3,
             ..config()
         };
-        let path = folder.path().join(name);
-        let run = RunFolder::create(&path, &config).unwrap();
-        train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen).unwrap()
+        train_at(&store, &config, &folder.path().join(name)).unwrap().0
     };
     // The graph is small.
     let [auto, exact, sampled] =
@@ -549,9 +509,7 @@ fn a_run_that_sampled_ends_with_the_exact_scores_of_its_best_model() {
         epochs: 6,
         ..config()
     };
-    let run = RunFolder::create(&path, &sampled).unwrap();
-    train(store.clone(), sampled.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap();
-    drop(run);
+    train_at(&store, &sampled, &path).unwrap();
     let auto = TrainConfig {
         evaluate: Evaluate::Auto,
         ..sampled

@@ -4,7 +4,7 @@
 //!
 //!     GRAPPA_PYG_PYTHON=/path/to/venv/bin/python cargo test -p grappa-trainer --test runs export
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 use grappa_engine::export::{
     ExportBudget,
@@ -27,32 +27,33 @@ use tch::Device;
 
 use crate::stores::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained_as};
 
-/// Loads the model, computes the logits of the whole graph, and compares.
+/// Loads each model, computes the logits of its whole graph, and compares. The modules are loaded once, because that is slow.
 const CHECK: &str = r#"
 import json, sys
 import numpy, torch
 sys.path.insert(0, sys.argv[1])
 import grappa_model
 
-folder, task, names = sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
-model = grappa_model.load(f"{folder}/model.safetensors")
-assert (model.task, model.class_names) == (task, names), (model.task, model.class_names)
-x = torch.from_numpy(numpy.load(f"{folder}/x.npy"))
-edges = torch.from_numpy(numpy.load(f"{folder}/edges.npy"))
-expected = torch.from_numpy(numpy.load(f"{folder}/logits.npy"))
-with torch.no_grad():
-    logits = model(x, edges.T if edges.shape[1] == 2 else edges)
-difference = float((logits - expected).abs().max() / expected.abs().max().clamp(min=1))
-print(difference)
-# Nodes differ, or this would show nothing.
-assert expected.std(0).max() > 1e-3, expected.std(0)
-assert logits.shape == expected.shape and difference < 1e-5, difference
+names = json.loads(sys.argv[2])
+for folder, task in json.loads(sys.argv[3]):
+    model = grappa_model.load(f"{folder}/model.safetensors")
+    assert (model.task, model.class_names) == (task, names), (folder, model.task, model.class_names)
+    x = torch.from_numpy(numpy.load(f"{folder}/x.npy"))
+    edges = torch.from_numpy(numpy.load(f"{folder}/edges.npy"))
+    expected = torch.from_numpy(numpy.load(f"{folder}/logits.npy"))
+    with torch.no_grad():
+        logits = model(x, edges.T if edges.shape[1] == 2 else edges)
+    difference = float((logits - expected).abs().max() / expected.abs().max().clamp(min=1))
+    print(folder, difference)
+    # Nodes differ, or this would show nothing.
+    assert expected.std(0).max() > 1e-3, (folder, expected.std(0))
+    assert logits.shape == expected.shape and difference < 1e-5, (folder, difference)
 "#;
 
-fn agrees(python: &str, folder: &Path, shape: Shape, config: TrainConfig) {
-    let name = format!("{} {}", config.model, config.norm());
-    let store = store(folder, shape);
-    let (trained, _) = trained_as(&store, folder, config);
+/// Trains a model, and writes it with its inputs and outputs into `folder`. Returns the folder and the task.
+fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'static str) {
+    let store = store(&folder, shape);
+    let (trained, _) = trained_as(&store, &folder, config);
     let path = |name: &str| folder.join(name);
     export(&trained, &path("model.safetensors")).unwrap();
     predict_file(&trained, &store, &path("logits.npy"), Values::Logits, BUDGET, &Silent).unwrap();
@@ -62,19 +63,7 @@ fn agrees(python: &str, folder: &Path, shape: Shape, config: TrainConfig) {
     };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
     export_edges(&store, &path("edges.npy"), EdgeFormat::Npy, &budget, &Silent).unwrap();
-    let output = Command::new(python)
-        .args(["-c", CHECK, concat!(env!("CARGO_MANIFEST_DIR"), "/python")])
-        .arg(folder)
-        .arg(if shape.sets { "multi-label" } else { "multi-class" })
-        .arg(serde_json::to_string(&NAMES).unwrap())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{name}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    println!("{name}: {}", String::from_utf8_lossy(&output.stdout).trim());
+    (folder, if shape.sets { "multi-label" } else { "multi-class" })
 }
 
 #[test]
@@ -83,6 +72,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
         grappa_skip::skip!("GRAPPA_PYG_PYTHON names no Python with torch_geometric");
     };
     let folder = tempfile::tempdir().unwrap();
+    let mut jobs = Vec::new();
     for model in [
         LayerKind::Sage,
         LayerKind::SageMax,
@@ -104,7 +94,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             self_loops: SelfLoops::Add,
             ..DENSE
         };
-        agrees(&python, &folder.path().join(model.to_string()), shape, config);
+        jobs.push(exported(folder.path().join(model.to_string()), shape, config));
     }
     let published = [
         TrainConfig {
@@ -163,7 +153,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             lr: 0.01,
             ..config
         };
-        agrees(&python, &folder.path().join(name), DENSE, config);
+        jobs.push(exported(folder.path().join(name), DENSE, config));
     }
     for norm in [NormKind::Batch, NormKind::Layer] {
         let config = TrainConfig {
@@ -175,8 +165,16 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             ..config()
         };
         let sets = Shape { sets: true, ..DENSE };
-        agrees(&python, &folder.path().join(norm.to_string()), sets, config);
+        jobs.push(exported(folder.path().join(norm.to_string()), sets, config));
     }
+    let output = Command::new(python)
+        .args(["-c", CHECK, concat!(env!("CARGO_MANIFEST_DIR"), "/python")])
+        .arg(serde_json::to_string(&NAMES).unwrap())
+        .arg(serde_json::to_string(&jobs).unwrap())
+        .output()
+        .unwrap();
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{stdout}{stderr}");
 }
 
 #[test]

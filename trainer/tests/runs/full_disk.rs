@@ -42,6 +42,22 @@ enum By {
 }
 
 impl Filling {
+    /// Of the run at `run`, in these epochs.
+    fn new(run: &Path, full_in: RangeInclusive<u64>, by: By) -> Self {
+        Self {
+            run: run.to_owned(),
+            full_in,
+            by,
+            planted: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// It fills nothing.
+    fn never(run: &Path) -> Self {
+        Self::new(run, 99..=99, By::Names)
+    }
+
     /// The names that files have while they are written.
     fn temporary(&self, step: u64) -> [PathBuf; 4] {
         [
@@ -175,13 +191,7 @@ fn goes_on(by: By, folder: &Path, why: &str) {
     for (name, full_in) in [("full.run", 1..=4), ("free.run", 99..=99)] {
         let path = folder.join(name);
         let run = RunFolder::create(&path, &config).unwrap();
-        let mut watcher = Filling {
-            run: path.clone(),
-            full_in,
-            by,
-            planted: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut watcher = Filling::new(&path, full_in, by);
         let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut watcher).unwrap();
         assert_eq!(summary.epochs, 6);
         runs.push((path, watcher.warnings, summary));
@@ -237,13 +247,7 @@ fn old_checkpoints_do_not_keep_new_ones_from_a_full_disk() {
     };
     let path = disk.join("run");
     let run = RunFolder::create(&path, &config).unwrap();
-    let mut watcher = Filling {
-        run: path.clone(),
-        full_in: 99..=99,
-        by: By::Names,
-        planted: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut watcher = Filling::never(&path);
     train(store, config, &run, false, Device::Cpu, &mut watcher).unwrap();
     assert_eq!(watcher.warnings, Vec::<String>::new());
     let names = steps_of(&path);
@@ -276,13 +280,7 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
     let train = |evaluate, name: &str| {
         let config = config(evaluate);
         let run = RunFolder::create(&disk.join(name), &config).unwrap();
-        let mut watcher = Filling {
-            run: disk.join(name),
-            full_in: 99..=99,
-            by: By::Names,
-            planted: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut watcher = Filling::never(&disk.join(name));
         let trained = train(store.clone(), config, &run, false, Device::Cpu, &mut watcher);
         (trained, read_records(&disk.join(name)).unwrap().len())
     };
@@ -301,13 +299,7 @@ fn a_run_whose_result_cannot_be_written_ends_with_an_error_and_can_be_resumed() 
     let store = store(stores.path(), DENSE);
     let config = TrainConfig { epochs: 2, ..config() };
     let path = stores.path().join("run");
-    let mut watcher = Filling {
-        run: path.clone(),
-        full_in: 1..=2,
-        by: By::Names,
-        planted: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut watcher = Filling::new(&path, 1..=2, By::Names);
     let run = RunFolder::create(&path, &config).unwrap();
     let train = |run: &RunFolder, resume, watcher: &mut Filling| {
         train(store.clone(), config.clone(), run, resume, Device::Cpu, watcher)

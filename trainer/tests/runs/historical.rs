@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
-    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
+    aggregate::{Budget, NodeRows, StoreFeatures, StoredRows},
     derive::preaggregate::{AggregateOptions, preaggregate},
 };
-use grappa_formats::{NodeId, aggregates::AggregateKind, manifest::FeatureDtype};
+use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind};
 use grappa_sampling::NodeSet;
@@ -20,7 +20,7 @@ use grappa_trainer::{
 };
 use tch::{Device, Kind, Tensor, no_grad};
 
-use crate::stores::{CLASSES, DENSE, NODES, store};
+use crate::stores::{CLASSES, DENSE, NODES, inference, store};
 
 const BUDGET: Budget = Budget {
     memory: 64 << 20,
@@ -70,19 +70,18 @@ fn all(store: &Store, keep: Keep) -> HistoricalNodes {
 fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, memory: u64) -> HistoricalRows {
     let features = StoreFeatures::open(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
-    let known = AggregateRows::new(store, known);
+    let known = StoredRows::of_aggregates(store, known);
     let chunks = chunks(store);
     let inference = Inference {
-        store,
-        chunks: &chunks,
-        features: &features,
-        first_hop: Some(&known as &dyn NodeRows),
-        first_inputs: None,
-        budget: BUDGET,
         kept_memory: memory,
-        scratch,
-        rounded_states: FeatureDtype::F32,
-        device: Device::Cpu,
+        ..inference(
+            store,
+            &chunks,
+            &features,
+            Some(&known as &dyn NodeRows),
+            BUDGET,
+            scratch,
+        )
     };
     let needed = nodes.needed(&chunks, true, f64::INFINITY, 1, &Silent).unwrap();
     let needed = needed.expect("there is no limit");

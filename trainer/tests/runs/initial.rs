@@ -7,10 +7,13 @@ use grappa_run::{
     folder::RunFolder,
     model::{FeatureNorm, LayerKind},
 };
-use grappa_trainer::train::{train, trained::Trained};
+use grappa_trainer::{
+    Error,
+    train::{train, trained::Trained},
+};
 use tch::Device;
 
-use crate::stores::{DENSE, Shape, Unseen, config, store, trained_as};
+use crate::stores::{DENSE, Shape, Unseen, config, store, train_at, trained_as};
 
 /// All values of the parameters, and of the buffers that normalize features.
 fn values(trained: &Trained) -> Vec<f32> {
@@ -55,8 +58,8 @@ fn a_run_starts_with_the_best_parameters_of_the_run_that_it_names() {
     assert_eq!(values(&started), values(&best));
 
     let refused = |name: &str, config: &TrainConfig| {
-        let run = RunFolder::create(&folder.path().join(name), config).unwrap();
-        let error = train(new.clone(), config.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap_err();
+        let error = train_at(&new, config, &folder.path().join(name)).unwrap_err();
+        assert_eq!(matches!(error, Error::WrongRun(_)), name != "missing", "{error:?}");
         error.to_string()
     };
     let wider = TrainConfig {

@@ -19,6 +19,5 @@ mod slices;
 mod stopped;
 mod stores;
 mod synthetic;
-mod unlabelled;
 mod val_loss;
 mod warnings;

@@ -22,7 +22,7 @@ use grappa_trainer::{
 };
 use tch::Device;
 
-use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, store};
+use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, refused_at, store, train_at};
 
 const COLUMNS: [&str; 6] = ["age", "income", "visits", "is_new", "height", "orders"];
 /// Sorted, as ingest numbers them.
@@ -73,9 +73,7 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
 }
 
 fn run_of(store: &Arc<Store>, path: PathBuf, config: &TrainConfig) -> Trained {
-    let folder = RunFolder::create(&path, config).unwrap();
-    train(store.clone(), config.clone(), &folder, false, Device::Cpu, &mut Unseen).unwrap();
-    drop(folder);
+    train_at(store, config, &path).unwrap();
     Trained::open(&path, Device::Cpu).unwrap()
 }
 
@@ -191,12 +189,8 @@ fn a_store_with_other_features_is_refused_with_their_names() {
             ..config.clone()
         };
         let path = folder.path().join("init.run");
-        let run = RunFolder::create(&path, &init).unwrap();
-        let error = train(store.clone(), init, &run, false, Device::Cpu, &mut Unseen)
-            .unwrap_err()
-            .to_string();
+        let error = refused_at(store, &init, &path);
         assert!(error.contains(expected), "{error}");
-        drop(run);
         fs::remove_dir_all(&path).unwrap();
     }
 }

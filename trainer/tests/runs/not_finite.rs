@@ -3,23 +3,22 @@
 use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{Budget, StoreFeatures};
-use grappa_formats::{NodeId, manifest::FeatureDtype};
-use grappa_io::progress::{Progress, Silent};
+use grappa_formats::NodeId;
+use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, FirstHop, Monitor, TrainConfig},
-    folder::RunFolder,
-    journal::EpochRecord,
     model::LayerKind,
 };
 use grappa_storage::{ExternalId, MappedChunks, Store};
 use grappa_trainer::{
+    Error,
     nn::Model,
     predict::{FileNodes, FileOptions, Values, predict_file, predict_nodes},
-    train::{Watcher, inference::Inference, train, trained::Trained},
+    train::trained::Trained,
 };
 use tch::{Device, Tensor};
 
-use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Shape, Unseen, config, store, trained_as};
+use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Shape, config, inference, refused_at, store, train_at, trained_as};
 
 const NAN: u64 = 77;
 
@@ -69,22 +68,6 @@ fn lone_validation_node(folder: &Path) -> u64 {
     (0..NODES).find(is_lone).expect("some node has no out-edges")
 }
 
-/// Has the warnings of a run.
-#[derive(Default)]
-struct Warned(Vec<String>);
-
-impl Watcher for Warned {
-    fn progress(&self) -> &dyn Progress {
-        &Silent
-    }
-
-    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-
-    fn warn(&mut self, what: &str) {
-        self.0.push(what.to_owned());
-    }
-}
-
 #[test]
 fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,21 +91,11 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let features = StoreFeatures::open(&store).unwrap();
             let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-            let inference = Inference {
-                store: &store,
-                chunks: &chunks,
-                features: &features,
-                first_hop: None,
-                first_inputs: None,
-                budget: Budget {
-                    memory: 64 << 20,
-                    threads: 2,
-                },
-                kept_memory: 0,
-                scratch: folder.path(),
-                rounded_states: FeatureDtype::F32,
-                device: Device::Cpu,
+            let budget = Budget {
+                memory: 64 << 20,
+                threads: 2,
             };
+            let inference = inference(&store, &chunks, &features, None, budget, folder.path());
             let mut found = BTreeSet::new();
             let mut take = |nodes: std::ops::Range<u64>, logits: &Tensor| {
                 let of_nodes = logits.isnan().any_dim(1, false);
@@ -163,10 +136,7 @@ fn training_on_a_nan_feature_is_an_error_that_names_epoch_step_and_node() {
             ..config()
         };
         let path = folder.path().join(format!("{model}.run"));
-        let run = RunFolder::create(&path, &config).unwrap();
-        let error = train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen)
-            .unwrap_err()
-            .to_string();
+        let error = refused_at(&store, &config, &path);
         for part in [
             "the loss is not finite in step",
             "of epoch 1",
@@ -193,12 +163,10 @@ fn a_model_whose_logits_are_all_nan_is_an_error_and_never_the_best() {
         ..config()
     };
     let path = folder.path().join("overflow.run");
-    let run = RunFolder::create(&path, &config).unwrap();
-    let error = train(store, config, &run, false, Device::Cpu, &mut Unseen)
-        .unwrap_err()
-        .to_string();
+    let error = train_at(&store, &config, &path).unwrap_err();
+    assert!(matches!(error, Error::Diverged(_)), "{error:?}");
     for part in ["have NaN logits after epoch 1", "the first is node", "smaller --lr"] {
-        assert!(error.contains(part), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
     }
     let error = Trained::open(&path, Device::Cpu).unwrap_err().to_string();
     assert!(error.contains("no checkpoint yet"), "{error}");
@@ -218,12 +186,10 @@ fn a_validation_node_with_nan_logits_is_named_and_does_not_cost_the_best_model()
         ..config()
     };
     let path = folder.path().join("run");
-    let run = RunFolder::create(&path, &config).unwrap();
-    let mut warned = Warned::default();
-    let summary = train(store.clone(), config, &run, false, Device::Cpu, &mut warned).unwrap();
+    let (summary, seen) = train_at(&store, &config, &path).unwrap();
     assert!(summary.best_epoch.is_some() && summary.epochs > 2, "{summary:?}");
-    let [warning] = &warned.0[..] else {
-        panic!("{:?}", warned.0)
+    let [warning] = &seen.warnings[..] else {
+        panic!("{seen:?}")
     };
     let name = store.ids().name(nan);
     for part in ["1 of 78", &format!("the first is {name}:"), "after epoch 1"] {
@@ -255,6 +221,7 @@ fn predictions_that_are_all_nan_are_an_error() {
         nodes: FileNodes::Listed(&[nan]),
     };
     let error = predict_file(&trained, &damaged, &out, listed, BUDGET, &Silent).unwrap_err();
+    assert!(matches!(error, Error::NotFinite(_)), "{error:?}");
     let name = damaged.ids().name(nan);
     for part in [
         "the outputs of all 1 nodes are NaN",

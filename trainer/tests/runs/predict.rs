@@ -1,7 +1,6 @@
 //! The model of a run, applied: to the store it was trained on, and to others.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -16,7 +15,7 @@ use grappa_trainer::{
 };
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},
-    record::Field,
+    record::{Field, Row},
 };
 use tch::Device;
 
@@ -38,270 +37,249 @@ fn dense_ids(store: &Store, split: &str) -> Vec<u64> {
         .collect()
 }
 
+/// A column of a file in Parquet.
+fn column(path: &Path, name: &str) -> Vec<Field> {
+    let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let value = |row: Result<Row, _>| {
+        let mut columns = row.unwrap().into_columns().into_iter();
+        columns
+            .find(|(column, _)| column == name)
+            .expect("the column is there")
+            .1
+    };
+    reader.get_row_iter(None).unwrap().map(value).collect()
+}
+
+fn number(field: &Field) -> f32 {
+    match field {
+        Field::Float(number) => *number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The elements of a field that is a list.
+fn elements(field: &Field) -> &[Field] {
+    match field {
+        Field::ListInternal(list) => list.elements(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn floats(path: &Path) -> Vec<f32> {
+    values::<4>(path).into_iter().map(f32::from_le_bytes).collect()
+}
+
+/// The fields of the lines of a file in CSV.
+fn lines_of(path: &Path) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect());
+    lines.collect()
+}
+
+fn assert_close(found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+    }
+}
+
 #[test]
 fn predictions_are_those_of_the_best_evaluation_in_every_form() {
     let folder = tempfile::tempdir().unwrap();
     for ids in [ExternalIds::Dense, ExternalIds::String] {
-        let shape = Shape { ids, ..DENSE };
-        let folder = folder.path().join(format!("{ids:?}"));
-        let store = store(&folder, shape);
-        let (trained, summary) = trained(&store, &folder, LayerKind::Sage);
-        let best = trained.state().best.expect("it was evaluated");
-        assert_eq!(Some(trained.state().epoch), summary.best_epoch);
-        assert_eq!(trained.state().step, best.step);
-
-        let report = fs::read_to_string(folder.join("sage.run/report.html")).unwrap();
-        assert!(NAMES.iter().all(|name| report.contains(&format!("<th>{name}</th>"))));
-
-        let out = folder.join("out");
-        fs::create_dir(&out).unwrap();
-        let written = |name: &str, values| {
-            let path = out.join(name);
-            let predicted = predict_file(&trained, &store, &path, values, BUDGET, &Silent).unwrap();
-            let length = path.metadata().unwrap().len();
-            assert_eq!((predicted.nodes, predicted.bytes), (NODES, length));
-            path
-        };
-        let classes = values::<8>(&written("classes.npy", Values::Classes));
-        let classes: Vec<i64> = classes.into_iter().map(i64::from_le_bytes).collect();
-        // Of the nodes to test on, as many are right as the run says.
-        for (split, expected) in [("test", summary.test_accuracy), ("val", summary.val_accuracy)] {
-            let dense_ids = dense_ids(&store, split);
-            let right = dense_ids
-                .iter()
-                .filter(|&&id| classes[id as usize] as u64 == id % CLASSES);
-            let accuracy = right.count() as f64 / dense_ids.len() as f64;
-            assert!(
-                (accuracy - expected.unwrap()).abs() < 1e-9,
-                "{split}: {accuracy}, {expected:?}"
-            );
-            assert!(accuracy > 0.5, "{split}: {accuracy}");
-        }
-
-        let logits: Vec<f32> = values::<4>(&written("logits.npy", Values::Logits))
-            .into_iter()
-            .map(f32::from_le_bytes)
-            .collect();
-        let embeddings = values::<4>(&written("embeddings.npy", Values::Embeddings));
-        assert_eq!(embeddings.len() as u64, NODES * 16);
-        let mut probabilities = Vec::new();
-        for (row, &class) in logits.chunks_exact(CLASSES as usize).zip(&classes) {
-            let largest = row.iter().copied().fold(f32::MIN, f32::max);
-            assert_eq!(row[class as usize], largest);
-            probabilities.push(row.iter().map(|logit| (logit - largest).exp()).sum::<f32>().recip());
-        }
-
-        let file = fs::File::open(written("classes.parquet", Values::Classes)).unwrap();
-        let reader = SerializedFileReader::new(file).unwrap();
-        for (dense, row) in reader.get_row_iter(None).unwrap().enumerate() {
-            let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
-            let expected = match ids {
-                ExternalIds::String => Field::Str(id(shape, dense as u64)),
-                _ => Field::Long(dense as i64),
-            };
-            assert_eq!(columns["id"], expected);
-            assert_eq!(columns["class"], Field::Str(NAMES[classes[dense] as usize].into()));
-            let Field::Float(probability) = columns["probability"] else {
-                panic!("{columns:?}")
-            };
-            assert!((probability - probabilities[dense]).abs() < 1e-5);
-        }
-        assert_eq!(reader.metadata().file_metadata().num_rows() as u64, NODES);
-
-        // Logits and embeddings are lists in Parquet, and the same numbers.
-        let numbers_of = |file: &Path, column: &str| -> Vec<f32> {
-            let reader = SerializedFileReader::new(fs::File::open(file).unwrap()).unwrap();
-            let mut numbers = Vec::new();
-            for (dense, row) in reader.get_row_iter(None).unwrap().enumerate() {
-                let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
-                let expected = match ids {
-                    ExternalIds::String => Field::Str(id(shape, dense as u64)),
-                    _ => Field::Long(dense as i64),
-                };
-                assert_eq!(columns["id"], expected);
-                let Field::ListInternal(list) = &columns[column] else {
-                    panic!("{columns:?}")
-                };
-                let number = |field: &Field| match field {
-                    Field::Float(number) => *number,
-                    other => panic!("{other:?}"),
-                };
-                numbers.extend(list.elements().iter().map(number));
-            }
-            numbers
-        };
-        assert_eq!(numbers_of(&written("logits.parquet", Values::Logits), "logits"), logits);
-        let found = numbers_of(&written("embeddings.parquet", Values::Embeddings), "embedding");
-        let embeddings: Vec<f32> = embeddings.into_iter().map(f32::from_le_bytes).collect();
-        assert_eq!(found, embeddings);
-
-        // Probabilities of all classes: an array, or columns with the names of classes. CSV has the columns of Parquet.
-        let all = values::<4>(&written("all.npy", Values::Probabilities));
-        let all: Vec<f32> = all.into_iter().map(f32::from_le_bytes).collect();
-        for (row, (&class, probability)) in all
-            .chunks_exact(CLASSES as usize)
-            .zip(classes.iter().zip(&probabilities))
-        {
-            assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{row:?}");
-            assert!((row[class as usize] - probability).abs() < 1e-5, "{row:?}");
-        }
-        let columns_of_classes = NAMES.map(|name| format!("probability_{name}"));
-        let file = fs::File::open(written("all.parquet", Values::Probabilities)).unwrap();
-        let reader = SerializedFileReader::new(file).unwrap();
-        for (dense, row) in reader.get_row_iter(None).unwrap().enumerate() {
-            let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
-            assert_eq!(columns["class"], Field::Str(NAMES[classes[dense] as usize].into()));
-            let row = &all[dense * CLASSES as usize..];
-            for (name, probability) in columns_of_classes.iter().zip(row) {
-                assert_eq!(columns[name], Field::Float(*probability));
-            }
-        }
-        let lines_of = |file: &Path| -> Vec<Vec<String>> {
-            let text = fs::read_to_string(file).unwrap();
-            text.lines()
-                .map(|line| line.split(',').map(str::to_owned).collect())
-                .collect()
-        };
-        let text = lines_of(&written("classes.csv", Values::Classes));
-        assert_eq!(text[0], ["id", "class", "probability"]);
-        assert_eq!(text.len() as u64, NODES + 1);
-        for (dense, line) in text[1..].iter().enumerate() {
-            assert_eq!(line[0], id(shape, dense as u64));
-            assert_eq!(line[1], NAMES[classes[dense] as usize]);
-            assert!((line[2].parse::<f32>().unwrap() - probabilities[dense]).abs() < 1e-5);
-        }
-        let printed = {
-            let mut out = Vec::new();
-            print_predictions(&trained, &store, (&mut out, &folder), Values::Classes, BUDGET, &Silent).unwrap();
-            out
-        };
-        assert_eq!(printed, fs::read(out.join("classes.csv")).unwrap());
-        let text = lines_of(&written("all.csv", Values::Probabilities));
-        let head = ["id".to_owned(), "class".to_owned()]
-            .into_iter()
-            .chain(columns_of_classes);
-        assert!(text[0].iter().eq(&head.collect::<Vec<_>>()), "{:?}", text[0]);
-        let values_of = |line: &Vec<String>| {
-            line[2..]
-                .iter()
-                .map(|value| value.parse().unwrap())
-                .collect::<Vec<f32>>()
-        };
-        assert_eq!(text[1..].iter().flat_map(values_of).collect::<Vec<_>>(), all);
-
-        // The last of them first, to see that they come as they were asked for.
-        let some: Vec<NodeId> = [399, 5, 0].map(|id| store.ids().node_of(DenseId(id)).unwrap()).into();
-        let scratch = folder.join("scratch");
-        fs::create_dir(&scratch).unwrap();
-        let predictions = predict_nodes(&trained, &store, &some, BUDGET, &scratch, &Silent)
-            .unwrap()
-            .nodes;
-        for ((prediction, node), dense) in predictions.iter().zip(&some).zip([399, 5, 0]) {
-            assert_eq!(prediction.node, *node);
-            assert_eq!(prediction.labels, Some(vec![dense as u64 % CLASSES]));
-            let [(class, probability)] = prediction.classes[..] else {
-                panic!("{prediction:?}")
-            };
-            assert_eq!(class as i64, classes[dense]);
-            assert_eq!(trained.class_name(class), NAMES[class as usize]);
-            assert!((probability - probabilities[dense]).abs() < 1e-6);
-        }
-
-        // A split has the same values, in the order of ids.
-        let mut of_test = dense_ids(&store, "test");
-        of_test.sort_unstable();
-        let of_split = |name: &str, values| {
-            let path = out.join(name);
-            let file = FileOptions {
-                values,
-                nodes: FileNodes::Split("test"),
-            };
-            let predicted = predict_file(&trained, &store, &path, file, BUDGET, &Silent).unwrap();
-            let length = path.metadata().unwrap().len();
-            assert_eq!((predicted.nodes, predicted.bytes), (of_test.len() as u64, length));
-            path
-        };
-        let found = values::<8>(&of_split("test.npy", Values::Classes));
-        let expected: Vec<_> = of_test.iter().map(|&id| classes[id as usize].to_le_bytes()).collect();
-        assert_eq!(found, expected);
-        let found = values::<4>(&of_split("test-logits.npy", Values::Logits));
-        let rows: Vec<_> = logits.chunks_exact(CLASSES as usize).collect();
-        let expected: Vec<_> = of_test
-            .iter()
-            .flat_map(|&id| rows[id as usize])
-            .map(|value| value.to_le_bytes())
-            .collect();
-        assert_eq!(found, expected);
-        let file = fs::File::open(of_split("test.parquet", Values::Classes)).unwrap();
-        let reader = SerializedFileReader::new(file).unwrap();
-        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-        assert_eq!(rows.len(), of_test.len());
-        for (row, &dense) in rows.into_iter().zip(&of_test) {
-            let columns: BTreeMap<_, _> = row.into_columns().into_iter().collect();
-            let expected = match ids {
-                ExternalIds::String => Field::Str(id(shape, dense)),
-                _ => Field::Long(dense as i64),
-            };
-            assert_eq!(columns["id"], expected);
-            assert_eq!(
-                columns["class"],
-                Field::Str(NAMES[classes[dense as usize] as usize].into())
-            );
-        }
-        // Listed nodes have theirs in the order of the list, which may name a node twice.
-        let list = [7u64, 3, 30, 7];
-        let listed: Vec<NodeId> = list
-            .iter()
-            .map(|&dense| store.ids().node_of(DenseId(dense)).unwrap())
-            .collect();
-        let of_list = |name: &str| {
-            let path = out.join(name);
-            let file = FileOptions {
-                values: Values::Classes,
-                nodes: FileNodes::Listed(&listed),
-            };
-            let predicted = predict_file(&trained, &store, &path, file, BUDGET, &Silent).unwrap();
-            assert_eq!(predicted.nodes, 4);
-            path
-        };
-        let expected: Vec<_> = list.iter().map(|&id| classes[id as usize].to_le_bytes()).collect();
-        assert_eq!(values::<8>(&of_list("list.npy")), expected);
-        let reader = SerializedFileReader::new(fs::File::open(of_list("list.parquet")).unwrap()).unwrap();
-        for (row, dense) in reader.get_row_iter(None).unwrap().map(Result::unwrap).zip(list) {
-            let columns: BTreeMap<_, _> = row.into_columns().into_iter().collect();
-            let expected = match ids {
-                ExternalIds::String => Field::Str(id(shape, dense)),
-                _ => Field::Long(dense as i64),
-            };
-            assert_eq!(columns["id"], expected);
-            let class = NAMES[classes[dense as usize] as usize];
-            assert_eq!(columns["class"], Field::Str(class.into()));
-        }
-        let missing = FileOptions {
-            values: Values::Classes,
-            nodes: FileNodes::Split("holdout"),
-        };
-        let error = predict_file(&trained, &store, &out.join("no.npy"), missing, BUDGET, &Silent).unwrap_err();
-        assert!(
-            error.to_string().contains("no split `holdout`") && error.to_string().contains("train"),
-            "{error}"
-        );
-
-        // Nothing is left, and nothing is replaced.
-        assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&out).unwrap().count(), 15);
-        let again = out.join("classes.npy");
-        let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
-        assert!(error.to_string().contains("classes.npy exists"), "{error}");
-        let before = fs::read(&again).unwrap();
-        fs::write(&again, "old").unwrap();
-        let replacing = Destination {
-            path: &again,
-            replaces: true,
-        };
-        predict_file(&trained, &store, replacing, Values::Classes, BUDGET, &Silent).unwrap();
-        assert_eq!(fs::read(&again).unwrap(), before);
+        predictions_in_every_form(&folder.path().join(format!("{ids:?}")), Shape { ids, ..DENSE });
     }
+}
+
+fn predictions_in_every_form(folder: &Path, shape: Shape) {
+    const WIDTH: usize = CLASSES as usize;
+    let store = store(folder, shape);
+    let (trained, summary) = trained(&store, folder, LayerKind::Sage);
+    let best = trained.state().best.expect("it was evaluated");
+    assert_eq!(Some(trained.state().epoch), summary.best_epoch);
+    assert_eq!(trained.state().step, best.step);
+    let report = fs::read_to_string(folder.join("sage.run/report.html")).unwrap();
+    assert!(NAMES.iter().all(|name| report.contains(&format!("<th>{name}</th>"))));
+
+    let out = folder.join("out");
+    fs::create_dir(&out).unwrap();
+    let write = |name: &str, values, nodes: FileNodes<'_>, expected: u64| {
+        let path = out.join(name);
+        let options = FileOptions { values, nodes };
+        let predicted = predict_file(&trained, &store, &path, options, BUDGET, &Silent).unwrap();
+        let length = path.metadata().unwrap().len();
+        assert_eq!((predicted.nodes, predicted.bytes), (expected, length));
+        path
+    };
+    let written = |name: &str, values| write(name, values, FileNodes::All, NODES);
+    let classes = values::<8>(&written("classes.npy", Values::Classes));
+    let classes: Vec<usize> = classes
+        .into_iter()
+        .map(|class| i64::from_le_bytes(class) as usize)
+        .collect();
+    // Of the nodes to test on, as many are right as the run says.
+    for (split, expected) in [("test", summary.test_accuracy), ("val", summary.val_accuracy)] {
+        let dense_ids = dense_ids(&store, split);
+        let right = dense_ids
+            .iter()
+            .filter(|&&id| classes[id as usize] as u64 == id % CLASSES);
+        let accuracy = right.count() as f64 / dense_ids.len() as f64;
+        assert!(
+            (accuracy - expected.unwrap()).abs() < 1e-9,
+            "{split}: {accuracy}, {expected:?}"
+        );
+        assert!(accuracy > 0.5, "{split}: {accuracy}");
+    }
+
+    let logits = floats(&written("logits.npy", Values::Logits));
+    let embeddings = floats(&written("embeddings.npy", Values::Embeddings));
+    assert_eq!(embeddings.len() as u64, NODES * 16);
+    // The probability of each node's class.
+    let mut probabilities = Vec::new();
+    for (row, &class) in logits.chunks_exact(WIDTH).zip(&classes) {
+        let largest = row.iter().copied().fold(f32::MIN, f32::max);
+        assert_eq!(row[class], largest);
+        probabilities.push(row.iter().map(|logit| (logit - largest).exp()).sum::<f32>().recip());
+    }
+
+    // Files in Parquet have the ids, the names of classes, and the same numbers.
+    let ids_of = |nodes: &[u64]| -> Vec<Field> {
+        let id = |&node: &u64| match shape.ids {
+            ExternalIds::String => Field::Str(id(shape, node)),
+            _ => Field::Long(node as i64),
+        };
+        nodes.iter().map(id).collect()
+    };
+    let names_of = |nodes: &[u64]| -> Vec<Field> {
+        let name = |&node: &u64| Field::Str(NAMES[classes[node as usize]].into());
+        nodes.iter().map(name).collect()
+    };
+    let all: Vec<u64> = (0..NODES).collect();
+    let parquet = written("classes.parquet", Values::Classes);
+    assert_eq!(column(&parquet, "id"), ids_of(&all));
+    assert_eq!(column(&parquet, "class"), names_of(&all));
+    let found: Vec<f32> = column(&parquet, "probability").iter().map(number).collect();
+    assert_close(&found, &probabilities);
+    for (name, values, list, expected) in [
+        ("logits.parquet", Values::Logits, "logits", &logits),
+        ("embeddings.parquet", Values::Embeddings, "embedding", &embeddings),
+    ] {
+        let parquet = written(name, values);
+        assert_eq!(column(&parquet, "id"), ids_of(&all));
+        let found: Vec<f32> = column(&parquet, list).iter().flat_map(elements).map(number).collect();
+        assert_eq!(&found, expected);
+    }
+
+    // Probabilities of all classes: an array, or columns with the names of classes. CSV has the columns of Parquet.
+    let each = floats(&written("all.npy", Values::Probabilities));
+    for ((row, &class), &probability) in each.chunks_exact(WIDTH).zip(&classes).zip(&probabilities) {
+        assert_close(&[row.iter().sum::<f32>(), row[class]], &[1.0, probability]);
+    }
+    let parquet = written("all.parquet", Values::Probabilities);
+    assert_eq!(column(&parquet, "class"), names_of(&all));
+    for (class, name) in NAMES.iter().enumerate() {
+        let found: Vec<f32> = column(&parquet, &format!("probability_{name}"))
+            .iter()
+            .map(number)
+            .collect();
+        let expected: Vec<f32> = each.iter().skip(class).step_by(WIDTH).copied().collect();
+        assert_eq!(found, expected);
+    }
+    let csv = written("classes.csv", Values::Classes);
+    let text = lines_of(&csv);
+    assert_eq!(text[0], ["id", "class", "probability"]);
+    assert_eq!(text.len() as u64, NODES + 1);
+    for (node, line) in text[1..].iter().enumerate() {
+        assert_eq!(line[..2], [&*id(shape, node as u64), NAMES[classes[node]]]);
+        assert_close(&[line[2].parse().unwrap()], &[probabilities[node]]);
+    }
+    let mut printed = Vec::new();
+    print_predictions(
+        &trained,
+        &store,
+        (&mut printed, folder),
+        Values::Classes,
+        BUDGET,
+        &Silent,
+    )
+    .unwrap();
+    assert_eq!(printed, fs::read(csv).unwrap());
+    let text = lines_of(&written("all.csv", Values::Probabilities));
+    let head = format!("id,class,{}", NAMES.map(|name| format!("probability_{name}")).join(","));
+    assert_eq!(text[0].join(","), head);
+    let found = text[1..]
+        .iter()
+        .flat_map(|line| &line[2..])
+        .map(|value| value.parse().unwrap());
+    assert_eq!(found.collect::<Vec<f32>>(), each);
+
+    // The last of them first, to see that they come as they were asked for.
+    let node_of = |&id: &u64| store.ids().node_of(DenseId(id)).unwrap();
+    let some = [399, 5, 0];
+    let scratch = folder.join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let asked: Vec<NodeId> = some.iter().map(node_of).collect();
+    let predictions = predict_nodes(&trained, &store, &asked, BUDGET, &scratch, &Silent)
+        .unwrap()
+        .nodes;
+    for ((prediction, node), dense) in predictions.iter().zip(&asked).zip(some) {
+        assert_eq!(prediction.node, *node);
+        assert_eq!(prediction.labels, Some(vec![dense % CLASSES]));
+        let [(class, probability)] = prediction.classes[..] else {
+            panic!("{prediction:?}")
+        };
+        assert_eq!(class as usize, classes[dense as usize]);
+        assert_eq!(trained.class_name(class), NAMES[class as usize]);
+        assert_close(&[probability], &[probabilities[dense as usize]]);
+    }
+
+    // A split has the same values, in the order of ids. Listed nodes have theirs in the order of the list, which may name a node twice.
+    let mut test = dense_ids(&store, "test");
+    test.sort_unstable();
+    let list = vec![7, 3, 30, 7];
+    let listed: Vec<NodeId> = list.iter().map(node_of).collect();
+    for (name, nodes, dense) in [
+        ("test", FileNodes::Split("test"), test),
+        ("list", FileNodes::Listed(&listed), list),
+    ] {
+        let some = |file: &str, values| write(&format!("{name}{file}"), values, nodes, dense.len() as u64);
+        let expected: Vec<_> = dense
+            .iter()
+            .map(|&id| (classes[id as usize] as i64).to_le_bytes())
+            .collect();
+        assert_eq!(values::<8>(&some(".npy", Values::Classes)), expected);
+        let rows = dense.iter().flat_map(|&id| &logits[id as usize * WIDTH..][..WIDTH]);
+        let expected: Vec<f32> = rows.copied().collect();
+        assert_eq!(floats(&some("-logits.npy", Values::Logits)), expected);
+        let parquet = some(".parquet", Values::Classes);
+        assert_eq!(column(&parquet, "id"), ids_of(&dense));
+        assert_eq!(column(&parquet, "class"), names_of(&dense));
+    }
+    let missing = FileOptions {
+        values: Values::Classes,
+        nodes: FileNodes::Split("holdout"),
+    };
+    let error = predict_file(&trained, &store, &out.join("no.npy"), missing, BUDGET, &Silent).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("no split `holdout`") && error.contains("train"),
+        "{error}"
+    );
+
+    // Nothing is left, and nothing is replaced.
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 16);
+    let again = out.join("classes.npy");
+    let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
+    assert!(error.to_string().contains("classes.npy exists"), "{error}");
+    let before = fs::read(&again).unwrap();
+    fs::write(&again, "old").unwrap();
+    let replacing = Destination {
+        path: &again,
+        replaces: true,
+    };
+    predict_file(&trained, &store, replacing, Values::Classes, BUDGET, &Silent).unwrap();
+    assert_eq!(fs::read(&again).unwrap(), before);
 }
 
 #[test]
@@ -375,26 +353,15 @@ fn sets_of_classes_are_predicted_as_sets() {
     assert_eq!(classes, expected);
     let parquet = folder.path().join("sets.parquet");
     predict_file(&trained, &store, &parquet, Values::Classes, BUDGET, &Silent).unwrap();
-    let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
-    let mut rows = 0;
-    for (row, set) in reader.get_row_iter(None).unwrap().map(Result::unwrap).zip(&sets) {
-        let columns: BTreeMap<_, _> = row.into_columns().into_iter().collect();
-        let (Field::ListInternal(classes), Field::ListInternal(probabilities)) =
-            (&columns["classes"], &columns["probabilities"])
-        else {
-            panic!("{columns:?}")
-        };
-        let expected: Vec<Field> = (0..3)
-            .filter(|&class| set[class] == 1)
-            .map(|class| Field::Str(NAMES[class].into()))
-            .collect();
-        assert_eq!(classes.elements(), expected);
-        assert_eq!(probabilities.len(), expected.len());
-        let is_likely = |field: &Field| matches!(field, Field::Float(probability) if *probability > 0.5);
-        assert!(probabilities.elements().iter().all(is_likely), "{columns:?}");
-        rows += 1;
+    let (found, likely) = (column(&parquet, "classes"), column(&parquet, "probabilities"));
+    assert_eq!((found.len(), likely.len()), (sets.len(), sets.len()));
+    for ((set, found), likely) in sets.iter().zip(&found).zip(&likely) {
+        let expected = (0..3).filter(|&class| set[class] == 1);
+        let expected: Vec<Field> = expected.map(|class| Field::Str(NAMES[class].into())).collect();
+        assert_eq!(elements(found), expected);
+        assert_eq!(elements(likely).len(), expected.len());
+        assert!(elements(likely).iter().all(|field| number(field) > 0.5), "{likely:?}");
     }
-    assert_eq!(rows, NODES);
 }
 
 #[test]

@@ -6,30 +6,11 @@ use grappa_run::{
     checkpoint::NamedTensor,
     config::{Auto, FirstHop, TrainConfig},
     folder::RunFolder,
-    journal::EpochRecord,
 };
 use grappa_sampling::partition::Schedule;
 use grappa_storage::Store;
-use grappa_trainer::train::{Watcher, train};
-use tch::Device;
 
-use crate::stores::{DENSE, config, store};
-
-/// Notes warnings.
-#[derive(Default)]
-struct Warned(Vec<String>);
-
-impl Watcher for Warned {
-    fn progress(&self) -> &dyn grappa_io::progress::Progress {
-        &grappa_io::progress::Silent
-    }
-
-    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-
-    fn warn(&mut self, what: &str) {
-        self.0.push(what.to_owned());
-    }
-}
+use crate::stores::{DENSE, config, refused_at, store, train_at};
 
 /// A folder that is read-only until this is dropped.
 struct ReadOnly<'a>(&'a Path);
@@ -60,16 +41,12 @@ impl Drop for ReadOnly<'_> {
     }
 }
 
-fn run(
-    store: &Arc<Store>,
-    config: &TrainConfig,
-    path: &Path,
-) -> grappa_trainer::Result<(Vec<NamedTensor>, Vec<String>)> {
-    let folder = RunFolder::create(path, config).unwrap();
-    let mut warned = Warned::default();
-    train(store.clone(), config.clone(), &folder, false, Device::Cpu, &mut warned)?;
+/// The parameters of a run's last checkpoint.
+fn parameters(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> Vec<NamedTensor> {
+    train_at(store, config, path).unwrap();
+    let folder = RunFolder::resume(path).unwrap();
     let (_, checkpoint) = folder.checkpoints(1).unwrap().latest().unwrap().found.unwrap();
-    Ok((checkpoint.parameters, warned.0))
+    checkpoint.parameters
 }
 
 #[test]
@@ -90,11 +67,12 @@ fn a_read_only_store_is_trained_on_in_partitions() {
             ..config()
         };
         let out = folder.path().join(format!("{schedule}.run"));
-        let (_, warnings) = run(&store, &config, &out).unwrap();
-        assert!(
-            matches!(&warnings[..], [warning] if warning.contains("the first hop is sampled") && warning.contains("Read-only")),
-            "{warnings:?}"
-        );
+        let (_, seen) = train_at(&store, &config, &out).unwrap();
+        let [warning] = &seen.warnings[..] else {
+            panic!("{seen:?}")
+        };
+        let is_told = warning.contains("the first hop is sampled") && warning.contains("Read-only");
+        assert!(is_told, "{warning}");
         // Who owned what in the last super-epoch, the fourth, is there to be read.
         let current = std::fs::read_to_string(out.join("assignments/CURRENT")).unwrap();
         assert!(current.contains('4'), "{current}");
@@ -104,13 +82,9 @@ fn a_read_only_store_is_trained_on_in_partitions() {
         first_hop: FirstHop::Preaggregated,
         ..config()
     };
-    let error = run(&store, &wanted, &folder.path().join("wanted.run"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("Read-only file system") && error.contains("--first-hop sampled"),
-        "{error}"
-    );
+    let error = refused_at(&store, &wanted, &folder.path().join("wanted.run"));
+    let is_told = error.contains("Read-only file system") && error.contains("--first-hop sampled");
+    assert!(is_told, "{error}");
 }
 
 #[test]
@@ -135,12 +109,12 @@ fn runs_that_share_a_store_at_the_same_time_are_as_they_are_alone() {
     let out = |name: &str, config: &TrainConfig| folder.path().join(format!("{name}-{}.run", config.partitions()));
     let alone: Vec<_> = configs
         .iter()
-        .map(|config| run(&store, config, &out("alone", config)).unwrap())
+        .map(|config| parameters(&store, config, &out("alone", config)))
         .collect();
     let together: Vec<_> = thread::scope(|scope| {
         let runs: Vec<_> = configs
             .iter()
-            .map(|config| scope.spawn(|| run(&store, config, &out("together", config)).unwrap()))
+            .map(|config| scope.spawn(|| parameters(&store, config, &out("together", config))))
             .collect();
         runs.into_iter().map(|run| run.join().unwrap()).collect()
     });

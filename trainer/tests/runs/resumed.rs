@@ -10,7 +10,10 @@ use grappa_run::{
     summary::Summary,
 };
 use grappa_storage::{Store, aggregates};
-use grappa_trainer::train::{train, trained::Trained};
+use grappa_trainer::{
+    Error,
+    train::{train, trained::Trained},
+};
 use tch::Device;
 
 use crate::stores::{DENSE, NAMES, Shape, Unseen, config, store, trained_as};
@@ -102,6 +105,7 @@ fn another_store_is_refused_before_features_are_aggregated() {
         ..folder.config().unwrap()
     };
     let refused = train(other.clone(), config, &folder, true, Device::Cpu, &mut Unseen).unwrap_err();
+    assert!(matches!(refused, Error::WrongStore(_)), "{refused:?}");
     let error = refused.to_string();
     assert!(error.contains("not the one that the run was trained on"), "{error}");
     let is_aggregated = |store: &Store| aggregates::folder(store, AggregateKind::Mean).exists();

@@ -1,14 +1,8 @@
 //! Epochs of a given number of steps.
 
-use grappa_run::{
-    config::{LrSchedule, TrainConfig},
-    folder::RunFolder,
-    journal::read_records,
-};
-use grappa_trainer::train::train;
-use tch::Device;
+use grappa_run::config::{LrSchedule, TrainConfig};
 
-use crate::stores::{DENSE, Unseen, config, store};
+use crate::stores::{DENSE, config, store, train_at};
 
 #[test]
 fn all_that_counts_epochs_follows_their_number_of_steps() {
@@ -24,10 +18,8 @@ fn all_that_counts_epochs_follows_their_number_of_steps() {
         warmup: 0.0,
         ..config()
     };
-    let path = folder.path().join("short.run");
-    let run = RunFolder::create(&path, &config).unwrap();
-    let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap();
-    let records = read_records(&path).unwrap();
+    let (summary, seen) = train_at(&store, &config, &folder.path().join("short.run")).unwrap();
+    let records = seen.records;
     assert_eq!(records.len(), 6);
     for record in &records {
         assert_eq!(record.step, record.epoch * STEPS);

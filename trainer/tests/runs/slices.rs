@@ -16,16 +16,11 @@ use grappa_ingestion::{
     generate::store::{FeatureOptions, StoreOptions, generate_store},
     ingest::{Assign, IngestOptions, SplitFile, ingest},
 };
-use grappa_io::{
-    npy,
-    progress::{Progress, Silent},
-};
+use grappa_io::{npy, progress::Silent};
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, HaloMode, TrainConfig},
-    folder::RunFolder,
-    journal::{EpochRecord, read_records},
+    journal::EpochRecord,
     model::{LayerKind, NormKind},
-    summary::Summary,
 };
 use grappa_storage::{
     Store,
@@ -38,28 +33,16 @@ use grappa_trainer::{
     predict::{
         FileNodes, FileOptions, PredictBudget, Prediction, Predictions, Values, predict_file, predict_nodes, split_of,
     },
-    train::{Watcher, train, trained::Trained},
+    train::trained::Trained,
 };
 use tch::Device;
 
-use crate::stores::config;
+use crate::stores::{BUDGET, config, refused_at, train_at};
 
 const NODES: u64 = 600;
 const CHUNKS: u32 = 6;
 const PRESENT: [u32; 3] = [1, 2, 5];
 const DIM: usize = 8;
-
-struct Quiet;
-
-impl Watcher for Quiet {
-    fn progress(&self) -> &dyn Progress {
-        &Silent
-    }
-
-    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-
-    fn warn(&mut self, _what: &str) {}
-}
 
 fn recipe() -> Recipe {
     let model = BlockModel {
@@ -151,11 +134,6 @@ fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<S
     Arc::new(store)
 }
 
-fn run(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> Result<Summary, Error> {
-    let folder = RunFolder::create(path, config).unwrap();
-    train(store.clone(), config.clone(), &folder, false, Device::Cpu, &mut Quiet)
-}
-
 /// All neighbors and no dropout, so that the order of adjacency lists does not matter. No batch norm either: gradients of biases before it
 /// are rounding errors alone, and Adam makes steps of them.
 fn deterministic() -> TrainConfig {
@@ -184,8 +162,7 @@ fn a_slice_trains_like_its_graph_without_the_edges_of_other_chunks() {
             };
             let of = |store, name: &str| {
                 let path = folder.path().join(format!("{name}-{model}-{evaluate}.run"));
-                run(store, &config, &path).unwrap();
-                read_records(&path).unwrap()
+                train_at(store, &config, &path).unwrap().1.records
             };
             let (found, expected) = (of(&slice, "slice"), of(&whole, "whole"));
             assert_same(&format!("{model}, {evaluate}"), &found, &expected);
@@ -285,8 +262,7 @@ fn trains_like_its_graph(edges: SliceEdges) {
             };
             let of = |store, name: &str| {
                 let path = path(&format!("{name}-{model}-{first_hop}-{halo}-{partitions}.run"));
-                run(store, &config, &path).unwrap();
-                read_records(&path).unwrap()
+                train_at(store, &config, &path).unwrap().1.records
             };
             // Partitions of the slice have other chunks than those of the whole store, so losses differ. They must fall.
             let found = of(&slice, "slice");
@@ -310,44 +286,24 @@ fn a_slice_cannot_make_preaggregated_features() {
         first_hop: FirstHop::Preaggregated,
         ..config()
     };
-    let error = run(&slice, &wanted, &path("wanted.run")).unwrap_err().to_string();
+    let error = train_at(&slice, &wanted, &path("wanted.run")).unwrap_err();
+    assert!(matches!(error, Error::NoPreaggregation(_)), "{error:?}");
+    let error = error.to_string();
     assert!(error.contains("grappa-store preaggregate --kind mean"), "{error}");
 
-    let folder = RunFolder::create(&path("auto.run"), &config()).unwrap();
-    let mut warnings = Warnings(Vec::new());
-    train(slice, config(), &folder, false, Device::Cpu, &mut warnings).unwrap();
-    assert!(
-        warnings.0.iter().any(|what| what.contains("the first hop is sampled")),
-        "{:?}",
-        warnings.0
-    );
-}
-
-struct Warnings(Vec<String>);
-
-impl Watcher for Warnings {
-    fn progress(&self) -> &dyn Progress {
-        &Silent
-    }
-
-    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-
-    fn warn(&mut self, what: &str) {
-        self.0.push(what.to_owned());
-    }
+    let (_, seen) = train_at(&slice, &config(), &path("auto.run")).unwrap();
+    let is_told = seen
+        .warnings
+        .iter()
+        .any(|what| what.contains("the first hop is sampled"));
+    assert!(is_told, "{seen:?}");
 }
 
 #[test]
 fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
     let folder = tempfile::tempdir().unwrap();
     let store = slice(&folder.path().join("slice"), FeatureSource::Procedural);
-    for halo in [
-        HaloMode::Auto,
-        HaloMode::Features,
-        HaloMode::Stop,
-        HaloMode::Neighbors,
-        HaloMode::None,
-    ] {
+    for halo in [HaloMode::Auto, HaloMode::Stop, HaloMode::Neighbors, HaloMode::None] {
         let config = TrainConfig {
             halo,
             partitions: Auto::Value(3),
@@ -355,18 +311,13 @@ fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
             ..config()
         };
         let path = folder.path().join(format!("{halo}.run"));
-        let summary = run(&store, &config, &path).unwrap();
+        let (summary, seen) = train_at(&store, &config, &path).unwrap();
         assert!(summary.val_accuracy.unwrap() > 0.6, "{halo}: {summary:?}");
         // Each training node of the slice is a seed once in an epoch.
         let steps = store.split("train").unwrap().unwrap().len().div_ceil(16);
-        assert!(read_records(&path).unwrap()[0].step <= steps, "{halo}");
+        assert!(seen.records[0].step <= steps, "{halo}");
     }
 }
-
-const BUDGET: PredictBudget = PredictBudget {
-    memory: 64 << 20,
-    threads: 2,
-};
 
 #[test]
 fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
@@ -377,7 +328,7 @@ fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
         evaluate: Evaluate::Exact,
         ..config()
     };
-    let summary = run(&store, &config, &path("run")).unwrap();
+    let (summary, _) = train_at(&store, &config, &path("run")).unwrap();
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let val: Vec<NodeId> = split_of(&store, "val").unwrap().iter().map(NodeId).collect();
     let predict = |nodes: &[NodeId]| predict_nodes(&trained, &store, nodes, BUDGET, &path("run"), &Silent);
@@ -434,7 +385,7 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
         partitions: Auto::Value(2),
         ..config()
     };
-    run(&slice, &config, &path("run")).unwrap();
+    train_at(&slice, &config, &path("run")).unwrap();
     let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
     let test: Vec<NodeId> = split_of(&slice, "test").unwrap().iter().map(NodeId).collect();
     let predict = |store| {
@@ -459,7 +410,7 @@ fn a_slice_with_the_in_degrees_of_halo_nodes_predicts_with_gcn_as_its_graph_does
     fs::write(&listed, manifest.encode()).unwrap();
     fs::remove_dir_all(slice.path().join("aggregates")).unwrap();
     let older = Arc::new(Store::open(slice.path()).unwrap());
-    let error = run(&older, &config, &path("older.run")).unwrap_err().to_string();
+    let error = refused_at(&older, &config, &path("older.run"));
     assert!(
         error.contains("in-degrees") && error.contains("--halo-features"),
         "{error}"
@@ -476,17 +427,15 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
         ..config()
     };
     let history = TrainConfig {
-        halo: HaloMode::Aggregates,
+        halo: HaloMode::History,
         ..config()
     };
     for (name, store, config, expected) in [
         ("stored", &stored, config(), "add the chunks 0, 3-4"),
         ("gcn", &computed, gcn, "gcn divides by the in-degrees of sources"),
-        ("history", &computed, history, "--halo aggregates aggregates over"),
+        ("history", &computed, history, "--halo history aggregates over"),
     ] {
-        let error = run(store, &config, &folder.path().join(format!("{name}.run")))
-            .unwrap_err()
-            .to_string();
+        let error = refused_at(store, &config, &folder.path().join(format!("{name}.run")));
         assert!(error.contains(expected) && error.contains("slice"), "{error}");
     }
 }
@@ -534,9 +483,8 @@ fn a_placed_slice_trains_like_a_generated_one() {
         ..config()
     };
     let losses = |store, name: &str| {
-        run(store, &config, &path(name)).unwrap();
-        let records = read_records(&path(name)).unwrap();
-        records
+        let (_, seen) = train_at(store, &config, &path(name)).unwrap();
+        seen.records
             .iter()
             .map(|record| (record.loss, record.val_loss))
             .collect::<Vec<_>>()
@@ -545,7 +493,7 @@ fn a_placed_slice_trains_like_a_generated_one() {
 
     let stored = generated(&path("stored"), FeatureSource::Stored, None);
     let slice = placed(&stored, &path("placed-stored"), vec![0..=2], SliceEdges::All);
-    let error = run(&slice, &config, &path("refused.run")).unwrap_err().to_string();
+    let error = refused_at(&slice, &config, &path("refused.run"));
     assert!(
         ["add the chunks 3-5", "--halo-features", "--edges inside"]
             .iter()
@@ -611,7 +559,7 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
             epochs: 20,
             ..config()
         };
-        let summary = run(&slice, &config, &folder.path().join(format!("{evaluate}.run"))).unwrap();
+        let (summary, _) = train_at(&slice, &config, &folder.path().join(format!("{evaluate}.run"))).unwrap();
         assert!(summary.val_accuracy.unwrap() > 0.8, "{evaluate}: {summary:?}");
     }
 }

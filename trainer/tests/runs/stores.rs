@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use grappa_formats::manifest::{EdgeOptions, ExternalIds, SelfLoops};
+use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures};
+use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_io::{
     npy,
@@ -16,10 +17,10 @@ use grappa_run::{
     model::LayerKind,
     summary::Summary,
 };
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
     predict::PredictBudget,
-    train::{Watcher, train, trained::Trained},
+    train::{Watcher, inference::Inference, train, trained::Trained},
 };
 use tch::Device;
 
@@ -46,6 +47,63 @@ impl Watcher for Unseen {
             what.contains("in partitions misses part of the neighborhoods"),
             "{what}"
         );
+    }
+}
+
+/// Everything that a run tells its watcher.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub records: Vec<EpochRecord>,
+    pub warnings: Vec<String>,
+}
+
+impl Watcher for Seen {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
+        self.records.push(record.clone());
+    }
+
+    fn warn(&mut self, what: &str) {
+        self.warnings.push(what.to_owned());
+    }
+}
+
+/// Trains in a new run at `path`.
+pub fn train_at(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> grappa_trainer::Result<(Summary, Seen)> {
+    let mut seen = Seen::default();
+    let run = RunFolder::create(path, config).unwrap();
+    let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut seen)?;
+    Ok((summary, seen))
+}
+
+/// The error of training in a new run at `path`.
+pub fn refused_at(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> String {
+    train_at(store, config, path).unwrap_err().to_string()
+}
+
+/// An exact inference on the CPU.
+pub fn inference<'a>(
+    store: &'a Store,
+    chunks: &'a Arc<MappedChunks>,
+    features: &'a StoreFeatures<'a>,
+    first_hop: Option<&'a dyn NodeRows>,
+    budget: Budget,
+    scratch: &'a Path,
+) -> Inference<'a> {
+    Inference {
+        store,
+        chunks,
+        features,
+        first_hop,
+        first_inputs: None,
+        budget,
+        kept_memory: 0,
+        scratch,
+        rounded_states: FeatureDtype::F32,
+        device: Device::Cpu,
     }
 }
 

@@ -5,16 +5,11 @@ use std::{path::Path, sync::Arc};
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::progress::Silent;
-use grappa_run::{
-    config::{Auto, TrainConfig},
-    folder::RunFolder,
-};
+use grappa_run::config::{Auto, TrainConfig};
 use grappa_storage::Store;
 use grappa_synthetic::{Model, Recipe, Rmat, RmatClasses, SplitShares};
-use grappa_trainer::train::train;
-use tch::Device;
 
-use crate::stores::{Unseen, config};
+use crate::stores::{config, train_at};
 
 /// A graph of R-MAT with classes. All graphs have the same nodes.
 fn rmat(out: &Path, edge_factor: f64) -> Arc<Store> {
@@ -62,8 +57,8 @@ fn a_model_that_sees_edges_learns_the_classes_of_rmat_better() {
             partitions: Auto::Value(1),
             ..config()
         };
-        let run = RunFolder::create(&folder.path().join(format!("{name}.run")), &config).unwrap();
-        let summary = train(store, config, &run, false, Device::Cpu, &mut Unseen).unwrap();
+        let path = folder.path().join(format!("{name}.run"));
+        let (summary, _) = train_at(&store, &config, &path).unwrap();
         summary.test_accuracy.unwrap()
     };
     let (with, without) = (accuracy("with", 16.0), accuracy("without", 0.0));

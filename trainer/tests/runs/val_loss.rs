@@ -7,8 +7,7 @@ use grappa_formats::NodeId;
 use grappa_io::{map::Access, progress::Silent};
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, HaloMode, Monitor, TrainConfig},
-    folder::RunFolder,
-    journal::{EpochRecord, read_records},
+    journal::EpochRecord,
     model::Task,
     summary::Summary,
 };
@@ -16,19 +15,15 @@ use grappa_sampling::NodeSet;
 use grappa_storage::{MappedLabels, Store};
 use grappa_trainer::{
     nn::losses,
-    train::{
-        train,
-        trained::{Output, Trained, Wanted},
-    },
+    train::trained::{Output, Trained, Wanted},
 };
 use tch::{Device, Kind, Tensor};
 
-use crate::stores::{CLASSES, DENSE, Shape, Unseen, config, store};
+use crate::stores::{CLASSES, DENSE, Shape, config, store, train_at};
 
 fn run(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Summary, Vec<EpochRecord>) {
-    let run = RunFolder::create(folder, config).unwrap();
-    let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap();
-    (summary, read_records(folder).unwrap())
+    let (summary, seen) = train_at(store, config, folder).unwrap();
+    (summary, seen.records)
 }
 
 /// The mean of the losses that libtorch computes from the logits of the best model.

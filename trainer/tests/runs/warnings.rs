@@ -1,30 +1,8 @@
 //! A run says which of its options have no effect.
 
-use grappa_io::progress::{Progress, Silent};
-use grappa_run::{
-    config::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Monitor, TrainConfig},
-    folder::RunFolder,
-    journal::EpochRecord,
-};
-use grappa_trainer::train::{Watcher, train};
-use tch::Device;
+use grappa_run::config::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Monitor, TrainConfig};
 
-use crate::stores::{DENSE, Shape, config, store};
-
-#[derive(Default)]
-struct Warned(Vec<String>);
-
-impl Watcher for Warned {
-    fn progress(&self) -> &dyn Progress {
-        &Silent
-    }
-
-    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-
-    fn warn(&mut self, what: &str) {
-        self.0.push(what.to_owned());
-    }
-}
+use crate::stores::{DENSE, Shape, config, store, train_at};
 
 #[test]
 fn options_without_effect_are_warned_about_when_a_run_begins() {
@@ -54,14 +32,9 @@ fn options_without_effect_are_warned_about_when_a_run_begins() {
         ("halo", halo, "--halo history needs a pre-aggregated first hop"),
     ] {
         let config = TrainConfig { epochs: 1, ..config };
-        let run = RunFolder::create(&folder.path().join(name), &config).unwrap();
-        let mut warned = Warned::default();
-        train(store.clone(), config, &run, false, Device::Cpu, &mut warned).unwrap();
-        assert!(
-            matches!(&warned.0[..], [warning] if warning.contains(expected)),
-            "{:?}",
-            warned.0
-        );
+        let (_, seen) = train_at(&store, &config, &folder.path().join(name)).unwrap();
+        let is_told = matches!(&seen.warnings[..], [warning] if warning.contains(expected));
+        assert!(is_told, "{seen:?}");
     }
 }
 
@@ -78,14 +51,12 @@ fn options_that_need_validation_nodes_are_warned_about_without_them() {
     for validated in [true, false] {
         let folder = folder.path().join(validated.to_string());
         let store = store(&folder, Shape { validated, ..DENSE });
-        let run = RunFolder::create(&folder.join("run"), &config).unwrap();
-        let mut warned = Warned::default();
-        train(store, config.clone(), &run, false, Device::Cpu, &mut warned).unwrap();
+        let (_, seen) = train_at(&store, &config, &folder.join("run")).unwrap();
         let expected = ["--early-stopping 2", "--lr-schedule plateau", "--monitor loss"]
             .map(|option| format!("{option} has no effect: the store has no validation nodes"));
         let expected = if validated { &[][..] } else { &expected[..] };
-        assert_eq!(warned.0.len(), expected.len(), "{:?}", warned.0);
-        for (warning, expected) in warned.0.iter().zip(expected) {
+        assert_eq!(seen.warnings.len(), expected.len(), "{seen:?}");
+        for (warning, expected) in seen.warnings.iter().zip(expected) {
             assert!(warning.starts_with(expected), "{warning}");
         }
     }

@@ -105,6 +105,11 @@ fn run(store: &Arc<Store>, config: &TrainConfig, folder: &RunFolder, resume: boo
     run_on(Device::Cpu, store, config, folder, resume)
 }
 
+/// Trains in a new run at `path`.
+fn run_at(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> (Summary, Watched) {
+    run(store, config, &RunFolder::create(path, config).unwrap(), false)
+}
+
 fn run_on(
     device: Device,
     store: &Arc<Store>,
@@ -143,7 +148,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
     };
     let configs = [
         ("whole", config()),
-        ("features, batch", parted(HaloMode::Features, Correction::Batch)),
+        ("stop, batch", parted(HaloMode::Stop, Correction::Batch)),
         ("stop, node", parted(HaloMode::Stop, Correction::Node)),
         ("none", parted(HaloMode::None, Correction::None)),
         (
@@ -161,13 +166,6 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
             },
         ),
         (
-            "aggregates",
-            TrainConfig {
-                layers: 3,
-                ..parted(HaloMode::Aggregates, Correction::None)
-            },
-        ),
-        (
             "gcn",
             TrainConfig {
                 model: LayerKind::Gcn,
@@ -177,8 +175,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
     ];
     for (name, config) in configs {
         let path = folder.path().join(name);
-        let run_folder = RunFolder::create(&path, &config).unwrap();
-        let (summary, watched) = run(&store, &config, &run_folder, false);
+        let (summary, watched) = run_at(&store, &config, &path);
         let accuracy = summary.test_accuracy.expect("there are nodes to test on");
         // A quarter by chance.
         assert!(accuracy > 0.6, "{name}: {accuracy}");
@@ -195,7 +192,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
             },
             "{name}: {coverage}"
         );
-        let takes_halo = matches!(config.halo, HaloMode::Auto | HaloMode::History | HaloMode::Aggregates);
+        let takes_halo = matches!(config.halo, HaloMode::Auto | HaloMode::History);
         for record in &watched.records {
             // They change with the partitions, every second epoch; embeddings are also refreshed in between.
             let changed = record.epoch % 2 == 1;
@@ -241,8 +238,7 @@ fn partitions_with_all_neighbors_of_halo_nodes_learn_what_the_whole_graph_does()
                 lr: 0.003,
                 ..config()
             };
-            let run_folder = RunFolder::create(&folder.path().join(format!("{model}-{partitions}")), &config).unwrap();
-            let (_, watched) = run(&store, &config, &run_folder, false);
+            let (_, watched) = run_at(&store, &config, &folder.path().join(format!("{model}-{partitions}")));
             watched.records.iter().map(|record| record.loss).collect::<Vec<f64>>()
         };
         let (whole, parts) = (losses(1), losses(4));
@@ -290,8 +286,7 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
         partitions: Auto::Value(4),
         ..config()
     };
-    let run_folder = RunFolder::create(&folder.path().join("embeddings"), &config).unwrap();
-    let (summary, _) = run(&store, &config, &run_folder, false);
+    let (summary, _) = run_at(&store, &config, &folder.path().join("embeddings"));
     let accuracy = summary.test_accuracy.expect("there are nodes to test on");
     // A quarter by chance.
     assert!(accuracy > 0.6, "{accuracy}");
@@ -395,8 +390,7 @@ fn every_kind_of_layer_is_trained_in_partitions() {
             lr: 0.02,
             ..config()
         };
-        let run_folder = RunFolder::create(&folder.path().join(model.to_string()), &config).unwrap();
-        let (summary, watched) = run(&store, &config, &run_folder, false);
+        let (summary, watched) = run_at(&store, &config, &folder.path().join(model.to_string()));
         let accuracy = summary.test_accuracy.expect("there are nodes to test on");
         assert!(accuracy > least, "{model}: {accuracy}");
         assert!(watched.warnings.is_empty(), "{model}: {:?}", watched.warnings);
@@ -409,12 +403,7 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     // History is of layers between the first and the last.
-    for (halo, layers) in [
-        (HaloMode::Stop, 2),
-        (HaloMode::Neighbors, 3),
-        (HaloMode::Aggregates, 3),
-        (HaloMode::History, 4),
-    ] {
+    for (halo, layers) in [(HaloMode::Stop, 2), (HaloMode::Neighbors, 3), (HaloMode::History, 4)] {
         let whole = TrainConfig {
             partitions: Auto::Value(4),
             layers,
@@ -460,8 +449,7 @@ fn what_is_known_of_the_first_layer_is_what_all_neighbors_say() {
                     ..whole(model, first_hop)
                 };
                 let path = folder.path().join(format!("{model}-{layers}-{first_hop}"));
-                let run_folder = RunFolder::create(&path, &config).unwrap();
-                let (_, watched) = run(&store, &config, &run_folder, false);
+                let (_, watched) = run_at(&store, &config, &path);
                 assert!(watched.warnings.is_empty(), "{:?}", watched.warnings);
                 watched.records.iter().map(|record| record.loss).collect()
             };

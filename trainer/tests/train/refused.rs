@@ -79,7 +79,13 @@ fn what_does_not_fit_is_refused() {
             Device::Cpu,
             &mut Watched::default(),
         );
-        result.unwrap_err().to_string()
+        let error = result.unwrap_err();
+        assert_eq!(
+            matches!(error, grappa_trainer::Error::TooLarge(_)),
+            ["huge", "many heads"].contains(&name),
+            "{error:?}"
+        );
+        error.to_string()
     };
     let many = TrainConfig {
         partitions: Auto::Value(9),

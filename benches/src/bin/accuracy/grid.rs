@@ -129,7 +129,7 @@ fn sage() -> String {
 
 /// A run of grappa-train.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct GridRun {
     pub dataset: Dataset,
     pub layers: u32,
     #[serde(flatten)]
@@ -140,12 +140,12 @@ pub struct Run {
 
 impl Lists {
     /// All combinations, seed by seed, so that an incomplete table has all rows. Small models come first.
-    pub fn runs(&self, datasets: &[Dataset]) -> Vec<Run> {
+    pub fn runs(&self, datasets: &[Dataset]) -> Vec<GridRun> {
         let mut runs = Vec::new();
         for &seed in &self.seeds {
             for &layers in &self.layers {
                 for &dataset in datasets {
-                    runs.extend(self.variants().into_iter().map(|variant| Run {
+                    runs.extend(self.variants().into_iter().map(|variant| GridRun {
                         dataset,
                         layers,
                         variant,
@@ -207,10 +207,14 @@ impl Lists {
     }
 }
 
+/// The index of a name; the number of names for an unknown one.
+fn place(names: &[&str], name: &str) -> usize {
+    names.iter().position(|known| *known == name).unwrap_or(names.len())
+}
+
 impl Variant {
     /// The position in a table: variants with more information about the graph are further down, unknown ones last.
     pub fn rank(&self) -> (&str, u32, [usize; 4], &str) {
-        let place = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or(names.len());
         let places = [
             place(&["", "fixed", "sweep", "shuffle"], &self.schedule),
             place(&["sampled", "preaggregated", "auto"], &self.first_hop),
@@ -263,7 +267,7 @@ impl fmt::Display for Variant {
     }
 }
 
-impl Run {
+impl GridRun {
     /// The options of grappa-train, without paths and resources.
     pub fn options(&self) -> Vec<String> {
         let variant = &self.variant;
@@ -312,7 +316,7 @@ impl Run {
     }
 }
 
-impl fmt::Display for Run {
+impl fmt::Display for GridRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -338,7 +342,7 @@ pub mod tests {
         lists: Lists,
     }
 
-    pub fn runs(args: &[&str]) -> Vec<Run> {
+    pub fn runs(args: &[&str]) -> Vec<GridRun> {
         let cli = Cli::try_parse_from(std::iter::once(&"accuracy").chain(args)).unwrap();
         cli.lists.runs(&[Dataset::Wordnet])
     }
@@ -382,7 +386,7 @@ pub mod tests {
             "--first-hop=sampled",
             "--also=--shrinkage 0.5",
         ]);
-        let options = |run: &Run| run.options().join(" ");
+        let options = |run: &GridRun| run.options().join(" ");
         assert!(options(&runs[0]).contains("--fanouts 15,10,5 --batch 1024 ") && !options(&runs[0]).contains("--halo"));
         assert!(
             options(&runs[1]).contains("--batch 64 ")

@@ -37,7 +37,7 @@ use grappa_benches::{
 use grappa_console::duration;
 
 use self::{
-    grid::{Dataset, Lists, Run},
+    grid::{Dataset, GridRun, Lists},
     state::{Ended, State},
     stores::Stores,
 };
@@ -88,7 +88,7 @@ impl Bench for Args {
     fn measure(&self, record: &mut Record) -> Result<()> {
         let mut state = State::open(&self.files.work.join("accuracy.jsonl"))?;
         let wanted = self.lists.runs(&self.datasets);
-        let mut missing: Vec<Run> = wanted.iter().filter(|run| !state.has(run)).cloned().collect();
+        let mut missing: Vec<GridRun> = wanted.iter().filter(|run| !state.has(run)).cloned().collect();
         missing.truncate(self.runs_max.unwrap_or(usize::MAX));
         let jobs = match self.jobs {
             Some(jobs) => jobs.max(1),
@@ -141,10 +141,10 @@ impl Bench for Args {
 }
 
 /// A run, and the store it is on.
-type Training = (Run, PathBuf);
+type Training = (GridRun, PathBuf);
 
 /// The runs whose datasets exist, with their stores, which are made first.
-fn trainings(missing: Vec<Run>, stores: &Stores) -> Result<Vec<Training>> {
+fn trainings(missing: Vec<GridRun>, stores: &Stores) -> Result<Vec<Training>> {
     let mut made = BTreeMap::new();
     for &dataset in missing.iter().map(|run| &run.dataset).collect::<BTreeSet<_>>() {
         let mut runs = missing.iter().filter(|run| run.dataset == dataset);
@@ -157,8 +157,10 @@ fn trainings(missing: Vec<Run>, stores: &Stores) -> Result<Vec<Training>> {
             ),
         }
     }
-    let with_store = |run: Run| made.get(&run.dataset).map(|store| (run, store.clone()));
-    Ok(missing.into_iter().filter_map(with_store).collect())
+    let with_stores = missing
+        .into_iter()
+        .filter_map(|run| made.get(&run.dataset).map(|store| (run, store.clone())));
+    Ok(with_stores.collect())
 }
 
 /// Runs them, several at a time, and records each when it has finished.
@@ -199,7 +201,7 @@ fn run_all(trainings: Vec<Training>, jobs: usize, programs: &Path, work: &Path, 
 }
 
 /// Trains one run.
-fn train(run: &Run, store: &Path, programs: &Path, out: &Path) -> Result<Ended> {
+fn train(run: &GridRun, store: &Path, programs: &Path, out: &Path) -> Result<Ended> {
     let mut command = Command::new(programs.join("grappa-train"));
     command.arg(store).args(run.options());
     command.args(["--threads", "1", "--memory", "4GiB", "--json"]);

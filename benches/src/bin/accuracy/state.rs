@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::grid::{Dataset, Run};
+use crate::grid::{Dataset, GridRun};
 
 /// The result of a run. Accuracies are in [0, 1].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noted {
     #[serde(flatten)]
-    pub run: Run,
+    pub run: GridRun,
     #[serde(flatten)]
     pub ended: Ended,
 }
@@ -67,12 +67,12 @@ impl State {
         })
     }
 
-    pub fn has(&self, run: &Run) -> bool {
+    pub fn has(&self, run: &GridRun) -> bool {
         self.noted.iter().any(|noted| noted.run == *run)
     }
 
     /// Records a run with one write.
-    pub fn add(&mut self, run: Run, ended: Ended) -> Result<()> {
+    pub fn add(&mut self, run: GridRun, ended: Ended) -> Result<()> {
         let noted = Noted { run, ended };
         let line = serde_json::to_string(&noted)? + "\n";
         OpenOptions::new()
@@ -91,16 +91,16 @@ impl State {
     }
 
     /// Estimated processor seconds of `runs`, from similar recorded ones. `None` if one has no similar run.
-    pub fn expected_seconds(&self, runs: &[Run]) -> Option<f64> {
-        let like = |run: &Run| {
+    pub fn expected_seconds(&self, runs: &[GridRun]) -> Option<f64> {
+        let expected = runs.iter().map(|run| {
             let alike: Vec<f64> = self
                 .of(run.dataset)
                 .filter(|noted| noted.run.layers == run.layers && noted.run.variant.first_hop == run.variant.first_hop)
                 .map(|noted| noted.ended.seconds / f64::from(noted.run.epochs) * f64::from(run.epochs))
                 .collect();
             (!alike.is_empty()).then(|| alike.iter().sum::<f64>() / alike.len() as f64)
-        };
-        runs.iter().map(like).sum()
+        });
+        expected.sum()
     }
 }
 
@@ -140,14 +140,14 @@ pub mod tests {
                 .sum::<f64>(),
             1.5
         );
-        let twice = Run {
+        let twice = GridRun {
             epochs: 100,
             ..all[0].clone()
         };
         assert!(!state.has(&twice));
         assert_eq!(state.expected_seconds(&[twice]), Some(20.0));
         assert_eq!(
-            state.expected_seconds(&[Run {
+            state.expected_seconds(&[GridRun {
                 layers: 7,
                 ..all[0].clone()
             }]),

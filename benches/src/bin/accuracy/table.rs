@@ -30,12 +30,11 @@ pub fn of(state: &State, dataset: Dataset) -> Table {
     let header: Vec<String> = layers.iter().map(|layers| format!("{layers} layers")).collect();
     let header: Vec<&str> = std::iter::once("").chain(header.iter().map(String::as_str)).collect();
     let mut table = Table::new(&header);
-    let of_pyg = |layers: &u32| {
-        dataset
-            .of_pyg(*layers as usize)
-            .map_or("-".to_owned(), |value| format!("{value:.1}"))
-    };
-    table.row(std::iter::once("PyG, SAGE, unpartitioned".to_owned()).chain(layers.iter().map(of_pyg)));
+    let pyg = layers.iter().map(|&layers| match dataset.of_pyg(layers as usize) {
+        Some(value) => format!("{value:.1}"),
+        None => "-".to_owned(),
+    });
+    table.row(std::iter::once("PyG, SAGE, unpartitioned".to_owned()).chain(pyg));
     let mut rows: Vec<_> = cells.iter().collect();
     rows.sort_by_key(|((variant, epochs), _)| (*epochs, variant.rank()));
     for ((variant, epochs), row) in rows {
@@ -43,28 +42,26 @@ pub fn of(state: &State, dataset: Dataset) -> Table {
         if *epochs != 50 {
             name += &format!(", {epochs} epochs");
         }
-        let reference = |layers: &u32| {
-            let mut all = cells
-                .iter()
-                .filter(|((of, times), _)| of.is_reference() && of.model == variant.model && times == epochs);
-            all.find_map(|(_, row)| row.get(layers)).map(|values| mean(values))
-        };
-        let cell = |layers: &u32| {
+        let of_layers = layers.iter().map(|layers| {
             let Some(values) = row.get(layers) else {
                 return "-".to_owned();
             };
+            let mut references = cells
+                .iter()
+                .filter(|((of, times), _)| of.is_reference() && of.model == variant.model && times == epochs);
+            let reference = references.find_map(|(_, row)| row.get(layers));
             let mut cell = format!(
                 "{:.2} ± {:.2} ({})",
                 mean(values),
                 standard_deviation(values),
                 values.len()
             );
-            if let Some(reference) = reference(layers).filter(|_| !variant.is_reference()) {
-                cell += &format!(", {:+.2}", mean(values) - reference);
+            if let Some(reference) = reference.filter(|_| !variant.is_reference()) {
+                cell += &format!(", {:+.2}", mean(values) - mean(reference));
             }
             cell
-        };
-        table.row(std::iter::once(name).chain(layers.iter().map(cell)));
+        });
+        table.row(std::iter::once(name).chain(of_layers));
     }
     table
 }

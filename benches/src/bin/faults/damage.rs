@@ -1,12 +1,6 @@
 //! Damages what killed programs have left, and restarts them.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, bail};
 use grappa_benches::record::{Record, Table};
@@ -15,6 +9,8 @@ use grappa_tests::{
     kills::{Damage, DamageOutcome, Job, Moment, damage_jobs},
     random::Random,
 };
+
+use crate::pool::run_each;
 
 const QUESTION: &str = "A program is killed by SIGKILL before one of its changes of the file system. Then one file of its unfinished result \
                         is damaged: a byte is changed, 64 bytes or 4 KiB become zeros, the end is cut off, or the file is removed. \
@@ -92,23 +88,9 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
         bail!("no job's name contains {:?}", args.only);
     }
     let each = args.mutations.div_ceil(jobs.len() as u64);
-    let jobs = Mutex::new((0u64..).zip(jobs));
-    let done = Mutex::new(Vec::new());
-    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    thread::scope(|scope| {
-        for _ in 0..args.at_once {
-            scope.spawn(|| {
-                while let Some((number, job)) = next() {
-                    let counts = campaign(args, job, each, number, folder.path());
-                    done.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((number, counts));
-                }
-            });
-        }
+    let done = run_each(jobs, args.at_once, |number, job| {
+        campaign(args, job, each, number, folder.path())
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|&(number, _)| number);
 
     let columns = [
         "program",
@@ -121,7 +103,7 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     ];
     let (mut table, mut total) = (Table::new(&columns), Counts::default());
     total.name = "all".to_owned();
-    for (_, counts) in &done {
+    for counts in &done {
         table.row(counts.row());
         total.add(counts);
     }

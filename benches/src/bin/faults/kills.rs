@@ -1,12 +1,6 @@
 //! Kills every program at many moments.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, bail};
 use grappa_benches::{
@@ -18,6 +12,8 @@ use grappa_tests::{
     kills::{Job, Moment, Outcome, generate_jobs, ingest_jobs, store_jobs, training_jobs, training_jobs_out_of_core},
     random::Random,
 };
+
+use crate::pool::run_each;
 
 const QUESTION: &str = "Does a program that is killed by SIGKILL write the same bytes when it is restarted (with --resume, if it has that \
                         option)? It is killed before each of its changes of the file system (creation, sync, rename or removal of a \
@@ -54,6 +50,20 @@ struct Counts {
     different: u64,
 }
 
+impl Counts {
+    fn row(&self) -> Vec<String> {
+        let numbers = [
+            self.changes as u64,
+            self.killed,
+            self.not_killed,
+            self.stuck,
+            self.different,
+        ];
+        let numbers = numbers.map(|number| number.to_string());
+        [self.name.clone()].into_iter().chain(numbers).collect()
+    }
+}
+
 pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let [inputs, folder] = [memory_folder(), memory_folder()];
     let mut jobs = ingest_jobs(inputs.path());
@@ -69,52 +79,24 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
         false => eprintln!("{} does not exist, so training is left out", train.display()),
     }
     jobs.retain(|(job, _)| job.name.contains(&args.only));
-    let jobs = Mutex::new((0u64..).zip(jobs));
-    let done = Mutex::new(Vec::new());
-    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    thread::scope(|scope| {
-        for _ in 0..args.at_once {
-            scope.spawn(|| {
-                while let Some((number, (job, runs))) = next() {
-                    let counts = campaign(args, job, runs, number, folder.path());
-                    done.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((number, counts));
-                }
-            });
-        }
+    let done = run_each(jobs, args.at_once, |number, (job, runs)| {
+        campaign(args, job, runs, number, folder.path())
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|&(number, _)| number);
 
     let mut table = Table::new(&["program", "changes", "killed", "ended before", "stuck", "different"]);
-    let mut row = |counts: &Counts| {
-        let numbers = [
-            counts.changes as u64,
-            counts.killed,
-            counts.not_killed,
-            counts.stuck,
-            counts.different,
-        ];
-        table.row(
-            [counts.name.clone()]
-                .into_iter()
-                .chain(numbers.map(|number| number.to_string())),
-        );
-    };
     let mut total = Counts {
         name: "all".to_owned(),
         ..Counts::default()
     };
-    for (_, counts) in &done {
-        row(counts);
+    for counts in &done {
+        table.row(counts.row());
         total.changes += counts.changes;
         total.killed += counts.killed;
         total.not_killed += counts.not_killed;
         total.stuck += counts.stuck;
         total.different += counts.different;
     }
-    row(&total);
+    table.row(total.row());
     let mut line = format!(
         "cargo run -p grappa-benches --bin faults -- kills --random {} --every {}",
         args.random, args.every
@@ -131,6 +113,11 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     }
 }
 
+/// The moment after this part of the time that a run takes.
+fn moment(took: Duration, part: f64) -> Moment {
+    Moment::After(took.mul_f64(part).max(Duration::from_millis(1)))
+}
+
 /// Kills a job at all of its moments.
 fn campaign(args: &Args, job: Job, runs: usize, number: u64, folder: &Path) -> Counts {
     let scratch = folder.join(number.to_string());
@@ -138,17 +125,16 @@ fn campaign(args: &Args, job: Job, runs: usize, number: u64, folder: &Path) -> C
     let (job, took) = job.tried(&scratch, runs);
     let changes = job.changes(&scratch);
     let mut random = Random::new(args.seed ^ number << 32);
-    let moment = |part: f64| Moment::After(took.mul_f64(part).max(Duration::from_millis(1)));
     let mut plans: Vec<Vec<Moment>> = (1..=changes.len() as u64)
         .step_by(args.every as usize)
         .map(|change| vec![Moment::Change(change)])
         .collect();
     for kill in 0..args.random {
         let part = (kill as f64 + random.unit()) / args.random as f64;
-        let mut plan = vec![moment(part)];
+        let mut plan = vec![moment(took, part)];
         if kill % 3 == 0 {
             plan.push(match kill % 2 {
-                0 => moment(random.unit()),
+                0 => moment(took, random.unit()),
                 _ => Moment::Change(1 + random.below(changes.len() as u64)),
             });
         }

@@ -8,6 +8,7 @@ mod damage;
 mod kills;
 mod pairs;
 mod peers;
+mod pool;
 mod workers;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -74,9 +74,9 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
         counts.pairs += 1;
         counts.first_won += u64::from(pair.ran[0].code == Some(0));
         counts.second_won += u64::from(pair.ran[1].code == Some(0));
-        let says = |what| u64::from(pair.ran.iter().any(|ran| ran.stderr.contains(what)));
-        counts.at_once += says("another process");
-        counts.after += says("something with this name exists");
+        let said: String = pair.ran.iter().map(|ran| ran.stderr.as_str()).collect();
+        counts.at_once += u64::from(said.contains("another process"));
+        counts.after += u64::from(said.contains("something with this name exists"));
         if let Some(wrong) = pair.wrong {
             counts.wrong += 1;
             eprintln!("pair {number}, {delay:?} apart, --resume {:?}: {wrong}", options[which]);

@@ -74,6 +74,11 @@ enum Outcome {
 
 impl Outcome {
     const ALL: [Self; 5] = [Self::Same, Self::NotKilled, Self::Hung, Self::Failed, Self::Different];
+
+    fn index(self) -> usize {
+        let mut all = Self::ALL.into_iter();
+        all.position(|outcome| outcome == self).expect("all are there")
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -101,21 +106,12 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
 
     let mut random = Random::new(args.seed);
     let mut counts = [0u64; Outcome::ALL.len()];
-    let count = |counts: &[u64], outcome| {
-        counts[Outcome::ALL
-            .iter()
-            .position(|&of| of == outcome)
-            .expect("all are there")]
-    };
-    while counts.iter().sum::<u64>() - count(&counts, Outcome::NotKilled) < args.kills {
+    while counts.iter().sum::<u64>() - counts[Outcome::NotKilled.index()] < args.kills {
         let ranks = [2, 2].map(|least| least + random.below(3) as u32);
         let moment = took.mul_f64(random.unit());
         let victim = random.below(ranks[0].into()) as u32;
         let outcome = trial.kill(ranks, victim, moment, &expected)?;
-        counts[Outcome::ALL
-            .iter()
-            .position(|&of| of == outcome)
-            .expect("all are there")] += 1;
+        counts[outcome.index()] += 1;
         if !matches!(outcome, Outcome::Same | Outcome::NotKilled) {
             eprintln!(
                 "{ranks:?} ranks, rank {victim} after {:.2} s: {outcome}",
@@ -134,7 +130,7 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     table.row(counts.map(|count| count.to_string()));
     page.add(table);
     page.finish(record)?;
-    match args.kills - count(&counts, Outcome::Same) {
+    match args.kills - counts[Outcome::Same.index()] {
         0 => Ok(()),
         wrong => bail!("{wrong} of {} went wrong", args.kills),
     }
@@ -247,18 +243,20 @@ impl Trial {
     }
 }
 
+/// The values of all parameters.
+fn values_of(checkpoint: &Checkpoint) -> Vec<f32> {
+    let bytes = checkpoint
+        .parameters
+        .iter()
+        .flat_map(|tensor| tensor.bytes.chunks_exact(4));
+    bytes
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+        .collect()
+}
+
 /// Whether two checkpoints are of the same step, with the same parameters up to the order of sums.
 fn are_close(found: &Checkpoint, expected: &Checkpoint) -> bool {
-    let values = |checkpoint: &Checkpoint| -> Vec<f32> {
-        let bytes = checkpoint
-            .parameters
-            .iter()
-            .flat_map(|tensor| tensor.bytes.chunks_exact(4));
-        bytes
-            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
-            .collect()
-    };
-    let (found_values, expected_values) = (values(found), values(expected));
+    let (found_values, expected_values) = (values_of(found), values_of(expected));
     let largest = expected_values
         .iter()
         .fold(0.0, |largest: f32, value| largest.max(value.abs()));

@@ -5,6 +5,7 @@
 //! when a run begins. Peers are GraphBolt, DGL and PyG in memory, and GraphBolt out of core.
 
 mod peer;
+mod setup;
 
 use std::{
     fmt, fs,
@@ -13,63 +14,25 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use grappa_benches::{
     bench::{self, Bench, Files},
     cache,
     child::{self, Measured},
     disk::Disk,
-    inputs::{EDGE_FACTOR, SEED},
+    inputs::SEED,
     limit::MemoryLimit,
     programs,
     record::{Record, Table, mebibytes},
     stats::{median, range},
-    stores,
     turns::in_turns,
 };
 use grappa_console::ByteSize;
 use grappa_formats::random::GOLDEN;
 
-use self::peer::{Checked, Peer, PeerRun};
-
-const DIM: u32 = 128;
-
-/// Measure the feature feed in memory and out of core
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    files: Files,
-    /// The graph has 2^SCALE nodes and takes 9 GB of disk at scale 22
-    #[arg(long, default_value_t = 22)]
-    scale: u32,
-    /// Runs of each contender
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
-    /// Batches of a run: an epoch has 205
-    #[arg(long, default_value_t = 205)]
-    batches: u64,
-    /// Batches of a peer's out-of-core run
-    #[arg(long, default_value_t = 5)]
-    peer_batches: u64,
-    /// The memory limit, including the page cache
-    #[arg(long, default_value = "1.5GB")]
-    limit: ByteSize,
-    /// The part of the limit that Grappa is told to use. The rest is for the program itself and cached pages of the graph
-    #[arg(long, default_value = "1.2GB")]
-    memory: ByteSize,
-    /// Memory budget of runs in memory. Everything must fit
-    #[arg(long, default_value = "8GiB")]
-    in_memory: ByteSize,
-    /// Make the stores and measure nothing
-    #[arg(long)]
-    prepare: bool,
-    /// A Python with DGL and GraphBolt; without it they are left out
-    #[arg(long, value_name = "PYTHON")]
-    peers_python: Option<PathBuf>,
-    /// A Python with PyG and pyg-lib or torch-sparse; without it PyG is left out
-    #[arg(long, value_name = "PYTHON")]
-    pyg_python: Option<PathBuf>,
-}
+use self::{
+    peer::{Checked, Peer, PeerRun},
+    setup::{Args, FeedSetup},
+};
 
 /// A source of minibatches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,13 +47,6 @@ enum Contender {
     Partitions(u32),
     /// Another library.
     Peer(PeerRun),
-}
-
-struct Setup<'a> {
-    args: &'a Args,
-    programs: PathBuf,
-    limit: Option<MemoryLimit>,
-    seeds: PathBuf,
 }
 
 fn main() -> ExitCode {
@@ -113,7 +69,7 @@ impl Bench for Args {
             Ok(limit) => (Some(limit), None),
             Err(why) => (None, Some(why)),
         };
-        let setup = Setup {
+        let setup = FeedSetup {
             args: self,
             programs,
             seeds: seeds(self)?,
@@ -129,11 +85,15 @@ impl Bench for Args {
         let peers = Peer::ALL.map(|peer| peer.check(self.python(peer)));
         let contenders = setup.contenders(&peers);
         let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
-        let told = |run: &Measured| {
-            run.number("batches_per_second")
-                .map_or_else(|e| e.to_string(), |rate| format!("{rate:.2} batches/s"))
-        };
-        let runs = in_turns(&contenders, self.runs, |contender, _| setup.run(*contender), told)?;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender, _| setup.run(*contender),
+            |run| match run.number("batches_per_second") {
+                Ok(rate) => format!("{rate:.2} batches/s"),
+                Err(error) => error.to_string(),
+            },
+        )?;
         record.add(setup.table(&contenders, &runs, &disk)?);
         if let Some(why) = refusal {
             record.add(format_args!("Left out: everything out of core: {why}"));
@@ -193,44 +153,37 @@ impl fmt::Display for Contender {
     }
 }
 
-impl Setup<'_> {
+/// The peers that are installed, as contenders.
+fn able_peers(peers: &[Checked], threads: usize, features: &'static str) -> impl Iterator<Item = Contender> {
+    let able = peers.iter().filter(|checked| checked.version.is_ok());
+    able.map(move |&Checked { peer, .. }| {
+        Contender::Peer(PeerRun {
+            peer,
+            threads,
+            features,
+        })
+    })
+}
+
+impl FeedSetup<'_> {
     /// All contenders that can run here.
     fn contenders(&self, peers: &[Checked]) -> Vec<Contender> {
-        let peers = |threads, features| {
-            let able = peers.iter().filter(|checked| checked.version.is_ok());
-            able.map(move |&Checked { peer, .. }| {
-                Contender::Peer(PeerRun {
-                    peer,
-                    threads,
-                    features,
-                })
-            })
-        };
         let mut contenders = Vec::new();
         for threads in [1, 2] {
             contenders.extend(["memory", "mapped"].map(|view| Contender::Sampling(threads, view)));
-            contenders.extend(peers(threads, "none"));
+            contenders.extend(able_peers(peers, threads, "none"));
         }
         contenders.push(Contender::InMemory);
-        contenders.extend(peers(2, "memory"));
+        contenders.extend(able_peers(peers, 2, "memory"));
         if self.limit.is_some() {
             contenders.extend(["f32", "f16", "int8"].map(Contender::OutOfCore));
             contenders.push(Contender::Partitions(16));
-            let mapping =
-                |contender: &Contender| matches!(contender, Contender::Peer(run) if run.peer == Peer::GraphBolt);
-            contenders.extend(peers(2, "mapped").filter(mapping));
+            let mapping = able_peers(peers, 2, "mapped");
+            contenders.extend(
+                mapping.filter(|contender| matches!(contender, Contender::Peer(run) if run.peer == Peer::GraphBolt)),
+            );
         }
         contenders
-    }
-
-    /// The store with features of this type; made first if it does not exist.
-    fn store(&self, dtype: &str) -> Result<PathBuf> {
-        let scale = self.args.scale;
-        let store = self.args.files.work.join(format!("feed-{scale}-{dtype}.grappa"));
-        let mut command = stores::rmat(&self.programs, scale, EDGE_FACTOR);
-        command.args(["--feature-dim", &DIM.to_string(), "--feature-dtype", dtype]);
-        stores::make_once(&store, command)?;
-        Ok(store)
     }
 
     fn run(&self, contender: Contender) -> Result<Measured> {
@@ -257,12 +210,11 @@ impl Setup<'_> {
             return child::run(&mut command);
         }
         command.args(["--threads", "2"]);
-        let batches = |batches: u64| ["--batches".to_owned(), batches.to_string()];
+        let mut batches = self.args.batches;
         match contender {
             Contender::InMemory => {
                 command.args(["--batch", "1024", "--memory", &self.args.in_memory.0.to_string()]);
-                command.args(batches(self.args.batches));
-                return child::run(&mut command);
+                return child::run(command.args(["--batches", &batches.to_string()]));
             }
             Contender::Partitions(count) => {
                 command.args([
@@ -271,19 +223,13 @@ impl Setup<'_> {
                     "--partitions",
                     &count.to_string(),
                 ]);
-                command.args(batches(self.args.batches * u64::from(count)));
+                batches *= u64::from(count);
             }
-            _ => {
-                command.args(["--batch", "1024"]);
-                command.args(batches(self.args.batches));
-            }
+            _ => drop(command.args(["--batch", "1024"])),
         }
         command.args(["--memory", &self.args.memory.0.to_string()]);
+        command.args(["--batches", &batches.to_string()]);
         self.limited(&command)
-    }
-
-    fn limited(&self, command: &Command) -> Result<Measured> {
-        self.limit.as_ref().expect("out of core there is a limit").run(command)
     }
 
     fn table(&self, contenders: &[Contender], runs: &[Vec<Measured>], disk: &Disk) -> Result<Table> {
@@ -299,46 +245,30 @@ impl Setup<'_> {
             "waited for sample / read / assemble, s",
         ]);
         for (contender, runs) in contenders.iter().zip(runs) {
-            let all = |key: &str| runs.iter().map(|run| run.number(key)).collect::<Result<Vec<f64>>>();
-            let rates = all("batches_per_second")?;
-            let cell = |key: &str, unit: f64| Ok::<_, anyhow::Error>(format!("{:.2}", median(all(key)?) / unit));
-            let is_ours = contender.is_ours();
-            let ours = |cell: Result<String>| if is_ours { cell } else { Ok("-".into()) };
-            let busy: Vec<f64> = if is_ours {
-                let bytes = all("bytes_read")?;
-                bytes
-                    .iter()
-                    .zip(all("seconds")?)
-                    .map(|(bytes, seconds)| bytes / seconds)
-                    .collect()
-            } else {
-                vec![0.0]
-            };
-            let stalls = || {
-                let stall = |stage: &str| {
-                    let seconds = runs
-                        .iter()
-                        .map(|run| Ok(run.json()?["stall_seconds"][stage].as_f64().unwrap_or(0.0)));
-                    Ok::<_, anyhow::Error>(format!("{:.1}", median(seconds.collect::<Result<Vec<f64>>>()?)))
-                };
-                Ok(format!(
-                    "{} / {} / {}",
-                    stall("sample")?,
-                    stall("read")?,
-                    stall("assemble")?
-                ))
-            };
-            table.row([
+            let rates = numbers(runs, "batches_per_second")?;
+            let peak = mebibytes(median(runs.iter().map(|run| run.peak_rss_bytes as f64)));
+            let edges = cell(runs, "sampled_edges_per_second", 1e6)?;
+            let mut cells = vec![
                 contender.to_string(),
                 format!("{:.2}", median(rates.clone())),
                 range(rates),
-                cell("sampled_edges_per_second", 1e6)?,
-                ours(cell("bytes_read", 1e9))?,
-                ours(cell("read_amplification", 1.0))?,
-                ours(Ok(format!("{:.0} %", median(busy) / disk.read * 100.0)))?,
-                mebibytes(median(runs.iter().map(|run| run.peak_rss_bytes as f64))),
-                ours(stalls())?,
-            ]);
+                edges,
+            ];
+            if contender.is_ours() {
+                let bytes = numbers(runs, "bytes_read")?.into_iter().zip(numbers(runs, "seconds")?);
+                let busy = median(bytes.map(|(bytes, seconds)| bytes / seconds)) / disk.read;
+                cells.extend([
+                    cell(runs, "bytes_read", 1e9)?,
+                    cell(runs, "read_amplification", 1.0)?,
+                    format!("{:.0} %", busy * 100.0),
+                    peak,
+                    stalls(runs)?,
+                ]);
+            } else {
+                let none = "-".to_owned();
+                cells.extend([none.clone(), none.clone(), none.clone(), peak, none]);
+            }
+            table.row(cells);
         }
         Ok(table)
     }
@@ -363,4 +293,26 @@ fn largest(store: &Path) -> Result<PathBuf> {
     let sized = sized.collect::<Result<Vec<_>>>()?;
     let (_, path) = sized.into_iter().max().context("a store has files")?;
     Ok(path)
+}
+
+/// A number of each run.
+fn numbers(runs: &[Measured], key: &str) -> Result<Vec<f64>> {
+    runs.iter().map(|run| run.number(key)).collect()
+}
+
+/// The median of a number of the runs, in `unit`.
+fn cell(runs: &[Measured], key: &str, unit: f64) -> Result<String> {
+    Ok(format!("{:.2}", median(numbers(runs, key)?) / unit))
+}
+
+/// Medians of the seconds that runs waited for each stage.
+fn stalls(runs: &[Measured]) -> Result<String> {
+    let mut medians = Vec::new();
+    for stage in ["sample", "read", "assemble"] {
+        let seconds = runs
+            .iter()
+            .map(|run| Ok(run.json()?["stall_seconds"][stage].as_f64().unwrap_or(0.0)));
+        medians.push(format!("{:.1}", median(seconds.collect::<Result<Vec<f64>>>()?)));
+    }
+    Ok(medians.join(" / "))
 }

@@ -14,7 +14,7 @@ use grappa_benches::{
 };
 use serde_json::Value;
 
-use crate::Setup;
+use crate::setup::FeedSetup;
 
 /// Batches of a run in memory. Rates are steady after few batches, and peers are slow.
 const BATCHES_IN_MEMORY: u64 = 30;
@@ -104,7 +104,7 @@ impl fmt::Display for PeerRun {
 
 impl PeerRun {
     /// Measures it. Mapped features are read within the limit, from a cold page cache.
-    pub fn run(self, setup: &Setup) -> Result<Measured> {
+    pub fn run(self, setup: &FeedSetup) -> Result<Measured> {
         let folder = self.arrays(setup)?;
         let is_mapped = self.features == "mapped";
         let batches = if is_mapped {
@@ -123,7 +123,7 @@ impl PeerRun {
     }
 
     /// The graph's arrays, for all peers; made first if they do not exist.
-    fn arrays(self, setup: &Setup) -> Result<PathBuf> {
+    fn arrays(self, setup: &FeedSetup) -> Result<PathBuf> {
         let folder = setup.args.files.work.join(format!("feed-{}-peer", setup.args.scale));
         if !folder.join("indptr.npy").exists() {
             fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -136,7 +136,7 @@ impl PeerRun {
         Ok(folder)
     }
 
-    fn script(self, setup: &Setup) -> Command {
+    fn script(self, setup: &FeedSetup) -> Command {
         let python = setup
             .args
             .python(self.peer)

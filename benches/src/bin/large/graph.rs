@@ -1,16 +1,10 @@
-//! The graphs, their sizes and limits, and how they are made.
+//! The graphs, their sizes and limits.
 
 use std::process::Command;
 
-use anyhow::Result;
 use grappa_benches::inputs::{EDGE_FACTOR, SEED};
-use grappa_console::ByteSize;
 
-use crate::{
-    Args, Row, Stand,
-    numbers::{Line, Numbers, Section},
-    plan::Plan,
-};
+use crate::options::{Args, Row};
 
 /// Shares of training, validation and test nodes.
 type Splits = [f64; 3];
@@ -32,10 +26,6 @@ const PROGRAM_BYTES: f64 = 1e9;
 /// The rest of the limits, at the scales that follow from 26.
 const LIMIT_BYTES: f64 = 3e9;
 const LARGE_LIMIT_BYTES: f64 = 8.0 * GIB - PROGRAM_BYTES;
-/// A generator gets this share of the budget, or at least this much.
-const GENERATOR_SHARE: f64 = 2.0 / 3.0;
-const GENERATOR_BYTES_MIN: u64 = 256 << 20;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Graph {
     /// R-MAT with stored features.
@@ -119,7 +109,7 @@ impl Graph {
     }
 
     /// The share of the graph that is made.
-    fn made(self) -> f64 {
+    pub fn made(self) -> f64 {
         match self {
             Self::Slice => SLICE_CHUNKS as f64 / CHUNKS as f64,
             _ => 1.0,
@@ -127,7 +117,7 @@ impl Graph {
     }
 
     /// Options of `grappa-gen`.
-    fn generate(self, args: &Args, command: &mut Command) {
+    pub fn generate(self, args: &Args, command: &mut Command) {
         let nodes = (1u64 << self.scale(args)).to_string();
         let scale = self.scale(args).to_string();
         match self {
@@ -175,81 +165,5 @@ impl Graph {
             Self::Slice => options.extend([classes, format!("--chunks={CHUNKS}")]),
         }
         options
-    }
-}
-
-impl Stand<'_> {
-    /// Disk in bytes for the store, and for what the rows add to it.
-    pub fn disk_bytes(&self, rows: &[Row]) -> Result<f64> {
-        let mut most = 0.0f64;
-        for &row in rows {
-            let mut options = self.graph.planned(self.args);
-            if self.graph == Graph::Stored {
-                options.push(self.memory_option());
-                options.extend(self.planned_training(row));
-            }
-            let plan = self.plan(&options)?;
-            let mut bytes = self.graph.made() * plan.number("/bytes/total")?;
-            if self.graph == Graph::Stored {
-                // Aggregates stay for the next row.
-                bytes += plan.number("/bytes/features")? + plan.number("/train/disk/scratch")?;
-            }
-            most = most.max(bytes);
-        }
-        Ok(most)
-    }
-
-    /// Makes the store.
-    pub fn make(&self) -> Result<Section> {
-        let plan = self.plan(&self.graph.planned(self.args))?;
-        let memory = ((GENERATOR_SHARE * self.graph.memory(self.args) as f64) as u64).max(GENERATOR_BYTES_MIN);
-        let mut command = self.program("grappa-gen");
-        self.graph.generate(self.args, &mut command);
-        command.args(["--memory", &memory.to_string(), "--json", "--quiet"]);
-        command.arg("--out").arg(self.store());
-        let (measured, disk) = self.run_cold(command)?;
-        let mut section = Section::new(&self.name());
-        section.lines.push(Line {
-            planned: Numbers {
-                written: Some(self.graph.made() * plan.number("/bytes/total")?),
-                ..Numbers::default()
-            },
-            is_program: true,
-            ..Line::new("generate", Numbers::of(&measured, &disk))
-        });
-        if self.graph == Graph::Procedural {
-            self.check(&plan, &mut section)?;
-        }
-        section.notes.push(format!(
-            "{:.1} M edges, {} on disk. The generator has `--memory {}`.",
-            measured.number("edges")? / 1e6,
-            ByteSize(measured.count("bytes_on_disk")?),
-            ByteSize(memory)
-        ));
-        Ok(section)
-    }
-
-    /// Verifies and repartitions the store.
-    fn check(&self, plan: &Plan, section: &mut Section) -> Result<()> {
-        let mut verify = self.program("grappa-store");
-        verify.args(["--json", "--quiet", "verify"]).arg(self.store());
-        let (measured, disk) = self.run_cold(verify)?;
-        section.lines.push(Line {
-            planned: Numbers {
-                read: Some(plan.number("/bytes/total")?),
-                ..Numbers::default()
-            },
-            is_program: true,
-            ..Line::new("verify", Numbers::of(&measured, &disk))
-        });
-        let mut repartition = self.program("grappa-store");
-        repartition.args(["--json", "--quiet", "repartition", "--partitions", "64"]);
-        repartition.arg(self.store());
-        let (measured, disk) = self.run_cold(repartition)?;
-        section.lines.push(Line {
-            is_program: true,
-            ..Line::new("repartition", Numbers::of(&measured, &disk))
-        });
-        Ok(())
     }
 }

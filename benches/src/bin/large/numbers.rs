@@ -43,10 +43,6 @@ impl Add for Numbers {
     type Output = Self;
 
     fn add(self, next: Self) -> Self {
-        let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
-        };
         Self {
             seconds: sum(self.seconds, next.seconds),
             read: sum(self.read, next.read),
@@ -88,6 +84,14 @@ impl Line {
             measured,
             planned: Numbers::default(),
             is_program: false,
+        }
+    }
+
+    /// A stage of a run, with its plan.
+    pub fn planned(what: &str, seconds: f64, planned: Numbers) -> Self {
+        Self {
+            planned,
+            ..Self::new(what, Numbers::of_seconds(seconds))
         }
     }
 }
@@ -145,16 +149,24 @@ impl Section {
     }
 }
 
+/// The sum of the numbers that are known. None if none is.
+fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
+    }
+}
+
 /// `measured / planned (ratio)`, in `unit`.
 fn cell(measured: Option<f64>, planned: Option<f64>, unit: f64) -> String {
-    let shown = |number: f64| format!("{:.2}", number / unit);
+    let [measured, planned] = [measured, planned].map(|number| number.map(|number| number / unit));
     match (measured, planned) {
         (None, None) => String::new(),
-        (Some(measured), None) => shown(measured),
-        (None, Some(planned)) => format!("- / {}", shown(planned)),
+        (Some(measured), None) => format!("{measured:.2}"),
+        (None, Some(planned)) => format!("- / {planned:.2}"),
         (Some(measured), Some(planned)) if measured > 0.0 => {
-            format!("{} / {} ({:.2})", shown(measured), shown(planned), planned / measured)
+            format!("{measured:.2} / {planned:.2} ({:.2})", planned / measured)
         }
-        (Some(measured), Some(planned)) => format!("{} / {}", shown(measured), shown(planned)),
+        (Some(measured), Some(planned)) => format!("{measured:.2} / {planned:.2}"),
     }
 }

@@ -1,14 +1,13 @@
 //! Estimates of `grappa-store plan`.
 
 use anyhow::{Context, Result};
-use grappa_benches::child;
 use serde_json::Value;
 
-use crate::{Stand, numbers::Numbers};
+use crate::numbers::Numbers;
 
 /// An estimate, as JSON.
 #[derive(Debug)]
-pub struct Plan(Value);
+pub struct Plan(pub Value);
 
 impl Plan {
     /// A number of the estimate.
@@ -27,27 +26,11 @@ impl Plan {
     /// # Errors
     /// If the estimate lacks a number of it.
     pub fn stage(&self, name: &str) -> Result<Numbers> {
-        let number = |key: &str| self.number(&format!("/train/{name}/{key}"));
         Ok(Numbers {
-            seconds: Some(number("seconds")?),
-            read: Some(number("bytes_read")?),
-            written: Some(number("bytes_written")?),
+            seconds: Some(self.number(&format!("/train/{name}/seconds"))?),
+            read: Some(self.number(&format!("/train/{name}/bytes_read"))?),
+            written: Some(self.number(&format!("/train/{name}/bytes_written"))?),
             ..Numbers::default()
         })
-    }
-}
-
-impl Stand<'_> {
-    /// Runs `grappa-store plan` with these options and the measured bandwidth.
-    pub fn plan(&self, options: &[String]) -> Result<Plan> {
-        let mut command = self.program("grappa-store");
-        command.args(["--json", "--quiet", "plan"]).args(options);
-        command.args(["--disk-bandwidth", &(self.disk.read as u64).to_string()]);
-        Ok(Plan(child::run(&mut command)?.json()?))
-    }
-
-    /// The budget, as an option of all programs.
-    pub fn memory_option(&self) -> String {
-        format!("--memory={}", self.graph.memory(self.args))
     }
 }

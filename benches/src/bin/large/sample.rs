@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::{
-    Stand,
     numbers::{Line, Numbers, Section},
     plan::Plan,
+    stand::Stand,
 };
 
 const PARTITIONS: u64 = 16;

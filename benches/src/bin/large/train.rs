@@ -9,9 +9,10 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use serde_json::Value;
 
 use crate::{
-    Row, Stand,
     numbers::{Line, Numbers, Section},
+    options::Row,
     plan::Plan,
+    stand::Stand,
 };
 
 /// Seeds of a step.
@@ -191,35 +192,29 @@ impl Trained {
     fn lines(&self, plan: &Plan, training: &Training) -> Result<Vec<Line>> {
         let epochs = training.epochs as f64;
         let mut stages = Vec::new();
-        let mut stage = |what: &str, seconds: f64, planned: Numbers| {
-            stages.push(Line {
-                planned,
-                ..Line::new(what, Numbers::of_seconds(seconds))
-            });
-        };
-        stage(
+        stages.push(Line::planned(
             "opening",
             self.stage("open")? + self.stage("load")?,
             plan.stage("opening")?,
-        );
+        ));
         if self.has_made_aggregates {
-            stage(
+            stages.push(Line::planned(
                 "pre-aggregation",
                 self.stage("preaggregate")?,
                 plan.stage("preaggregation")?,
-            );
+            ));
         }
         let planned_steps = plan.number("/train/steps")?;
         let steps = self.steps()?;
-        stage(
+        stages.push(Line::planned(
             &format!("{steps} steps"),
             self.training_seconds()? - self.stage("load")?,
             plan.stage("epoch")? * (steps / planned_steps),
-        );
+        ));
         let history = plan.stage("history")? * epochs;
         // Finding that there is nothing to do takes a moment.
         if self.stage("history")? > 0.01 || history.seconds > Some(0.0) {
-            stage("halo nodes", self.stage("history")?, history);
+            stages.push(Line::planned("halo nodes", self.stage("history")?, history));
         }
         let mut evaluated = 0.0;
         for (how, first, later) in [
@@ -230,11 +225,11 @@ impl Trained {
             for (index, epoch) in of_kind.iter().enumerate() {
                 let seconds = number(epoch, "/seconds_by_stage/evaluate")?;
                 evaluated += seconds;
-                stage(
+                stages.push(Line::planned(
                     &format!("{how} evaluation {}", index + 1),
                     seconds,
                     plan.stage(if index == 0 { first } else { later })?,
-                );
+                ));
             }
         }
         ensure!(evaluated > 0.0, "no epoch was evaluated: {}", self.summary);
@@ -242,11 +237,11 @@ impl Trained {
             training.evaluate.is_none() && self.epochs.iter().all(|epoch| epoch["evaluated"] == "sampled");
         if is_scored_at_end {
             let seconds = self.stage("evaluate")? - evaluated;
-            stage(
+            stages.push(Line::planned(
                 "exact evaluation of the best model",
                 seconds,
                 plan.stage("exact_evaluation")?,
-            );
+            ));
         }
         let is_exact = is_scored_at_end || self.epochs.iter().any(|epoch| epoch["evaluated"] == "exact");
         let planned = Numbers {

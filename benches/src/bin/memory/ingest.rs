@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use grappa_benches::{
-    bench::{Bench, Budget, Files},
+    bench::{Bench, Budget, Files, MEMORY_SLACK_BYTES},
     cache,
     child::{self, Measured},
     disk::Disk,
@@ -16,8 +16,6 @@ use grappa_benches::{
     stores::Ingest,
 };
 use grappa_console::ByteSize;
-
-use crate::SLACK_BYTES;
 
 /// Measure the peak memory of grappa-ingest relative to its budget
 #[derive(Debug, Parser)]
@@ -73,8 +71,8 @@ impl Bench for Args {
             "Budget {}; allowed are {} beyond it: {}. The memory of the verification includes the pages of the store that it maps. Floor: \
              reading the inputs and writing the store at the sequential rate of the disk, measured before each scale.",
             self.budget.memory,
-            ByteSize(SLACK_BYTES),
-            if worst <= SLACK_BYTES as i64 { "kept" } else { "NOT KEPT" },
+            ByteSize(MEMORY_SLACK_BYTES),
+            if worst <= MEMORY_SLACK_BYTES as i64 { "kept" } else { "NOT KEPT" },
         ));
         Ok(())
     }

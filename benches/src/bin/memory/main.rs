@@ -8,9 +8,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use grappa_benches::bench;
 
-/// Peak memory may exceed the budget by this much: the program itself, stacks, and memory that no budget counts.
-const SLACK_BYTES: u64 = 64 << 20;
-
 /// Measure the peak memory of programs relative to their budgets
 #[derive(Debug, Parser)]
 struct Args {

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use grappa_benches::{
-    bench::{Bench, Files},
+    bench::{Bench, Files, MEMORY_SLACK_BYTES},
     child::{self, Measured},
     folder, programs,
     record::{Record, Table, mebibytes},
@@ -18,8 +18,6 @@ use grappa_benches::{
 };
 use grappa_console::ByteSize;
 use grappa_run::model::LayerKind;
-
-use crate::SLACK_BYTES;
 
 /// Nodes of the graph that shows what a program takes without one. Its features take 4 MiB with rows of 4096 values.
 const TINY_SCALE: u32 = 8;
@@ -149,8 +147,8 @@ impl Bench for Args {
             "A program that refused the budget ran with the one that it named. For programs with a model, the peak on a graph of {} nodes is \
              subtracted: libtorch and the model. Allowed are {} beyond the budget: {}.",
             1 << TINY_SCALE,
-            ByteSize(SLACK_BYTES),
-            if worst <= SLACK_BYTES as i64 { "kept" } else { "NOT KEPT" },
+            ByteSize(MEMORY_SLACK_BYTES),
+            if worst <= MEMORY_SLACK_BYTES as i64 { "kept" } else { "NOT KEPT" },
         ));
         Ok(())
     }
@@ -365,18 +363,21 @@ fn named(told: &str) -> Option<u64> {
 }
 
 fn cells(cell: Cell, used: &Used) -> [String; 8] {
-    let mib = |bytes: u64| mebibytes(bytes as f64);
     [
         cell.program.to_string(),
         cell.dim.to_string(),
-        mib(cell.budget),
+        mebibytes(cell.budget as f64),
         if used.is_raised {
-            mib(used.budget)
+            mebibytes(used.budget as f64)
         } else {
             String::new()
         },
-        mib(used.measured.peak_rss_bytes),
-        if used.tiny > 0 { mib(used.tiny) } else { String::new() },
+        mebibytes(used.measured.peak_rss_bytes as f64),
+        if used.tiny > 0 {
+            mebibytes(used.tiny as f64)
+        } else {
+            String::new()
+        },
         format!("{:+.0}", used.beyond() as f64 / f64::from(1 << 20)),
         format!("{:.1}", used.measured.wall.as_secs_f64()),
     ]

@@ -32,7 +32,7 @@ pub enum Contender {
 }
 
 /// A run.
-pub struct Ran {
+pub struct TimedRun {
     /// Seconds from the start of the process until the target was reached, if it was.
     pub to_target: Option<f64>,
     /// Seconds until a peer's imports were done.
@@ -51,7 +51,7 @@ pub struct Ran {
 }
 
 /// All that a run on one dataset needs.
-pub struct Setup<'a> {
+pub struct AccuracySetup<'a> {
     pub task: Task,
     pub programs: &'a Path,
     pub work: &'a Path,
@@ -80,8 +80,22 @@ impl fmt::Display for Contender {
     }
 }
 
-impl Setup<'_> {
-    pub fn run(&self, contender: &Contender) -> Result<Ran> {
+impl TimedRun {
+    /// The result in a line.
+    pub fn told(&self) -> String {
+        match self.to_target {
+            Some(seconds) => format!("{seconds:.2} s, {:.2} s in all", self.seconds),
+            None => format!(
+                "not reached in {:.2} s, best {:.1} %",
+                self.seconds,
+                100.0 * self.val_best
+            ),
+        }
+    }
+}
+
+impl AccuracySetup<'_> {
+    pub fn run(&self, contender: &Contender) -> Result<TimedRun> {
         match contender {
             Contender::Ours { partitions } => self.run_ours(*partitions, self.memory, None),
             Contender::Limited => self.run_ours(1, self.limited_memory, self.limit),
@@ -89,7 +103,7 @@ impl Setup<'_> {
         }
     }
 
-    fn run_ours(&self, partitions: u32, memory: u64, limit: Option<&MemoryLimit>) -> Result<Ran> {
+    fn run_ours(&self, partitions: u32, memory: u64, limit: Option<&MemoryLimit>) -> Result<TimedRun> {
         let out = self.work.join("time-to-accuracy-run");
         folder::remove(&out)?;
         let task = self.task;
@@ -117,7 +131,7 @@ impl Setup<'_> {
         Ok(self.ran(&measured, &lines, None, test))
     }
 
-    fn run_peer(&self, peer: &str) -> Result<Ran> {
+    fn run_peer(&self, peer: &str) -> Result<TimedRun> {
         let python = match peer {
             "pyg" => self.pyg_python,
             _ => self.dgl_python,
@@ -148,29 +162,32 @@ impl Setup<'_> {
             .arg(&out)
             .arg(settings.to_string());
         let (measured, lines) = watch::lines_of(&mut command, &out, child::run)?;
-        let line = |key: &str| lines.iter().find(|(_, line)| line.get(key).is_some());
-        let imports = line("ready").map(|(at, _)| at.as_secs_f64());
-        let (_, last) = line("test_accuracy").context("the script printed no test accuracy")?;
+        let imports = line_with(&lines, "ready").map(|(at, _)| at.as_secs_f64());
+        let (_, last) = line_with(&lines, "test_accuracy").context("the script printed no test accuracy")?;
         Ok(self.ran(&measured, &lines, imports, number(last, "test_accuracy")))
     }
 
-    fn ran(&self, measured: &Measured, lines: &[TimedLine], imports: Option<f64>, test: f64) -> Ran {
+    fn ran(&self, measured: &Measured, lines: &[TimedLine], imports: Option<f64>, test: f64) -> TimedRun {
         let epochs: Vec<&TimedLine> = lines.iter().filter(|(_, line)| line.get("epoch").is_some()).collect();
-        let val = |line: &Value| number(line, "val_accuracy");
-        let reached = epochs.iter().find(|(_, line)| val(line) >= self.task.target);
+        let reached = epochs
+            .iter()
+            .find(|(_, line)| number(line, "val_accuracy") >= self.task.target);
         let between = epochs.windows(2).map(|pair| seconds(pair[1].0 - pair[0].0));
         // A single epoch takes as long as the run.
         let between: Vec<f64> = match epochs.len() {
             0 | 1 => vec![seconds(measured.wall)],
             _ => between.collect(),
         };
-        Ran {
+        TimedRun {
             to_target: reached.map(|(at, _)| seconds(*at)),
             imports,
             epoch: reached.and_then(|(_, line)| line["epoch"].as_u64()),
             seconds_per_epoch: median(between),
             seconds: seconds(measured.wall),
-            val_best: epochs.iter().map(|(_, line)| val(line)).fold(0.0, f64::max),
+            val_best: epochs
+                .iter()
+                .map(|(_, line)| number(line, "val_accuracy"))
+                .fold(0.0, f64::max),
             test,
             peak_rss_bytes: measured.peak_rss_bytes,
         }
@@ -192,4 +209,9 @@ fn number(line: &Value, key: &str) -> f64 {
 pub fn listed(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     numbers.join(",")
+}
+
+/// The first line that has a key.
+fn line_with<'a>(lines: &'a [TimedLine], key: &str) -> Option<&'a TimedLine> {
+    lines.iter().find(|(_, line)| line.get(key).is_some())
 }

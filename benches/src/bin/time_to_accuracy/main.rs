@@ -26,7 +26,7 @@ use grappa_benches::{
 };
 use grappa_console::ByteSize;
 
-use self::contender::{BATCH, Contender, Ran, Setup, listed};
+use self::contender::{AccuracySetup, BATCH, Contender, TimedRun, listed};
 
 /// Measure the time to an accuracy
 #[derive(Debug, Parser)]
@@ -157,7 +157,7 @@ impl Args {
         }
         let load = machine::load()?;
         let run = |contender: &Contender, turn: u32| {
-            let setup = Setup {
+            let setup = AccuracySetup {
                 task,
                 programs: graphs.programs,
                 work: graphs.work,
@@ -173,15 +173,7 @@ impl Args {
             };
             setup.run(contender)
         };
-        let told = |ran: &Ran| match ran.to_target {
-            Some(seconds) => format!("{seconds:.2} s, {:.2} s in all", ran.seconds),
-            None => format!(
-                "not reached in {:.2} s, best {:.1} %",
-                ran.seconds,
-                100.0 * ran.val_best
-            ),
-        };
-        let runs = in_turns(&contenders, self.turns, run, told)?;
+        let runs = in_turns(&contenders, self.turns, run, TimedRun::told)?;
         record.add(format_args!(
             "### {dataset}\n\n{}\n\n{}",
             described(task),
@@ -244,9 +236,21 @@ fn described(task: Task) -> String {
     )
 }
 
-fn table(task: Task, contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
-    // None unless all runs reached the target.
-    let to_target = |runs: &[Ran]| runs.iter().map(|run| run.to_target).collect::<Option<Vec<f64>>>();
+/// The times to the target. None unless all runs reached it.
+fn to_target(runs: &[TimedRun]) -> Option<Vec<f64>> {
+    runs.iter().map(|run| run.to_target).collect()
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// The median of a figure of the runs.
+fn median_of(runs: &[TimedRun], figure: impl Fn(&TimedRun) -> f64) -> f64 {
+    median(runs.iter().map(figure))
+}
+
+fn table(task: Task, contenders: &[Contender], runs: &[Vec<TimedRun>]) -> Table {
     let fastest = contenders
         .iter()
         .zip(runs)
@@ -269,9 +273,7 @@ fn table(task: Task, contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
         "peak RSS, GiB",
     ]);
     for (contender, runs) in contenders.iter().zip(runs) {
-        let of = |value: &dyn Fn(&Ran) -> f64| median(runs.iter().map(value));
         let reached = to_target(runs);
-        let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
         let seconds = reached.clone().map(median);
         let has_imports = runs.iter().all(|run| run.imports.is_some());
         table.row([
@@ -282,16 +284,19 @@ fn table(task: Task, contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
             cell(
                 seconds
                     .filter(|_| has_imports)
-                    .map(|seconds| seconds - of(&|run| run.imports.unwrap_or(0.0))),
+                    .map(|seconds| seconds - median_of(runs, |run| run.imports.unwrap_or(0.0))),
             ),
             seconds.map_or("-".to_owned(), |_| {
-                format!("{:.0}", of(&|run| run.epoch.unwrap_or(0) as f64))
+                format!("{:.0}", median_of(runs, |run| run.epoch.unwrap_or(0) as f64))
             }),
-            format!("{:.3}", of(&|run| run.seconds_per_epoch)),
-            format!("{:.2}", of(&|run| run.seconds)),
-            format!("{:.1}", 100.0 * of(&|run| run.val_best)),
-            format!("{:.1}", 100.0 * of(&|run| run.test)),
-            format!("{:.1}", of(&|run| run.peak_rss_bytes as f64) / f64::from(1 << 30)),
+            format!("{:.3}", median_of(runs, |run| run.seconds_per_epoch)),
+            format!("{:.2}", median_of(runs, |run| run.seconds)),
+            format!("{:.1}", 100.0 * median_of(runs, |run| run.val_best)),
+            format!("{:.1}", 100.0 * median_of(runs, |run| run.test)),
+            format!(
+                "{:.1}",
+                median_of(runs, |run| run.peak_rss_bytes as f64) / f64::from(1 << 30)
+            ),
         ]);
     }
     table

@@ -1,6 +1,6 @@
-//! Columns of nodes: features and labels, from the order of the input to that of the store.
+//! Columns of nodes: features and labels, from the order of the input to the order of the store.
 //!
-//! The input has its rows in any order; the store has them in that of the nodes. A row is a feature row or a label, encoded.
+//! The input has its rows in any order; the store has them in the order of nodes. A row is a feature row or a label, encoded.
 //!
 //! ```text
 //! pass 1, other threads: read the next block of rows, and encode them
@@ -15,33 +15,37 @@
 use std::{
     ops::Range,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, container::FileKind};
+use grappa_formats::{ChunkId, ChunkSpan, NodeId, chunks::ChunkMap, container::FileKind};
 use grappa_input::BlockId;
 use grappa_io::{
     Error, Position, Result,
-    container::ContainerWriter,
+    container::{ContainerWriter, WrittenFile},
     heap,
-    memory::SpareBuffers,
-    progress::Progress,
+    memory::{MemoryGate, SpareBuffers},
     workers::{self, ReadAhead, Worker},
 };
-use grappa_storage::writer::StoreFolder;
 
 use crate::ingest::{
-    ChunkFiles,
+    job::IngestJob,
+    journal::{BlockSet, ChunkDone, Counts, Stage, StageState},
     plan::{IngestBudget, SpillPlan},
     row_nodes::RowNodes,
-    spill::{self, Extent, SpillFolder, SpillWriter},
-    state::{ChunkDone, Counts, Stage, StageState, State},
+    spill::{Extent, SpillFolder, SpillWriter},
 };
 
 /// The rows of the input, one per node at most.
 pub trait ColumnInput: Sync {
+    /// The file of the column in each chunk.
+    fn file(&self) -> ColumnFile;
+
+    /// The metadata of a chunk's file.
+    fn meta(&self, span: ChunkSpan) -> Vec<u8>;
+
     /// Number of rows.
     fn rows(&self) -> u64;
 
@@ -71,6 +75,17 @@ pub trait ColumnInput: Sync {
     fn finish(&self) -> Result<()>;
 }
 
+/// The file of a column in each chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnFile {
+    /// The stage that writes it.
+    pub stage: Stage,
+    /// Its name in the chunk's folder.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: FileKind,
+}
+
 /// A block of rows that was read.
 struct ReadRows {
     id: BlockId,
@@ -81,32 +96,64 @@ struct ReadRows {
     bytes: Vec<u8>,
 }
 
-/// The file of a column in each chunk.
-pub struct ColumnFile {
-    /// Name of the file in the chunk's folder.
-    pub name: &'static str,
-    /// Its kind.
-    pub kind: FileKind,
-    /// Makes the metadata of a chunk's file.
-    pub meta: Box<dyn Fn(ChunkId) -> Vec<u8> + Sync>,
+/// The rows that are not spilled yet, as blocks.
+struct RowBlocks<'a> {
+    input: &'a dyn ColumnInput,
+    block_rows: u64,
+    /// Blocks that an earlier run has spilled.
+    done: BlockSet,
+    next: AtomicU64,
+    /// Blocks that were spilled, for reuse.
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl RowBlocks<'_> {
+    /// Reads the next block. None at the end.
+    fn read(&self) -> Result<Option<ReadRows>> {
+        loop {
+            let id = BlockId {
+                file: 0,
+                block: self.next.fetch_add(1, Ordering::Relaxed),
+            };
+            let first = id.block * self.block_rows;
+            if first >= self.input.rows() {
+                return Ok(None);
+            }
+            if self.done.contains(&id) {
+                continue;
+            }
+            let count = self.block_rows.min(self.input.rows() - first);
+            let mut bytes = self.spare().pop().unwrap_or_default();
+            bytes.clear();
+            self.input.read(first, count as usize, &mut bytes)?;
+            return Ok(Some(ReadRows {
+                id,
+                first,
+                count,
+                bytes,
+            }));
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A column to ingest.
-pub struct Column<'a> {
-    /// The stage of the run.
-    pub stage: Stage,
-    /// The rows.
-    pub input: &'a dyn ColumnInput,
-    /// The output files.
-    pub file: ColumnFile,
-    /// Chunks of the graph.
-    pub chunks: &'a ChunkMap,
+struct Column<'a> {
+    job: &'a IngestJob<'a>,
+    input: &'a dyn ColumnInput,
+    file: ColumnFile,
+    chunks: &'a ChunkMap,
     /// Maps rows to nodes.
-    pub rows: &'a RowNodes,
-    /// The unfinished store.
-    pub store: &'a StoreFolder,
-    /// Memory and threads.
-    pub budget: IngestBudget,
+    rows: &'a RowNodes,
+    /// The budget, without the memory that the input holds.
+    budget: IngestBudget,
+    /// The spill files. A record is the row's index in its shard and the row, padded to whole words.
+    spill: SpillFolder,
+    plan: SpillPlan,
+    shards: ChunkMap,
 }
 
 /// Bytes of encoded rows between two entries in the journal.
@@ -120,26 +167,57 @@ const READ_MEMORY: u64 = 2 * READ_BYTES as u64;
 /// Bytes of memory per record word that pass 2 needs: 8 for its place in the output, and some to spare.
 const PLACE_COST: u64 = 10;
 
-impl Column<'_> {
-    /// The division of rows into shards: that of the run that began pass 1, or a new one.
-    pub fn plan(&self, state: &State) -> Result<SpillPlan> {
-        let stage = state.stage(self.stage);
-        match stage.plan {
-            Some(plan) if stage.chunks.is_empty() => return plan.within(self.chunks, &self.budget),
-            Some(plan) => return Ok(plan),
-            None => {}
+/// Writes a column's file in each chunk. `rows` maps the rows of the input to nodes.
+pub fn write(job: &IngestJob<'_>, input: &dyn ColumnInput, chunks: &ChunkMap, rows: &RowNodes) -> Result<()> {
+    let file = input.file();
+    let budget = IngestBudget {
+        reserved: input.held_bytes(),
+        ..job.budget
+    };
+    let record_words = 1 + input.row_bytes().div_ceil(8);
+    let before = job.journal.stage(file.stage);
+    let plan = match before.plan {
+        Some(plan) if before.chunks.is_empty() => plan.within(chunks, &budget)?,
+        Some(plan) => plan,
+        None => {
+            let words = input.rows() * record_words as u64;
+            let plan = SpillPlan::new(chunks, words, PLACE_COST, ChunkMap::CHUNK_NODES_MAX, &budget)?;
+            job.journal.planned(file.stage, plan)?;
+            plan
         }
-        let words = self.input.rows() * self.record_words() as u64;
-        let plan = SpillPlan::new(self.chunks, words, PLACE_COST, ChunkMap::CHUNK_NODES_MAX, &self.budget)?;
-        state.planned(self.stage, plan)?;
-        Ok(plan)
+    };
+    let column = Column {
+        job,
+        input,
+        file,
+        chunks,
+        rows,
+        budget,
+        spill: SpillFolder::new(job.store.lasting_scratch(), file.name, record_words),
+        plan,
+        shards: plan.shards(chunks),
+    };
+    let bytes = input.rows() * input.row_bytes() as u64;
+    job.progress.stage(&format!("reading {}", file.name), Some(bytes));
+    // If chunks were written, an earlier run has read and checked all rows, perhaps in other blocks.
+    if before.chunks.is_empty() {
+        column.spill_rows(before)?;
     }
+    let (spilled, gate) = (job.journal.stage(file.stage), MemoryGate::new(job.budget.memory));
+    let buffers = SpareBuffers::new(&gate);
+    job.progress.stage(&format!("writing {}", file.name), Some(bytes));
+    job.write_chunks(
+        file.stage,
+        chunks,
+        |chunk| column.write_chunk(chunk, &spilled, &buffers),
+        |chunk| {
+            let workers = spilled.workers.keys().copied();
+            column.spill.remove_all(plan.shards_of(chunk), workers)
+        },
+    )
+}
 
-    /// A record is the row's index in its shard and the row, padded to whole words.
-    fn record_words(&self) -> usize {
-        1 + self.input.row_bytes().div_ceil(8)
-    }
-
+impl Column<'_> {
     /// Rows per block. A thread holds a block that is read and a block that is spilled, in the memory that is planned for
     /// blocks of edges, which are read later.
     fn block_rows(&self) -> u64 {
@@ -149,131 +227,100 @@ impl Column<'_> {
         rows.max(1) as u64
     }
 
-    /// The spill files.
-    pub fn spill(&self) -> SpillFolder {
-        SpillFolder::new(self.store.lasting_scratch(), self.file.name, self.record_words())
-    }
-
-    /// Pass 1: reads all rows and spills them by shard.
-    pub fn spill_rows(&self, plan: &SpillPlan, state: &State, progress: &dyn Progress) -> Result<()> {
-        let before = state.stage(self.stage);
-        // If chunks were written, an earlier run has read and checked all rows, perhaps in other blocks.
-        if !before.chunks.is_empty() {
-            return Ok(());
-        }
+    /// Pass 1: reads all rows that are not spilled, and spills them by shard.
+    fn spill_rows(&self, before: StageState) -> Result<()> {
         let first_worker = before.next_worker();
-        let shards = plan.shards(self.chunks);
-        let rows = self.input.rows();
-        let block_rows = self.block_rows();
-        let next_block = AtomicU64::new(0);
-        // Blocks of rows that were spilled, for reuse.
-        let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
-        let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = || {
-            loop {
-                let id = BlockId {
-                    file: 0,
-                    block: next_block.fetch_add(1, Ordering::Relaxed),
-                };
-                let first = id.block * block_rows;
-                if first >= rows {
-                    return Ok(None);
-                }
-                if before.blocks.contains(&id) {
-                    continue;
-                }
-                let count = block_rows.min(rows - first);
-                let mut bytes = spare().pop().unwrap_or_default();
-                bytes.clear();
-                self.input.read(first, count as usize, &mut bytes)?;
-                return Ok(Some(ReadRows {
-                    id,
-                    first,
-                    count,
-                    bytes,
-                }));
-            }
+        let blocks = RowBlocks {
+            input: self.input,
+            block_rows: self.block_rows(),
+            done: before.blocks,
+            next: AtomicU64::new(0),
+            spare: Mutex::default(),
         };
         let readers = if self.input.is_sequential() {
             1
         } else {
             self.budget.threads
         };
-        let spill = |turn: Worker<'_>, rows: &ReadAhead<ReadRows>| {
-            let number = first_worker + turn.number;
-            let mut writer = SpillWriter::new(self.spill(), number, shards.chunks(), plan.buffer_bytes)?;
-            let (mut nodes, mut blocks) = (Vec::new(), Vec::new());
-            let (mut counts, mut uncommitted) = (Counts::default(), 0);
-            while turn.goes_on()
-                && let Some(ReadRows {
-                    id,
-                    first,
-                    count,
-                    bytes,
-                }) = rows.next()?
-            {
-                self.rows.read(first..first + count, &mut nodes)?;
-                for (&node, row) in nodes.iter().zip(bytes.chunks_exact(self.input.row_bytes())) {
-                    let shard = shards.chunk_of(NodeId(node)).0;
-                    let record = writer.push(shard)?;
-                    record[0] = node - shards.starts()[shard as usize];
-                    let (whole, rest) = row.as_chunks::<8>();
-                    for (word, bytes) in record[1..].iter_mut().zip(whole) {
-                        *word = u64::from_ne_bytes(*bytes);
-                    }
-                    if !rest.is_empty() {
-                        let mut last = [0; 8];
-                        last[..rest.len()].copy_from_slice(rest);
-                        record[1 + whole.len()] = u64::from_ne_bytes(last);
-                    }
-                }
-                counts.read += count;
-                blocks.push(id);
-                uncommitted += bytes.len() as u64;
-                progress.advance(bytes.len() as u64, 0);
-                if uncommitted >= COMMIT_BYTES && self.input.is_sound() {
-                    uncommitted = 0;
-                    state.spilled(
-                        self.stage,
-                        number,
-                        std::mem::take(&mut blocks),
-                        writer.flush_all()?,
-                        counts,
-                    )?;
-                }
-                spare().push(bytes);
-            }
-            match self.input.is_sound() {
-                true => state.spilled(self.stage, number, blocks, writer.flush_all()?, counts),
-                false => Ok(()),
-            }
-        };
-        workers::read_ahead(readers, read, |rows| {
-            workers::run(self.budget.threads, |turn| spill(turn, rows))
-        })?;
+        workers::read_ahead(
+            readers,
+            || blocks.read(),
+            |rows| {
+                workers::run(self.budget.threads, |turn| {
+                    let number = first_worker + turn.number;
+                    self.spill_blocks(turn, number, rows, &blocks)
+                })
+            },
+        )?;
         self.input.finish()
     }
 
+    /// Spills blocks until none is left, as the worker `number`.
+    fn spill_blocks(
+        &self,
+        turn: Worker<'_>,
+        number: u32,
+        rows: &ReadAhead<ReadRows>,
+        blocks: &RowBlocks<'_>,
+    ) -> Result<()> {
+        let stage = self.file.stage;
+        let mut writer = SpillWriter::new(self.spill.clone(), number, self.shards.chunks(), self.plan.buffer_bytes)?;
+        let (mut nodes, mut spilled) = (Vec::new(), Vec::new());
+        let (mut counts, mut uncommitted) = (Counts::default(), 0);
+        while turn.goes_on()
+            && let Some(block) = rows.next()?
+        {
+            self.rows.read(block.first..block.first + block.count, &mut nodes)?;
+            for (&node, row) in nodes.iter().zip(block.bytes.chunks_exact(self.input.row_bytes())) {
+                let shard = self.shards.chunk_of(NodeId(node)).0;
+                let record = writer.push(shard)?;
+                record[0] = node - self.shards.starts()[shard as usize];
+                let (whole, rest) = row.as_chunks::<8>();
+                for (word, bytes) in record[1..].iter_mut().zip(whole) {
+                    *word = u64::from_ne_bytes(*bytes);
+                }
+                if !rest.is_empty() {
+                    let mut last = [0; 8];
+                    last[..rest.len()].copy_from_slice(rest);
+                    record[1 + whole.len()] = u64::from_ne_bytes(last);
+                }
+            }
+            counts.read += block.count;
+            spilled.push(block.id);
+            uncommitted += block.bytes.len() as u64;
+            self.job.progress.advance(block.bytes.len() as u64, 0);
+            if uncommitted >= COMMIT_BYTES && self.input.is_sound() {
+                uncommitted = 0;
+                let spilled = std::mem::take(&mut spilled);
+                self.job
+                    .journal
+                    .spilled(stage, number, spilled, writer.flush_all()?, counts)?;
+            }
+            blocks.spare().push(block.bytes);
+        }
+        match self.input.is_sound() {
+            true => self
+                .job
+                .journal
+                .spilled(stage, number, spilled, writer.flush_all()?, counts),
+            false => Ok(()),
+        }
+    }
+
     /// Pass 2: writes the file of one chunk. It is complete, but not synced.
-    pub fn write_chunk(
+    fn write_chunk(
         &self,
         chunk: ChunkId,
-        plan: &SpillPlan,
         spilled: &StageState,
         buffers: &SpareBuffers<'_, Vec<u8>>,
-        progress: &dyn Progress,
-    ) -> Result<ChunkFiles> {
-        let path = self.store.chunk(chunk)?.join(self.file.name);
-        let meta = (self.file.meta)(chunk);
+    ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let path = self.job.store.chunk(chunk)?.join(self.file.name);
+        let meta = self.input.meta(ChunkSpan::of(self.chunks, chunk));
         let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len())?;
-        let (shards, other) = (plan.shards(self.chunks), self.input.other_row());
-        for shard in plan.shards_of(chunk) {
-            let rows = shards.len(ChunkId(shard));
-            let placed: u64 = spilled
-                .workers
-                .values()
-                .map(|s| s.extents[shard as usize].records)
-                .sum();
+        let other = self.input.other_row();
+        for shard in self.plan.shards_of(chunk) {
+            let rows = self.shards.len(ChunkId(shard));
+            let placed: u64 = spilled.files_of(shard).map(|(_, extent)| extent.records).sum();
             if placed > rows || (placed < rows && other.is_none()) {
                 let what = format!("expected {rows} spilled rows, one per node, found {placed}");
                 return Err(Error::input(&path, Position::Whole, what));
@@ -291,28 +338,14 @@ impl Column<'_> {
                         .chunks_exact_mut(other.len())
                         .for_each(|place| place.copy_from_slice(other));
                 }
-                for (&worker, spilled) in &spilled.workers {
-                    self.place(
-                        worker,
-                        shard,
-                        spilled.extents[shard as usize],
-                        range.clone(),
-                        &mut places,
-                    )?;
+                for (worker, extent) in spilled.files_of(shard) {
+                    self.place(worker, shard, extent, range.clone(), &mut places)?;
                 }
                 writer.write(&places)?;
-                progress.advance(places.len() as u64, 0);
+                self.job.progress.advance(places.len() as u64, 0);
             }
         }
-        let done = ChunkDone {
-            edges: 0,
-            bucket_edges: Vec::new(),
-            files: Vec::new(),
-        };
-        Ok(ChunkFiles {
-            done,
-            files: vec![writer.finish(meta)?],
-        })
+        Ok((ChunkDone::default(), vec![writer.finish(meta)?]))
     }
 
     /// The number of rows of a shard that are put in their places at a time: all, unless the run was begun with more memory
@@ -324,15 +357,10 @@ impl Column<'_> {
 
     /// Copies a range of the rows of a spill file to their places, and checks the file.
     fn place(&self, worker: u32, shard: u32, extent: Extent, range: Range<u64>, places: &mut [u8]) -> Result<()> {
-        let (spill, row_bytes) = (self.spill(), self.input.row_bytes());
-        let records_per_read = (READ_BYTES / 8 / self.record_words()).max(1) as u64;
-        let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
-        while first < extent.records {
-            let count = records_per_read.min(extent.records - first);
-            words.resize(count as usize * self.record_words(), 0);
-            spill.read(worker, shard, first, &mut words)?;
-            sum = sum.wrapping_add(spill::sum(&words));
-            for record in words.chunks_exact(self.record_words()) {
+        let (record_words, row_bytes) = (self.spill.record_words(), self.input.row_bytes());
+        let records_per_read = (READ_BYTES / 8 / record_words).max(1) as u64;
+        self.spill.read_all(worker, shard, extent, records_per_read, |words| {
+            for record in words.chunks_exact(record_words) {
                 let row: &[u8] = bytemuck::cast_slice(&record[1..]);
                 // An index beyond the shard means damage. It is skipped here, and the comparison of the sums reports it.
                 if range.contains(&record[0]) {
@@ -340,14 +368,7 @@ impl Column<'_> {
                     places[at..at + row_bytes].copy_from_slice(&row[..row_bytes]);
                 }
             }
-            first += count;
-        }
-        spill.check(worker, shard, extent, sum)
-    }
-
-    /// Removes the spill files of a chunk.
-    pub fn remove_spill(&self, chunk: ChunkId, plan: &SpillPlan, spilled: &StageState) -> Result<()> {
-        self.spill()
-            .remove_all(plan.shards_of(chunk), spilled.workers.keys().copied())
+            Ok(())
+        })
     }
 }

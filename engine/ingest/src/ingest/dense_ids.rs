@@ -12,7 +12,10 @@ use std::sync::{
 use grappa_input::{BlockId, EdgeBatch, EdgeSource, OnBadLine};
 use grappa_io::{Error, Position, Result, progress::Progress, workers};
 
-use crate::ingest::{IngestOptions, options::open_edges, state::Scan};
+use crate::ingest::{
+    journal::Scan,
+    options::{IngestOptions, open_edges},
+};
 
 /// This many nodes are always accepted. They take some tens of MB.
 const NODES_FREE: u64 = 1 << 24;

@@ -1,7 +1,7 @@
 //! Builds the dictionary: all external ids of the edges, and those that the user lists, sorted, within the memory budget.
 //!
 //! Cost: one more pass over the input than with dense ids. The number of ids that are sorted, merged and written is about
-//! that of the nodes, not of the edges, if nodes have many edges: most duplicates are dropped before. A run that is killed
+//! the number of nodes, not of edges, if nodes have many edges: most duplicates are dropped before. A run that is killed
 //! before the dictionary is complete starts it again.
 
 use std::{
@@ -15,7 +15,7 @@ use grappa_formats::{
     dictionary::{DictionaryMeta, IntegerDictionaryBuilder, KEY_BYTES_MAX, KeyKind, StringDictionaryBuilder},
     manifest::FileEntry,
 };
-use grappa_input::{EdgeBatch, EdgeSource, IdKind, Keys, SplitSource, TextBatch};
+use grappa_input::{EdgeBatch, EdgeSource, IdKind, Keys, RawBlock, SplitSource, TextBatch};
 use grappa_io::{
     Error, Result,
     container::{ContainerWriter, WrittenFile},
@@ -26,9 +26,9 @@ use grappa_io::{
 use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
 
 use crate::ingest::{
+    journal::Scan,
     plan::IngestBudget,
-    runs::{IntegerCollector, Runs, StringCollector},
-    state::Scan,
+    runs::{self, IntegerCollector, Runs, StringCollector},
 };
 
 /// Encoded bytes per write.
@@ -37,7 +37,7 @@ const DRAIN_BYTES: usize = 256 << 10;
 /// The least memory for the ids of a run. With less, a run would be hardly worth its file.
 const RUN_MEMORY_MIN: u64 = 1 << 20;
 
-/// Collects the ids of all edges, and those of `lists`, and writes the dictionary, synced. Returns the counts and the
+/// Collects the ids of all edges and of `lists`, and writes the dictionary, synced. Returns the counts and the
 /// file's entry.
 pub fn build(
     source: &EdgeSource,
@@ -56,8 +56,32 @@ pub fn build(
     // longer than assumed.
     let memory = (budget.memory / 2 / budget.threads as u64).max(RUN_MEMORY_MIN);
     let edges = match kind {
-        KeyKind::Integers => collect_integers(source, &runs, memory, budget.threads, progress)?,
-        KeyKind::Strings => collect_strings(source, &runs, memory, budget.threads, progress)?,
+        KeyKind::Integers => collect(
+            source,
+            budget.threads,
+            progress,
+            || Ok((EdgeBatch::default(), IntegerCollector::new(&runs, memory))),
+            |(batch, ids), block| {
+                block.parse(batch, &mut |_| Ok(()))?;
+                let all = batch.sources.iter().chain(&batch.targets);
+                all.copied().try_for_each(|id| ids.add(id))?;
+                Ok(batch.sources.len())
+            },
+            |(_, ids)| ids.finish(),
+        )?,
+        KeyKind::Strings => collect(
+            source,
+            budget.threads,
+            progress,
+            || Ok((TextBatch::default(), StringCollector::new(&runs, memory)?)),
+            |(batch, ids), block| {
+                block.parse_text(batch, &mut |_| Ok(()))?;
+                ids.add_all(batch.sources.iter())?;
+                ids.add_all(batch.targets.iter())?;
+                Ok(batch.sources.len())
+            },
+            |(_, ids)| ids.finish(),
+        )?,
     };
     for ids in lists {
         collect_listed(ids, kind, &runs, memory, progress)?;
@@ -68,7 +92,7 @@ pub fn build(
     let (nodes, file) = {
         let mut writer = DictionaryWriter::create(&path, kind)?;
         let mut advance = |bytes| progress.advance(bytes, 0);
-        runs.merge(budget.memory / 2, budget.threads, &mut advance, &mut |id| {
+        runs::merge(runs, budget.memory / 2, budget.threads, &mut advance, &mut |id| {
             writer.push(id)
         })?;
         writer.finish()?
@@ -78,54 +102,28 @@ pub fn build(
     Ok((Scan { nodes, edges }, store.entry(&file)))
 }
 
-fn collect_integers(
+/// Collects the ids of all edges on all threads. `new` makes the collector of a thread, `collect` adds the ids of a block to it and returns
+/// the number of its edges, and `finish` writes the rest. Returns the number of edges.
+fn collect<C>(
     source: &EdgeSource,
-    runs: &Runs,
-    memory: u64,
     threads: usize,
     progress: &dyn Progress,
+    new: impl Fn() -> Result<C> + Sync,
+    collect: impl Fn(&mut C, &RawBlock<'_>) -> Result<usize> + Sync,
+    finish: impl Fn(C) -> Result<()> + Sync,
 ) -> Result<u64> {
     let edges = AtomicU64::new(0);
     source.read_ahead(threads, &|_| false, |blocks| {
         workers::run(threads, |turn| {
-            let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory));
+            let mut collector = new()?;
             while turn.goes_on()
                 && let Some(block) = blocks.next()?
             {
-                block.parse(&mut batch, &mut |_| Ok(()))?;
-                for &id in batch.sources.iter().chain(&batch.targets) {
-                    ids.add(id)?;
-                }
-                edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
-                progress.advance(block.input_bytes(), batch.sources.len() as u64);
+                let count = collect(&mut collector, &block)? as u64;
+                edges.fetch_add(count, Ordering::Relaxed);
+                progress.advance(block.input_bytes(), count);
             }
-            ids.finish()
-        })
-    })?;
-    Ok(edges.into_inner())
-}
-
-fn collect_strings(
-    source: &EdgeSource,
-    runs: &Runs,
-    memory: u64,
-    threads: usize,
-    progress: &dyn Progress,
-) -> Result<u64> {
-    let edges = AtomicU64::new(0);
-    source.read_ahead(threads, &|_| false, |blocks| {
-        workers::run(threads, |turn| {
-            let (mut batch, mut ids) = (TextBatch::default(), StringCollector::new(runs, memory)?);
-            while turn.goes_on()
-                && let Some(block) = blocks.next()?
-            {
-                block.parse_text(&mut batch, &mut |_| Ok(()))?;
-                ids.add_all(batch.sources.iter())?;
-                ids.add_all(batch.targets.iter())?;
-                edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
-                progress.advance(block.input_bytes(), batch.sources.len() as u64);
-            }
-            ids.finish()
+            finish(collector)
         })
     })?;
     Ok(edges.into_inner())
@@ -248,7 +246,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::{IdMap, dictionary::Dictionary, keys::StringHash},
-        ingest::edges::join::{segment_of, segments},
+        ingest::segments::{self, segment_of},
     };
 
     /// The ids of the edges in `text`. The hashes of strings have `bits` bits.

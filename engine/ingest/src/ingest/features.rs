@@ -3,13 +3,18 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use grappa_formats::{
-    features::{ElementType, FeatureLayout},
+    ChunkSpan,
+    container::FileKind,
+    features::{ElementType, FeatureLayout, FeaturesMeta},
     manifest::{FeatureDtype, FeatureSource, FeatureSpec},
 };
 use grappa_input::MatrixSource;
 use grappa_io::{Error, Position, Result, text};
 
-use crate::ingest::columns::ColumnInput;
+use crate::ingest::{
+    columns::{ColumnFile, ColumnInput},
+    journal::Stage,
+};
 
 /// The feature rows of the input.
 pub struct FeatureInput<'a> {
@@ -66,11 +71,6 @@ impl<'a> FeatureInput<'a> {
         })
     }
 
-    /// The layout of a feature row.
-    pub fn layout(&self) -> FeatureLayout {
-        self.layout
-    }
-
     /// The manifest's entry.
     pub fn spec(&self) -> FeatureSpec {
         let FeatureLayout { dtype, dim, stride } = self.layout;
@@ -110,6 +110,23 @@ impl<'a> FeatureInput<'a> {
 }
 
 impl ColumnInput for FeatureInput<'_> {
+    fn file(&self) -> ColumnFile {
+        ColumnFile {
+            stage: Stage::Features,
+            name: "features",
+            kind: FileKind::FEATURES,
+        }
+    }
+
+    fn meta(&self, span: ChunkSpan) -> Vec<u8> {
+        FeaturesMeta {
+            span,
+            layout: self.layout,
+            with_features: false,
+        }
+        .encode()
+    }
+
     fn rows(&self) -> u64 {
         self.nodes
     }

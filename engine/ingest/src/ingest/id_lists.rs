@@ -11,7 +11,7 @@ use crate::{
         IdMap,
         keys::{StringHash, integer_key},
     },
-    ingest::edges::join::{JoinPlan, segment_of, segments},
+    ingest::segments::{self, JoinPlan, segment_of},
 };
 
 /// The fewest ids that a thread is started for.
@@ -136,7 +136,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// Whether a node whose key is that of an id has the id. A string that no node has may share its key.
+    /// Whether a node with the key of an id has the id. A string that no node has may share its key.
     fn has(&self, node: NodeId, id: Id<'_>) -> Result<bool> {
         match (id, self.strings) {
             (Id::String(id), Strings::Any) => self.ids.has_text(node, id),
@@ -161,7 +161,7 @@ impl Lookup<'_> {
 }
 
 /// Calls `each` with the number, place, node and text of each id of a list. The node is none if no node has the id. The ids come in
-/// order, or, if the list is long and there is a [`Lookup::join`], in the order of its segments, and within a segment in that of the list.
+/// order, or, if the list is long and there is a [`Lookup::join`], in the order of its segments, and within a segment in the order of the list.
 ///
 /// `open` opens the list, which is read once for each segment.
 pub fn for_each_node(

@@ -1,13 +1,19 @@
 //! Labels as a column: read, counted and encoded.
 
 use grappa_formats::{
+    ChunkSpan,
+    container::FileKind,
+    labels::LabelsMeta,
     manifest::{LabelKind, LabelSpec},
     schema::Schema,
 };
 use grappa_input::{Conversion, LabelBatch, LabelSource};
 use grappa_io::{Error, Position, Result};
 
-use crate::ingest::columns::ColumnInput;
+use crate::ingest::{
+    columns::{ColumnFile, ColumnInput},
+    journal::Stage,
+};
 
 /// Labels per read while classes are counted.
 const SCAN_ROWS: usize = 1 << 16;
@@ -73,7 +79,7 @@ impl LabelInput {
     }
 }
 
-/// The number of rows and that of classes.
+/// The numbers of rows and of classes.
 fn count(source: &LabelSource, nodes: u64) -> Result<(u64, u32)> {
     let (mut batch, mut rows) = (LabelBatch::default(), 0);
     // The largest class, and the first row that has it.
@@ -125,6 +131,18 @@ fn too_few(source: &LabelSource, nodes: u64, found: u64) -> Error {
 }
 
 impl ColumnInput for LabelInput {
+    fn file(&self) -> ColumnFile {
+        ColumnFile {
+            stage: Stage::Labels,
+            name: "labels",
+            kind: FileKind::LABELS,
+        }
+    }
+
+    fn meta(&self, span: ChunkSpan) -> Vec<u8> {
+        LabelsMeta { span, spec: self.spec }.encode()
+    }
+
     fn rows(&self) -> u64 {
         self.rows
     }

@@ -1,6 +1,6 @@
 //! The steps from external ids to nodes that come before the edges: dictionary, node permutation and chunks.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use grappa_formats::{
     chunks::ChunkMap,
@@ -17,112 +17,134 @@ use grappa_storage::{
 use crate::{
     ids::{IdMap, dictionary::Dictionary, keys::StringHash},
     ingest::{
-        Assign, Run, dictionary,
-        nodes::NodeFiles,
-        options::{RowIds, open_edges},
+        dense_ids, dictionary,
+        input::IngestInput,
+        job::IngestJob,
+        journal::Scan,
+        node_files::NodeFiles,
+        options::{Assign, RowIds, open_edges},
         permutation, plan,
-        state::{Scan, State},
     },
 };
 
-impl Run<'_> {
-    /// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
-    pub(super) fn scan_dictionary(&self, state: &State, files: &NodeFiles) -> Result<Scan> {
-        plan::check_before_ids(self.options.chunks, &self.budget)?;
-        let source = open_edges(self.options, self.nodes, self.budget.block_bytes)?;
-        let lists = files.lists_of_nodes(self.options).map(|list| list.open(self.options));
-        let lists = lists.collect::<Result<_>>()?;
-        let (scan, file) = dictionary::build(&source, lists, &self.budget, &self.folder, self.progress)?;
-        source.check()?;
-        if let Some(nodes) = self.options.nodes
-            && nodes != scan.nodes
-        {
-            let with = |list: RowIds<'_>| match list {
-                RowIds::List(_) => " and --node-ids".to_owned(),
-                RowIds::Table(path) => format!(" and {}", path.display()),
-            };
-            return Err(Error::conflict(
-                format!(
-                    "--nodes {nodes} was given, but the edges{} have {} different ids, and with --ids sparse or string \
-                     these are the nodes",
-                    files.lists_of_nodes(self.options).map(with).collect::<String>(),
-                    scan.nodes
-                ),
-                "omit --nodes",
-            ));
-        }
-        state.listed(scan, file)?;
-        Ok(scan)
-    }
+/// Bytes of text per edge, for estimating the number of edges from the size of the input. Only edges between small ids take
+/// less, and an estimate that is too high only makes shards smaller.
+const TEXT_EDGE_BYTES: u64 = 8;
 
-    /// The node permutation of `nodes` nodes, its entry in the manifest, and the chunks.
-    pub(super) fn permutation(
-        &self,
-        state: &State,
-        nodes: u64,
-    ) -> Result<(NodePermutation, PermutationSpec, ChunkMap)> {
-        let (permutation, spec) = match &self.options.assign {
-            Assign::Random => {
-                let seed = self.options.seed;
-                (
-                    NodePermutation::Feistel(Feistel::new(nodes, seed)),
-                    PermutationSpec::Feistel(seed),
-                )
-            }
-            Assign::Range => (NodePermutation::Identity, PermutationSpec::Identity),
+/// The ids of the nodes of a graph.
+pub struct GraphIds {
+    /// From external ids to nodes.
+    pub map: IdMap,
+    /// The manifest's entry.
+    pub spec: IdSpec,
+    /// The chunks, which the node permutation decides.
+    pub chunks: ChunkMap,
+}
+
+/// The number of nodes, and the number of edges or an estimate of it.
+pub fn scan(job: &IngestJob<'_>, input: &IngestInput) -> Result<Scan> {
+    if let Some(scan) = job.journal.scan() {
+        return Ok(scan);
+    }
+    if job.options.ids != ExternalIds::Dense {
+        return scan_dictionary(job, input.nodes, &input.files);
+    }
+    let (edges, block_bytes) = (&input.edges, job.budget.block_bytes);
+    let scan = match input.nodes {
+        Some(nodes) => Scan {
+            nodes,
+            edges: edges.edges_hint().unwrap_or(edges.total_bytes() / TEXT_EDGE_BYTES),
+        },
+        None => dense_ids::scan(job.options, block_bytes, job.progress)?,
+    };
+    job.journal.scanned(scan)?;
+    Ok(scan)
+}
+
+/// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
+fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -> Result<Scan> {
+    plan::check_before_ids(job.options.chunks, &job.budget)?;
+    let source = open_edges(job.options, nodes, job.budget.block_bytes)?;
+    let lists = files.lists_of_nodes(job.options).map(|list| list.open(job.options));
+    let lists = lists.collect::<Result<_>>()?;
+    let (scan, file) = dictionary::build(&source, lists, &job.budget, job.store, job.progress)?;
+    source.check()?;
+    if let Some(nodes) = job.options.nodes
+        && nodes != scan.nodes
+    {
+        let lists = files.lists_of_nodes(job.options).map(|list| match list {
+            RowIds::List(_) => " and --node-ids".to_owned(),
+            RowIds::Table(path) => format!(" and {}", path.display()),
+        });
+        return Err(Error::conflict(
+            format!(
+                "--nodes {nodes} was given, but the edges{} have {} different ids, and with --ids sparse or string \
+                     these are the nodes",
+                lists.collect::<String>(),
+                scan.nodes
+            ),
+            "omit --nodes",
+        ));
+    }
+    job.journal.listed(scan, file)?;
+    Ok(scan)
+}
+
+impl GraphIds {
+    /// Opens the ids of a graph with `nodes` nodes, and writes the node permutation if it is a table and an earlier run has not.
+    pub fn open(job: &IngestJob<'_>, nodes: u64) -> Result<Self> {
+        let (options, seed) = (job.options, job.options.seed);
+        let (permutation, spec, chunks) = match &options.assign {
+            Assign::Random => (
+                NodePermutation::Feistel(Feistel::new(nodes, seed)),
+                PermutationSpec::Feistel(seed),
+                plan::chunk_map(nodes, options.chunks)?,
+            ),
+            Assign::Range => (
+                NodePermutation::Identity,
+                PermutationSpec::Identity,
+                plan::chunk_map(nodes, options.chunks)?,
+            ),
             Assign::File(path) => {
-                // Half of the user's budget is for the table, and `self.budget` is the other half.
-                let wanted = permutation::memory(nodes);
-                if wanted > self.budget.memory {
-                    return Err(Error::Budget {
-                        what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
-                        given: self.options.memory,
-                        least: 2 * wanted,
-                        remedy: "raise --memory, or choose another --assign, which takes none",
-                    });
-                }
-                let parts = match state.part_sizes() {
-                    Some(parts) => parts,
-                    None => {
-                        let dense = self.options.ids == ExternalIds::Dense;
-                        let remedy = |parts| match parts > nodes && dense {
-                            true => "; if the last nodes have no edges, give the number of nodes with --nodes",
-                            false => "; give one line per node, in the order of their ids",
-                        };
-                        let (parts, file) = permutation::build(path, nodes, &self.folder, remedy, self.progress)?;
-                        state.permuted(parts.clone(), file)?;
-                        parts
-                    }
-                };
-                let chunks = plan::chunk_map_of_parts(&parts, self.options.chunks)?;
-                let file = ContainerFile::open(&self.folder.path().join(PERMUTATION), FileKind::PERMUTATION)?;
+                let parts = part_sizes(job, path, nodes)?;
+                let chunks = plan::chunk_map_of_parts(&parts, options.chunks)?;
+                let file = ContainerFile::open(&job.store.path().join(PERMUTATION), FileKind::PERMUTATION)?;
                 let table = Arc::new(NodeTable::load(file)?);
-                return Ok((NodePermutation::Table(table), PermutationSpec::Table, chunks));
+                (NodePermutation::Table(table), PermutationSpec::Table, chunks)
             }
         };
-        let chunks = plan::chunk_map(nodes, self.options.chunks)?;
-        Ok((permutation, spec, chunks))
-    }
-
-    /// The map from external ids to nodes, and its entry in the manifest.
-    pub(super) fn id_map(
-        &self,
-        nodes: u64,
-        permutation: NodePermutation,
-        spec: PermutationSpec,
-    ) -> Result<(IdMap, IdSpec)> {
-        let ids = match self.options.ids {
+        let map = match options.ids {
             ExternalIds::Dense => IdMap::dense(nodes, permutation),
             ExternalIds::Sparse | ExternalIds::String => {
-                let path = self.folder.path().join(DICTIONARY);
-                let dictionary = Dictionary::open(&path, StringHash::default())?;
-                IdMap::listed(dictionary, permutation)
+                let path = job.store.path().join(DICTIONARY);
+                IdMap::listed(Dictionary::open(&path, StringHash::default())?, permutation)
             }
         };
         let spec = IdSpec {
-            external: self.options.ids,
+            external: options.ids,
             permutation: spec,
         };
-        Ok((ids, spec))
+        Ok(Self { map, spec, chunks })
     }
+}
+
+/// The number of nodes of each part in the file `path`. Writes the table of the node permutation, unless an earlier run has.
+fn part_sizes(job: &IngestJob<'_>, path: &Path, nodes: u64) -> Result<Vec<u64>> {
+    // Half of the user's budget is for the table, and the budget of the job is the other half.
+    let wanted = permutation::memory(nodes);
+    if wanted > job.budget.memory {
+        return Err(Error::Budget {
+            what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
+            given: job.options.memory,
+            least: 2 * wanted,
+            remedy: "raise --memory, or choose another --assign, which takes none",
+        });
+    }
+    if let Some(parts) = job.journal.part_sizes() {
+        return Ok(parts);
+    }
+    let dense = job.options.ids == ExternalIds::Dense;
+    let (parts, file) = permutation::build(path, nodes, dense, job.store, job.progress)?;
+    job.journal.permuted(parts.clone(), file)?;
+    Ok(parts)
 }

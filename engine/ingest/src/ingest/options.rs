@@ -19,7 +19,7 @@ use grappa_input::{
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
 
-use crate::ingest::{random_split::RandomSplit, splits::SplitFile};
+use crate::ingest::{plan::IngestBudget, shares::RandomSplit};
 
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A matrix with one feature row per node, in ascending order of their ids or in that of `node_ids`, or a table with ids, which are
+    /// A matrix with one feature row per node, in ascending order of their ids or in the order of `node_ids`, or a table with ids, which are
     /// nodes even if no edge has them. Each of these files may be a folder of Parquet files.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
@@ -139,6 +139,24 @@ impl IngestOptions {
         }
         Ok(options)
     }
+
+    /// The memory and threads of the steps. A permutation that takes memory gets half of the user's budget.
+    pub(super) fn budget(&self) -> IngestBudget {
+        let share = match self.assign {
+            Assign::Random | Assign::Range => 1,
+            Assign::File(_) => 2,
+        };
+        IngestBudget::new(self.memory / share, share, self.threads)
+    }
+}
+
+/// A split, as the user gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitFile {
+    /// `train`, `val` or `test`.
+    pub name: &'static str,
+    /// The file with its ids, or a folder of Parquet files.
+    pub path: PathBuf,
 }
 
 /// The node permutation, which decides the chunk of each node.
@@ -202,23 +220,6 @@ pub(super) fn rejects_path(options: &IngestOptions) -> PathBuf {
     with_suffix(&options.out, ".rejects")
 }
 
-/// The memory budget of the user, divided by the budget of everything but the node permutation. A permutation that takes
-/// memory gets half.
-pub(super) fn memory_share(options: &IngestOptions) -> u64 {
-    match options.assign {
-        Assign::Random | Assign::Range => 1,
-        Assign::File(_) => 2,
-    }
-}
-
-/// The file of parts, if the permutation has one.
-fn parts_path(options: &IngestOptions) -> Option<&PathBuf> {
-    match &options.assign {
-        Assign::Random | Assign::Range => None,
-        Assign::File(path) => Some(path),
-    }
-}
-
 /// Opens the edge lists, to be read in blocks of about `block_bytes`. Dense ids must be below `nodes`, if that is known.
 pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_bytes: usize) -> Result<EdgeSource> {
     let source_options = EdgeSourceOptions {
@@ -231,7 +232,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         id_limit: id_limit(options.ids, nodes),
         limited_by: match options.nodes {
             Some(_) => options.nodes_file.clone().map(LimitSource::Count),
-            // The number of nodes is that of the rows of a file, or not known yet.
+            // The number of nodes is the number of rows of a file, or not known yet.
             None if nodes.is_some() => {
                 let rows = options.features.clone().or_else(|| options.labels.clone());
                 rows.map(LimitSource::Rows)
@@ -319,12 +320,16 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     for (index, path) in options.edges.iter().enumerate() {
         add(&format!("edges[{index}]"), version_of(path)?);
     }
+    let parts = match &options.assign {
+        Assign::Random | Assign::Range => None,
+        Assign::File(path) => Some(path),
+    };
     let arrays = [
         ("--weights", options.weights.as_ref()),
         ("--features", options.features.as_ref()),
         ("--labels", options.labels.as_ref()),
         ("--node-ids", options.node_ids.as_ref()),
-        ("parts", parts_path(options)),
+        ("parts", parts),
     ];
     let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));
     let arrays = arrays.map(|(role, path)| (role.to_owned(), path));

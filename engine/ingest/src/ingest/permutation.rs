@@ -1,9 +1,9 @@
 //! The node permutation that a partition of the user gives: nodes by part, and within a part by dense id.
 //!
 //! ```text
-//! read the parts: count the nodes of each. The nodes of a part begin where those of the part before end.
+//! read the parts: count the nodes of each. The nodes of a part begin where the part before ends.
 //! read the parts again: the node of each dense id is the next of its part
-//!     write the node; keep the dense id as that of the node
+//!     write the node; keep the dense id of the node
 //! write the dense ids
 //! ```
 //!
@@ -26,13 +26,12 @@ pub fn memory(nodes: u64) -> u64 {
 }
 
 /// Writes the permutation of `nodes` nodes that the file of parts `path` gives, synced. Returns the number of nodes of each
-/// part that has any, and the file's entry. `remedy` is advice for a file with another number of parts than nodes, given
-/// that number.
+/// part that has any, and the file's entry. `dense`: whether ids are dense.
 pub fn build(
     path: &Path,
     nodes: u64,
+    dense: bool,
     store: &StoreFolder,
-    remedy: impl Fn(u64) -> &'static str,
     progress: &dyn Progress,
 ) -> Result<(Vec<u64>, FileEntry)> {
     progress.stage("reading parts", None);
@@ -48,10 +47,11 @@ pub fn build(
         Ok(())
     })?;
     if lines != nodes {
-        let what = format!(
-            "expected the part of each of {nodes} nodes, found {lines} parts{}",
-            remedy(lines)
-        );
+        let remedy = match lines > nodes && dense {
+            true => "if the last nodes have no edges, give the number of nodes with --nodes",
+            false => "give one line per node, in the order of their ids",
+        };
+        let what = format!("expected the part of each of {nodes} nodes, found {lines} parts; {remedy}");
         return Err(Error::input(path, Position::Whole, what));
     }
     let mut next = Vec::with_capacity(sizes.len());

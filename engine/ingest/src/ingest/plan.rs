@@ -133,12 +133,7 @@ pub fn held_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u64> {
         let what = format!("writing chunks of {largest} nodes, {at_once} at a time");
         (what, "raise --memory, or give more --chunks or fewer --threads")
     };
-    Err(Error::Budget {
-        what,
-        given: budget.memory * budget.share,
-        least: least * budget.share,
-        remedy,
-    })
+    Err(budget.too_small(what, least, remedy))
 }
 
 /// The edge buckets of `present` of the chunks, for messages about memory.
@@ -155,12 +150,7 @@ pub fn check_sets(what: String, bytes: u64, budget: &IngestBudget) -> Result<()>
     if bytes <= budget.memory / 4 {
         return Ok(());
     }
-    Err(Error::Budget {
-        what,
-        given: budget.memory * budget.share,
-        least: bytes * 4 * budget.share,
-        remedy: "raise --memory",
-    })
+    Err(budget.too_small(what, bytes * 4, "raise --memory"))
 }
 
 /// Fails if the budget is too small for any graph with listed ids, before time is spent on its ids. The error names a
@@ -190,12 +180,8 @@ fn too_small_for_buffers(shards: u64, reserved: bool, budget: &IngestBudget) -> 
     } else {
         (threads * buffers * 4 / 3).max(threads * least)
     };
-    Error::Budget {
-        what: format!("{shards} buffers in each of {threads} threads"),
-        given: budget.memory * budget.share,
-        least: wanted * budget.share,
-        remedy: "raise --memory, or give fewer --threads",
-    }
+    let what = format!("{shards} buffers in each of {threads} threads");
+    budget.too_small(what, wanted, "raise --memory, or give fewer --threads")
 }
 
 /// The memory and threads of a run.
@@ -223,6 +209,16 @@ impl IngestBudget {
             threads,
             reserved: 0,
             block_bytes: block_bytes as usize,
+        }
+    }
+
+    /// The error about `what`, which needs a budget with at least `least` bytes of [`memory`](Self::memory).
+    pub fn too_small(&self, what: String, least: u64, remedy: &'static str) -> Error {
+        Error::Budget {
+            what,
+            given: self.memory * self.share,
+            least: least * self.share,
+            remedy,
         }
     }
 
@@ -261,16 +257,11 @@ impl SpillPlan {
         let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
         let by_memory = (words.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);
         let shards_per_chunk = by_memory.max(largest.div_ceil(nodes_max)).clamp(1, largest.max(1));
-        let shards = shards_per_chunk * count;
-        let buffer_bytes = budget.buffer_bytes(shards);
-        if buffer_bytes < BUFFER_BYTES_MIN {
-            return Err(too_small_for_buffers(shards, budget.reserved > 0, budget));
-        }
-        let buffer_bytes = buffer_bytes.min(BUFFER_BYTES_MAX) as usize;
-        Ok(Self {
+        Self {
             shards_per_chunk: shards_per_chunk as u32,
-            buffer_bytes,
-        })
+            buffer_bytes: BUFFER_BYTES_MAX as usize,
+        }
+        .within(chunks, budget)
     }
 
     /// Divides `edges` edges of `record_words` words each. A source takes `source_bits` bits of its record.
@@ -286,7 +277,7 @@ impl SpillPlan {
         Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
     }
 
-    /// This plan of a run that is continued, with buffers that fit in the budget of the one that continues it.
+    /// This plan with buffers that fit in a budget, such as the budget of a run that continues the one that planned.
     ///
     /// # Errors
     /// As in [`Self::new`].

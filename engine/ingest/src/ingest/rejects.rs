@@ -15,7 +15,7 @@ use grappa_io::{
 use grappa_storage::writer::{damaged_scratch, scratch_error};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::ingest::state::{Rejects, StageState};
+use crate::ingest::journal::{Rejects, StageState};
 
 /// The files of skipped lines, one per worker, among the scratch files of the unfinished store.
 pub struct RejectsFolder {
@@ -140,7 +140,7 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64;
 
     use super::*;
-    use crate::ingest::state::{Counts, Spilled};
+    use crate::ingest::journal::{Counts, Spilled};
 
     #[test]
     fn a_file_that_is_missing_too_short_or_changed_is_damaged() {

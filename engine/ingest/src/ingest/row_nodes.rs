@@ -33,13 +33,13 @@ use grappa_storage::NodePermutation;
 use crate::{
     ids::IdMap,
     ingest::{
-        Run,
         id_lists::{self, Join, Lookup, Strings},
-        nodes::NodeFiles,
+        job::IngestJob,
+        journal::Stage,
+        node_files::NodeFiles,
         options::{IngestOptions, RowIds, id_kind},
         plan::check_sets,
         row_set::RowSet,
-        state::{Stage, State},
     },
 };
 
@@ -99,7 +99,7 @@ impl RowNodes {
 
 /// The nodes of the rows of features and labels.
 pub struct NodesOfFiles {
-    /// Those of files without ids.
+    /// The nodes of files without ids.
     listed: RowNodes,
     features: Option<RowNodes>,
     labels: Option<RowNodes>,
@@ -108,58 +108,22 @@ pub struct NodesOfFiles {
 }
 
 impl NodesOfFiles {
-    /// Those of the features.
-    pub fn features(&self) -> &RowNodes {
-        self.features.as_ref().unwrap_or(&self.listed)
-    }
-
-    /// Those of the labels.
-    pub fn labels(&self) -> &RowNodes {
-        match &self.labels {
-            Some(nodes) => nodes,
-            None if self.one_table => self.features(),
-            None => &self.listed,
-        }
-    }
-}
-
-/// What the ids of rows must be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Demand<'a> {
-    /// All nodes, for these files.
-    AllOf(&'a [String]),
-    /// Nodes.
-    Nodes,
-}
-
-impl Run<'_> {
     /// The nodes of the rows of `files`. Looks up the ids of rows, as far as rows have ids.
-    pub(super) fn row_nodes(
-        &self,
-        state: &State,
-        ids: &IdMap,
-        join: Option<Join<'_>>,
-        nodes: u64,
-        files: &NodeFiles,
-    ) -> Result<NodesOfFiles> {
+    pub fn look_up(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>, files: &NodeFiles) -> Result<Self> {
         let lookup = Lookup {
             ids,
             strings: Strings::Known,
             join,
-            threads: self.options.threads,
-        };
-        let look_up = |list: RowIds<'_>, lookup: &Lookup<'_>, demand| match state.stage(Stage::Edges).plan {
-            Some(_) => Ok(RowNodes::Written),
-            None => self.nodes_of_ids(list, lookup, nodes, demand, files),
+            threads: job.options.threads,
         };
         let without_ids = files.names();
-        let listed = match &self.options.node_ids {
+        let listed = match &job.options.node_ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
-            Some(path) => look_up(RowIds::List(path), &lookup, Demand::AllOf(&without_ids))?,
+            Some(path) => nodes_of_ids(job, RowIds::List(path), &lookup, Demand::AllOf(&without_ids), files)?,
         };
         let table = files.ids_of_features();
         let name: Vec<String> = table.iter().map(|table| table.path().display().to_string()).collect();
-        let features = table.map(|table| look_up(table, &lookup, Demand::AllOf(&name)));
+        let features = table.map(|table| nodes_of_ids(job, table, &lookup, Demand::AllOf(&name), files));
         // A node without a label needs no row, and an id that no node has is told.
         let any = Lookup {
             strings: Strings::Any,
@@ -171,8 +135,8 @@ impl Run<'_> {
             _ => false,
         };
         let labels = labels.filter(|_| !one_table);
-        let labels = labels.map(|table| look_up(table, &any, Demand::Nodes));
-        Ok(NodesOfFiles {
+        let labels = labels.map(|table| nodes_of_ids(job, table, &any, Demand::Nodes, files));
+        Ok(Self {
             listed,
             features: features.transpose()?,
             labels: labels.transpose()?,
@@ -180,81 +144,94 @@ impl Run<'_> {
         })
     }
 
-    /// Looks up the ids of rows.
-    fn nodes_of_ids(
-        &self,
-        list: RowIds<'_>,
-        lookup: &Lookup<'_>,
-        nodes: u64,
-        demand: Demand<'_>,
-        files: &NodeFiles,
-    ) -> Result<RowNodes> {
-        let (source, path) = (list.open(self.options)?, list.path());
-        let what = format!(
-            "a bit for each of {nodes} nodes, to find ids that {} has twice",
-            path.display()
-        );
-        check_sets(what, id_lists::set_memory(&source, nodes), &self.budget)?;
-        let found = RowSet::new(nodes, id_lists::listed(&source))?;
-        drop(source);
-        self.progress.stage("looking up the ids of rows", None);
-        let folder = self.folder.lasting_scratch().to_owned();
-        let file = unnamed_file(&folder)?;
-        let found = self.look_up(list, lookup, demand, found, &mut RowFile::new(&file, &folder))?;
-        if let RowIds::List(path) = list {
-            files.check_number_of_ids(path, found.len())?;
-        }
-        if let Demand::AllOf(names) = demand {
-            check_complete(path, &found, lookup.ids, nodes, names)?;
-        }
-        Ok(RowNodes::Listed { nodes: file, folder })
+    /// The nodes of the features.
+    pub fn features(&self) -> &RowNodes {
+        self.features.as_ref().unwrap_or(&self.listed)
     }
 
-    /// Writes the nodes of all ids of a file to `rows`, and adds them to `found`. Each id must have its own.
-    fn look_up(
-        &self,
-        list: RowIds<'_>,
-        lookup: &Lookup<'_>,
-        demand: Demand<'_>,
-        mut found: RowSet,
-        rows: &mut RowFile<'_>,
-    ) -> Result<RowSet> {
-        let (path, nodes) = (list.path(), lookup.ids.nodes());
-        let mut unknown = Unknown::default();
-        let open = || list.open(self.options);
-        id_lists::for_each_node(open, id_kind(self.options.ids), lookup, |row, place, node, id| {
-            let Some(node) = node else {
-                if demand == Demand::Nodes {
-                    unknown.add(row, place, id);
-                    return Ok(());
-                }
-                return Err(place.error(self.unknown(&id(), nodes)));
-            };
-            if !found.insert(node) {
-                let what = format!(
-                    "the id {} is in {} twice; give the id of each row once",
-                    id(),
-                    if place.path == path { "this file" } else { "this folder" }
-                );
-                return Err(place.error(what));
+    /// The nodes of the labels.
+    pub fn labels(&self) -> &RowNodes {
+        match &self.labels {
+            Some(nodes) => nodes,
+            None if self.one_table => self.features(),
+            None => &self.listed,
+        }
+    }
+}
+
+/// The requirement on the ids of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Demand<'a> {
+    /// All nodes, for these files.
+    AllOf(&'a [String]),
+    /// Nodes.
+    Nodes,
+}
+
+/// Looks up the ids of rows, unless labels and features are written.
+fn nodes_of_ids(
+    job: &IngestJob<'_>,
+    list: RowIds<'_>,
+    lookup: &Lookup<'_>,
+    demand: Demand<'_>,
+    files: &NodeFiles,
+) -> Result<RowNodes> {
+    if job.journal.stage(Stage::Edges).plan.is_some() {
+        return Ok(RowNodes::Written);
+    }
+    let (source, path, nodes) = (list.open(job.options)?, list.path(), lookup.ids.nodes());
+    let what = format!(
+        "a bit for each of {nodes} nodes, to find ids that {} has twice",
+        path.display()
+    );
+    check_sets(what, id_lists::set_memory(&source, nodes), &job.budget)?;
+    let mut found = RowSet::new(nodes, id_lists::listed(&source))?;
+    drop(source);
+    job.progress.stage("looking up the ids of rows", None);
+    let folder = job.store.lasting_scratch().to_owned();
+    let file = unnamed_file(&folder)?;
+    let (mut rows, mut unknown) = (RowFile::new(&file, &folder), Unknown::default());
+    let open = || list.open(job.options);
+    id_lists::for_each_node(open, id_kind(job.options.ids), lookup, |row, place, node, id| {
+        let Some(node) = node else {
+            if demand == Demand::Nodes {
+                unknown.add(row, place, id);
+                return Ok(());
             }
-            rows.set(row, node, || check_stopped(self.progress))
-        })?;
-        rows.flush()?;
-        match unknown.error(self.options, found.len()) {
-            Some(error) => Err(error),
-            None => Ok(found),
+            return Err(place.error(not_a_node(job.options, &id(), nodes)));
+        };
+        if !found.insert(node) {
+            let what = format!(
+                "the id {} is in {} twice; give the id of each row once",
+                id(),
+                if place.path == path { "this file" } else { "this folder" }
+            );
+            return Err(place.error(what));
         }
+        rows.set(row, node, || check_stopped(job.progress))
+    })?;
+    rows.flush()?;
+    if let Some(error) = unknown.error(job.options, found.len()) {
+        return Err(error);
     }
+    if let RowIds::List(path) = list {
+        files.check_number_of_ids(path, found.len())?;
+    }
+    if let Demand::AllOf(names) = demand {
+        check_complete(path, &found, lookup.ids, nodes, names)?;
+    }
+    Ok(RowNodes::Listed { nodes: file, folder })
+}
 
-    /// The message about an id that no node has.
-    fn unknown(&self, id: &str, nodes: u64) -> String {
-        match self.options.nodes {
-            _ if self.options.ids != ExternalIds::Dense => "the file changed while it was read; start again".to_owned(),
-            Some(_) => format!("the id {id} is not below --nodes {nodes}; raise --nodes, or correct the id"),
-            None => format!(
+/// The message about an id that no node has, in a list of all nodes.
+fn not_a_node(options: &IngestOptions, id: &str, nodes: u64) -> String {
+    match options.nodes {
+        _ if options.ids != ExternalIds::Dense => "the file changed while it was read; start again".to_owned(),
+        Some(_) => format!("the id {id} is not below --nodes {nodes}; raise --nodes, or correct the id"),
+        None => {
+            format!(
                 "the id {id} is not below the number of nodes, {nodes}; give --nodes if there are more, or correct the id"
-            ),
+            )
         }
     }
 }
@@ -276,7 +253,7 @@ impl Unknown {
         }
     }
 
-    /// The error about them, if there are any; `known` other ids are those of nodes.
+    /// The error about them, if there are any; `known` other ids are ids of nodes.
     fn error(self, options: &IngestOptions, known: u64) -> Option<Error> {
         let (_, path, position, id) = self.first?;
         let remedy = match options.ids {

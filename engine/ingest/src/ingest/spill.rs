@@ -20,9 +20,6 @@ use grappa_io::{Error, Result, durable, heap, regular};
 use grappa_storage::writer::{damaged_scratch, scratch_error};
 use serde::{Deserialize, Serialize};
 
-/// Records per read while a file is checked.
-const CHECK_RECORDS: u64 = 1 << 15;
-
 /// The valid part of a spill file. A killed run may have written more behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
@@ -88,14 +85,22 @@ impl SpillFolder {
         regular::open(&path).and_then(read).map_err(scratch_error)
     }
 
-    /// Reads a file of a run that an earlier process began, and compares it with its sum.
-    pub fn check_whole(&self, worker: u32, shard: u32, extent: Extent) -> Result<()> {
+    /// Reads a file in pieces of at most `records` records, passes each to `piece`, and then compares the file with its sum.
+    pub fn read_all(
+        &self,
+        worker: u32,
+        shard: u32,
+        extent: Extent,
+        records: u64,
+        mut piece: impl FnMut(&[u64]) -> Result<()>,
+    ) -> Result<()> {
         let (mut words, mut first, mut read) = (Vec::new(), 0, 0u64);
         while first < extent.records {
-            let count = CHECK_RECORDS.min(extent.records - first);
+            let count = records.min(extent.records - first);
             words.resize(count as usize * self.record_words, 0);
             self.read(worker, shard, first, &mut words)?;
             read = read.wrapping_add(sum(&words));
+            piece(&words)?;
             first += count;
         }
         self.check(worker, shard, extent, read)

@@ -6,35 +6,15 @@ use grappa_io::{Error, Position, Result, progress::check_stopped};
 use roaring::RoaringTreemap;
 
 use crate::ingest::{
-    Run,
-    nodes::NodeFiles,
-    options::{IngestOptions, surplus_rows_remedy},
+    job::IngestJob,
+    options::{IngestOptions, SplitFile, surplus_rows_remedy},
     plan::check_sets,
-    row_nodes::NodesOfFiles,
-    splits::SplitFile,
-    state::State,
+    row_nodes::RowNodes,
+    splits,
 };
 
 /// Rows that are read at a time.
 const ROWS: usize = 1 << 14;
-
-/// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.
-pub fn open(options: &IngestOptions) -> Result<Option<SplitColumns>> {
-    if options.tables.columns.split.is_empty() {
-        return Ok(None);
-    }
-    let mut tables = options.features.iter().chain(&options.labels);
-    let Some(first) = tables.next() else {
-        return Err(Error::conflict(
-            "--split-column names a column of a table, and there is none",
-            "give --features or --labels with the table",
-        ));
-    };
-    match (SplitColumns::open(first, &options.tables), tables.next()) {
-        (Err(error), Some(other)) => SplitColumns::open(other, &options.tables).map_err(|_| error).map(Some),
-        (opened, _) => opened.map(Some),
-    }
-}
 
 /// The splits with their files, for messages.
 pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<SplitFile> {
@@ -48,59 +28,45 @@ pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<Sp
     SPLITS.into_iter().map(file).collect()
 }
 
-impl Run<'_> {
-    /// Reads the split of each row of a table and writes a file with the nodes of each split, unless an earlier run has.
-    pub(super) fn column_splits(
-        &self,
-        state: &State,
-        files: &NodeFiles,
-        rows: &NodesOfFiles,
-        nodes: u64,
-    ) -> Result<Vec<SplitEntry>> {
-        if let Some(splits) = state.splits() {
-            return Ok(splits);
-        }
-        let columns = files.splits.as_ref().expect("the caller has opened the columns");
-        let is_of_features = files
-            .features
-            .as_ref()
-            .is_some_and(|matrix| matrix.path() == columns.path());
-        let rows = if is_of_features { rows.features() } else { rows.labels() };
-        let bytes = SPLITS.len() as u64 * nodes.div_ceil(8);
-        check_sets("the sets of the nodes of all splits".to_owned(), bytes, &self.budget)?;
-        self.progress.stage("reading the split", None);
-        let mut sets: [RoaringTreemap; SPLITS.len()] = Default::default();
-        let (mut splits, mut nodes_of_rows, mut row) = (Vec::new(), Vec::new(), 0);
-        loop {
-            let read = columns.read_rows(row, ROWS, &mut splits)? as u64;
-            if read == 0 {
-                break;
-            }
-            if row + read > nodes {
-                let what = format!(
-                    "expected {nodes} rows, one per node, found more; {}",
-                    surplus_rows_remedy(self.options)
-                );
-                return Err(columns.place(nodes).error(what));
-            }
-            rows.read(row..row + read, &mut nodes_of_rows)?;
-            for (&node, split) in nodes_of_rows.iter().zip(&splits) {
-                if let Some(split) = split {
-                    sets[*split].insert(node);
-                }
-            }
-            row += read;
-            check_stopped(self.progress)?;
-        }
-        if sets.iter().all(RoaringTreemap::is_empty) {
-            let what = "no node is in a split; omit --split-column";
-            return Err(Error::input(columns.path(), Position::Whole, what));
-        }
-        let sets: Vec<_> = SPLITS
-            .into_iter()
-            .zip(&sets)
-            .filter(|(_, set)| !set.is_empty())
-            .collect();
-        self.write_splits(state, nodes, &sets)
+/// Reads the split of each row of a table and writes a file with the nodes of each split, unless an earlier run has.
+pub fn write(job: &IngestJob<'_>, columns: &SplitColumns, rows: &RowNodes, nodes: u64) -> Result<Vec<SplitEntry>> {
+    if let Some(splits) = job.journal.splits() {
+        return Ok(splits);
     }
+    let bytes = SPLITS.len() as u64 * nodes.div_ceil(8);
+    check_sets("the sets of the nodes of all splits".to_owned(), bytes, &job.budget)?;
+    job.progress.stage("reading the split", None);
+    let mut sets: [RoaringTreemap; SPLITS.len()] = Default::default();
+    let (mut read_splits, mut nodes_of_rows, mut row) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let read = columns.read_rows(row, ROWS, &mut read_splits)? as u64;
+        if read == 0 {
+            break;
+        }
+        if row + read > nodes {
+            let what = format!(
+                "expected {nodes} rows, one per node, found more; {}",
+                surplus_rows_remedy(job.options)
+            );
+            return Err(columns.place(nodes).error(what));
+        }
+        rows.read(row..row + read, &mut nodes_of_rows)?;
+        for (&node, split) in nodes_of_rows.iter().zip(&read_splits) {
+            if let Some(split) = split {
+                sets[*split].insert(node);
+            }
+        }
+        row += read;
+        check_stopped(job.progress)?;
+    }
+    if sets.iter().all(RoaringTreemap::is_empty) {
+        let what = "no node is in a split; omit --split-column";
+        return Err(Error::input(columns.path(), Position::Whole, what));
+    }
+    let sets: Vec<_> = SPLITS
+        .into_iter()
+        .zip(&sets)
+        .filter(|(_, set)| !set.is_empty())
+        .collect();
+    splits::write(job, nodes, &sets)
 }

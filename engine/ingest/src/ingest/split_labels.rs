@@ -4,11 +4,12 @@ use std::{fs, ops::Range};
 
 use grappa_formats::{NodeId, chunks::ChunkMap, manifest::SplitEntry, splits};
 use grappa_io::{Error, Result, text};
+use grappa_storage::files;
 use roaring::RoaringTreemap;
 
 use crate::{
     ids::IdMap,
-    ingest::{Run, splits::SplitFile, stored_labels::StoredLabels},
+    ingest::{job::IngestJob, options::SplitFile, shares::RandomSplit, stored_labels::StoredLabels},
 };
 
 /// Classes that a warning lists.
@@ -16,138 +17,118 @@ const CLASSES_SHOWN: usize = 5;
 /// 1/CLASSES_SHARE of the budget is for the classes of one pass over the labels.
 const CLASSES_SHARE: u64 = 4;
 
-impl Run<'_> {
-    /// Warns about nodes of splits that have no label.
-    pub(super) fn check_split_labels(
-        &self,
-        listed: &[SplitFile],
-        entries: &[SplitEntry],
-        chunks: &ChunkMap,
-        labels: &StoredLabels,
-        ids: &IdMap,
-    ) -> Result<()> {
-        self.progress.stage("checking the split", None);
-        let is_there = |split: &&SplitFile| entries.iter().any(|entry| entry.name == split.name);
-        for SplitFile { name, path } in listed.iter().filter(is_there) {
-            let set = self.listed_split(name, chunks.nodes())?;
-            let unlabelled = self.sum_chunks(
-                chunks,
-                Unlabelled::default,
-                |chunk, unlabelled| {
-                    let range = chunks.range(chunk);
-                    let mut nodes = RoaringTreemap::new();
-                    nodes.insert_range(range.clone());
-                    nodes &= &set;
-                    let rows = nodes.iter().map(|node| node - range.start);
-                    labels.unlabelled(chunk, rows, |row| {
-                        unlabelled.count += 1;
-                        unlabelled.first.get_or_insert(range.start + row);
-                    })
-                },
-                Unlabelled::add,
-            )?;
-            if let Some(first) = unlabelled.first {
-                let (effect, remedy) = match *name {
-                    "train" => (
-                        "training stops when it meets one",
-                        "leave them out of the split, or label them",
-                    ),
-                    _ => ("scores are those of the others", "label them, if they should count"),
-                };
-                tracing::warn!(
-                    "{}: {} of {} nodes have no label, for example {}: {effect}; {remedy}",
-                    path.display(),
-                    unlabelled.count,
-                    set.len(),
-                    text::printable(&ids.external(NodeId(first))?),
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// The nodes of a split whose file is written.
-    fn listed_split(&self, name: &str, nodes: u64) -> Result<RoaringTreemap> {
-        let path = self.folder.path().join(format!("splits/{name}.roaring"));
-        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
-        splits::decode(&bytes, name, nodes).map_err(Error::format(&path))
-    }
-
-    /// Warns if a class has nodes, but none of them is a training node.
-    pub(super) fn check_training_classes(&self, chunks: &ChunkMap, labels: &StoredLabels) -> Result<()> {
-        let train = self.listed_split("train", chunks.nodes())?;
-        self.progress.stage("checking the split", None);
-        // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
-        let classes_max = self.budget.memory / CLASSES_SHARE / (self.options.threads as u64 + 1);
-        let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
-        let (mut first, mut missing) = (0, Missing::default());
-        while first < labels.spec.classes {
-            let classes = first..labels.spec.classes.min(first.saturating_add(classes_max));
-            first = classes.end;
-            let nodes = self.class_nodes(chunks, labels, &train, classes.clone())?;
-            for (class, _) in classes.zip(nodes).filter(|(_, nodes)| *nodes == ClassNodes::Other) {
-                missing.add(class);
-            }
-        }
-        if missing.count > 0 {
-            tracing::warn!("{}", self.without_training(&missing));
-        }
-        Ok(())
-    }
-
-    /// The nodes of each of `classes`.
-    fn class_nodes(
-        &self,
-        chunks: &ChunkMap,
-        labels: &StoredLabels,
-        train: &RoaringTreemap,
-        classes: Range<u32>,
-    ) -> Result<Vec<ClassNodes>> {
-        self.sum_chunks(
+/// Warns about nodes of splits that have no label.
+pub fn warn_of_unlabelled(
+    job: &IngestJob<'_>,
+    listed: &[SplitFile],
+    entries: &[SplitEntry],
+    chunks: &ChunkMap,
+    labels: &StoredLabels,
+    ids: &IdMap,
+) -> Result<()> {
+    job.progress.stage("checking the split", None);
+    let is_there = |split: &&SplitFile| entries.iter().any(|entry| entry.name == split.name);
+    for SplitFile { name, path } in listed.iter().filter(is_there) {
+        let set = written_split(job, name, chunks.nodes())?;
+        let unlabelled = job.sum_chunks(
             chunks,
-            || vec![ClassNodes::None; classes.len()],
-            |chunk, nodes| {
-                let first = chunks.range(chunk).start;
-                labels.for_each(chunk, |row, label| {
-                    let found = match train.contains(first + row) {
-                        true => ClassNodes::Training,
-                        false => ClassNodes::Other,
-                    };
-                    label.for_each_class(|class| {
-                        if classes.contains(&class) {
-                            let nodes = &mut nodes[(class - classes.start) as usize];
-                            *nodes = found.max(*nodes);
-                        }
-                    });
-                    Ok(())
+            Unlabelled::default,
+            |chunk, unlabelled| {
+                let range = chunks.range(chunk);
+                let mut nodes = RoaringTreemap::new();
+                nodes.insert_range(range.clone());
+                nodes &= &set;
+                let rows = nodes.iter().map(|node| node - range.start);
+                labels.unlabelled(chunk, rows, |row| {
+                    unlabelled.count += 1;
+                    unlabelled.first.get_or_insert(range.start + row);
                 })
             },
-            |nodes, part| {
-                nodes
-                    .iter_mut()
-                    .zip(part)
-                    .for_each(|(nodes, found)| *nodes = found.max(*nodes));
-            },
-        )
-    }
-
-    fn without_training(&self, missing: &Missing) -> String {
-        let mut shown: Vec<_> = missing.first.iter().map(u32::to_string).collect();
-        if missing.count > shown.len() {
-            shown.push("...".to_owned());
+            Unlabelled::add,
+        )?;
+        if let Some(first) = unlabelled.first {
+            let (effect, remedy) = match *name {
+                "train" => (
+                    "training stops when it meets one",
+                    "leave them out of the split, or label them",
+                ),
+                _ => ("scores are those of the others", "label them, if they should count"),
+            };
+            tracing::warn!(
+                "{}: {} of {} nodes have no label, for example {}: {effect}; {remedy}",
+                path.display(),
+                unlabelled.count,
+                set.len(),
+                text::printable(&ids.external(NodeId(first))?),
+            );
         }
-        let remedy = match self.options.random_split {
-            None => "add some of their nodes to --train",
-            Some(split) if split.stratify => "give train a larger share",
-            Some(_) => "give --stratify, or train a larger share",
-        };
-        let noun = if missing.count == 1 { "class" } else { "classes" };
-        format!(
-            "no training node has {noun} {}: {} of the labelled classes cannot be learned; {remedy}",
-            shown.join(", "),
-            missing.count
-        )
     }
+    Ok(())
+}
+
+/// The nodes of a split whose file is written.
+fn written_split(job: &IngestJob<'_>, name: &str, nodes: u64) -> Result<RoaringTreemap> {
+    let path = job.store.path().join(files::split(name));
+    let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+    splits::decode(&bytes, name, nodes).map_err(Error::format(&path))
+}
+
+/// Warns if a class has nodes, but none of them is a training node.
+pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels: &StoredLabels) -> Result<()> {
+    let train = written_split(job, "train", chunks.nodes())?;
+    job.progress.stage("checking the split", None);
+    // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
+    let classes_max = job.budget.memory / CLASSES_SHARE / (job.options.threads as u64 + 1);
+    let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
+    let (mut first, mut missing) = (0, UntrainedClasses::default());
+    while first < labels.spec.classes {
+        let classes = first..labels.spec.classes.min(first.saturating_add(classes_max));
+        first = classes.end;
+        let nodes = class_nodes(job, chunks, labels, &train, classes.clone())?;
+        for (class, _) in classes.zip(nodes).filter(|(_, nodes)| *nodes == ClassNodes::Other) {
+            missing.add(class);
+        }
+    }
+    if missing.count > 0 {
+        tracing::warn!("{}", missing.warning(job.options.random_split));
+    }
+    Ok(())
+}
+
+/// The nodes of each of `classes`.
+fn class_nodes(
+    job: &IngestJob<'_>,
+    chunks: &ChunkMap,
+    labels: &StoredLabels,
+    train: &RoaringTreemap,
+    classes: Range<u32>,
+) -> Result<Vec<ClassNodes>> {
+    job.sum_chunks(
+        chunks,
+        || vec![ClassNodes::None; classes.len()],
+        |chunk, nodes| {
+            let first = chunks.range(chunk).start;
+            labels.for_each(chunk, |row, label| {
+                let found = match train.contains(first + row) {
+                    true => ClassNodes::Training,
+                    false => ClassNodes::Other,
+                };
+                label.for_each_class(|class| {
+                    if classes.contains(&class) {
+                        let nodes = &mut nodes[(class - classes.start) as usize];
+                        *nodes = found.max(*nodes);
+                    }
+                });
+                Ok(())
+            })
+        },
+        |nodes, part| {
+            nodes
+                .iter_mut()
+                .zip(part)
+                .for_each(|(nodes, found)| *nodes = found.max(*nodes));
+        },
+    )
 }
 
 /// The nodes of a split that have no label.
@@ -166,18 +147,36 @@ impl Unlabelled {
 
 /// The classes without training nodes.
 #[derive(Debug, Default)]
-struct Missing {
+struct UntrainedClasses {
     count: usize,
     /// Those that a warning lists.
     first: Vec<u32>,
 }
 
-impl Missing {
+impl UntrainedClasses {
     fn add(&mut self, class: u32) {
         self.count += 1;
         if self.first.len() < CLASSES_SHOWN {
             self.first.push(class);
         }
+    }
+
+    fn warning(&self, split: Option<RandomSplit>) -> String {
+        let mut shown: Vec<_> = self.first.iter().map(u32::to_string).collect();
+        if self.count > shown.len() {
+            shown.push("...".to_owned());
+        }
+        let remedy = match split {
+            None => "add some of their nodes to --train",
+            Some(split) if split.stratify => "give train a larger share",
+            Some(_) => "give --stratify, or train a larger share",
+        };
+        let noun = if self.count == 1 { "class" } else { "classes" };
+        format!(
+            "no training node has {noun} {}: {} of the labelled classes cannot be learned; {remedy}",
+            shown.join(", "),
+            self.count
+        )
     }
 }
 

@@ -1,65 +1,96 @@
 //! Splits: from lists of external ids to sets of nodes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_formats::{
+    NodeId,
+    manifest::{ExternalIds, SplitEntry},
+};
 use grappa_input::{Conversion, IdKind, IdLimit, Place, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
 
-use crate::ingest::{
-    id_lists::{self, Lookup},
-    options::{IngestOptions, id_kind, id_limit},
+use crate::{
+    ids::IdMap,
+    ingest::{
+        id_lists::{self, Join, Lookup, Strings},
+        job::IngestJob,
+        options::{IngestOptions, SplitFile, id_kind, id_limit},
+        plan::check_sets,
+    },
 };
 
-/// A split, as the user gives it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SplitFile {
-    /// `train`, `val` or `test`.
-    pub name: &'static str,
-    /// The file with its ids, or a folder of Parquet files.
-    pub path: PathBuf,
+/// Reads the ids of all listed splits and writes a file with the nodes of each, unless an earlier run has.
+pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) -> Result<Vec<SplitEntry>> {
+    let (options, nodes) = (job.options, ids.nodes());
+    if options.splits.is_empty() {
+        return Ok(Vec::new());
+    }
+    if let Some(splits) = job.journal.splits() {
+        return Ok(splits);
+    }
+    let lookup = Lookup {
+        ids,
+        strings: Strings::Any,
+        join,
+        threads: options.threads,
+    };
+    let mut bytes = 0;
+    for split in &options.splits {
+        let source = open(&split.path, options, nodes)?;
+        if let Some(warning) = source.warning()? {
+            tracing::warn!("{warning}");
+        }
+        bytes += id_lists::set_memory(&source, nodes);
+    }
+    check_sets("the sets of the nodes of all splits".to_owned(), bytes, &job.budget)?;
+    let read_set = |split: &SplitFile| Ok((split.clone(), read(&split.path, options, nodes, &lookup)?));
+    let sets: Vec<_> = options.splits.iter().map(read_set).collect::<Result<_>>()?;
+    check_disjoint(&sets, options.ids, |node| ids.external(node))?;
+    let sets: Vec<_> = sets.iter().map(|(split, set)| (split.name, set)).collect();
+    write(job, nodes, &sets)
+}
+
+/// Writes a file with the nodes of each split, and records the splits.
+pub fn write(job: &IngestJob<'_>, nodes: u64, sets: &[(&str, &RoaringTreemap)]) -> Result<Vec<SplitEntry>> {
+    let written = sets.iter().map(|&(name, set)| job.store.write_split(name, nodes, set));
+    job.journal.split(written.collect::<Result<_>>()?)?;
+    Ok(job.journal.splits().expect("they are recorded now"))
 }
 
 /// Opens the file of a split of a graph with `nodes` nodes.
-pub fn open(path: &Path, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
+fn open(path: &Path, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
     let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, Some(nodes)));
     SplitSource::open_with(path, kind, limit, &options.tables)
 }
 
-/// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes. `rows_are_ids`: row N of a mask is the node with the
-/// id N.
-pub fn read(
-    path: &Path,
-    options: &IngestOptions,
-    nodes: u64,
-    rows_are_ids: bool,
-    lookup: &Lookup<'_>,
-) -> Result<RoaringTreemap> {
-    let (open, kind) = (|| open(path, options, nodes), options.ids);
-    let source = open()?;
-    if source.is_mask() && !rows_are_ids {
+/// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
+fn read(path: &Path, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -> Result<RoaringTreemap> {
+    let kind = id_kind(options.ids);
+    let source = open(path, options, nodes)?;
+    // Row N of a mask is the node with the id N.
+    if source.is_mask() && (options.ids != ExternalIds::Dense || options.node_ids.is_some()) {
         let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
                     give a list of the ids of its nodes";
         return Err(Error::input(path, Position::Whole, what));
     }
     source.expect_rows(nodes, "give --nodes if there are more nodes than the edges show")?;
     let mut set = RoaringTreemap::new();
-    let each = |_, place: Place<'_>, node: Option<NodeId>, id: &dyn Fn() -> String| {
+    drop(source);
+    let open = || open(path, options, nodes);
+    id_lists::for_each_node(open, kind, lookup, |_, place, node, id| {
         let what = match node {
             Some(node) if set.insert(node.0) => return Ok(()),
             Some(_) => format!(
                 "the id {} is there already, {}; list each id once. If the file is a mask, it must be a .npy of type bool: {}",
                 id(),
-                first_place(open()?, id_kind(kind), &id())?,
+                first_place(open()?, kind, &id())?,
                 Conversion::IntegersToMask.command(path)
             ),
             None => format!("the graph has no node with the id {}; remove it from the split", id()),
         };
         Err(place.error(what))
-    };
-    drop(source);
-    id_lists::for_each_node(open, id_kind(kind), lookup, each)?;
+    })?;
     if set.is_empty() {
         return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
     }
@@ -67,7 +98,7 @@ pub fn read(
 }
 
 /// Fails if two splits share a node.
-pub fn check_disjoint(
+fn check_disjoint(
     splits: &[(SplitFile, RoaringTreemap)],
     kind: ExternalIds,
     external: impl Fn(NodeId) -> Result<String>,

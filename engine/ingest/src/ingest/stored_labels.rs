@@ -54,7 +54,7 @@ impl StoredLabels {
         Ok(())
     }
 
-    /// Calls `each` with those of some rows of a chunk that have no label.
+    /// Calls `each` with each of some rows of a chunk that has no label.
     pub fn unlabelled(&self, chunk: ChunkId, rows: impl Iterator<Item = u64>, mut each: impl FnMut(u64)) -> Result<()> {
         let mapped = self.mapped(chunk)?;
         let labels = labels(&mapped)?;

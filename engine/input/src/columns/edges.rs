@@ -59,8 +59,8 @@ impl EdgeColumns {
         let weight = weight.map(|wanted| find(names, wanted, "--weight")).transpose()?;
         let free = |column: Option<usize>| column.filter(|&column| weight != Some(column));
         let (named_source, named_target) = (
-            free(named(names, &SOURCE_NAMES, target.or(weight))),
-            free(named(names, &TARGET_NAMES, source.or(weight))),
+            free(named(names, SOURCE_NAMES, target.or(weight))),
+            free(named(names, TARGET_NAMES, source.or(weight))),
         );
         let (source, target) = match (source.or(named_source), target.or(named_target)) {
             (Some(source), Some(target)) => (source, target),
@@ -96,7 +96,7 @@ impl EdgeColumns {
         }
         let ends = [Some(source), Some(target)];
         let weight = match (weight, &options.weight) {
-            (None, None) => named(names, &WEIGHT_NAMES, None).filter(|&column| !ends.contains(&Some(column))),
+            (None, None) => named(names, WEIGHT_NAMES, None).filter(|&column| !ends.contains(&Some(column))),
             (given, _) => given,
         };
         let columns = Self { source, target, weight };
@@ -157,7 +157,7 @@ impl EdgeColumns {
 
 /// Whether there are names of a column of sources and of one of targets.
 pub(crate) fn names_both_ends(names: &[&str]) -> bool {
-    named(names, &SOURCE_NAMES, None).is_some() && named(names, &TARGET_NAMES, None).is_some()
+    named(names, SOURCE_NAMES, None).is_some() && named(names, TARGET_NAMES, None).is_some()
 }
 
 /// Whether there are at least two fields, and no field is a number.
@@ -168,8 +168,8 @@ pub(crate) fn is_header_of_edges(fields: &[&str]) -> bool {
 }
 
 /// The column with the first of these names that a column has, but not the column `taken`.
-fn named(columns: &[&str], names: &[&str], taken: Option<usize>) -> Option<usize> {
-    names.iter().find_map(|name| {
+fn named(columns: &[&str], names: &str, taken: Option<usize>) -> Option<usize> {
+    names.split(' ').find_map(|name| {
         let found = |&column: &usize| Some(column) != taken && neo4j(columns[column]).eq_ignore_ascii_case(name);
         (0..columns.len()).find(found)
     })

@@ -1,197 +1,48 @@
 //! Known names of columns. All are compared without regard to case.
 
 /// Names for the column of sources.
-pub(super) const SOURCE_NAMES: [&str; 26] = [
-    "source",
-    "src",
-    "from",
-    "source_id",
-    "src_id",
-    "from_id",
-    "source_node",
-    "src_node",
-    "from_node",
-    "u",
-    "head",
-    "subject",
-    "start",
-    "start_id",
-    ":start_id",
-    "citing",
-    "follower",
-    "from_user",
-    "sender",
-    "node1",
-    "node_1",
-    "id1",
-    "id_1",
-    "user1",
-    "user_1",
-    "fromnodeid",
-];
+pub(super) const SOURCE_NAMES: &str = "\
+    source src from source_id src_id from_id source_node src_node from_node u head subject start start_id \
+    :start_id citing follower from_user sender node1 node_1 id1 id_1 user1 user_1 fromnodeid";
 
 /// Names for the column of targets.
-pub(super) const TARGET_NAMES: [&str; 30] = [
-    "target",
-    "dst",
-    "dest",
-    "destination",
-    "to",
-    "target_id",
-    "dst_id",
-    "destination_id",
-    "to_id",
-    "target_node",
-    "dst_node",
-    "destination_node",
-    "to_node",
-    "v",
-    "tail",
-    "object",
-    "end",
-    "end_id",
-    ":end_id",
-    "cited",
-    "followee",
-    "to_user",
-    "receiver",
-    "node2",
-    "node_2",
-    "id2",
-    "id_2",
-    "user2",
-    "user_2",
-    "tonodeid",
-];
+pub(super) const TARGET_NAMES: &str = "\
+    target dst dest destination to target_id dst_id destination_id to_id target_node dst_node destination_node \
+    to_node v tail object end end_id :end_id cited followee to_user receiver node2 node_2 id2 id_2 user2 \
+    user_2 tonodeid";
 
 /// Names for a column of edge weights.
-pub(super) const WEIGHT_NAMES: [&str; 16] = [
-    "weight",
-    "weights",
-    "edge_weight",
-    "w",
-    "wt",
-    "value",
-    "val",
-    "score",
-    "strength",
-    "count",
-    "freq",
-    "frequency",
-    "similarity",
-    "distance",
-    "amount",
-    "rating",
-];
+pub(super) const WEIGHT_NAMES: &str = "\
+    weight weights edge_weight w wt value val score strength count freq frequency similarity distance amount \
+    rating";
 
 /// Names of a column of labels, the preferred one first.
 pub(crate) const LABEL_NAMES: [&str; 7] = ["node_label", "labels", "label", "y", "class", "target", "classes"];
 
 /// Names of a column of the ids of a table's rows.
-const ID_NAMES: [&str; 13] = [
-    "id",
-    "node",
-    "node_id",
-    "nodeid",
-    "node-id",
-    "node id",
-    "nid",
-    "_id",
-    "vertex",
-    "vertex_id",
-    "vertexid",
-    "vid",
-    ":id",
-];
+const ID_NAMES: &str = "id node node_id nodeid node-id nid _id vertex vertex_id vertexid vid :id";
 
 /// Names that ids often have, and other data rarely.
-const ID_WORDS: [&str; 30] = [
-    "index",
-    "key",
-    "name",
-    "uid",
-    "uuid",
-    "guid",
-    "oid",
-    "gid",
-    "user",
-    "userid",
-    "username",
-    "itemid",
-    "paperid",
-    "authorid",
-    "productid",
-    "customerid",
-    "accountid",
-    "personid",
-    "movieid",
-    "postid",
-    "pageid",
-    "entity",
-    "entityid",
-    "objectid",
-    "deviceid",
-    "patientid",
-    "transactionid",
-    "txid",
-    "docid",
-    "rowid",
-];
+const ID_WORDS: &str = "\
+    index key name uid uuid guid oid gid user userid username itemid paperid authorid productid customerid \
+    accountid personid movieid postid pageid entity entityid objectid deviceid patientid transactionid txid \
+    docid rowid";
 
 /// Columns that say which split a node is in.
-const SPLIT_NAMES: [&str; 12] = [
-    "split",
-    "train_mask",
-    "val_mask",
-    "valid_mask",
-    "validation_mask",
-    "test_mask",
-    "is_train",
-    "is_val",
-    "is_valid",
-    "is_test",
-    "train_test_split",
-    "data_split",
-];
+const SPLIT_NAMES: &str = "\
+    split train_mask val_mask valid_mask validation_mask test_mask is_train is_val is_valid is_test \
+    train_test_split data_split";
 
 /// Names that a split may have.
-const MAYBE_SPLITS: [&str; 8] = [
-    "train",
-    "val",
-    "valid",
-    "validation",
-    "test",
-    "fold",
-    "subset",
-    "partition",
-];
+const MAYBE_SPLITS: &str = "train val valid validation test fold subset partition";
 
 /// Words that the name of a label may have.
-const MAYBE_LABELS: [&str; 6] = ["category", "outcome", "community", "ground_truth", "groundtruth", "gt"];
+const MAYBE_LABELS: &str = "category outcome community ground_truth groundtruth gt";
 
 /// Words that name features, alone or with a number.
-const FEATURE_WORDS: [&str; 20] = [
-    "feature",
-    "features",
-    "feat",
-    "attr",
-    "attribute",
-    "col",
-    "column",
-    "dim",
-    "dimension",
-    "pca",
-    "pc",
-    "svd",
-    "emb",
-    "embed",
-    "embedding",
-    "component",
-    "comp",
-    "var",
-    "embeddings",
-    "vec",
-];
+const FEATURE_WORDS: &str = "\
+    feature features feat attr attribute col column dim dimension pca pc svd emb embed embedding component \
+    comp var embeddings vec";
 
 /// What a name says about a column of a table of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,20 +65,19 @@ pub(super) enum Named {
 impl Named {
     pub fn of(name: &str) -> Self {
         let lower = name.trim().to_ascii_lowercase();
-        let is = |names: &[&str]| names.contains(&lower.as_str());
         if lower.is_empty() || lower == "__index_level_0__" || lower.starts_with("unnamed: ") {
             Self::Index
-        } else if is(&ID_NAMES) || is_id_of_neo4j(&lower) {
+        } else if is_one_of(ID_NAMES, &lower) || lower == "node id" || is_id_of_neo4j(&lower) {
             Self::Id
-        } else if is(&ID_WORDS) || ends_as_id(name.trim()) {
+        } else if is_one_of(ID_WORDS, &lower) || ends_as_id(name.trim()) {
             Self::SomeId
-        } else if is(&LABEL_NAMES) {
+        } else if LABEL_NAMES.contains(&lower.as_str()) {
             Self::Label
-        } else if is(&SPLIT_NAMES) {
+        } else if is_one_of(SPLIT_NAMES, &lower) {
             Self::Split
-        } else if is(&MAYBE_SPLITS) {
+        } else if is_one_of(MAYBE_SPLITS, &lower) {
             Self::Unclear("a split")
-        } else if is(&MAYBE_LABELS) || has_word(&lower, &["label", "labels", "class", "target", "y"]) {
+        } else if is_one_of(MAYBE_LABELS, &lower) || has_word(&lower, &["label", "labels", "class", "target", "y"]) {
             Self::Unclear("labels")
         } else if is_feature(&lower) {
             Self::Feature
@@ -237,6 +87,11 @@ impl Named {
             Self::Other
         }
     }
+}
+
+/// Whether a name is one of some names, which have blanks between them.
+fn is_one_of(names: &str, name: &str) -> bool {
+    names.split(' ').any(|other| other == name)
 }
 
 /// The header of Neo4j's import: `:ID`, `name:ID`, `:ID(Person)`.
@@ -270,7 +125,7 @@ fn is_feature(lower: &str) -> bool {
     let has_number = word.len() < lower.len();
     let word = word.trim_end_matches(['_', '-', '.', ' ']);
     let is_letter = word.len() == 1 && word.bytes().all(|byte| byte.is_ascii_lowercase());
-    word.is_empty() && has_number || is_letter || FEATURE_WORDS.contains(&word)
+    word.is_empty() && has_number || is_letter || is_one_of(FEATURE_WORDS, word)
 }
 
 /// Whether a column of ids has such a name.

@@ -323,12 +323,7 @@ impl Table<'_> {
 
     /// Fails if the table has edges.
     fn expect_no_edges(&self) -> Result<(), String> {
-        let has = |names: &[&str]| {
-            self.names
-                .iter()
-                .any(|own| names.iter().any(|name| own.len() > 1 && own.eq_ignore_ascii_case(name)))
-        };
-        match self.header && has(&SOURCE_NAMES) && has(&TARGET_NAMES) {
+        match self.header && self.has_one_of(SOURCE_NAMES) && self.has_one_of(TARGET_NAMES) {
             true => Err(format!(
                 "these are columns of edges, not of nodes: {}; give the file with --edges, or name the features with \
                  --features-from",
@@ -336,6 +331,12 @@ impl Table<'_> {
             )),
             false => Ok(()),
         }
+    }
+
+    /// Whether a column has one of some names of several letters.
+    fn has_one_of(&self, names: &str) -> bool {
+        let mut names = names.split(' ').filter(|name| name.len() > 1);
+        names.any(|name| self.names.iter().any(|own| own.eq_ignore_ascii_case(name)))
     }
 
     fn labels(&self, id: Option<usize>) -> Result<Vec<usize>, String> {

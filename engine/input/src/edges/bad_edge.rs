@@ -6,7 +6,7 @@ use grappa_formats::dictionary::KEY_BYTES_MAX;
 use grappa_io::{Error, Position};
 
 use super::{
-    EdgeSourceOptions, LimitSource,
+    options::{EdgeSourceOptions, IdLimit, LimitSource},
     repair::{Symptom, repair_of},
 };
 use crate::{
@@ -14,28 +14,6 @@ use crate::{
     messages::{read_ids_from_one, shown},
     separator::OpenQuote,
 };
-
-/// The upper bound of integer ids, and its origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdLimit {
-    /// Dense ids: below 2^40.
-    Dense,
-    /// `--nodes`: dense ids below this.
-    Nodes(u64),
-    /// Sparse ids: any 64-bit number but the largest.
-    Sparse,
-}
-
-impl IdLimit {
-    /// The smallest id that is too large.
-    pub fn exclusive(self) -> u64 {
-        match self {
-            Self::Dense => grappa_formats::NODES_MAX,
-            Self::Nodes(nodes) => nodes.min(grappa_formats::NODES_MAX),
-            Self::Sparse => u64::MAX,
-        }
-    }
-}
 
 /// Why a line or row is not an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

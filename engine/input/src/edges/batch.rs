@@ -22,6 +22,16 @@ impl EdgeBatch {
         self.weights.clear();
     }
 
+    /// Adds an edge. `weighted` is the same for all edges of a batch.
+    #[inline(always)]
+    pub(super) fn push(&mut self, (source, target, weight): (u64, u64, f32), weighted: bool) {
+        self.sources.push(source);
+        self.targets.push(target);
+        if weighted {
+            self.weights.push(weight);
+        }
+    }
+
     pub(super) fn reserve(&mut self, edges: usize, weighted: bool) {
         // Exactly: a vector that grows by doubling may hold twice its edges, and memory budgets count on less.
         self.sources.reserve_exact(edges);

@@ -1,19 +1,75 @@
 //! One block of input: its bytes, and parsing them into edges.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, OnBadLine, Reject, TextBatch,
+    bad_edge::BadEdge,
+    batch::{EdgeBatch, Reject, TextBatch},
     content::Content,
     layout::TextLayout,
+    options::{BlockId, EdgeSourceOptions, IdKind, IdLimit, OnBadLine},
     parse::{BlockLines, parse_edges, parse_entries, parse_keys},
 };
+use crate::file::InputFile;
+
+/// A file of edges.
+pub(super) struct EdgeFile {
+    pub(super) file: Arc<InputFile>,
+    pub(super) finished: AtomicBool,
+    pub(super) content: Content,
+    /// Entries of a matrix that were parsed.
+    pub(super) entries: AtomicU64,
+}
+
+/// The parts of a source that its blocks share.
+pub(super) struct SharedByBlocks {
+    pub(super) options: EdgeSourceOptions,
+    /// Whether an edge has the integer 0, or 1.
+    has_ids: [AtomicBool; 2],
+    /// Buffers of dropped blocks, for reuse.
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl SharedByBlocks {
+    pub(super) fn new(options: EdgeSourceOptions) -> Self {
+        Self {
+            options,
+            has_ids: [const { AtomicBool::new(false) }; 2],
+            buffers: Mutex::default(),
+        }
+    }
+
+    pub(super) fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a block has the integer 1, and none has 0.
+    pub(super) fn has_one_without_zero(&self) -> bool {
+        let [zero, one] = self.has_ids.each_ref().map(|has| has.load(Ordering::Relaxed));
+        one && !zero
+    }
+
+    /// Notes whether a batch of dense ids has 0 and 1. When both were found, it costs nothing.
+    fn note_ids(&self, batch: &EdgeBatch) {
+        if self.options.id_limit == IdLimit::Sparse {
+            return;
+        }
+        for (id, has) in (0..).zip(&self.has_ids) {
+            if !has.load(Ordering::Relaxed) && (batch.sources.contains(&id) || batch.targets.contains(&id)) {
+                has.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
 
 /// The bytes of a block, read and not yet parsed. When it is dropped, the next block reuses its buffer.
 pub struct RawBlock<'a> {
-    pub(super) source: &'a EdgeSource,
+    pub(super) shared: &'a SharedByBlocks,
     pub(super) file: &'a EdgeFile,
     pub(super) id: BlockId,
     pub(super) input_bytes: u64,
@@ -37,11 +93,7 @@ pub(super) enum Payload {
 
 impl Drop for RawBlock<'_> {
     fn drop(&mut self) {
-        self.source
-            .buffers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(std::mem::take(&mut self.buffer));
+        self.shared.buffers().push(std::mem::take(&mut self.buffer));
     }
 }
 
@@ -70,18 +122,18 @@ impl RawBlock<'_> {
     /// If the source was opened with [`IdKind::String`].
     pub fn parse(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         assert_eq!(
-            self.source.options.ids,
+            self.shared.options.ids,
             IdKind::Integer,
             "string ids are parsed by parse_text"
         );
         into.clear();
         self.parse_integers(into, on_reject)?;
-        self.source.note_ids(into);
+        self.shared.note_ids(into);
         Ok(())
     }
 
     fn parse_integers(&self, into: &mut EdgeBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
-        let limit = self.source.options.id_limit;
+        let limit = self.shared.options.id_limit;
         match (&self.file.content, &self.payload) {
             (Content::Parquet { parquet, .. }, _) => {
                 parquet.parse(self.id.block, limit, into, &mut |row, line, bad| {
@@ -124,7 +176,7 @@ impl RawBlock<'_> {
     /// If the source was opened with [`IdKind::Integer`].
     pub fn parse_text(&self, into: &mut TextBatch, on_reject: &mut dyn FnMut(Reject) -> Result<()>) -> Result<()> {
         assert_eq!(
-            self.source.options.ids,
+            self.shared.options.ids,
             IdKind::String,
             "integer ids are parsed by parse"
         );
@@ -173,7 +225,7 @@ impl RawBlock<'_> {
         bad: BadEdge,
         on_reject: &mut dyn FnMut(Reject) -> Result<()>,
     ) -> Result<()> {
-        let options = &self.source.options;
+        let options = &self.shared.options;
         match options.on_bad_line {
             OnBadLine::Fail => Err(bad.error(options, self.file.file.path(), position, line, |line| {
                 bad.message(line, self.file.file.path())

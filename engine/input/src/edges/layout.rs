@@ -17,7 +17,7 @@ use crate::{
     file::InputFile,
     line_reader::{LINE_BYTES_MAX, Line, Lines},
     messages::shown,
-    separator::{Separator, trim, unquoted},
+    separator::{Separator, unquoted},
 };
 
 /// The most lines of data to search for one that shows the columns, and the most bytes.
@@ -107,7 +107,7 @@ impl Head {
         let mut lines = Lines::new(Extent::whole(file, compression).stream()?, LINE_BYTES_MAX);
         let (mut head, mut bytes, mut leading_bytes) = (Self::default(), 0, 0);
         while let Some(line) = lines.next_line()? {
-            let text = text_of(&line);
+            let text = line.text();
             if text.is_empty() {
                 continue;
             }
@@ -130,12 +130,6 @@ impl Head {
         head.is_whole = true;
         Ok(head)
     }
-}
-
-/// A line without a byte order mark, trimmed.
-fn text_of(line: &Line) -> &[u8] {
-    let mark = mark_of(line);
-    trim(&line.bytes[mark..])
 }
 
 /// The length of a byte order mark.
@@ -208,7 +202,7 @@ impl Sniffer<'_> {
                 first_line: None,
             }));
         }
-        let all: Vec<&[u8]> = head.data.iter().map(text_of).collect();
+        let all: Vec<&[u8]> = head.data.iter().map(Line::text).collect();
         refuse_other_formats(&all, path)?;
         let separator = self.separator(&all)?;
         self.check_comments(&all, separator)?;
@@ -264,7 +258,7 @@ impl Sniffer<'_> {
                         header,
                         first_line: note.map(|read_as| FirstLine {
                             number: noted.number,
-                            text: shown(text_of(noted)),
+                            text: shown(noted.text()),
                             read_as,
                         }),
                     }));
@@ -303,7 +297,7 @@ impl Sniffer<'_> {
             return Ok(Separator::Comma);
         }
         let found = match data {
-            [] => Separator::of_lines(self.head.leading.iter().map(text_of), "--separator"),
+            [] => Separator::of_lines(self.head.leading.iter().map(Line::text), "--separator"),
             _ => Separator::of_lines(data.iter().copied(), "--separator"),
         };
         found.map_err(|what| Error::input(self.path, Position::Whole, what))
@@ -320,7 +314,7 @@ impl Sniffer<'_> {
             .and_then(|line| separator.fields(line).ok())
             .map(|fields| fields.len());
         for line in &self.head.leading {
-            let text = text_of(line);
+            let text = line.text();
             let after = &text[text.iter().take_while(|byte| b"#%".contains(byte)).count()..];
             let Ok(fields) = separator.fields(after) else { continue };
             let names: Vec<_> = fields.iter().map(|field| String::from_utf8_lossy(field)).collect();

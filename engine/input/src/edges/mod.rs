@@ -27,7 +27,7 @@ mod text;
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -39,13 +39,18 @@ use grappa_io::{
 
 pub(crate) use self::fields::{id_of_float, integer, is_comment};
 pub use self::{
-    bad_edge::{BadEdge, IdLimit},
+    bad_edge::BadEdge,
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
     block::RawBlock,
-    options::{BlockId, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, LimitSource, OnBadLine},
+    options::{BlockId, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine},
 };
 use self::{
-    block::Payload, content::Content, edge_weights::EdgeWeights, layout::ReadAs, packed_text::TextStream, table::Table,
+    block::{EdgeFile, Payload, SharedByBlocks},
+    content::Content,
+    edge_weights::EdgeWeights,
+    layout::ReadAs,
+    packed_text::TextStream,
+    table::Table,
     text::TextFile,
 };
 use crate::{
@@ -60,7 +65,7 @@ use crate::{
 /// read by any of them. One thread at a time unpacks a compressed file; several compressed files are unpacked side by side.
 pub struct EdgeSource {
     files: Vec<EdgeFile>,
-    options: EdgeSourceOptions,
+    shared: SharedByBlocks,
     weighted: bool,
     /// All files before this one are finished.
     front: AtomicUsize,
@@ -68,18 +73,6 @@ pub struct EdgeSource {
     skipped_bytes: AtomicU64,
     /// Whether a block was skipped.
     has_skipped: AtomicBool,
-    /// Whether an edge has the integer 0, or 1.
-    has_ids: [AtomicBool; 2],
-    /// Buffers of dropped blocks, for reuse.
-    buffers: Mutex<Vec<Vec<u8>>>,
-}
-
-struct EdgeFile {
-    file: Arc<InputFile>,
-    finished: AtomicBool,
-    content: Content,
-    /// Entries of a matrix that were parsed.
-    entries: AtomicU64,
 }
 
 /// The answer to a worker that asks a file for a block.
@@ -128,13 +121,11 @@ impl EdgeSource {
         read_past_cache_if_large(files.iter().map(|file| &*file.file));
         Ok(Self {
             files,
-            options,
+            shared: SharedByBlocks::new(options),
             weighted,
             front: AtomicUsize::new(0),
             skipped_bytes: AtomicU64::new(0),
             has_skipped: AtomicBool::new(false),
-            has_ids: [const { AtomicBool::new(false) }; 2],
-            buffers: Mutex::default(),
         })
     }
 
@@ -170,20 +161,7 @@ impl EdgeSource {
 
     /// Whether the integers of all blocks probably count from 1: there is a 1, and no 0.
     pub fn counts_from_one(&self) -> bool {
-        let [zero, one] = self.has_ids.each_ref().map(|has| has.load(Ordering::Relaxed));
-        one && !zero && !self.has_skipped.load(Ordering::Relaxed)
-    }
-
-    /// Notes whether a batch of dense ids has 0 and 1. When both were found, it costs nothing.
-    fn note_ids(&self, batch: &EdgeBatch) {
-        if self.options.id_limit == IdLimit::Sparse {
-            return;
-        }
-        for (id, has) in (0..).zip(&self.has_ids) {
-            if !has.load(Ordering::Relaxed) && (batch.sources.contains(&id) || batch.targets.contains(&id)) {
-                has.store(true, Ordering::Relaxed);
-            }
-        }
+        self.shared.has_one_without_zero() && !self.has_skipped.load(Ordering::Relaxed)
     }
 
     /// How the files are read: one entry for all files that are read in the same way.
@@ -206,7 +184,7 @@ impl EdgeSource {
 
     /// The options the source was opened with.
     pub fn options(&self) -> &EdgeSourceOptions {
-        &self.options
+        &self.shared.options
     }
 
     /// The path of a block's file.
@@ -218,49 +196,53 @@ impl EdgeSource {
     /// edges, arrays that may have sources and targets in rows or in columns, and
     /// files without edges.
     pub fn warnings(&self) -> Vec<String> {
-        let first_lines = |read_as: ReadAs| {
-            let lines = self
-                .files
-                .iter()
-                .filter_map(|file| Some((file.file.path(), file.content.layout()?.first_line.as_ref()?)));
-            let mut alike = lines.filter(|(_, line)| line.read_as == read_as);
-            let (path, line) = alike.next()?;
-            let position = Position::Line(line.number);
-            Some(format!(
-                "{}{position}: the first line, {}, {}{}",
-                path.display(),
-                line.text,
-                read_as.message(),
-                in_more_files(alike.count())
-            ))
-        };
-        let square_arrays = || {
-            let is_square =
-                |file: &&EdgeFile| matches!(&file.content, Content::Table { table, .. } if table.is_square());
-            let mut square = self.files.iter().filter(is_square);
-            let path = square.next()?.file.path();
-            Some(format!(
-                "{}: the array of shape (2, 2) is read as two edges, each a row of source and target; if its first row has the \
-                 sources and its second one the targets, convert it: {}{}",
-                path.display(),
-                Conversion::Transpose.command(path),
-                in_more_files(square.count())
-            ))
-        };
-        let no_edges = || {
-            let is_empty = self.files.iter().all(|file| matches!(file.content, Content::Nothing));
-            is_empty.then(|| {
-                let path = self.files[0].file.path();
-                let more = in_more_files(self.files.len() - 1);
-                format!(
-                    "{}: there are no edges in this file{more}; the store has nodes only",
-                    path.display()
-                )
-            })
-        };
-        let first_lines = ReadAs::ALL.into_iter().filter_map(first_lines);
-        let others = [square_arrays(), no_edges()];
-        first_lines.chain(others.into_iter().flatten()).collect()
+        let first_lines = ReadAs::ALL.into_iter().filter_map(|read_as| self.first_lines(read_as));
+        first_lines.chain(self.square_arrays()).chain(self.no_edges()).collect()
+    }
+
+    /// The warning about first lines that are read in one way.
+    fn first_lines(&self, read_as: ReadAs) -> Option<String> {
+        let lines = self
+            .files
+            .iter()
+            .filter_map(|file| Some((file.file.path(), file.content.layout()?.first_line.as_ref()?)));
+        let mut alike = lines.filter(|(_, line)| line.read_as == read_as);
+        let (path, line) = alike.next()?;
+        Some(format!(
+            "{}{}: the first line, {}, {}{}",
+            path.display(),
+            Position::Line(line.number),
+            line.text,
+            read_as.message(),
+            in_more_files(alike.count())
+        ))
+    }
+
+    /// The warning about arrays that may have sources and targets in rows or in columns.
+    fn square_arrays(&self) -> Option<String> {
+        let files = self.files.iter();
+        let mut square =
+            files.filter(|file| matches!(&file.content, Content::Table { table, .. } if table.is_square()));
+        let path = square.next()?.file.path();
+        Some(format!(
+            "{}: the array of shape (2, 2) is read as two edges, each a row of source and target; if its first row has the \
+             sources and its second one the targets, convert it: {}{}",
+            path.display(),
+            Conversion::Transpose.command(path),
+            in_more_files(square.count())
+        ))
+    }
+
+    /// The warning about files without edges.
+    fn no_edges(&self) -> Option<String> {
+        let is_empty = self.files.iter().all(|file| matches!(file.content, Content::Nothing));
+        is_empty.then(|| {
+            format!(
+                "{}: there are no edges in this file{}; the store has nodes only",
+                self.files[0].file.path().display(),
+                in_more_files(self.files.len() - 1)
+            )
+        })
     }
 
     /// Runs `work` while `threads` other threads read the blocks that `skip` does not reject. `work` gets them, in no particular
@@ -313,7 +295,7 @@ impl EdgeSource {
     }
 
     /// Fails unless the members of all archives have their CRC-32, and matrices their number of entries. It reads the bytes of
-    /// archives that were not read yet, such as those of skipped blocks. Call it before you rely on any edge.
+    /// archives that were not read yet, such as skipped blocks. Call it before you rely on any edge.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| match &file.content {
             Content::Table { table, .. } => table.check(),
@@ -323,7 +305,7 @@ impl EdgeSource {
                     None => Ok(()),
                 }
             }
-            // The checksums of compressed text are verified as it is unpacked, those of Parquet pages as they are read.
+            // Compressed text is verified as it is unpacked, Parquet pages as they are read.
             Content::Nothing | Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => Ok(()),
         })
     }
@@ -447,7 +429,7 @@ impl EdgeSource {
                 &file.file,
                 *compression,
                 layout,
-                layout.block_bytes(self.options.block_bytes),
+                layout.block_bytes(self.shared.options.block_bytes),
             )?),
         };
         let mut block = self.block(
@@ -484,18 +466,12 @@ impl EdgeSource {
 
     /// A block with an empty buffer.
     fn block(&self, index: usize, id: BlockId, input_bytes: u64) -> RawBlock<'_> {
-        let buffer = self
-            .buffers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
-            .unwrap_or_default();
         RawBlock {
-            source: self,
+            shared: &self.shared,
             file: &self.files[index],
             id,
             input_bytes: input_bytes + self.skipped_bytes.swap(0, Ordering::Relaxed),
-            buffer,
+            buffer: self.shared.buffers().pop().unwrap_or_default(),
             payload: Payload::Rows,
         }
     }

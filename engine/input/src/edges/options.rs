@@ -2,7 +2,6 @@
 
 use std::{fmt, path::PathBuf};
 
-use super::IdLimit;
 use crate::{columns::EdgeColumnOptions, separator::Separator};
 
 /// The format of edge files.
@@ -35,6 +34,28 @@ pub enum IdKind {
     Integer,
     /// Any UTF-8 text.
     String,
+}
+
+/// The upper bound of integer ids, and its origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdLimit {
+    /// Dense ids: below 2^40.
+    Dense,
+    /// `--nodes`: dense ids below this.
+    Nodes(u64),
+    /// Sparse ids: any 64-bit number but the largest.
+    Sparse,
+}
+
+impl IdLimit {
+    /// The smallest id that is too large.
+    pub fn exclusive(self) -> u64 {
+        match self {
+            Self::Dense => grappa_formats::NODES_MAX,
+            Self::Nodes(nodes) => nodes.min(grappa_formats::NODES_MAX),
+            Self::Sparse => u64::MAX,
+        }
+    }
 }
 
 /// The reaction to lines and rows that are not edges.

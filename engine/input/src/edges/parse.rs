@@ -95,24 +95,14 @@ fn parse_integers<const WEIGHTED: bool>(
         if let Some((source, target, weight, next)) = fast_line::<WEIGHTED>(bytes, at, between)
             && source.max(target) < exclusive
         {
-            into.sources.push(source);
-            into.targets.push(target);
-            if WEIGHTED {
-                into.weights.push(weight);
-            }
+            into.push((source, target, weight), WEIGHTED);
             at = next;
             continue;
         }
         let (line, next) = line_at(bytes, at, end, on_long)?;
         match edge_of(line, form, limit) {
             Ok(None) => {}
-            Ok(Some((source, target, weight))) => {
-                into.sources.push(source);
-                into.targets.push(target);
-                if WEIGHTED {
-                    into.weights.push(weight);
-                }
-            }
+            Ok(Some(edge)) => into.push(edge, WEIGHTED),
             Err(bad) => on_bad(at, line, bad)?,
         }
         at = next;
@@ -138,13 +128,7 @@ fn parse_selected(
         let (line, next) = line_at(bytes, at, end, on_long)?;
         match selected_edge_of(line, form, limit) {
             Ok(None) => {}
-            Ok(Some((source, target, weight))) => {
-                into.sources.push(source);
-                into.targets.push(target);
-                if form.weighted() {
-                    into.weights.push(weight);
-                }
-            }
+            Ok(Some(edge)) => into.push(edge, form.weighted()),
             Err(bad) => on_bad(at, line, bad)?,
         }
         at = next;
@@ -172,17 +156,9 @@ pub(super) fn parse_entries(
         match matrix.entry(line, form) {
             Ok(None) => {}
             Ok(Some((row, column, value))) => {
-                into.sources.push(row);
-                into.targets.push(column);
-                if form.weighted() {
-                    into.weights.push(value);
-                }
+                into.push((row, column, value), form.weighted());
                 if matrix.symmetric && row != column {
-                    into.sources.push(column);
-                    into.targets.push(row);
-                    if form.weighted() {
-                        into.weights.push(value);
-                    }
+                    into.push((column, row, value), form.weighted());
                 }
             }
             Err(bad) => on_bad(at, line, bad)?,

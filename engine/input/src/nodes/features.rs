@@ -10,6 +10,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::{Deref, DerefMut},
     path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -27,9 +28,10 @@ use grappa_io::{
 };
 
 use super::{
-    SplitSource, TableForm,
-    node_file::{Content, Forms, NodeFile},
+    forms::{Forms, TableForm},
+    node_file::{Content, NodeFile},
     place::Place,
+    split::SplitSource,
 };
 use crate::{
     columns::Purpose,
@@ -84,6 +86,21 @@ pub struct NonFinite {
     pub column: usize,
 }
 
+/// The file: its path, its places, its rows, and how it is read.
+impl Deref for MatrixSource {
+    type Target = NodeFile;
+
+    fn deref(&self) -> &NodeFile {
+        &self.file
+    }
+}
+
+impl DerefMut for MatrixSource {
+    fn deref_mut(&mut self) -> &mut NodeFile {
+        &mut self.file
+    }
+}
+
 impl MatrixSource {
     /// Opens the matrix in `path` and checks its shape and type.
     ///
@@ -115,21 +132,6 @@ impl MatrixSource {
             non_finite_count: AtomicU64::new(0),
             non_finite_first: Mutex::new(None),
         })
-    }
-
-    /// The file, or the folder of its parts.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// The place of a row.
-    pub fn place(&self, row: u64) -> Place<'_> {
-        self.file.place(row)
-    }
-
-    /// Number of rows. It is not known beforehand for text.
-    pub fn rows(&self) -> Option<u64> {
-        self.file.rows()
     }
 
     /// Numbers per row.
@@ -291,11 +293,6 @@ impl MatrixSource {
         self.dtype
     }
 
-    /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
-    pub fn has_ids(&self) -> bool {
-        self.file.has_ids()
-    }
-
     /// How the file is read.
     pub fn reading(&self) -> Reading {
         let counted = |at: usize| self.fitted.get(at).map(|fitted| fitted.missing);
@@ -325,16 +322,6 @@ impl MatrixSource {
         constant.map(|fitted| fitted.column.name.as_str())
     }
 
-    /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
-    pub fn held_bytes(&self) -> u64 {
-        self.file.held_bytes()
-    }
-
-    /// Size in bytes.
-    pub fn total_bytes(&self) -> u64 {
-        self.file.total_bytes()
-    }
-
     /// Bytes of memory per row that [`Self::read_rows`] takes, with its result.
     pub fn read_cost(&self) -> usize {
         let of_number = match &self.file.content {
@@ -349,23 +336,6 @@ impl MatrixSource {
     pub fn may_be_labels(&self) -> bool {
         let is_float = self.dtype.is_float();
         self.dim() == 1 && (matches!(self.file.content, Content::Text(_)) || !is_float)
-    }
-
-    /// Whether reading is cheap only front to back, by one thread.
-    pub fn is_sequential(&self) -> bool {
-        self.file.is_sequential()
-    }
-
-    /// Refuses a matrix that does not have one row for each of `nodes` nodes. The rows of text are counted only as they are
-    /// read, so for text the error comes from the read that meets the wrong end. `if_more` is advice for more rows.
-    pub fn expect_rows(&mut self, nodes: u64, if_more: &'static str) -> Result<()> {
-        self.file.expect_rows(nodes, if_more)
-    }
-
-    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that were not read yet. Call it before you
-    /// rely on any row.
-    pub fn check(&self) -> Result<()> {
-        self.file.check()
     }
 
     /// Replaces the contents of `out` with rows `first..first + count`, one after another. Returns the number of rows read,

@@ -5,6 +5,7 @@
 //! node has no label.
 
 use std::{
+    ops::{Deref, DerefMut},
     path::Path,
     sync::{
         Arc,
@@ -16,15 +17,13 @@ use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::Label
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
     class_names::{ClassNames, NO_CLASS},
-    node_file::{Content, Forms, NodeFile},
-    place::Place,
+    forms::{Forms, TableForm},
+    node_file::{Content, NodeFile},
 };
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
     messages::shown,
-    reading::Reading,
 };
 
 const FORMS: Forms = Forms {
@@ -121,10 +120,25 @@ impl Value {
     }
 }
 
+/// The file: its path, its places, its rows, and how it is read.
+impl Deref for LabelSource {
+    type Target = NodeFile;
+
+    fn deref(&self) -> &NodeFile {
+        &self.file
+    }
+}
+
+impl DerefMut for LabelSource {
+    fn deref_mut(&mut self) -> &mut NodeFile {
+        &mut self.file
+    }
+}
+
 impl LabelSource {
     /// Opens `path`: a `.npy` array of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label`, `y` or `class`
     /// of a `.npz` archive, or its only array; Parquet; or text, compressed or not, with one node per line. A table has a column of
-    /// that name, or else labels in all columns but that of ids.
+    /// that name, or else labels in all columns but the ids.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &TableForm::default())
     }
@@ -173,26 +187,6 @@ impl LabelSource {
         }
     }
 
-    /// How the file is read.
-    pub fn reading(&self) -> Reading {
-        self.file.reading()
-    }
-
-    /// The file, or the folder of its parts.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// The place of a row.
-    pub fn place(&self, row: u64) -> Place<'_> {
-        self.file.place(row)
-    }
-
-    /// Number of rows. It is not known beforehand for text.
-    pub fn rows(&self) -> Option<u64> {
-        self.file.rows()
-    }
-
     /// Whether each node has one class or a set of classes.
     pub fn kind(&self) -> LabelKind {
         if self.file.columns() == 1 {
@@ -225,38 +219,12 @@ impl LabelSource {
         }
     }
 
-    /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
-    pub fn has_ids(&self) -> bool {
-        self.file.has_ids()
-    }
-
-    /// Bytes of memory that stay in use between reads: a page of each column of Parquet.
-    pub fn held_bytes(&self) -> u64 {
-        self.file.held_bytes()
-    }
-
-    /// Size in bytes.
-    pub fn total_bytes(&self) -> u64 {
-        self.file.total_bytes()
-    }
-
-    /// Whether reading is cheap only front to back, by one thread.
-    pub fn is_sequential(&self) -> bool {
-        self.file.is_sequential()
-    }
-
     /// Bytes of memory per row that [`Self::read_rows`] takes, with the batch, at worst.
     pub fn read_cost(&self) -> usize {
         // The bytes of the file, and the classes and ends of a batch, which grow by doubling.
         let columns = self.file.columns();
         let batch = columns * size_of::<u32>() + size_of::<usize>() + size_of::<bool>();
         columns * size_of::<u64>() + 2 * batch
-    }
-
-    /// Refuses labels that do not have one row for each of `nodes` nodes. The rows of text are counted only as they are read,
-    /// so for text the error comes from the read that meets the wrong end. `if_more` is advice for more rows.
-    pub fn expect_rows(&mut self, nodes: u64, if_more: &'static str) -> Result<()> {
-        self.file.expect_rows(nodes, if_more)
     }
 
     /// Whether all labels read so far are sets of exactly one class, as if they were one class per node in one-hot form.
@@ -284,12 +252,6 @@ impl LabelSource {
         if others {
             self.has_others.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Fails unless the member of an archive has its CRC-32. It reads the bytes that were not read yet. Call it before you rely
-    /// on any label.
-    pub fn check(&self) -> Result<()> {
-        self.file.check()
     }
 
     /// Replaces the contents of `out` with the labels of rows `first..first + count`. Returns the number of rows read, which

@@ -2,6 +2,7 @@
 
 mod class_names;
 mod features;
+mod forms;
 mod labels;
 mod node_file;
 mod parquet_column;
@@ -16,22 +17,13 @@ mod split_columns;
 mod text_rows;
 mod text_table;
 
-pub(crate) use self::text_rows::lines_of;
 pub use self::{
     features::{MatrixSource, NonFinite},
+    forms::TableForm,
     labels::{LabelBatch, LabelSource},
+    node_file::NodeFile,
     parts::PartSource,
     place::Place,
     split::{SplitSource, read_split_ids},
     split_columns::{SPLITS, SplitColumns},
 };
-use crate::{columns::TableOptions, separator::Separator};
-
-/// How to read tables of nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TableForm {
-    /// The columns that the user names.
-    pub columns: TableOptions,
-    /// The separator of text. None finds it from the first lines.
-    pub separator: Option<Separator>,
-}

@@ -4,9 +4,14 @@ use std::path::{Path, PathBuf};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{TableForm, parquet_parts::ParquetParts, place::Place, sparse::Sparse, text_rows::TextRows};
+use super::{
+    forms::{Forms, TableForm},
+    parquet_parts::ParquetParts,
+    place::Place,
+    sparse::Sparse,
+    text_rows::TextRows,
+};
 use crate::{
-    columns::Purpose,
     conversions::Conversion,
     file::{InputFile, read_past_cache_if_large},
     folder::files_of,
@@ -21,8 +26,8 @@ use crate::{
 };
 
 /// An open file, or folder of files, with one row of numbers per node.
-pub(super) struct NodeFile {
-    pub content: Content,
+pub struct NodeFile {
+    pub(super) content: Content,
     path: PathBuf,
     what: &'static str,
     bytes: u64,
@@ -37,30 +42,13 @@ pub(super) enum Content {
     Parquet(ParquetParts),
 }
 
-/// The forms that one kind of node data may have.
-pub(super) struct Forms {
-    /// The kind of data, in messages.
-    pub name: &'static str,
-    /// Names of the array in a `.npz` archive, the preferred one first.
-    pub arrays: &'static [&'static str],
-    /// Accepted shapes, in messages.
-    pub shapes: &'static str,
-    pub columns_max: u64,
-    /// Whether an archive may hold a sparse matrix.
-    pub sparse: bool,
-    /// Whether a blank line of text is a row.
-    pub blank_lines: bool,
-    /// What a table is read for.
-    pub purpose: Purpose,
-}
-
 /// Gets the number and the values of a row, or what is wrong with its line. An error says what is wrong with them.
 pub(super) type EachRow<'a> =
     dyn FnMut(u64, std::result::Result<&[Cell<'_>], String>) -> std::result::Result<(), String> + 'a;
 
 impl NodeFile {
     /// Opens `path` and checks its shape.
-    pub fn open(path: &Path, forms: &'static Forms, form: &TableForm) -> Result<Self> {
+    pub(super) fn open(path: &Path, forms: &'static Forms, form: &TableForm) -> Result<Self> {
         if path.is_dir() {
             let table = ParquetParts::folder(files_of(path)?, forms, form)?;
             let (rows, columns, bytes) = (table.rows(), table.columns() as u64, table.total_bytes());
@@ -121,12 +109,13 @@ impl NodeFile {
         })
     }
 
+    /// The file, or the folder of its parts.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The names of the columns with the data. Empty if it is a matrix, or has lists.
-    pub fn names(&self) -> &[String] {
+    pub(super) fn names(&self) -> &[String] {
         match &self.content {
             Content::Text(text) => text.names(),
             Content::Parquet(table) if !table.is_list() => table.names(),
@@ -135,7 +124,7 @@ impl NodeFile {
     }
 
     /// Whether the data are numbers, as far as types or the first rows of text show it.
-    pub fn are_numbers(&self) -> bool {
+    pub(super) fn are_numbers(&self) -> bool {
         match &self.content {
             Content::Text(text) => text.are_numbers(),
             Content::Parquet(table) => table.are_numbers(),
@@ -164,11 +153,11 @@ impl NodeFile {
     }
 
     /// Numbers per row.
-    pub fn columns(&self) -> usize {
+    pub(super) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Whether it is a table with the ids of the rows.
+    /// Whether it is a table with the ids of the rows, which [`SplitSource`](super::SplitSource) reads.
     pub fn has_ids(&self) -> bool {
         match &self.content {
             Content::Text(text) => text.has_ids(),
@@ -179,7 +168,7 @@ impl NodeFile {
 
     /// Calls `each` with the number and the values of up to `count` rows of a table from row `first` on, or with what is wrong with a
     /// line. Returns the number of rows.
-    pub fn read_cells(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
+    pub(super) fn read_cells(&self, first: u64, count: usize, each: &mut EachRow<'_>) -> Result<usize> {
         match &self.content {
             Content::Text(text) => text.read(first, count, &mut |row, fields| match fields {
                 Ok(fields) => each(
@@ -221,7 +210,7 @@ impl NodeFile {
         }
     }
 
-    /// Bytes of memory that stay in use between reads.
+    /// Bytes of memory that stay in use between reads: a page of each column of Parquet, or the entries of a sparse matrix.
     pub fn held_bytes(&self) -> u64 {
         match &self.content {
             Content::Parquet(table) => table.held_bytes(),
@@ -259,7 +248,8 @@ impl NodeFile {
         }
     }
 
-    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that were not read yet.
+    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that were not read yet. Call it before you rely on
+    /// any row.
     pub fn check(&self) -> Result<()> {
         match &self.content {
             Content::Dense { reader, .. } => reader.check(),

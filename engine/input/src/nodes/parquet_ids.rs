@@ -9,7 +9,7 @@ use parquet::{
     data_type::{ByteArray, DataType},
 };
 
-use super::{TableForm, text_table::First};
+use super::{forms::TableForm, text_table::FirstValues};
 use crate::{
     columns::{Kind, Purpose, Roles, TableColumn},
     conversions::Conversion,
@@ -237,7 +237,7 @@ fn kind_of_strings(table: &ParquetTable, at: usize) -> Result<Kind> {
     // Strings of digits are names too, if they are all different.
     let different: HashSet<&[u8]> = values.iter().map(ByteArray::data).collect();
     let are_names = !values.is_empty() && different.len() == values.len();
-    Ok(match First::of(values.iter().map(ByteArray::data)).kind {
+    Ok(match FirstValues::of(values.iter().map(ByteArray::data)).kind {
         Kind::Numbers | Kind::DistinctIntegers if are_names => Kind::Strings,
         Kind::Numbers | Kind::DistinctIntegers => Kind::Encodable,
         kind => kind,

@@ -1,7 +1,7 @@
 //! Rows of numbers in Parquet: in one file, or in the files of a folder, one after another.
 //!
 //! A table of 10^9 rows has thousands of parts, and the footers of all of them take too much memory and too many descriptors. So each part
-//! is opened once to count its rows and compare its columns with those of the first, and again when it is read.
+//! is opened once to count its rows and compare its columns with the columns of the first, and again when it is read.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,9 +12,8 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
     class_names::ClassNames,
-    node_file::Forms,
+    forms::{Forms, TableForm},
     parquet_rows::{Chosen, EachCells, EachRow, ParquetRows},
     place::Place,
 };
@@ -185,7 +184,7 @@ impl ParquetParts {
         }
     }
 
-    /// The type of the numbers in the first part. Of several types it is that of the first column.
+    /// The type of the numbers in the first part. Of several types it is the type of the first column.
     pub fn element(&self) -> ElementType {
         self.element
     }

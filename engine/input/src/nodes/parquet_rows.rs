@@ -20,9 +20,8 @@ use parquet::{
 };
 
 use super::{
-    TableForm,
     class_names::ClassNames,
-    node_file::Forms,
+    forms::{Forms, TableForm},
     parquet_column::{NextRows, Values, level_in_list},
     parquet_ids::roles_of,
 };
@@ -49,7 +48,7 @@ pub(super) type EachCells<'a> = dyn FnMut(&[Cell<'_>]) -> std::result::Result<()
 
 /// Rows of numbers in the columns of a table, or in one column of lists.
 pub(super) struct ParquetRows {
-    columns: Columns,
+    columns: NumberColumns,
     roles: Roles,
     /// Numbers per row.
     dim: usize,
@@ -91,7 +90,7 @@ fn names_of(schema: &SchemaDescriptor) -> BTreeSet<String> {
 }
 
 /// Columns of a table.
-struct Columns {
+struct NumberColumns {
     table: ParquetTable,
     numbers: Vec<usize>,
     /// The classes of names, for a column of labels that are names.
@@ -149,7 +148,7 @@ impl ParquetRows {
         }
         table.check_columns(numbers.iter().copied())?;
         let is_list = is_list(numbers[0]);
-        let columns = Columns {
+        let columns = NumberColumns {
             table,
             numbers,
             class_names: Arc::clone(class_names),
@@ -172,7 +171,7 @@ impl ParquetRows {
         self.columns.table.file().path()
     }
 
-    /// Fails unless its rows can follow those of another file.
+    /// Fails unless its rows can follow the rows of another file.
     pub fn check_like(&self, other: &Self) -> Result<()> {
         let refuse = |found: &str, expected: &str| {
             let what = format!(
@@ -254,7 +253,7 @@ impl ParquetRows {
         left_out.map(|&column| name(&columns[column]).to_owned()).collect()
     }
 
-    /// The type of the numbers. Of several types it is that of the first column.
+    /// The type of the numbers. Of several types it is the type of the first column.
     pub fn element(&self) -> ElementType {
         let column = self.columns.table.schema().column(self.columns.numbers[0]);
         match column.physical_type() {
@@ -376,7 +375,7 @@ impl ParquetRows {
     }
 }
 
-impl Columns {
+impl NumberColumns {
     fn names(&self) -> Vec<String> {
         let schema = self.table.schema();
         let names = self

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{split::array_id, text_rows::lines_of};
+use super::split::array_id;
 use crate::{
     conversions::Conversion,
     extent::{Compression, Extent},
@@ -26,10 +26,10 @@ const PARTS_MAX: u64 = 1 << 20;
 /// integers of shape `[N]` or `[N, 1]`.
 pub struct PartSource {
     file: Arc<InputFile>,
-    content: Content,
+    content: PartContent,
 }
 
-enum Content {
+enum PartContent {
     Array {
         array: NpyArray,
         reader: Box<ArrayReader>,
@@ -54,13 +54,13 @@ impl PartSource {
                     Conversion::RavelIntegers.command(path)
                 )));
             }
-            Content::Array {
+            PartContent::Array {
                 reader: Box::new(array.reader()),
                 array,
                 next: 0,
             }
         } else {
-            Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
+            PartContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
         };
         Ok(Self { file, content })
     }
@@ -76,7 +76,7 @@ impl PartSource {
             Err(Error::input(self.file.path(), position, what))
         };
         match &mut self.content {
-            Content::Array { array, reader, next } => {
+            PartContent::Array { array, reader, next } => {
                 let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
                 let width = array.element.bytes();
                 let mut bytes = vec![0; count * width];
@@ -91,7 +91,7 @@ impl PartSource {
                 }
                 *next += count as u64;
             }
-            Content::Text(lines) => {
+            PartContent::Text(lines) => {
                 while out.len() < BATCH
                     && let Some(line) = lines.next_line()?
                 {

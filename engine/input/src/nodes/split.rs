@@ -1,4 +1,4 @@
-//! Lists of node ids: those of the nodes for training, validation or test, and those of the rows of node data.
+//! Lists of node ids: of nodes for training, validation or test, and of the rows of node data.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,11 +10,10 @@ use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
+    forms::TableForm,
     parquet_ids::ParquetIds,
     parquet_parts::open_part,
     place::Place,
-    text_rows::lines_of,
     text_table::{IdColumn, TextTable},
 };
 use crate::{
@@ -29,7 +28,7 @@ use crate::{
     messages::{shown, wrong_rows},
     npy::{self, ArrayReader, NpyArray},
     parquet,
-    separator::{Field, trim},
+    separator::Field,
     zip::{self, Npz},
 };
 
@@ -50,14 +49,14 @@ pub struct SplitSource {
     ids: IdKind,
     limit: IdLimit,
     form: TableForm,
-    content: Content,
+    content: IdContent,
     /// Whether a line of data was read. No line after it is a comment.
     in_data: bool,
     /// Positions of the last batch of ids in the file.
     positions: Vec<Position>,
 }
 
-enum Content {
+enum IdContent {
     Array {
         array: NpyArray,
         reader: ArrayReader,
@@ -66,11 +65,11 @@ enum Content {
     Text(Lines),
     /// A table with a column of ids.
     Table(Lines, IdColumn),
-    Parquet(Box<ParquetParts>),
+    Parquet(Box<ParquetIdFiles>),
 }
 
 /// The ids in Parquet files, one after another.
-struct ParquetParts {
+struct ParquetIdFiles {
     ids: ParquetIds,
     /// The files after it.
     rest: vec::IntoIter<PathBuf>,
@@ -122,11 +121,11 @@ impl SplitSource {
             let what = "expected a column of ids, with a name such as id, and other columns";
             return Err(Error::input(path, Position::Line(1), what));
         };
-        let mut lines = lines_of(&Extent::whole(&file, Compression::of(&head)))?;
+        let mut lines = Lines::of(&Extent::whole(&file, Compression::of(&head)))?;
         if table.header {
             lines.next_line()?;
         }
-        Ok(Self::new(path, file, ids, limit, form, Content::Table(lines, column)))
+        Ok(Self::new(path, file, ids, limit, form, IdContent::Table(lines, column)))
     }
 
     /// The ids in the files of a folder, in their order.
@@ -148,7 +147,7 @@ impl SplitSource {
         }
         let mut rest = files.into_iter();
         let file = open_part(&rest.next().expect("a folder has files"))?;
-        let content = Content::Parquet(Box::new(ParquetParts {
+        let content = IdContent::Parquet(Box::new(ParquetIdFiles {
             ids: ParquetIds::open(&file, ids, form, name.as_deref())?,
             rest,
             rows,
@@ -182,7 +181,7 @@ impl SplitSource {
         }
         let content = if head.starts_with(parquet::MAGIC) {
             let ids = ParquetIds::open(&file, ids, form, None)?;
-            Content::Parquet(Box::new(ParquetParts {
+            IdContent::Parquet(Box::new(ParquetIdFiles {
                 rows: ids.rows(),
                 ids,
                 rest: Vec::new().into_iter(),
@@ -211,18 +210,25 @@ impl SplitSource {
                     Conversion::RavelIntegers.command(path)
                 )));
             }
-            Content::Array {
+            IdContent::Array {
                 reader: array.reader(),
                 array,
                 next: 0,
             }
         } else {
-            Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
+            IdContent::Text(Lines::of(&Extent::whole(&file, Compression::of(&head)))?)
         };
         Ok(Self::new(path, file, ids, limit, form, content))
     }
 
-    fn new(path: &Path, file: Arc<InputFile>, ids: IdKind, limit: IdLimit, form: &TableForm, content: Content) -> Self {
+    fn new(
+        path: &Path,
+        file: Arc<InputFile>,
+        ids: IdKind,
+        limit: IdLimit,
+        form: &TableForm,
+        content: IdContent,
+    ) -> Self {
         Self {
             path: path.to_owned(),
             file,
@@ -242,14 +248,14 @@ impl SplitSource {
 
     /// A warning about the first line of a list of strings that has the name of a column of ids.
     pub fn warning(&self) -> Result<Option<String>> {
-        if self.ids != IdKind::String || !matches!(self.content, Content::Text(_)) {
+        if self.ids != IdKind::String || !matches!(self.content, IdContent::Text(_)) {
             return Ok(None);
         }
         let extent = Extent::whole(&self.file, Compression::of(&self.file.head(8)?));
-        let Some(line) = lines_of(&extent)?.next_line()? else {
+        let Some(line) = Lines::of(&extent)?.next_line()? else {
             return Ok(None);
         };
-        let text = trimmed(&line.bytes, line.number);
+        let text = line.text();
         let is_name = std::str::from_utf8(text).is_ok_and(is_id_name);
         Ok(is_name.then(|| {
             format!(
@@ -264,21 +270,21 @@ impl SplitSource {
     /// Number of ids, if it is known before they are read: in arrays other than masks, and in Parquet.
     pub fn ids(&self) -> Option<u64> {
         match &self.content {
-            Content::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
-            Content::Parquet(parts) => Some(parts.rows),
+            IdContent::Array { array, .. } if array.element != ElementType::Bool => Some(array.shape[0]),
+            IdContent::Parquet(parts) => Some(parts.rows),
             _ => None,
         }
     }
 
     /// Whether it is a mask, whose rows are dense ids.
     pub fn is_mask(&self) -> bool {
-        matches!(&self.content, Content::Array { array, .. } if array.element == ElementType::Bool)
+        matches!(&self.content, IdContent::Array { array, .. } if array.element == ElementType::Bool)
     }
 
     /// Refuses a mask that does not have one row for each of `nodes` nodes. `if_more` is advice for more rows.
     pub fn expect_rows(&self, nodes: u64, if_more: &str) -> Result<()> {
         match &self.content {
-            Content::Array { array, .. } if self.is_mask() && array.shape[0] != nodes => {
+            IdContent::Array { array, .. } if self.is_mask() && array.shape[0] != nodes => {
                 Err(array.error(wrong_rows(nodes, array.shape[0], if_more)))
             }
             _ => Ok(()),
@@ -295,7 +301,7 @@ impl SplitSource {
 
     /// Goes to the next file of a folder if the ids of one have ended.
     fn next_part(&mut self) -> Result<()> {
-        if let Content::Parquet(parts) = &mut self.content {
+        if let IdContent::Parquet(parts) = &mut self.content {
             while parts.ids.is_at_end()
                 && let Some(path) = parts.rest.next()
             {
@@ -317,7 +323,7 @@ impl SplitSource {
         self.positions.clear();
         self.next_part()?;
         match &mut self.content {
-            Content::Array { array, reader, next } => {
+            IdContent::Array { array, reader, next } => {
                 let mut bytes = Vec::new();
                 // A piece of a mask may hold no id. That is not the end.
                 while out.is_empty() && *next < array.shape[0] {
@@ -342,11 +348,11 @@ impl SplitSource {
                     *next += count as u64;
                 }
             }
-            Content::Text(lines) => {
+            IdContent::Text(lines) => {
                 while out.len() < BATCH
                     && let Some(line) = lines.next_line()?
                 {
-                    let text = trimmed(&line.bytes, line.number);
+                    let text = line.text();
                     if text.is_empty() || is_comment(text) && !self.in_data {
                         continue;
                     }
@@ -355,7 +361,7 @@ impl SplitSource {
                     self.positions.push(Position::Line(line.number));
                 }
             }
-            Content::Table(lines, column) => {
+            IdContent::Table(lines, column) => {
                 while out.len() < BATCH
                     && let Some(line) = lines.next_line()?
                 {
@@ -365,7 +371,7 @@ impl SplitSource {
                     self.positions.push(Position::Line(line.number));
                 }
             }
-            Content::Parquet(parts) => {
+            IdContent::Parquet(parts) => {
                 let first = parts.ids.next_row();
                 for (row, id) in (first..).zip(parts.ids.next_integers(BATCH)?) {
                     let position = Position::Row(row);
@@ -390,8 +396,8 @@ impl SplitSource {
         self.positions.clear();
         self.next_part()?;
         let (lines, column) = match &mut self.content {
-            Content::Array { .. } => unreachable!("arrays are refused when opened for strings"),
-            Content::Parquet(parts) => {
+            IdContent::Array { .. } => unreachable!("arrays are refused when opened for strings"),
+            IdContent::Parquet(parts) => {
                 let first = parts.ids.next_row();
                 for (row, id) in (first..).zip(parts.ids.next_strings(STRINGS)?) {
                     let position = Position::Row(row);
@@ -404,8 +410,8 @@ impl SplitSource {
                 }
                 return Ok(!out.is_empty());
             }
-            Content::Text(lines) => (lines, None),
-            Content::Table(lines, column) => (lines, Some(*column)),
+            IdContent::Text(lines) => (lines, None),
+            IdContent::Table(lines, column) => (lines, Some(*column)),
         };
         while out.len() < BATCH
             && out.bytes.len() < BATCH_BYTES
@@ -413,7 +419,7 @@ impl SplitSource {
         {
             let text = match column {
                 Some(column) => id_of_row(&self.file, &line, column)?,
-                None => trimmed(&line.bytes, line.number).into(),
+                None => line.text().into(),
             };
             if text.is_empty() {
                 continue;
@@ -450,13 +456,6 @@ fn integer_of(file: &InputFile, line: &Line, text: &[u8], limit: IdLimit, remedy
         );
         Error::input(file.path(), Position::Line(line.number), what)
     })
-}
-
-fn trimmed(bytes: &[u8], line: u64) -> &[u8] {
-    match bytes.strip_prefix(b"\xef\xbb\xbf") {
-        Some(bytes) if line == 1 => trim(bytes),
-        _ => trim(bytes),
-    }
 }
 
 fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error {

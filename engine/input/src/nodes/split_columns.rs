@@ -1,18 +1,16 @@
 //! The split of each node in a column of a table: train, val or test, or a mask for each.
 
-use std::path::Path;
+use std::{ops::Deref, path::Path};
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
-    node_file::{Content, Forms, NodeFile},
-    place::Place,
+    forms::{Forms, TableForm},
+    node_file::{Content, NodeFile},
 };
 use crate::{
     columns::Purpose,
     messages::shown,
-    reading::Reading,
     table::{Cell, Form, boolean_of, form_of},
 };
 
@@ -36,6 +34,15 @@ pub struct SplitColumns {
     masks: Option<Vec<usize>>,
 }
 
+/// The file: its path, its places, its rows, and how it is read.
+impl Deref for SplitColumns {
+    type Target = NodeFile;
+
+    fn deref(&self) -> &NodeFile {
+        &self.file
+    }
+}
+
 impl SplitColumns {
     /// Opens the table in `path`, text or Parquet, whose columns the user names: one with `train`, `val`, `valid`, `validation` or
     /// `test`, in any case, or nothing; or masks of zeros and ones, called `train_mask` and the like.
@@ -55,26 +62,6 @@ impl SplitColumns {
             ),
             masks => Ok(Self { file, masks }),
         }
-    }
-
-    /// The file, or the folder of its parts.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// How the file is read.
-    pub fn reading(&self) -> Reading {
-        self.file.reading()
-    }
-
-    /// Bytes of memory that stay in use between reads.
-    pub fn held_bytes(&self) -> u64 {
-        self.file.held_bytes()
-    }
-
-    /// The place of a row.
-    pub fn place(&self, row: u64) -> Place<'_> {
-        self.file.place(row)
     }
 
     /// Replaces the contents of `out` with the splits of up to `count` rows from row `first` on, as indices of [`SPLITS`]. None: the

@@ -8,9 +8,8 @@ use std::{
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    TableForm,
-    node_file::Forms,
-    text_table::{TextTable, split},
+    forms::{Forms, TableForm},
+    text_table::{TextTable, split, text_of},
 };
 use crate::{
     columns::{Purpose, Roles},
@@ -19,15 +18,12 @@ use crate::{
     line_reader::{Line, Lines},
     messages::one_less,
     reading::Reading,
-    separator::{Field, Separator, trim},
+    separator::{Field, Separator},
 };
 
 /// Gets the number and the fields of a row, or what is wrong with its line. An error says what is wrong with it.
 pub(super) type EachLine<'a> =
     dyn FnMut(u64, std::result::Result<&[&str], String>) -> std::result::Result<(), String> + 'a;
-
-/// The longest line, in bytes: a million numbers of 16 characters.
-const ROW_BYTES_MAX: usize = 16 << 20;
 
 /// A text file of rows of numbers, after an optional header.
 pub(super) struct TextRows {
@@ -35,7 +31,7 @@ pub(super) struct TextRows {
     header: bool,
     separator: Separator,
     /// The columns that are read, unless it is a matrix.
-    table: Option<Columns>,
+    table: Option<DataColumns>,
     /// Whether a line with a number for each column is a row of the table as it is of a matrix.
     is_plain: bool,
     /// Whether all first values are numbers.
@@ -55,17 +51,12 @@ pub(super) struct TextRows {
 }
 
 /// The columns of a table.
-struct Columns {
+struct DataColumns {
     separator: Separator,
     /// Number of all columns.
     width: usize,
     /// The columns with the data.
     data: Vec<usize>,
-}
-
-/// The lines of a text file that may be compressed.
-pub(crate) fn lines_of(extent: &Extent) -> Result<Lines> {
-    Ok(Lines::new(extent.stream()?, ROW_BYTES_MAX))
 }
 
 impl TextRows {
@@ -128,7 +119,7 @@ impl TextRows {
         if table.header || forms.purpose == Purpose::Splits || forms.purpose == Purpose::Features && !rows.are_numbers {
             rows.names = names(&data);
         }
-        rows.table = Some(Columns {
+        rows.table = Some(DataColumns {
             separator: table.separator,
             width: table.names.len(),
             data,
@@ -188,7 +179,7 @@ impl TextRows {
         let (mut lines, mut next) = match guard.take() {
             Some((lines, next)) if next <= first => (lines, next),
             _ => {
-                let mut lines = lines_of(&self.extent)?;
+                let mut lines = Lines::of(&self.extent)?;
                 if self.header {
                     lines.next_line()?;
                 }
@@ -263,23 +254,9 @@ impl TextRows {
     }
 }
 
-pub(super) fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
-    let bytes = match line.bytes.strip_prefix(b"\xef\xbb\xbf") {
-        Some(bytes) if line.number == 1 => bytes,
-        _ => &line.bytes,
-    };
-    std::str::from_utf8(trim(bytes)).map_err(|_| {
-        Error::input(
-            file.path(),
-            Position::Line(line.number),
-            "expected a row of numbers in text, found other bytes; save arrays as .npy or .npz files",
-        )
-    })
-}
-
 /// The number of columns of the first row. None if there is no row.
 fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> Result<Option<usize>> {
-    let mut lines = lines_of(extent)?;
+    let mut lines = Lines::of(extent)?;
     while let Some(line) = lines.next_line()? {
         let text = text_of(&line, file)?;
         if line.number == 1 && header {
@@ -300,7 +277,7 @@ fn first_row(extent: &Extent, file: &InputFile, forms: &Forms, header: bool) -> 
     Ok(None)
 }
 
-impl Columns {
+impl DataColumns {
     /// The fields of a line with the data.
     fn fields<'a>(&self, line: &'a Line) -> std::result::Result<Vec<Cow<'a, str>>, String> {
         let mut fields = Vec::new();

@@ -4,15 +4,12 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    TableForm,
-    text_rows::{self, lines_of},
-};
+use super::forms::TableForm;
 use crate::{
     columns::{Kind, Roles, TableColumn, is_known_name},
     extent::{Compression, Extent},
     file::InputFile,
-    line_reader::Line,
+    line_reader::{Line, Lines},
     separator::{Field, OpenQuote, Separator, trim, unquoted},
     table::{Form, HEXADECIMAL, form_of},
 };
@@ -41,19 +38,19 @@ impl TextTable {
     /// Reads the first lines. None if they are blank.
     pub fn read(file: &Arc<InputFile>, form: &TableForm) -> Result<Option<Self>> {
         let extent = Extent::whole(file, Compression::of(&file.head(8)?));
-        let mut lines = lines_of(&extent)?;
+        let mut lines = Lines::of(&extent)?;
         let (mut head, mut bytes) = (Vec::new(), 0);
         while head.len() < HEAD_LINES
             && bytes < HEAD_BYTES
             && let Some(line) = lines.next_line()?
         {
             bytes += line.bytes.len();
-            if !text_rows::text_of(&line, file)?.is_empty() {
+            if !text_of(&line, file)?.is_empty() {
                 head.push(line);
             }
         }
         let Some(first) = head.first() else { return Ok(None) };
-        let texts = head.iter().map(text_of);
+        let texts = head.iter().map(Line::text);
         let separator = match form.separator {
             Some(separator) => separator,
             None => Separator::of_lines(texts.clone(), "--table-separator")
@@ -61,7 +58,7 @@ impl TextTable {
         };
         let refuse = |what| Error::input(file.path(), Position::Line(first.number), what);
         let fields = separator
-            .fields(text_of(first))
+            .fields(first.text())
             .map_err(|OpenQuote| refuse(OpenQuote::REASON.to_owned()))?;
         let names: Vec<String> = fields
             .iter()
@@ -73,8 +70,8 @@ impl TextTable {
             .filter_map(|text| separator.fields(text).ok())
             .filter(|fields| fields.len() == names.len())
             .collect();
-        let columns = (0..names.len()).map(|column| First::of(data.iter().map(|row| unquoted(&row[column]))));
-        let columns: Vec<First> = columns.collect();
+        let columns = (0..names.len()).map(|column| FirstValues::of(data.iter().map(|row| unquoted(&row[column]))));
+        let columns: Vec<FirstValues> = columns.collect();
         Ok(Some(Self {
             separator,
             header,
@@ -155,13 +152,13 @@ fn is_value(text: &str) -> bool {
 
 /// What the first values of a column are.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct First {
+pub(super) struct FirstValues {
     pub kind: Kind,
     /// Whether all are numbers, and there is at least one.
     pub are_numbers: bool,
 }
 
-impl First {
+impl FirstValues {
     /// What these values are.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut all, mut missing, mut numbers, mut plain, mut booleans, mut others) = (0, 0, 0, 0, 0, 0);
@@ -205,14 +202,6 @@ impl First {
     }
 }
 
-/// A line without a byte order mark, trimmed.
-fn text_of(line: &Line) -> &[u8] {
-    match line.bytes.strip_prefix(b"\xef\xbb\xbf") {
-        Some(bytes) if line.number == 1 => trim(bytes),
-        _ => trim(&line.bytes),
-    }
-}
-
 /// A column of a table has the node ids of its rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdColumn {
@@ -241,6 +230,17 @@ impl IdColumn {
             self.column + 1
         ))
     }
+}
+
+/// The text of a line of node data.
+pub(super) fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
+    std::str::from_utf8(line.text()).map_err(|_| {
+        Error::input(
+            file.path(),
+            Position::Line(line.number),
+            "expected a row of numbers in text, found other bytes; save arrays as .npy or .npz files",
+        )
+    })
 }
 
 /// Replaces the contents of `fields` with the fields of a line.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use grappa_io::Result;
 
-use super::NpyArray;
+use super::array::NpyArray;
 use crate::extent::ExtentReader;
 
 /// Bytes of a column that one read takes, and columns that are read before their elements are put in rows: one cache line
@@ -22,14 +22,17 @@ pub(crate) struct ArrayReader {
     reader: ExtentReader,
 }
 
-impl ArrayReader {
-    pub(super) fn new(array: NpyArray) -> Self {
-        Self {
-            reader: ExtentReader::new(array.extent.clone()),
-            array,
+impl NpyArray {
+    /// A reader of the elements.
+    pub fn reader(&self) -> ArrayReader {
+        ArrayReader {
+            reader: ExtentReader::new(self.extent.clone()),
+            array: self.clone(),
         }
     }
+}
 
+impl ArrayReader {
     /// Fails unless the member of an archive has its CRC-32: see [`Extent::check`](crate::extent::Extent::check).
     pub fn check(&self) -> Result<()> {
         self.reader.check()
@@ -109,21 +112,9 @@ fn interleave<const N: usize>(buffer: &[u8], all: usize, columns: &Range<usize>,
 /// Reverses the bytes of each element, which has `width` of them.
 fn swap_bytes(bytes: &mut [u8], width: usize) {
     match width {
-        2 => bytes
-            .as_chunks_mut::<2>()
-            .0
-            .iter_mut()
-            .for_each(|element| element.reverse()),
-        4 => bytes
-            .as_chunks_mut::<4>()
-            .0
-            .iter_mut()
-            .for_each(|element| element.reverse()),
-        8 => bytes
-            .as_chunks_mut::<8>()
-            .0
-            .iter_mut()
-            .for_each(|element| element.reverse()),
+        2 => bytes.as_chunks_mut::<2>().0.iter_mut().for_each(|all| all.reverse()),
+        4 => bytes.as_chunks_mut::<4>().0.iter_mut().for_each(|all| all.reverse()),
+        8 => bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|all| all.reverse()),
         _ => {}
     }
 }

@@ -105,7 +105,7 @@ pub(crate) fn described(column: &ColumnDescriptor) -> String {
     format!("{} ({})", column.name(), column.physical_type())
 }
 
-/// The name of a column, or that of the group that it is in.
+/// The name of a column, or of the group that it is in.
 pub(crate) fn name(column: &ColumnDescriptor) -> &str {
     column.path().parts().first().map_or("", String::as_str)
 }

@@ -8,6 +8,7 @@
 //! A block that is read from the disk again is not verified again.
 
 use std::{
+    fs::File,
     ops::Range,
     path::{Path, PathBuf},
     sync::{
@@ -18,7 +19,6 @@ use std::{
 
 use grappa_formats::{FormatError, container::Header};
 
-use super::ContainerFile;
 use crate::{
     Error, Result,
     map::{Access, Mapping},
@@ -39,17 +39,16 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// The checksums of an open file. Reads nothing yet.
-    pub fn of(file: &ContainerFile) -> Result<Self> {
-        let header = file.header().clone();
-        let table = header.table_offset()..file.bytes();
+    /// The checksums of the open file `path`. Reads nothing yet.
+    pub(super) fn new(path: &Path, file: &File, header: Header) -> Result<Self> {
+        let table = header.table_offset()..header.table_offset() + header.blocks() * 8;
         Ok(Self {
-            path: file.path().to_owned(),
+            path: path.to_owned(),
             shift: header
                 .block_bytes
                 .is_power_of_two()
                 .then(|| header.block_bytes.trailing_zeros()),
-            table: Mapping::part(file.file(), file.path(), table, Access::Random)?,
+            table: Mapping::part(file, path, table, Access::Random)?,
             table_is_right: OnceLock::new(),
             right: (0..header.blocks().div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             header,
@@ -73,18 +72,23 @@ impl Checksums {
             return true;
         }
         let (first, last) = (self.block_of(payload.start), self.block_of(payload.end - 1));
-        let bits = |word: u64| match self.right.get(word as usize) {
-            Some(bits) => bits.load(Ordering::Relaxed),
-            None => 0,
-        };
         let (first_word, last_word) = (first / 64, last / 64);
         let (from, to) = (u64::MAX << (first % 64), u64::MAX >> (63 - last % 64));
         if first_word == last_word {
-            return !bits(first_word) & from & to == 0;
+            return !self.bits(first_word) & from & to == 0;
         }
-        !bits(first_word) & from == 0
-            && (first_word + 1..last_word).all(|word| bits(word) == u64::MAX)
-            && !bits(last_word) & to == 0
+        !self.bits(first_word) & from == 0
+            && (first_word + 1..last_word).all(|word| self.bits(word) == u64::MAX)
+            && !self.bits(last_word) & to == 0
+    }
+
+    /// Word `word` of the record of verified blocks. 0 beyond its end.
+    #[inline(always)]
+    fn bits(&self, word: u64) -> u64 {
+        match self.right.get(word as usize) {
+            Some(bits) => bits.load(Ordering::Relaxed),
+            None => 0,
+        }
     }
 
     /// The range of the whole blocks that contain these bytes of the payload.
@@ -97,7 +101,7 @@ impl Checksums {
         payload.start / block_bytes * block_bytes..end.min(self.header.payload_bytes)
     }
 
-    /// Verifies the blocks that `bytes` contains whole, unless they were verified before. `bytes` are those of the
+    /// Verifies the blocks that `bytes` contains whole, unless they were verified before. `bytes` are the bytes of the
     /// payload from `start` on. The error does not name the file.
     pub fn check(&self, start: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
         let end = start + bytes.len() as u64;
@@ -117,7 +121,7 @@ impl Checksums {
         Ok(())
     }
 
-    /// Verifies all blocks that overlap `bytes`, which are those of the payload from `start` on. `read` reads a block
+    /// Verifies all blocks that overlap `bytes`, which are the bytes of the payload from `start` on. `read` reads a block
     /// that is not whole in `bytes`: it gets a buffer of the block's length and the block's offset in the payload.
     pub fn check_with(
         &self,
@@ -129,8 +133,7 @@ impl Checksums {
         if self.are_right(start..end) {
             return Ok(());
         }
-        let in_file = || Error::format(&self.path);
-        self.check(start, bytes).map_err(in_file())?;
+        self.check(start, bytes).map_err(Error::format(&self.path))?;
         let mut buffer = Vec::new();
         // Only the first and the last block can be unverified.
         for index in [self.block_of(start), self.block_of(end - 1)] {
@@ -142,7 +145,7 @@ impl Checksums {
                 let (from, to) = (start.max(block.start), end.min(block.end));
                 buffer[(from - block.start) as usize..(to - block.start) as usize]
                     .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
-                self.check_block(index, &buffer).map_err(in_file())?;
+                self.check_block(index, &buffer).map_err(Error::format(&self.path))?;
             }
         }
         Ok(())

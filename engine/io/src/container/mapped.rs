@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path};
 
 use grappa_formats::{FormatError, container::Header};
 
-use super::{Checksums, ContainerFile};
+use super::{checksums::Checksums, file::ContainerFile};
 use crate::{
     Error, Result,
     map::{Access, Mapping},
@@ -28,7 +28,7 @@ impl MappedPayload {
         let payload = header.payload_offset..header.table_offset();
         Ok(Self {
             mapping: Mapping::part(file.file(), file.path(), payload, access)?,
-            checksums: Checksums::of(file)?,
+            checksums: file.new_checksums()?,
         })
     }
 

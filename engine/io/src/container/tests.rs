@@ -1,8 +1,12 @@
 //! Reads find damage, for any block length.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::Path,
+};
 
-use grappa_formats::container::BlockHasher;
+use grappa_formats::container::{BlockHasher, FileKind};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
@@ -126,7 +130,7 @@ fn damage_in_the_bytes_of_a_partial_block_is_found_though_a_second_read_is_right
             let mut bytes = payload[start..end].to_vec();
             bytes[damaged - start] ^= 4;
             let check = |bytes: &[u8]| {
-                let checksums = Checksums::of(&opened).unwrap();
+                let checksums = opened.new_checksums().unwrap();
                 checksums.check_with(start as u64, bytes, |block, at| {
                     block.copy_from_slice(&payload[at as usize..][..block.len()]);
                     Ok(())
@@ -146,7 +150,10 @@ fn blocks_around_covers_whole_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     file(&path, 4096);
-    let checksums = Checksums::of(&ContainerFile::open(&path, FileKind::ROWS).unwrap()).unwrap();
+    let checksums = ContainerFile::open(&path, FileKind::ROWS)
+        .unwrap()
+        .new_checksums()
+        .unwrap();
     assert_eq!(checksums.blocks_around(0..1), 0..4096);
     assert_eq!(checksums.blocks_around(4095..4097), 0..8192);
     assert_eq!(checksums.blocks_around(49_999..50_000), 49_152..50_000);

@@ -14,8 +14,8 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    sync::{Once, PoisonError, RwLock},
+    path::Path,
+    sync::Once,
     thread,
     time::{Duration, Instant},
 };
@@ -25,7 +25,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::create_folder;
+use super::{
+    changes::create_folder,
+    watch::{Watched, file_id, is_at},
+};
 use crate::{Error, Position, Result};
 
 /// Interval between attempts to get a lock that another process holds.
@@ -51,42 +54,10 @@ pub struct FolderLock {
     watched: Option<Watched>,
 }
 
-/// Path, device and inode of a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Watched {
-    path: PathBuf,
-    id: (u64, u64),
-}
-
-/// The folders of this process that are watched.
-static WATCHED: RwLock<Vec<Watched>> = RwLock::new(Vec::new());
-
-/// Fails if `path` is a watched folder, or in one, and the folder was removed or replaced.
-pub(super) fn check_watched(path: &Path) -> Result<()> {
-    let watched = WATCHED.read().unwrap_or_else(PoisonError::into_inner);
-    for folder in watched.iter().filter(|folder| path.starts_with(&folder.path)) {
-        let now = fs::symlink_metadata(&folder.path).ok().map(|now| file_id(&now));
-        // A process may watch a folder that replaced another one of its own.
-        let is_watched = watched
-            .iter()
-            .any(|other| other.path == folder.path && Some(other.id) == now);
-        if !is_watched {
-            return Err(Error::Taken {
-                path: folder.path.clone(),
-            });
-        }
-    }
-    Ok(())
-}
-
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        if let Some(own) = &self.watched {
-            let mut watched = WATCHED.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = watched.iter().position(|other| other == own) {
-                watched.swap_remove(at);
-            }
-        }
+        // Before the lock is released.
+        self.watched = None;
         // Closing the folder is not enough: a child that another thread has just forked holds it open until it executes a
         // program. If this fails, the lock is released when the child does.
         let _ = flock(&self.folder, FlockOperation::Unlock);
@@ -129,16 +100,7 @@ impl FolderLock {
     /// # Errors
     /// If the file system does not answer.
     pub fn watch(mut self, path: &Path) -> Result<Self> {
-        let own = self.folder.metadata().map_err(Error::io("look at", path))?;
-        let own = Watched {
-            path: path.to_owned(),
-            id: file_id(&own),
-        };
-        WATCHED
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(own.clone());
-        self.watched = Some(own);
+        self.watched = Some(Watched::begin(&self.folder, path)?);
         Ok(self)
     }
 
@@ -198,16 +160,6 @@ fn busy(file: &File, path: &Path) -> Error {
         Position::Whole,
         format!("{who}; wait until it has ended, or choose another name"),
     )
-}
-
-/// Whether this open file is the one called `path`.
-pub(super) fn is_at(file: &File, path: &Path) -> Result<bool> {
-    let own = file.metadata().map_err(Error::io("look at", path))?;
-    Ok(fs::symlink_metadata(path).is_ok_and(|now| file_id(&now) == file_id(&own)))
-}
-
-fn file_id(metadata: &fs::Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 /// The process that holds the lock of a file, if the kernel reports it.

@@ -10,9 +10,9 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
-    begin_change,
-    lock::{Patience, check_watched, is_at, lock},
-    remove_file, rename, rename_new, sync_file,
+    changes::{begin_change, remove_file, rename, rename_new, sync_file},
+    lock::{Patience, lock},
+    watch::{check_watched, is_at},
 };
 use crate::{Error, Position, Result, regular};
 
@@ -87,6 +87,13 @@ fn create_new(path: &Path) -> Result<Option<File>> {
 fn made_again(path: &Path) -> Error {
     let what = "another process makes this file as often as it is removed; end that process, or choose another folder";
     Error::input(path, Position::Whole, what)
+}
+
+/// Replaces or creates the small file `path` with `bytes`. A crash leaves the old or the new file.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = Temporary::replace(path)?;
+    temporary.write_all(bytes)?;
+    temporary.finish()
 }
 
 /// The name of a new file, and whether it may take the place of a file.
@@ -246,7 +253,7 @@ fn remove_left_over(path: &Path) -> Result<()> {
             }
             Some(file)
         }
-        // Another process has just finished it. A file that is there by now is that of a third one.
+        // Another process has just finished it. A file that is there by now belongs to a third one.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         _ => None,
     };
@@ -264,7 +271,7 @@ pub fn temporary_name(path: &Path) -> PathBuf {
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use super::{super::write_file, *};
+    use super::*;
 
     #[test]
     fn a_planted_link_is_removed_and_not_followed() {

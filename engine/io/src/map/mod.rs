@@ -117,7 +117,7 @@ impl Mapping {
     /// Number of the mapping's pages that are in the page cache. To ask reads nothing.
     pub fn cached_pages(&self) -> Result<usize> {
         let mut pages = vec![0u8; self.map.len().div_ceil(rustix::param::page_size())];
-        // SAFETY: the range is that of the mapping, and `pages` has a byte for each of its pages.
+        // SAFETY: the range is the mapping's, and `pages` has a byte for each of its pages.
         let failed = unsafe { libc::mincore(self.map.as_ptr().cast_mut().cast(), self.map.len(), pages.as_mut_ptr()) };
         if failed != 0 {
             return Err(Error::io("ask what is cached of", &self.path)(

@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// Adds a mapping: `bytes` are those of the file `path` from offset `first` on.
+/// Adds a mapping: `bytes` are the bytes of the file `path` from offset `first` on.
 pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     if bytes.is_empty() {
         return Listed { entry: None };

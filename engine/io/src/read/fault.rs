@@ -16,19 +16,15 @@ use std::{
 use grappa_formats::random::draw_at;
 use rustix::io::Errno;
 
-use super::{FileIndex, Options, Read, ReadEngine};
+pub use super::request::FaultInjector;
+use super::{
+    options::Options,
+    request::{FileIndex, Read, ReadEngine},
+};
 use crate::Result;
 
-/// Alters results of the kernel before an engine sees them.
-pub trait FaultInjector: Send + Sync {
-    /// The altered result of a read at `offset` into `part`. `answer` is the kernel's result.
-    fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize>;
-
-    /// Called before each entry into io_uring. An error replaces the entry.
-    fn enter(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
+/// Overwrites bytes that a failed read must not have delivered.
+const SPOILED: u8 = 0xEE;
 
 /// Short reads, temporary refusals and a permanent error. The default has no faults.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,17 +67,16 @@ impl FaultInjector for InjectedFaults {
     fn answer(&self, _file: FileIndex, _offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
         let chance = |salt| random(self.faults.seed, 8 * number + salt);
-        let spoil = |part: &mut [u8]| part.fill(0xEE);
         if self.faults.fail_from.is_some_and(|from| number >= from) {
-            spoil(part);
+            part.fill(SPOILED);
             return Err(Errno::IO.into());
         }
         if number < self.faults.refuse_first {
-            spoil(part);
+            part.fill(SPOILED);
             return Err(Errno::INVAL.into());
         }
         if one_in(self.faults.refuse_one_in, chance(0)) {
-            spoil(part);
+            part.fill(SPOILED);
             return Err(refusal(chance(1)));
         }
         match answer {
@@ -91,7 +86,7 @@ impl FaultInjector for InjectedFaults {
                 if chance(4).is_multiple_of(2) && short > 512 {
                     short -= short % 512;
                 }
-                spoil(&mut part[short..]);
+                part[short..].fill(SPOILED);
                 Ok(short)
             }
             answer => answer,

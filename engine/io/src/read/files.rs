@@ -16,7 +16,10 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-use super::{FileIndex, Read, transfer};
+use super::{
+    request::{FileIndex, Read},
+    transfer,
+};
 use crate::{Error, Result, identity::Identity, regular};
 
 /// Alignment of direct reads if the kernel does not report it: a page, because blocks of a disk are no larger.
@@ -76,7 +79,7 @@ impl ReadFile {
     /// Fails with [`Error::Changed`] if the file was replaced, written to, truncated or extended after it was opened.
     /// Costs a system call.
     ///
-    /// If the check passes, all bytes read before it are those of the file at the time of opening. Exception: the clock
+    /// If the check passes, all bytes read before it are from the file at the time of opening. Exception: the clock
     /// of the file system has a resolution of some milliseconds.
     pub fn check_unchanged(&self) -> Result<()> {
         self.identity.check_path(&self.path)

@@ -3,7 +3,8 @@
 use std::{collections::VecDeque, io, path::PathBuf};
 
 use super::{
-    Options, Read, ReadEngine,
+    options::Options,
+    request::{Read, ReadEngine},
     transfer::{Transfer, check_end},
 };
 use crate::{Error, Result};

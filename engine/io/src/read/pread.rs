@@ -17,8 +17,9 @@ use std::{
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::{
-    Options, Read, ReadEngine, ReadFile,
-    files::{Descriptors, Open},
+    files::{Descriptors, Open, ReadFile},
+    options::Options,
+    request::{Read, ReadEngine},
     transfer::Transfer,
 };
 use crate::{Error, Result};
@@ -28,7 +29,7 @@ pub struct Pread {
     options: Options,
     descriptors: Descriptors,
     /// None only during drop.
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<PreadJob>>,
     finished: Receiver<Finished>,
     in_flight: usize,
     /// Free buffers.
@@ -37,7 +38,7 @@ pub struct Pread {
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Job {
+struct PreadJob {
     transfer: Transfer,
     file: Arc<Open>,
     buffer: Vec<u8>,
@@ -53,7 +54,7 @@ impl Pread {
     /// An engine that reads `files`. Starts the threads.
     pub fn new(files: Arc<[ReadFile]>, options: Options) -> Result<Self> {
         options.check()?;
-        let (jobs, waiting) = unbounded::<Job>();
+        let (jobs, waiting) = unbounded::<PreadJob>();
         let (results, finished) = unbounded();
         let mut engine = Self {
             descriptors: Descriptors::new(files, false),
@@ -110,7 +111,7 @@ impl Pread {
             if buffer.len() < transfer.span() {
                 buffer.resize(transfer.span(), 0);
             }
-            let job = Job { transfer, file, buffer };
+            let job = PreadJob { transfer, file, buffer };
             let jobs = self
                 .jobs
                 .as_ref()
@@ -135,7 +136,7 @@ impl Pread {
     }
 }
 
-impl Job {
+impl PreadJob {
     fn run(mut self, options: &Options) -> Finished {
         let read = self.transfer.read;
         let wanted = self.transfer.run(&mut self.buffer, |offset, part| {

@@ -15,7 +15,7 @@ use std::{io, ops::Range, time::Duration};
 
 use rustix::io::Errno;
 
-use super::Read;
+use super::request::Read;
 
 /// Answers without progress in a row before a read fails. After the first [`STALLS_AT_ONCE`], requests are a
 /// millisecond apart.

@@ -37,8 +37,9 @@ use memmap2::MmapRaw;
 use rustix::io::Errno;
 
 use super::{
-    Options, Read, ReadEngine, ReadFile,
-    files::{ALIGN_MAX, Descriptors, Open},
+    files::{ALIGN_MAX, Descriptors, Open, ReadFile},
+    options::Options,
+    request::{Read, ReadEngine},
     transfer::{Step, Transfer},
 };
 use crate::{Error, Result, arena::Arena};

@@ -10,9 +10,8 @@ use grappa_synthetic::Features;
 use super::{
     buffer::FeatureBuffer,
     files::RowFiles,
-    planner::RESIDENT,
-    pool::PoolGeometry,
-    resident::Resident,
+    pool::rows::PoolRows,
+    resident::{RESIDENT, Resident},
     rows::{Column, RowFormat, RowScratch},
     stats::Counters,
 };
@@ -48,15 +47,6 @@ pub(super) struct StoredRows {
     pub resident: Option<Resident>,
     /// None if all chunks are resident.
     pub pool: Option<PoolRows>,
-}
-
-/// The memory of the row pool.
-#[derive(Debug)]
-pub(super) struct PoolRows {
-    pub geometry: PoolGeometry,
-    pub slots: Slots,
-    /// The coalescing gap: gaps of at most this many bytes between missing rows are read.
-    pub coalescing_gap_bytes: u64,
 }
 
 /// The rows of one column to be gathered.

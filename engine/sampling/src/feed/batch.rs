@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{buffer::FeatureBuffer, pipeline::Core, state::InFlightBatch};
+use super::{buffer::FeatureBuffer, core::FeedCore, state::InFlightBatch};
 use crate::sample::Minibatch;
 
 /// A minibatch with the features of its nodes. Its memory is reused when it is dropped. So a consumer that keeps more
@@ -12,7 +12,7 @@ pub struct Batch {
     pub(super) index: u64,
     pub(super) batch: InFlightBatch,
     pub(super) features: Option<FeatureBuffer>,
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<FeedCore>,
 }
 
 impl Batch {

@@ -5,7 +5,10 @@ use grappa_io::{Error, read};
 use super::{
     demand::MinibatchDemand,
     options::FeedOptions,
-    pool::{BATCHES_MAX, Miss, PoolGeometry},
+    pool::{
+        BATCHES_MAX,
+        geometry::{Miss, PoolGeometry},
+    },
     rows::RowFormat,
 };
 use crate::policy::{ENGINE_SHARE, LOOKAHEAD_MAX, LOOKAHEAD_NODES, RESERVE_SHARE};
@@ -210,7 +213,7 @@ impl FeedCosts {
     }
 }
 
-/// The options for the read engine: those of the user, but with shorter reads, and then fewer reads in flight, if read
+/// The options of the user for the read engine, but with shorter reads, and then fewer reads in flight, if read
 /// buffers would take too much of the memory.
 pub(super) fn read_options(options: &FeedOptions) -> read::Options {
     let mut read = options.read.clone();

@@ -37,9 +37,10 @@ pub(super) fn measure_coalescing_gap(files: &RowFiles, engine: &mut dyn ReadEngi
     let long_bytes = engine.read_bytes_max();
     let (mut short, mut long) = (None, None);
     for round in 0..ROUNDS {
-        let minimum = |before: Option<f64>, now: Option<f64>| before.into_iter().chain(now).reduce(f64::min);
-        short = minimum(short, seconds_per_read(files, engine, SHORT_BYTES, SHORT_READS, round)?);
-        long = minimum(long, seconds_per_read(files, engine, long_bytes, LONG_READS, round)?);
+        let now = seconds_per_read(files, engine, SHORT_BYTES, SHORT_READS, round)?;
+        short = short.into_iter().chain(now).reduce(f64::min);
+        let now = seconds_per_read(files, engine, long_bytes, LONG_READS, round)?;
+        long = long.into_iter().chain(now).reduce(f64::min);
     }
     let (Some(short), Some(long)) = (short, long) else {
         return Ok(0);

@@ -38,7 +38,7 @@ impl Opened {
     fn add(&mut self, file: &ContainerFile) -> Result<(FileIndex, u64)> {
         let index = FileIndex(self.files.len() as u32);
         self.files.push(ReadFile::open(file.path(), Some(file.bytes()))?);
-        self.checksums.push(Checksums::of(file)?);
+        self.checksums.push(file.new_checksums()?);
         Ok((index, file.header().payload_offset))
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct FileRow {
 }
 
 impl RowFiles {
-    /// Opens the feature files that the store has, and those of the `aggregates`. Feature rows must have `layout`,
+    /// Opens the feature files that the store has, and the files of `aggregates`. Feature rows must have `layout`,
     /// which is that of the manifest.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
@@ -132,16 +132,19 @@ impl RowFiles {
     }
 
     fn rows_of(columns: &[ColumnFiles], side_by_side: bool) -> Vec<FileRow> {
-        let end = |column: &ColumnFiles| column.offset + column.layout.row_bytes() as u64;
-        let row = |of: Range<usize>| FileRow {
-            bytes: columns[of.clone()].iter().map(end).max().unwrap_or_default(),
-            stride: columns[of.start].layout.stride.into(),
-            columns: of,
-        };
-        match side_by_side {
-            true => vec![row(0..columns.len())],
-            false => (0..columns.len()).map(|column| row(column..column + 1)).collect(),
-        }
+        let in_row = if side_by_side { columns.len() } else { 1 };
+        let rows = (0..columns.len()).step_by(in_row).map(|first| first..first + in_row);
+        rows.map(|row| {
+            let ends = columns[row.clone()]
+                .iter()
+                .map(|column| column.offset + column.layout.row_bytes() as u64);
+            FileRow {
+                bytes: ends.max().unwrap_or_default(),
+                stride: columns[row.start].layout.stride.into(),
+                columns: row,
+            }
+        })
+        .collect()
     }
 
     /// All files, by their index.

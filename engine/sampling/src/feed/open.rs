@@ -19,17 +19,17 @@ use grappa_storage::{
 use grappa_synthetic::{Generator, Recipe};
 
 use super::{
-    Feed,
-    access::{GeneratedRows, PoolRows, RowAccess, StoredRows},
+    access::{GeneratedRows, RowAccess, StoredRows},
     budget::{self, FeedBudget, RowDemand},
     buffer::FeatureBuffer,
     coalescing::measure_coalescing_gap,
+    core::FeedCore,
+    delivery::Feed,
     demand::{MinibatchDemand, minibatch_bytes},
     files::RowFiles,
     options::{FeedOptions, HostProcesses},
-    pipeline::Core,
     planner::Planner,
-    pool::Pool,
+    pool::{Pool, rows::PoolRows},
     reserve::MemoryReserve,
     resident::Resident,
     rows::RowFormat,
@@ -39,10 +39,36 @@ use super::{
     stats::Counters,
 };
 
+/// A feed that is not open yet, with the division of its memory for the minibatches that were measured.
+pub(crate) struct FeedPlan {
+    inputs: FeedInputs,
+    division: Result<(MinibatchDemand, FeedBudget)>,
+}
+
+/// The rows of a feed, and its options.
+struct FeedInputs {
+    store: Arc<Store>,
+    options: FeedOptions,
+    /// None if there are no features.
+    format: Option<RowFormat>,
+    aggregates: Option<Aggregates>,
+    /// None if no rows are stored.
+    stored: Option<StoredDemand>,
+}
+
+/// Rows that are stored.
+struct StoredDemand {
+    files: RowFiles,
+    /// The chunks that should be resident.
+    owned: Vec<ChunkId>,
+    rows: RowDemand,
+}
+
 impl Feed {
-    /// Opens a feed that delivers features of `store` for minibatches like those of `source`. Samples a few minibatches
-    /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
-    /// [`FeedOptions::host`], the processes of a machine share them if one has no room for all, and all must open a feed.
+    /// Opens a feed that delivers features of `store` for minibatches of `source`. Samples a few minibatches to measure
+    /// their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now. With
+    /// [`FeedOptions::host`], the processes of a machine share them if one has no room for all, and all must open a
+    /// feed.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch (the error names a sufficient budget), if the store lacks the
@@ -53,82 +79,65 @@ impl Feed {
         source: &S,
         options: &FeedOptions,
     ) -> Result<Self> {
-        Self::open_with(store, owned, source, options, |files, options| {
-            read::open(options.engine, files.files().clone(), options.read.clone())
-        })
+        FeedPlan::new(store, owned, source, options)?.open()
     }
+}
 
-    /// Opens a feed that reads with the engine that `open_engine` returns.
-    pub(super) fn open_with<S: BatchSource>(
+impl FeedPlan {
+    /// Plans a feed as [`Feed::open`] opens it.
+    ///
+    /// # Errors
+    /// If the store lacks the requested features or pre-aggregated features, or a minibatch cannot be sampled.
+    pub fn new<S: BatchSource>(
         store: &Arc<Store>,
         owned: &[ChunkId],
         source: &S,
         options: &FeedOptions,
-        open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
     ) -> Result<Self> {
-        if options.threads == 0 {
-            return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
-        }
+        let inputs = FeedInputs::new(store, owned, options)?;
+        let division = inputs.measured_division(source)?;
+        Ok(Self { inputs, division })
+    }
+
+    /// Whether the memory is large enough.
+    pub fn fits(&self) -> bool {
+        self.division.is_ok()
+    }
+
+    /// Opens the feed.
+    ///
+    /// # Errors
+    /// If the memory is too small, or files cannot be read.
+    pub fn open(self) -> Result<Feed> {
+        self.open_with(|files, options| read::open(options.engine, files.files().clone(), options.read.clone()))
+    }
+
+    /// Opens the feed with the engine that `open_engine` returns.
+    pub(super) fn open_with(
+        self,
+        open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
+    ) -> Result<Feed> {
+        let FeedInputs {
+            store,
+            options: requested,
+            format,
+            aggregates,
+            stored,
+        } = self.inputs;
+        let (demand, mut budget) = self.division?;
         // A division starts from the read options of the user. When it looks for a sufficient budget, that budget may
         // allow larger reads than this one.
-        let requested = options;
         let options = &FeedOptions {
-            read: budget::read_options(requested),
+            read: budget::read_options(&requested),
             ..requested.clone()
-        };
-        let spec = match &store.manifest().features {
-            _ if !options.features => None,
-            Some(spec) => Some(spec),
-            None => return Err(no_features(store.path())),
-        };
-        let is_stored = spec.is_some() && store.manifest().stored_features().is_some();
-        let aggregates = options
-            .aggregates
-            .map(|kind| open_aggregates(store, kind, is_stored))
-            .transpose()?;
-        let format = spec.map(|spec| {
-            let aggregates = aggregates.as_ref().map(Aggregates::layout);
-            let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
-            RowFormat::new(&columns, options.output)
-        });
-        let stored = match &format {
-            Some(format) if is_stored => Some((
-                RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?,
-                with_rows(store, owned),
-            )),
-            _ => None,
-        };
-        let (rows, checksum_bytes) = match &stored {
-            Some((files, owned)) => (Some(row_demand(store, files, owned)), files.checksum_bytes()),
-            None => (None, 0),
-        };
-        let divide = |demand: &mut MinibatchDemand, what: &str| {
-            demand.held_bytes += checksum_bytes;
-            FeedBudget::divide(requested, demand, format.as_ref(), rows, what)
-        };
-        // Sampling may take minutes. If the budget is too small for the seeds alone, it is not needed for the error.
-        divide(
-            &mut MinibatchDemand::of_seeds(source),
-            "the feature feed, even if minibatches had only seeds",
-        )?;
-        let margins = MinibatchDemand::measure(source)?.into_iter();
-        let allowed = if options.keeps_margin { 1 } else { margins.len() };
-        // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and should not be refused.
-        let mut divided = margins.take(allowed).map(|mut demand| {
-            let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
-            Ok((demand, budget))
-        });
-        let (demand, mut budget) = match divided.next().expect("there is a margin") {
-            Ok(divided) => divided,
-            // The error names memory that has room for the whole margin.
-            Err(refused) => divided.find_map(Result::ok).ok_or(refused)?,
         };
         let mut shared = None;
         if let Some(host) = &options.host {
-            let with_part = shared_budget(requested, &demand, format.as_ref(), rows, host);
+            let rows = stored.as_ref().map(|stored| stored.rows);
+            let with_part = shared_budget(&requested, &demand, format.as_ref(), rows, host);
             match &stored {
-                Some((files, owned)) => {
-                    let identity = identity(store, aggregates.as_ref())?;
+                Some(StoredDemand { files, owned, .. }) => {
+                    let identity = identity(&store, aggregates.as_ref())?;
                     let room = Room {
                         for_all: budget.resident_bytes > 0,
                         for_part: with_part.is_some(),
@@ -140,7 +149,7 @@ impl Feed {
             budget = with_part.filter(|_| shared.is_some()).unwrap_or(budget);
         }
         let (access, planner, engine) = match (&format, stored) {
-            (Some(format), Some((files, owned))) => {
+            (Some(format), Some(StoredDemand { files, owned, .. })) => {
                 let mut engine = open_engine(&files, options)?;
                 let resident = match shared {
                     Some(shared) => Some(shared.fill(&files, &owned, &mut *engine)?),
@@ -157,7 +166,7 @@ impl Feed {
                 let recipe = Recipe::from_json(&store.manifest().generator)?;
                 let generated = GeneratedRows {
                     features: Generator::new(recipe)?.features(format.dim()),
-                    store: store.clone(),
+                    store,
                 };
                 (RowAccess::Generated(generated), None, None)
             }
@@ -165,26 +174,27 @@ impl Feed {
         };
         let buffers = match &format {
             Some(format) => {
-                let buffer = |_| FeatureBuffer::new(demand.rows, format, options.register.clone());
-                Some((0..budget.buffers).map(buffer).collect::<Result<_>>()?)
+                let buffers =
+                    (0..budget.buffers).map(|_| FeatureBuffer::new(demand.rows, format, options.register.clone()));
+                Some(buffers.collect::<Result<_>>()?)
             }
             None => None,
         };
-        let batch = |_| {
+        let batches = (0..budget.in_flight_batches).map(|_| {
             let minibatch = demand.minibatch();
             InFlightBatch {
                 reserved_bytes: minibatch_bytes(&minibatch),
                 minibatch,
                 slots: Vec::with_capacity(if planner.is_some() { demand.rows } else { 0 }),
             }
-        };
-        let batches = (0..budget.in_flight_batches).map(batch).collect();
+        });
+        let batches = batches.collect();
         tracing::debug!(?budget, ?demand, "opened a feed");
         let engine_name = engine.as_ref().map(|engine| engine.name());
         // Without a pool, all rows are read by now.
         let engine = engine.filter(|_| planner.is_some());
-        Ok(Self {
-            core: Arc::new(Core {
+        Ok(Feed {
+            core: Arc::new(FeedCore {
                 state: Mutex::new(State::new(batches, buffers, planner, options.threads, budget.lookahead)),
                 changed: Condvar::new(),
                 stop: AtomicBool::new(false),
@@ -194,11 +204,79 @@ impl Feed {
                 reserve: MemoryReserve::of(options),
                 scratch_bytes: demand.scratch_bytes,
             }),
-            engine,
+            engine: Arc::new(Mutex::new(engine)),
             engine_name,
             threads: options.threads,
             budget,
         })
+    }
+}
+
+impl FeedInputs {
+    fn new(store: &Arc<Store>, owned: &[ChunkId], options: &FeedOptions) -> Result<Self> {
+        if options.threads == 0 {
+            return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
+        }
+        let spec = match &store.manifest().features {
+            _ if !options.features => None,
+            Some(spec) => Some(spec),
+            None => return Err(no_features(store.path())),
+        };
+        let is_stored = spec.is_some() && store.manifest().stored_features().is_some();
+        let aggregates = options
+            .aggregates
+            .map(|kind| open_aggregates(store, kind, is_stored))
+            .transpose()?;
+        let format = spec.map(|spec| {
+            let aggregates = aggregates.as_ref().map(Aggregates::layout);
+            let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
+            RowFormat::new(&columns, options.output)
+        });
+        let stored = match &format {
+            Some(format) if is_stored => {
+                let files = RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?;
+                let owned = with_rows(store, owned);
+                let rows = row_demand(store, &files, &owned);
+                Some(StoredDemand { files, owned, rows })
+            }
+            _ => None,
+        };
+        Ok(Self {
+            store: store.clone(),
+            options: options.clone(),
+            format,
+            aggregates,
+            stored,
+        })
+    }
+
+    /// Measures minibatches and divides the memory for them.
+    fn measured_division<S: BatchSource>(&self, source: &S) -> Result<Result<(MinibatchDemand, FeedBudget)>> {
+        // Sampling may take minutes. If the budget is too small for the seeds alone, it is not needed for the error.
+        let of_seeds = MinibatchDemand::of_seeds(source);
+        if let Err(refused) = self.divided(of_seeds, "the feature feed, even if minibatches had only seeds") {
+            return Ok(Err(refused));
+        }
+        let margins = MinibatchDemand::measure(source)?.into_iter();
+        // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and
+        // should not be refused.
+        let allowed = if self.options.keeps_margin { 1 } else { margins.len() };
+        let mut divided = margins
+            .take(allowed)
+            .map(|demand| self.divided(demand, "the feature feed, with minibatches of this size"));
+        Ok(match divided.next().expect("there is a margin") {
+            Ok(divided) => Ok(divided),
+            // The error names memory that has room for the whole margin.
+            Err(refused) => divided.find_map(Result::ok).ok_or(refused),
+        })
+    }
+
+    /// Divides the memory for minibatches of a size. `what` is the consumer in the error.
+    fn divided(&self, mut demand: MinibatchDemand, what: &str) -> Result<(MinibatchDemand, FeedBudget)> {
+        demand.held_bytes += self.stored.as_ref().map_or(0, |stored| stored.files.checksum_bytes());
+        let rows = self.stored.as_ref().map(|stored| stored.rows);
+        let budget = FeedBudget::divide(&self.options, &demand, self.format.as_ref(), rows, what)?;
+        Ok((demand, budget))
     }
 }
 
@@ -218,7 +296,7 @@ fn shared_budget(
     (budget.resident_bytes > 0).then_some(budget)
 }
 
-/// Names the rows of a feed, so that processes do not share those of different stores.
+/// Names the rows of a feed, so that processes do not share rows of different stores.
 fn identity(store: &Store, aggregates: Option<&Aggregates>) -> Result<u64> {
     let kind = aggregates.map_or(0, |aggregates| {
         2 + 2 * aggregates.kind() as u64 + u64::from(aggregates.with_features())

@@ -35,8 +35,8 @@ pub trait RegisterMemory: fmt::Debug + Send + Sync {
 /// Ends a registration when it is dropped.
 pub type Registration = Box<dyn Any + Send + Sync>;
 
-/// Processes of one machine that train together. They keep one copy of the feature rows in memory if one of them has no room for all rows, and
-/// all have room for their part.
+/// Processes of one machine that train together. They keep one copy of the feature rows in memory if one of them has no
+/// room for all rows, and all have room for their part.
 pub trait HostProcesses: fmt::Debug + Send + Sync {
     /// The number of processes.
     fn count(&self) -> u32;
@@ -44,7 +44,8 @@ pub trait HostProcesses: fmt::Debug + Send + Sync {
     /// The number of this process among them, from 0.
     fn index(&self) -> u32;
 
-    /// Tells the others some numbers, and returns those of all, by index. All processes must call it, in the same order.
+    /// Tells the others some numbers, and returns the numbers of all processes, by index. All processes must call it,
+    /// in the same order.
     ///
     /// # Errors
     /// [`Error::Stopped`](grappa_io::Error::Stopped) if another process has ended.
@@ -72,8 +73,8 @@ pub struct FeedOptions {
     pub register: Option<Arc<dyn RegisterMemory>>,
     /// The processes of this machine that open a feed of the same rows now, to share those in memory.
     pub host: Option<Arc<dyn HostProcesses>>,
-    /// Whether memory is too little if it has no room for minibatches an eighth larger than those that are sampled in advance. By default,
-    /// they get what room there is.
+    /// Whether memory is too little if it has no room for minibatches an eighth larger than those that are sampled in
+    /// advance. By default, they get what room there is.
     pub keeps_margin: bool,
     /// Number of threads that sample and assemble. One more thread reads, and mostly sleeps.
     pub threads: usize,

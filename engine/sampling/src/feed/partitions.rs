@@ -9,7 +9,7 @@ use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
     partition::{SeedNodes, Share},
     sample::{BatchKey, JoinScratch, Minibatch, Sampler, Scratch},
-    view::{Turns, ViewSource},
+    view::{Turns, TurnsEpoch, ViewSource},
 };
 
 /// A partition with its seed nodes.
@@ -104,19 +104,19 @@ pub struct EpochScratch {
 /// The batches of an epoch, in training order.
 ///
 /// The partitions form groups of `concurrent` partitions. A group trains until all its partitions have used all their
-/// seeds, then the next group does. If seeds are shuffled, so are the groups. In each step, every partition of the group has one minibatch
-/// (none, if it has fewer seeds than there are steps). A batch is one minibatch, or all minibatches of a step if
-/// [`EpochOptions::join_steps`] is set. Both have the same seeds and random draws.
+/// seeds, then the next group does. If seeds are shuffled, so are the groups. In each step, every partition of the
+/// group has one minibatch (none, if it has fewer seeds than there are steps). A batch is one minibatch, or all
+/// minibatches of a step if [`EpochOptions::join_steps`] is set. Both have the same seeds and random draws.
 ///
 /// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps,
 /// so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
 /// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it.
 ///
-/// With [`EpochOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If seeds are
-/// shuffled, these are other seeds in each epoch.
+/// With [`EpochOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If
+/// seeds are shuffled, these are other seeds in each epoch.
 ///
-/// If several workers divide the partitions, the batches of all partitions can be counted on each worker. Only those that are
-/// [served](PartitionBatches::served) there can be sampled.
+/// If several workers divide the partitions, the batches of all partitions can be counted on each worker. Only those
+/// that are [served](PartitionBatches::served) there can be sampled.
 #[derive(Debug)]
 pub struct PartitionBatches {
     parts: Vec<Part>,
@@ -205,7 +205,8 @@ impl PartitionBatches {
         self
     }
 
-    /// Keeps only the minibatches of the partitions that this worker serves. It has no batch in a step in which these have none.
+    /// Keeps only the minibatches of the partitions that this worker serves. It has no batch in a step in which these
+    /// have none.
     #[must_use]
     pub fn served(mut self) -> Self {
         let parts = &self.parts;
@@ -215,7 +216,8 @@ impl PartitionBatches {
         self
     }
 
-    /// Keeps only the share of one of several workers that all serve the same partitions: consecutive batches, which stay the same.
+    /// Keeps only the share of one of several workers that all serve the same partitions: consecutive batches, which
+    /// stay the same.
     #[must_use]
     pub fn of_share(mut self, share: Share) -> Self {
         let range = share.range(self.batches());
@@ -333,8 +335,8 @@ fn order(groups: usize, options: &EpochOptions) -> Vec<usize> {
     (0..groups).map(|at| group(at) as usize).collect()
 }
 
-/// The number of steps that each group takes in an epoch: all of `steps`, or its share of `steps_max`. The epoch decides which groups
-/// get the remainders.
+/// The number of steps that each group takes in an epoch: all of `steps`, or its share of `steps_max`. The epoch
+/// decides which groups get the remainders.
 fn shares(steps: &[u64], options: &EpochOptions) -> Vec<u64> {
     let all: u64 = steps.iter().sum();
     let wanted = match options.steps_max {
@@ -360,16 +362,18 @@ fn of_epoch(options: &EpochOptions) -> u64 {
 
 /// The first minibatch of each batch, then the number of minibatches.
 fn starts(places: &[BatchPlace], join_steps: bool) -> Vec<usize> {
-    let is_first = |&at: &usize| !join_steps || at == 0 || places[at].step != places[at - 1].step;
-    (0..places.len()).filter(is_first).chain([places.len()]).collect()
+    (0..places.len())
+        .filter(|&at| !join_steps || at == 0 || places[at].step != places[at - 1].step)
+        .chain([places.len()])
+        .collect()
 }
 
 /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches. The sizes of two
 /// batches differ by at most one.
 fn seeds_of_batch(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
     // The product may exceed 64 bits.
-    let start = |batch: u64| (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64;
-    start(batch)..start(batch + 1)
+    let [start, end] = [batch, batch + 1].map(|batch| u128::from(seeds) * u128::from(batch) / u128::from(batches));
+    start as u64..end as u64
 }
 
 impl BatchSource for PartitionBatches {
@@ -397,13 +401,9 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_min(&self) -> u64 {
-        let seeds = |index| {
-            self.places(index)
-                .iter()
-                .map(|&place| self.seeds_of(place) as u64)
-                .sum()
-        };
-        (0..self.batches()).map(seeds).max().unwrap_or(0)
+        let places = (0..self.batches()).map(|index| self.places(index).iter());
+        let seeds = places.map(|places| places.map(|&place| self.seeds_of(place) as u64).sum());
+        seeds.max().unwrap_or(0)
     }
 
     fn scratch(&self) -> Self::Scratch {
@@ -418,27 +418,13 @@ impl BatchSource for PartitionBatches {
         }
     }
 
-    fn begin(&self) {
-        if let Some(turns) = self.turns() {
-            turns.begin(self.groups());
-        }
+    fn begin(&self) -> Option<TurnsEpoch> {
+        self.turns().map(|turns| turns.begin(self.groups()))
     }
 
     fn sampled(&self, index: u64) {
         if let Some(turns) = self.turns() {
             turns.sampled(self.group(index));
-        }
-    }
-
-    fn stop(&self) {
-        if let Some(turns) = self.turns() {
-            turns.stop();
-        }
-    }
-
-    fn end(&self) {
-        if let Some(turns) = self.turns() {
-            turns.end();
         }
     }
 
@@ -460,7 +446,7 @@ impl BatchSource for PartitionBatches {
         let scaled = |value: u64| (u128::from(value) * nodes.max(*sampled) as u128).div_ceil(*sampled as u128) as u64;
         let scaled_nodes = |nodes: usize| scaled(nodes as u64) as usize;
         let largest = scaled_nodes(part_nodes().max().unwrap_or(0));
-        // The table has the nodes of a part, and then those of the batch.
+        // The table has the nodes of a part, and then the nodes of the batch.
         sampler.bytes(largest.max(nodes)) + seeds + scaled(of_parts) + join.bytes(scaled_nodes(part_nodes().sum()))
     }
 

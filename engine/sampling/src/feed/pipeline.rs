@@ -1,10 +1,7 @@
 //! The threads of a feed, and how the consumer waits for them.
 
 use std::{
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread::{self, JoinHandle},
     time::Instant,
 };
@@ -14,84 +11,43 @@ use grappa_io::{Error, Result, read::ReadEngine};
 use super::{
     access::RowAccess,
     batch::Batch,
+    core::{Alarm, FeedCore},
     reader::{FetchOutcome, WindowReader},
-    reserve::MemoryReserve,
-    rows::RowFormat,
     source::BatchSource,
-    state::{ReaderTask, Stage, State},
-    stats::Counters,
+    state::{Stage, schedule::ReaderTask},
+    worker::Worker,
 };
-
-/// Everything that the threads of a feed, the consumer and its batches share.
-#[derive(Debug)]
-pub(super) struct Core {
-    pub state: Mutex<State>,
-    /// Notified when the state changes in a way that someone may wait for.
-    pub changed: Condvar,
-    /// Stops the reader, which does not lock the state while it reads.
-    pub stop: AtomicBool,
-    pub counters: Counters,
-    pub access: RowAccess,
-    /// None if there are no features.
-    pub format: Option<RowFormat>,
-    pub reserve: MemoryReserve,
-    /// Bytes in the budget for the sampler state of a thread.
-    pub scratch_bytes: u64,
-}
+use crate::view::TurnsEpoch;
 
 /// The threads of one epoch.
-pub(super) struct Threads {
-    core: Arc<Core>,
+pub(super) struct EpochThreads {
+    core: Arc<FeedCore>,
     workers: Vec<JoinHandle<()>>,
     reader: Option<JoinHandle<Box<dyn ReadEngine>>>,
-    source: Arc<dyn EpochEnd>,
+    /// The turns of views, until all workers have ended.
+    turns: Option<TurnsEpoch>,
 }
 
-/// The part of a [`BatchSource`] that ends an epoch.
-trait EpochEnd: Send + Sync {
-    fn stop(&self);
-    fn end(&self);
-}
-
-impl<S: BatchSource> EpochEnd for S {
-    fn stop(&self) {
-        BatchSource::stop(self);
-    }
-
-    fn end(&self) {
-        BatchSource::end(self);
-    }
-}
-
-impl Threads {
+impl EpochThreads {
     /// Starts `workers` workers, and a reader if there is an engine.
     pub fn start<S: BatchSource>(
-        core: &Arc<Core>,
+        core: &Arc<FeedCore>,
         source: &Arc<S>,
         workers: usize,
         engine: Option<Box<dyn ReadEngine>>,
     ) -> Self {
         core.stop.store(false, Ordering::Relaxed);
         core.lock().begin(source.batches());
-        source.begin();
-        let spawn = |name: &str| thread::Builder::new().name(name.to_owned());
-        // If a thread cannot be started, the consumer gets the error instead of the first batch.
-        let failed = |source| core.fail(Error::Thread { source });
-        let start_worker = |_| {
-            let (core, source) = (core.clone(), source.clone());
-            let started = spawn("feed-worker").spawn(move || core.work(&*source));
-            started.map_err(failed).ok()
-        };
-        let start_reader = |engine| {
-            let core = core.clone();
-            let started = spawn("feed-reader").spawn(move || core.read(engine));
-            started.map_err(failed).ok()
-        };
+        let turns = source.begin();
+        let workers = (0..workers).filter_map(|_| {
+            let source = source.clone();
+            spawn(core, "feed-worker", move |core| Worker::new(core).run(&*source))
+        });
         Self {
+            workers: workers.collect(),
+            reader: engine.and_then(|engine| spawn(core, "feed-reader", |core| read_windows(core, engine))),
             core: core.clone(),
-            workers: (0..workers).filter_map(start_worker).collect(),
-            reader: engine.and_then(start_reader),
-            source: source.clone(),
+            turns,
         }
     }
 
@@ -132,7 +88,7 @@ impl Threads {
                 core.changed.notify_all();
             }
             let since = Instant::now();
-            state = core.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = core.wait(state);
             stall.add(since.elapsed().as_nanos() as u64);
         }
     }
@@ -140,12 +96,14 @@ impl Threads {
     /// Stops all threads, waits for them, and returns the engine. If a thread panicked, resumes its panic.
     pub fn join(&mut self) -> Option<Box<dyn ReadEngine>> {
         self.core.stop();
-        self.source.stop();
+        if let Some(turns) = &self.turns {
+            turns.stop();
+        }
         let mut panic = None;
         for worker in self.workers.drain(..) {
             panic = panic.or(worker.join().err());
         }
-        self.source.end();
+        self.turns = None;
         let engine = match self.reader.take().map(JoinHandle::join) {
             Some(Ok(engine)) => Some(engine),
             Some(Err(reader)) => {
@@ -162,85 +120,65 @@ impl Threads {
     }
 }
 
-/// Stops the other threads if its thread panics.
-pub(super) struct Alarm<'a>(pub &'a Core);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.stop.store(true, Ordering::Relaxed);
-            self.0.lock().panicked();
-            self.0.changed.notify_all();
-        }
-    }
+/// Starts a thread. If that fails, the consumer gets the error instead of the first batch.
+fn spawn<T: Send + 'static>(
+    core: &Arc<FeedCore>,
+    name: &str,
+    work: impl FnOnce(&FeedCore) -> T + Send + 'static,
+) -> Option<JoinHandle<T>> {
+    let of_thread = core.clone();
+    let started = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || work(&of_thread));
+    started.map_err(|source| core.fail(Error::Thread { source })).ok()
 }
 
-impl Core {
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stops all threads. The consumer gets no more batches.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.lock().stop();
-        self.changed.notify_all();
-    }
-
-    /// Stops all threads. The consumer gets the first error.
-    pub fn fail(&self, error: Error) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.lock().fail(error);
-        self.changed.notify_all();
-    }
-
-    /// Runs the reader until the epoch ends.
-    fn read(&self, mut engine: Box<dyn ReadEngine>) -> Box<dyn ReadEngine> {
-        let _alarm = Alarm(self);
-        let (RowAccess::Stored(rows), Some(format)) = (&self.access, &self.format) else {
-            return engine;
-        };
-        let Some(pool) = &rows.pool else {
-            return engine;
-        };
-        let reader = WindowReader {
-            files: &rows.files,
-            format,
-            pool,
-        };
-        loop {
-            let window = {
-                let mut state = self.lock();
-                loop {
-                    match state.reader_task() {
-                        ReaderTask::Read(window) => break window,
-                        ReaderTask::Wait => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                        ReaderTask::End => return engine,
-                    }
-                }
-            };
-            let started = Instant::now();
-            let fetched = reader.fetch(&window.misses, &mut *engine, &self.counters, &self.stop);
-            match fetched {
-                Ok(FetchOutcome::Complete) => {
-                    tracing::debug!(
-                        window = window.number,
-                        batches = window.batches,
-                        rows = window.rows,
-                        read = window.misses.len(),
-                        seconds = started.elapsed().as_secs_f64(),
-                        "read a window"
-                    );
-                    self.counters.windows.add(1);
-                    self.lock().fetched(window.misses);
-                }
-                Ok(FetchOutcome::Stopped) => self.lock().not_fetched(window),
-                Err(error) => {
-                    self.lock().not_fetched(window);
-                    self.fail(error);
+/// Reads windows until the epoch ends.
+fn read_windows(core: &FeedCore, mut engine: Box<dyn ReadEngine>) -> Box<dyn ReadEngine> {
+    let _alarm = Alarm(core);
+    let (RowAccess::Stored(rows), Some(format)) = (&core.access, &core.format) else {
+        return engine;
+    };
+    let Some(pool) = &rows.pool else {
+        return engine;
+    };
+    let reader = WindowReader {
+        files: &rows.files,
+        format,
+        pool,
+    };
+    loop {
+        let window = {
+            let mut state = core.lock();
+            loop {
+                match state.reader_task() {
+                    ReaderTask::Read(window) => break window,
+                    ReaderTask::Wait => state = core.wait(state),
+                    ReaderTask::End => return engine,
                 }
             }
-            self.changed.notify_all();
+        };
+        let started = Instant::now();
+        let fetched = reader.fetch(&window.misses, &mut *engine, &core.counters, &core.stop);
+        match fetched {
+            Ok(FetchOutcome::Complete) => {
+                tracing::debug!(
+                    window = window.number,
+                    batches = window.batches,
+                    rows = window.rows,
+                    read = window.misses.len(),
+                    seconds = started.elapsed().as_secs_f64(),
+                    "read a window"
+                );
+                core.counters.windows.add(1);
+                core.lock().fetched(window.misses);
+            }
+            Ok(FetchOutcome::Stopped) => core.lock().not_fetched(window),
+            Err(error) => {
+                core.lock().not_fetched(window);
+                core.fail(error);
+            }
         }
+        core.changed.notify_all();
     }
 }

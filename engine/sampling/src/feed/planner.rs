@@ -7,12 +7,10 @@ use grappa_io::Result;
 
 use super::{
     access::StoredRows,
-    pool::{AHEAD, Miss, Pool, PoolClock, PoolLookup},
+    pool::{AHEAD, Pool, PoolClock, PoolLookup, geometry::Miss},
+    resident::RESIDENT,
     stats::Counters,
 };
-
-/// The slot of a row of a resident chunk. Such a row is found by arithmetic.
-pub(super) const RESIDENT: u32 = u32::MAX;
 
 /// Consecutive batches whose missing rows are read together.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ impl Planner {
     }
 
     /// Whether the window should get no more batches. It may use half of the pool, because the rows of the next window
-    /// need slots while those of this one are pinned.
+    /// need slots while the rows of this window are pinned.
     pub fn is_full(&self, batches_max: usize) -> bool {
         self.window.batches >= batches_max || self.window.rows >= self.pool.geometry().slots() / 2
     }
@@ -89,8 +87,8 @@ impl Planner {
     /// Appends the slots of the rows of `nodes` to `slots`. Continues after the rows that have slots from an earlier
     /// call. Batches below `pinned_from` are assembled.
     ///
-    /// A batch that is planned again and again while others pin their rows fills the spare slots. When it is the only one left, its
-    /// rows in spare slots move to those that the others had.
+    /// A batch that is planned again and again while others pin their rows fills the spare slots. When it is the only
+    /// one left, its rows in spare slots move to those that the others had.
     pub fn plan(
         &mut self,
         nodes: &[NodeId],
@@ -170,8 +168,8 @@ impl Planner {
         Ok(outcome)
     }
 
-    /// Requests the rows of a batch again that are in spare slots. All earlier batches are assembled, so the open window has only
-    /// misses of this batch.
+    /// Requests the rows of a batch again that are in spare slots. All earlier batches are assembled, so the open
+    /// window has only misses of this batch.
     fn leave_spare_slots(&mut self, nodes: &[NodeId], slots: &mut [u32], clock: PoolClock) {
         let geometry = self.pool.geometry();
         let dropped = self

@@ -29,7 +29,8 @@
 //! **Spare slots.** If most of the pool is pinned, all sixteen slots of a row can be. The row then goes to one of a few
 //! spare slots, which any row may take.
 
-mod geometry;
+pub(super) mod geometry;
+pub(super) mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -38,8 +39,7 @@ use std::collections::HashMap;
 use grappa_formats::NodeId;
 use grappa_io::prefetch::prefetch;
 
-use self::geometry::WAYS;
-pub(super) use self::geometry::{Miss, PoolGeometry};
+use self::geometry::{Miss, PoolGeometry, WAYS};
 
 const STAMP_BITS: u32 = 16;
 const STAMP_MAX: u64 = (1 << STAMP_BITS) - 1;

@@ -17,7 +17,7 @@ mod in_flight;
 mod runs;
 #[cfg(test)]
 mod tests;
-mod whole;
+pub(super) mod whole;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,15 +26,17 @@ use grappa_io::{
     read::{Read, ReadEngine},
 };
 
-pub(super) use self::whole::{PayloadRead, read_whole};
 use self::{
     in_flight::{DepthMeter, InFlightRuns, TouchedFiles},
     runs::{Run, Runs, pages_bytes},
+    whole::{SUBMIT_READS, abandon},
 };
-use super::{access::PoolRows, files::RowFiles, pool::Miss, rows::RowFormat, stats::Counters};
-
-/// Number of reads that are passed to the engine at once.
-const SUBMIT_READS: usize = 64;
+use super::{
+    files::RowFiles,
+    pool::{geometry::Miss, rows::PoolRows},
+    rows::RowFormat,
+    stats::Counters,
+};
 
 /// Reads windows into the slots of the row pool.
 pub(super) struct WindowReader<'a> {
@@ -63,8 +65,9 @@ impl WindowReader<'_> {
     ) -> Result<FetchOutcome> {
         let mut touched = TouchedFiles::new(self.files.files().len());
         let length_max = u64::from(engine.read_bytes_max());
+        let gap_bytes = self.pool.coalescing_gap_bytes;
         let rows = self.files.rows().iter();
-        let mut runs = rows.flat_map(|row| Runs::new(self, row, misses, length_max));
+        let mut runs = rows.flat_map(|row| Runs::new(self.files, gap_bytes, row, misses, length_max));
         let mut in_flight = InFlightRuns::default();
         let mut waiting: Vec<Read> = Vec::with_capacity(SUBMIT_READS);
         let mut meter = DepthMeter::new(counters);
@@ -138,10 +141,4 @@ impl WindowReader<'_> {
         }
         Ok(())
     }
-}
-
-/// Waits for the reads in flight, and ignores their results.
-fn abandon(engine: &mut dyn ReadEngine) {
-    // After an error nothing is in flight.
-    while matches!(engine.complete(&mut |_, _| {}), Ok(1..)) {}
 }

@@ -18,8 +18,8 @@ pub(super) struct MemoryReserve {
 }
 
 impl MemoryReserve {
-    /// Nodes and edges of minibatches leave 1/FEATURES_SHARE of the budget to features. Otherwise minibatches that are sampled
-    /// early could take what older ones need to be assembled.
+    /// Nodes and edges of minibatches leave 1/FEATURES_SHARE of the budget to features. Otherwise minibatches that are
+    /// sampled early could take what older ones need to be assembled.
     const FEATURES_SHARE: u64 = 64;
     /// It may be overdrawn by 1/OVERDRAFT_SHARE of the budget.
     const OVERDRAFT_SHARE: u64 = 128;
@@ -36,8 +36,8 @@ impl MemoryReserve {
         self.options.memory_bytes
     }
 
-    /// Takes `bytes` for the nodes and edges of a minibatch. With 0 bytes, checks that the sampler's tables did not overdraw it
-    /// too much.
+    /// Takes `bytes` for the nodes and edges of a minibatch. With 0 bytes, checks that the sampler's tables did not
+    /// overdraw it too much.
     pub fn take_for_minibatch(&self, bytes: u64) -> Result<()> {
         let least = match bytes {
             0 => self.least(),
@@ -57,8 +57,9 @@ impl MemoryReserve {
 
     /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
     fn take(&self, bytes: u64, least: i64, what: &str) -> Result<()> {
-        let take = |left: i64| left.checked_sub_unsigned(bytes).filter(|&left| left >= least);
-        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.checked_sub_unsigned(bytes).filter(|&left| left >= least)
+        });
         match taken {
             Ok(_) => Ok(()),
             Err(left) => {

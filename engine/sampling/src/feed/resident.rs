@@ -1,25 +1,25 @@
 //! Feature rows of whole chunks in memory. A row is found by arithmetic.
 
-use std::{ops::Range, sync::Arc};
-
-use grappa_formats::{ChunkId, NodeId, features::FeatureLayout, manifest::FeatureDtype};
+use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Result, arena::Arena, prefetch::prefetch, read::ReadEngine};
 
 use super::{
-    access::StoredRows,
     files::RowFiles,
-    reader::{PayloadRead, read_whole},
+    reader::whole::{PayloadRead, read_whole},
 };
+
+/// The slot of a row of a resident chunk. Such a row is found by arithmetic.
+pub(super) const RESIDENT: u32 = u32::MAX;
 
 /// The rows of some chunks, with the same stride as on disk, column by column.
 #[derive(Debug)]
 pub(super) struct Resident {
-    rows: Arena,
-    columns: Vec<Column>,
+    pub(super) rows: Arena,
+    columns: Vec<ResidentColumn>,
 }
 
 #[derive(Debug)]
-struct Column {
+struct ResidentColumn {
     stride: usize,
     row_bytes: usize,
     /// For each chunk, the number to add to `node * stride` to get the offset of the node's row. Modulo 2^64, because
@@ -41,8 +41,8 @@ impl Resident {
         Self::load_part(files, chunks, rows, (0, 1), engine)
     }
 
-    /// As [`Resident::load`], into `rows`, which has room for all. Reads part `index` of `count`; others have to be read by other processes
-    /// before the rows are used.
+    /// As [`Resident::load`], into `rows`, which has room for all. Reads part `index` of `count`; others have to be
+    /// read by other processes before the rows are used.
     pub fn load_part(
         files: &RowFiles,
         chunks: &[ChunkId],
@@ -65,11 +65,14 @@ impl Resident {
                 at += bytes;
             }
             for (column, layout) in row.columns.clone().zip(files.layouts().skip(row.columns.start)) {
-                let of_column = |base: u64| base.wrapping_add(files.offset(column));
-                columns.push(Column {
+                let offset = files.offset(column);
+                columns.push(ResidentColumn {
                     stride: row.stride as usize,
                     row_bytes: layout.row_bytes(),
-                    bases: bases.iter().map(|base| base.map(of_column)).collect(),
+                    bases: bases
+                        .iter()
+                        .map(|base| base.map(|base| base.wrapping_add(offset)))
+                        .collect(),
                 });
             }
         }
@@ -109,68 +112,5 @@ impl Resident {
         for line in 0..lines {
             prefetch(&self.rows, offset + 64 * line);
         }
-    }
-}
-
-/// The rows of all nodes in one column of a feed, in memory. They stay as long as this exists, also if the feed is closed.
-#[derive(Debug, Clone)]
-pub struct ResidentRows {
-    rows: Arc<StoredRows>,
-    layout: FeatureLayout,
-    /// The place of the column among all rows.
-    bytes: Range<usize>,
-}
-
-impl ResidentRows {
-    /// A column of `rows`, if it has the rows of all nodes. Then they follow each other, because chunks are loaded in order.
-    pub(super) fn of(rows: &Arc<StoredRows>, column: usize) -> Option<Self> {
-        let (chunks, resident) = (rows.files.chunks(), rows.resident.as_ref()?);
-        let layout = rows.files.layouts().nth(column)?;
-        let mut at = resident.offset(column, ChunkId(0), NodeId(0))?;
-        let start = at;
-        for chunk in (0..chunks.chunks()).map(ChunkId) {
-            let first = NodeId(chunks.range(chunk).start);
-            if resident.offset(column, chunk, first)? != at {
-                return None;
-            }
-            at += chunks.len(chunk) as usize * layout.stride as usize;
-        }
-        Some(Self {
-            rows: rows.clone(),
-            layout,
-            // If another column is beside this one, the last row may end before its stride does.
-            bytes: start..at.min(resident.rows.len()),
-        })
-    }
-
-    /// Values in a row.
-    pub fn width(&self) -> usize {
-        self.layout.dim as usize
-    }
-
-    /// Decodes the rows of a range of nodes.
-    ///
-    /// # Panics
-    /// If `out` is not as long as the rows, or there are no such nodes.
-    pub fn read(&self, nodes: Range<u64>, out: &mut [f32]) {
-        let (stride, row_bytes) = (self.layout.stride as usize, self.layout.row_bytes());
-        let bytes = self.bytes();
-        let rows = bytes[nodes.start as usize * stride..bytes.len().min(nodes.end as usize * stride)].chunks(stride);
-        assert_eq!(out.len(), rows.len() * self.width(), "room for the rows");
-        for (row, out) in rows.zip(out.chunks_exact_mut(self.width())) {
-            self.layout.decode_row(&row[..row_bytes], out);
-        }
-    }
-
-    /// The rows if they are stored as f32: numbers, and how many there are from the start of a row to that of the next one. Those after the
-    /// [width](Self::width) are padding, or another column.
-    pub fn values(&self) -> Option<(&[f32], usize)> {
-        let stride = self.layout.stride as usize;
-        let is_aligned = self.layout.dtype == FeatureDtype::F32 && stride.is_multiple_of(size_of::<f32>());
-        is_aligned.then(|| (bytemuck::cast_slice(self.bytes()), stride / size_of::<f32>()))
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.rows.resident.as_ref().expect("rows stay resident").rows[self.bytes.clone()]
     }
 }

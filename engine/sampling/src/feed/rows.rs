@@ -28,13 +28,13 @@ impl RowFormat {
     /// Rows whose columns have these layouts. All have the same number of values.
     pub fn new(stored: &[FeatureLayout], output: OutputDtype) -> Self {
         let mut end = 0;
-        let column = |&stored: &FeatureLayout| {
+        let columns = stored.iter().map(|&stored| {
             let offset = end;
             end += stored.row_bytes().next_multiple_of(8);
             Column { stored, output, offset }
-        };
+        });
         Self {
-            columns: stored.iter().map(column).collect(),
+            columns: columns.collect(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! One copy of the resident rows for all processes of a machine that train together.
 //!
-//! They share if one of them has no room for all rows. Copies of their own are faster: they are on huge pages, which memory that processes
-//! share mostly cannot be. One of them makes the memory, and each reads a part of the rows into it:
+//! They share if one of them has no room for all rows. Copies of their own are faster: they are on huge pages, which
+//! memory that processes share mostly cannot be. One of them makes the memory, and each reads a part of the rows into
+//! it:
 //!
 //! ```text
 //! agree    all have room for their part, one lacks room for all, and they mean the same rows
@@ -39,8 +40,8 @@ pub(super) struct SharedRows {
 }
 
 impl SharedRows {
-    /// Makes memory for the rows of `chunks` with the other processes. `room` is that of this one, and `identity` names the rows. None if the
-    /// processes do not share.
+    /// Makes memory for the rows of `chunks` with the other processes. `room` says what fits this process, and
+    /// `identity` names the rows. None if the processes do not share.
     ///
     /// # Errors
     /// If another process has ended.
@@ -82,7 +83,7 @@ impl SharedRows {
         }))
     }
 
-    /// Reads the part of this process, and waits for those of the others.
+    /// Reads the part of this process, and waits for the other processes.
     ///
     /// # Errors
     /// If files cannot be read, or another process has ended.

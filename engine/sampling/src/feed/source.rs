@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use grappa_io::Result;
 
-use crate::sample::Minibatch;
+use crate::{sample::Minibatch, view::TurnsEpoch};
 
 /// Samples the minibatches of an epoch. Every minibatch can be sampled on any thread and any number of times, always
 /// with the same result.
@@ -40,15 +40,12 @@ pub trait BatchSource: Send + Sync + 'static {
         0..self.batches()
     }
 
-    /// An epoch begins: threads will sample each minibatch once, in order.
-    fn begin(&self) {}
+    /// Begins an epoch: threads will sample each minibatch once, in order. The result ends it, if views have turns.
+    /// After [`TurnsEpoch::stop`], a call of [`sample`](Self::sample) that would wait for a view fails.
+    fn begin(&self) -> Option<TurnsEpoch> {
+        None
+    }
 
     /// The epoch does not ask for minibatch `index` again.
     fn sampled(&self, _index: u64) {}
-
-    /// The epoch ends, perhaps early. A call of [`sample`](Self::sample) that would wait for long fails from now on.
-    fn stop(&self) {}
-
-    /// The threads of the epoch have ended.
-    fn end(&self) {}
 }

@@ -8,23 +8,22 @@
 //!                           when window < fetched
 //! ```
 //!
-//! A minibatch that is larger than expected takes memory from the reserve. If too little is left, it waits until batches
-//! return theirs: before `Sampled` as `Unreserved`, before `Assembling` as `Planned`.
+//! A minibatch that is larger than expected takes memory from the reserve. If too little is left, it waits until
+//! batches return theirs: before `Sampled` as `Unreserved`, before `Assembling` as `Planned`.
 //!
 //! Windows are numbered and read one after another. This file has the transitions, which threads report when they
 //! finish a task. [`schedule`] chooses the next task of each thread.
 
-mod schedule;
+pub(super) mod schedule;
 
 use std::collections::VecDeque;
 
 use grappa_io::Error;
 
-pub(super) use self::schedule::{ReaderTask, WorkerTask};
 use super::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
-    pool::Miss,
+    pool::geometry::Miss,
     reserve::MemoryReserve,
 };
 use crate::sample::Minibatch;
@@ -33,7 +32,7 @@ use crate::sample::Minibatch;
 #[derive(Debug, Default)]
 pub(super) struct InFlightBatch {
     pub minibatch: Minibatch,
-    /// The slot of each row in the pool, or [`RESIDENT`](super::planner::RESIDENT). Empty without a pool.
+    /// The slot of each row in the pool, or [`RESIDENT`](super::resident::RESIDENT). Empty without a pool.
     pub slots: Vec<u32>,
     /// Bytes reserved for the minibatch.
     pub reserved_bytes: u64,
@@ -115,6 +114,7 @@ pub(super) struct State {
     threads: usize,
     lookahead: usize,
     planning: Option<Planning>,
+    is_running: bool,
     stop: bool,
     panicked: bool,
     failure: Option<Error>,
@@ -137,7 +137,8 @@ impl State {
             next_deliver: 0,
             jobs: VecDeque::new(),
             in_flight: batches.len(),
-            // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last two.
+            // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last
+            // two.
             in_flight_min: if planner.is_some() { 4 } else { 2 },
             free_batches: batches,
             with_features: buffers.is_some(),
@@ -158,16 +159,23 @@ impl State {
                 full_at: None,
                 misses: Vec::new(),
             }),
+            is_running: false,
             stop: false,
             panicked: false,
             failure: None,
         }
     }
 
+    /// Panics if an epoch cannot begin.
+    pub fn check_idle(&self) {
+        assert!(!self.panicked, "a thread of this feed panicked in an earlier epoch");
+        assert!(!self.is_running, "another epoch of this feed has not ended");
+    }
+
     /// Begins an epoch of `batches` batches.
     pub fn begin(&mut self, batches: u64) {
         (self.batches, self.next_sample, self.next_plan, self.next_deliver) = (batches, 0, 0, 0);
-        (self.stop, self.panicked, self.failure) = (false, false, None);
+        (self.is_running, self.stop, self.panicked, self.failure) = (true, false, false, None);
         (self.short_for_minibatch, self.short_for_features, self.consumer_waits) = (false, false, false);
         self.held_while_waiting = u64::MAX;
         if let Some(planning) = &mut self.planning {
@@ -190,6 +198,7 @@ impl State {
             planning.planner().forget(unread);
         }
         self.serial += self.next_sample;
+        self.is_running = false;
     }
 
     /// A worker sampled a batch.
@@ -201,12 +210,11 @@ impl State {
         self.put(index, stage, batch);
     }
 
-    /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs. Otherwise it waits for
-    /// them: memory that it took could not return before they are delivered.
+    /// A worker sampled a batch that needs memory of the reserve. Returns it if all earlier batches have theirs.
+    /// Otherwise it waits for them: memory that it took could not return before they are delivered.
     pub fn in_turn(&mut self, index: u64, batch: InFlightBatch) -> Option<InFlightBatch> {
-        let has_memory = |job: &Job| !matches!(job.stage, Stage::Sampling | Stage::Unreserved);
-        let earlier = (index - self.next_deliver) as usize;
-        if self.jobs.iter().take(earlier).all(has_memory) {
+        let mut earlier = self.jobs.iter().take((index - self.next_deliver) as usize);
+        if !earlier.any(|job| matches!(job.stage, Stage::Sampling | Stage::Unreserved)) {
             return Some(batch);
         }
         self.put(index, Stage::Unreserved, batch);
@@ -339,8 +347,8 @@ impl State {
         self.in_flight
     }
 
-    /// Gives the memory of a free in-flight batch to the reserve, so that others can be larger. Returns false if none is free, or
-    /// all are needed.
+    /// Gives the memory of a free in-flight batch to the reserve, so that others can be larger. Returns false if none
+    /// is free, or all are needed.
     pub fn retire_batch(&mut self, reserve: &MemoryReserve) -> bool {
         if self.in_flight <= self.in_flight_min {
             return false;

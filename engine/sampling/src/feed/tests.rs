@@ -11,6 +11,7 @@ mod sharing;
 use std::{
     path::Path,
     sync::{
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -26,9 +27,10 @@ use grappa_formats::{
     random,
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
-use grappa_io::{Error, progress::Silent, read};
+use grappa_io::{Error, Result, progress::Silent, read};
 use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_synthetic::{Generator, Model, Recipe, Rmat};
+use tempfile::TempDir;
 
 use super::*;
 use crate::sample::{Block, Minibatch};
@@ -40,6 +42,14 @@ const CHUNKS: u32 = 5;
 /// A store whose nodes have feature vectors.
 fn store(folder: &Path, features: Option<(FeatureDtype, u32, FeatureSource)>) -> Arc<Store> {
     store_with(folder, features, |_| {})
+}
+
+/// A store whose nodes have `dim` stored values, and the rows that a feed delivers as f32.
+fn f32_rows(dim: u32) -> (TempDir, Arc<Store>, Vec<Vec<u8>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, dim);
+    let rows = rows(&store, OutputDtype::F32);
+    (folder, store, rows)
 }
 
 fn store_with(
@@ -340,7 +350,7 @@ fn check(batch: &Batch, source: &SkewedSource, rows: &[Vec<u8>]) {
 }
 
 /// Checks all batches of an epoch. Returns their number, and the error if there was one.
-fn consume(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Option<Error>) {
+fn consume(feed: &Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Option<Error>) {
     let shared = Arc::new(source.clone());
     let mut epoch = feed.epoch(&shared);
     let mut taken = 0;
@@ -362,7 +372,7 @@ fn consume(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Op
     (taken, error)
 }
 
-fn consume_all(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) {
+fn consume_all(feed: &Feed, source: &SkewedSource, rows: &[Vec<u8>]) {
     let (taken, error) = consume(feed, source, rows);
     if let Some(error) = error {
         panic!("{error}");

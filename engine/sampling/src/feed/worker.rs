@@ -1,32 +1,39 @@
 //! Workers: the threads that sample, plan and assemble batches.
 
-use std::sync::PoisonError;
-
 use grappa_io::{Error, Result};
 
 use super::{
     buffer::FeatureBuffer,
+    core::{Alarm, FeedCore},
     demand::minibatch_bytes,
-    pipeline::{Alarm, Core},
     planner::{PlanOutcome, Planner},
     reserve::{MemoryReserve, ScratchReservation},
     rows::{RowFormat, RowScratch},
     source::BatchSource,
-    state::{InFlightBatch, WorkerTask},
+    state::{InFlightBatch, schedule::WorkerTask},
 };
 
-impl Core {
-    /// Runs a worker until the epoch ends.
-    pub(super) fn work<S: BatchSource>(&self, source: &S) {
-        let _alarm = Alarm(self);
-        let mut scratch = ScratchReservation::new(source.scratch(), self.scratch_bytes, &self.reserve);
-        let mut row_scratch = self.format.as_ref().map(RowFormat::scratch);
+/// A worker of a feed.
+pub(super) struct Worker<'a> {
+    core: &'a FeedCore,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(core: &'a FeedCore) -> Self {
+        Self { core }
+    }
+
+    /// Works until the epoch ends.
+    pub(super) fn run<S: BatchSource>(&self, source: &S) {
+        let _alarm = Alarm(self.core);
+        let mut scratch = ScratchReservation::new(source.scratch(), self.core.scratch_bytes, &self.core.reserve);
+        let mut row_scratch = self.core.format.as_ref().map(RowFormat::scratch);
         loop {
             let task = {
-                let mut state = self.lock();
+                let mut state = self.core.lock();
                 loop {
                     match state.worker_task() {
-                        WorkerTask::Wait => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                        WorkerTask::Wait => state = self.core.wait(state),
                         task => break task,
                     }
                 }
@@ -35,8 +42,8 @@ impl Core {
                 WorkerTask::Sample { index, mut batch } => match self.sample(source, index, &mut scratch, &mut batch) {
                     Ok(()) => self.reserve_batch(index, batch),
                     Err(error) => {
-                        self.lock().take_back(batch, None, &self.reserve);
-                        self.fail(error);
+                        self.core.lock().take_back(batch, None, &self.core.reserve);
+                        self.core.fail(error);
                     }
                 },
                 WorkerTask::Reserve { index, batch } => self.reserve_batch(index, batch),
@@ -52,8 +59,8 @@ impl Core {
                     next_batch,
                     misses,
                 } => {
-                    let window = planner.close(next_batch, misses, &self.counters);
-                    self.lock().closed(planner, window);
+                    let window = planner.close(next_batch, misses, &self.core.counters);
+                    self.core.lock().closed(planner, window);
                 }
                 WorkerTask::Assemble { index, batch, buffer } => {
                     self.assemble(index, batch, buffer, row_scratch.as_mut());
@@ -61,9 +68,9 @@ impl Core {
                 WorkerTask::Wait => unreachable!("the loop above waits"),
                 WorkerTask::End => break,
             }
-            self.changed.notify_all();
+            self.core.changed.notify_all();
         }
-        self.changed.notify_all();
+        self.core.changed.notify_all();
     }
 
     fn sample<S: BatchSource>(
@@ -85,7 +92,7 @@ impl Core {
         let bytes = minibatch_bytes(&batch.minibatch).max(batch.reserved_bytes);
         let more = bytes - batch.reserved_bytes;
         if more > 0 {
-            match self.lock().in_turn(index, batch) {
+            match self.core.lock().in_turn(index, batch) {
                 Some(next) => batch = next,
                 None => return,
             }
@@ -93,28 +100,28 @@ impl Core {
         match self.reserving(index, |reserve| reserve.take_for_minibatch(more)) {
             Ok(true) => {
                 batch.reserved_bytes = bytes;
-                self.lock().sampled(index, batch);
+                self.core.lock().sampled(index, batch);
             }
-            Ok(false) => self.lock().unreserved(index, batch),
+            Ok(false) => self.core.lock().unreserved(index, batch),
             Err(error) => {
-                self.lock().take_back(batch, None, &self.reserve);
-                self.fail(error);
+                self.core.lock().take_back(batch, None, &self.core.reserve);
+                self.core.fail(error);
             }
         }
     }
 
-    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again. Returns false if
-    /// there is still too little, but memory may return before batch `index` is delivered.
+    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again.
+    /// Returns false if there is still too little, but memory may return before batch `index` is delivered.
     fn reserving(&self, index: u64, mut take: impl FnMut(&MemoryReserve) -> Result<()>) -> Result<bool> {
-        if take(&self.reserve).is_ok() {
+        if take(&self.core.reserve).is_ok() {
             return Ok(true);
         }
         // No memory returns while the state is locked.
-        let mut state = self.lock();
+        let mut state = self.core.lock();
         loop {
-            match take(&self.reserve) {
+            match take(&self.core.reserve) {
                 Ok(()) => return Ok(true),
-                Err(Error::Budget { .. }) if state.retire_batch(&self.reserve) => {}
+                Err(Error::Budget { .. }) if state.retire_batch(&self.core.reserve) => {}
                 Err(Error::Budget { .. }) if state.memory_may_return(index) => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -127,7 +134,7 @@ impl Core {
             &mut batch.slots,
             serial,
             serial - pinned,
-            &self.counters,
+            &self.core.counters,
         );
         let rows = batch.minibatch.nodes.len();
         let (full, error) = match planned {
@@ -137,9 +144,9 @@ impl Core {
             Ok(PlanOutcome::PoolFull) => (Some(pinned), None),
             Err(error) => (Some(pinned), Some(error)),
         };
-        self.lock().planned(index, batch, planner, full);
+        self.core.lock().planned(index, batch, planner, full);
         if let Some(error) = error {
-            self.fail(error);
+            self.core.fail(error);
         }
     }
 
@@ -162,27 +169,28 @@ impl Core {
             self.reserving(index, |reserve| buffer.resize(nodes, reserve))
         });
         if !matches!(resized, Ok(true)) {
-            self.lock().not_assembled(index, batch, buffer);
+            self.core.lock().not_assembled(index, batch, buffer);
             if let Err(error) = resized {
-                self.fail(error);
+                self.core.fail(error);
             }
             return;
         }
-        let gathered = match (&self.format, scratch, &mut buffer) {
+        let gathered = match (&self.core.format, scratch, &mut buffer) {
             (Some(format), Some(scratch), Some(buffer)) => {
-                self.access
+                self.core
+                    .access
                     .gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
             }
             _ => Ok(()),
         };
         match gathered {
             Ok(()) => {
-                self.access.count_unplanned(nodes, &self.counters);
-                self.lock().assembled(index, batch, buffer);
+                self.core.access.count_unplanned(nodes, &self.core.counters);
+                self.core.lock().assembled(index, batch, buffer);
             }
             Err(error) => {
-                self.lock().take_back(batch, buffer, &self.reserve);
-                self.fail(error);
+                self.core.lock().take_back(batch, buffer, &self.core.reserve);
+                self.core.fail(error);
             }
         }
     }

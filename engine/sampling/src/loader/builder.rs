@@ -5,7 +5,10 @@ use std::sync::Arc;
 use grappa_io::{Result, progress::Silent};
 use grappa_storage::Store;
 
-use super::{Loader, LoaderOptions, Seeds};
+use super::{
+    minibatches::Loader,
+    options::{LoaderOptions, Seeds},
+};
 use crate::{
     partition::{Schedule, assignment, chunk_sizes},
     sample::{Fanouts, Sampler},
@@ -23,8 +26,15 @@ pub struct LoaderBuilder {
     options: LoaderOptions,
 }
 
+impl Loader {
+    /// A builder with default options. [`LoaderBuilder::start`] opens the loader.
+    pub fn open(store: &Arc<Store>) -> LoaderBuilder {
+        LoaderBuilder::new(store)
+    }
+}
+
 impl LoaderBuilder {
-    pub(super) fn new(store: &Arc<Store>) -> Self {
+    fn new(store: &Arc<Store>) -> Self {
         let fanouts = [15, 10, 5];
         let sampler = Sampler::uniform(Fanouts::new(&fanouts).expect("valid fanouts"), false);
         let mut options = LoaderOptions::new(sampler);

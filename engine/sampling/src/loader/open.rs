@@ -1,4 +1,4 @@
-//! Opens the views of partitions.
+//! The partitions that are open: their views, and the sampled in-neighbors of their halo nodes.
 
 use std::{mem, sync::Arc};
 
@@ -10,41 +10,67 @@ use grappa_io::{
 use grappa_storage::{MappedChunks, Store};
 use roaring::RoaringTreemap;
 
-use super::{Loader, LoaderOptions, Seeds};
+use super::options::{LoaderOptions, Seeds};
 use crate::{
     feed::{Part, Seeded},
     halo_neighbors::HaloNeighbors,
-    partition::{Owned, SeedNodes},
-    policy::{HALO_LISTS_SHARE, lists_fit, lists_in_turn_max},
+    partition::{Owned, SeedNodes, groups},
+    placement::{ListSizes, ListsBudget},
+    policy::LISTS_SHARE,
     view::{Halo, HaloLists, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource},
 };
 
-/// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
-pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
-    match store.manifest().stored_features() {
-        Some(spec) if options.features => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
-        _ => 0,
-    }
+/// The open partitions of a loader, as far as its worker serves them.
+#[derive(Debug, Default)]
+pub(super) struct OpenPartitions {
+    pub parts: Vec<Part>,
+    /// The sampled in-neighbors of halo nodes, if they have any.
+    pub halo_lists: Option<Arc<HaloLists>>,
 }
 
-impl Loader {
-    /// Samples in-neighbors of the halo nodes of the open partitions that this worker serves, as [`Halo::Neighbors`] does. `generation`
-    /// is that of the assignment. None if minibatches expand no halo nodes.
-    ///
-    /// # Errors
-    /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
-    pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
-        if self.options.sampler.edges_from_seeds() == 1 {
+impl OpenPartitions {
+    /// Opens the views of the partitions of `assignment` that the worker serves, with their seeds.
+    pub fn open(
+        store: &Arc<Store>,
+        options: &LoaderOptions,
+        assignment: &Assignment,
+        seeds: &Seeds,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let (owned, seeds) = owned_and_seeds(store, options, assignment, seeds)?;
+        let mut open = Self::default();
+        if options.halo == Halo::Neighbors && seeds.len() > 1 {
+            let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
+            let lists = draw_halo_lists(store, options, assignment.generation(), &partitions, progress)?;
+            open.halo_lists = Some(Arc::new(lists));
+        }
+        open.open_parts(store, options, owned, seeds, options.view, progress)?;
+        Ok(open)
+    }
+
+    /// The open partitions that the worker serves.
+    pub fn served(&self) -> impl Iterator<Item = &Seeded> {
+        self.parts.iter().filter_map(Part::served)
+    }
+
+    /// See [`Loader::sample_halo_neighbors`](super::Loader::sample_halo_neighbors).
+    pub fn sample_halo_neighbors(
+        &self,
+        store: &Store,
+        options: &LoaderOptions,
+        generation: u64,
+        progress: &dyn Progress,
+    ) -> Result<Option<HaloLists>> {
+        if options.sampler.edges_from_seeds() == 1 {
             // Only seeds are expanded.
             return Ok(None);
         }
         let partitions = self.served().map(|part| (part.view.owned(), &*part.seeds));
-        let lists = self.draw_halo_lists(generation, &partitions.collect::<Vec<_>>(), progress)?;
-        Ok(Some(lists))
+        let partitions: Vec<_> = partitions.collect();
+        draw_halo_lists(store, options, generation, &partitions, progress).map(Some)
     }
 
-    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called before the first
-    /// batch of these partitions.
+    /// See [`Loader::set_halo_lists`](super::Loader::set_halo_lists).
     pub fn set_halo_lists(&mut self, lists: HaloLists) {
         let lists = Arc::new(lists);
         for part in &mut self.parts {
@@ -60,206 +86,232 @@ impl Loader {
         self.halo_lists = Some(lists);
     }
 
-    /// The number of partitions that take part in a step, of `partitions`.
-    pub(super) fn concurrent(&self, partitions: usize) -> usize {
-        self.options.concurrent.unwrap_or(partitions).max(1)
+    /// Whether adjacency lists are in memory, and the options allow to map them.
+    pub fn may_map(&self, options: &LoaderOptions) -> bool {
+        options.view == ViewKind::Auto && self.served().any(|part| part.view.kind() != ViewKind::Mapped)
+    }
+
+    /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
+    pub fn map(&mut self, store: &Arc<Store>, options: &LoaderOptions) -> Result<()> {
+        let mut owned = Vec::new();
+        let mut seeds = Vec::new();
+        // Frees the views in memory before it opens others.
+        for part in mem::take(&mut self.parts) {
+            seeds.push(match part {
+                Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
+                Part::Served(part) => {
+                    owned.push(part.view.owned().clone());
+                    PartSeeds::Served(part.seeds)
+                }
+            });
+        }
+        self.open_parts(store, options, owned, seeds, ViewKind::Mapped, &Silent)
+    }
+
+    /// Opens views in memory or mapped.
+    pub fn open_views(
+        &self,
+        store: &Store,
+        options: &LoaderOptions,
+        owned: Vec<Owned>,
+        kind: ViewKind,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Arc<PartitionView>>> {
+        let budget = self.budget(store, options);
+        let view_options = ViewOptions {
+            mapped_bytes_max: (kind == ViewKind::Mapped).then(|| budget.share()),
+            ..self.view_options(options)
+        };
+        let views = PartitionView::open_all(store, owned, &view_options, None, progress)?;
+        if views.iter().map(|view| view.mapped_bytes()).sum::<u64>() <= budget.read_ahead_max() {
+            views.iter().for_each(|view| view.read_ahead());
+        }
+        Ok(views)
+    }
+
+    /// Bytes of the mapped files of adjacency lists that are open all the time.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.opened().map(PartitionView::mapped_bytes).sum()
+    }
+
+    /// Bytes of memory that the adjacency lists of the partitions take at most, and the lists of halo nodes.
+    pub fn bytes(&self) -> u64 {
+        let views = match self.turns() {
+            Some(turns) => turns.bytes(),
+            None => self.opened().map(PartitionView::bytes).sum(),
+        };
+        views + self.halo_list_bytes()
+    }
+
+    /// The views that are in memory in turn, if they are.
+    pub fn turns(&self) -> Option<&Arc<Turns>> {
+        match &self.served().next()?.view {
+            ViewSource::InTurn(turns, _) => Some(turns),
+            ViewSource::Open(_) => None,
+        }
     }
 
     /// The views that are open all the time.
-    pub(super) fn open_views(&self) -> impl Iterator<Item = &PartitionView> {
+    fn opened(&self) -> impl Iterator<Item = &PartitionView> {
         self.served().filter_map(|part| match &part.view {
             ViewSource::Open(view) => Some(&**view),
             ViewSource::InTurn(..) => None,
         })
     }
 
-    /// Opens the views of the partitions of `assignment` that this worker serves, with their seeds.
-    pub(super) fn views(
-        &mut self,
-        assignment: &Assignment,
-        seeds: &Seeds,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Part>> {
-        let split = match seeds {
-            Seeds::All | Seeds::List(_) => None,
-            Seeds::Nodes(nodes) | Seeds::OfHost { nodes, .. } => Some(nodes.clone()),
-            Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
-        };
-        let of_others = match seeds {
-            Seeds::OfHost { of_partitions, .. } => Some(of_partitions),
-            _ => None,
-        };
-        let (mut owned, mut of_parts) = (Vec::new(), Vec::new());
-        let count = assignment.partitions() as usize;
-        for partition in (0..assignment.partitions()).map(PartitionId) {
-            let of = Owned::of(assignment, &self.store, partition);
-            if self.options.share.serves(partition, count, self.concurrent(count)) {
-                let listed = seeds.of_partition(&of, split.as_deref());
-                of_parts.push(PartSeeds::Served(Arc::new(listed)));
-                owned.push(of);
-            } else {
-                of_parts.push(PartSeeds::Elsewhere(match (of_others, &split) {
-                    (Some(of_others), _) => of_others[partition.0 as usize],
-                    (None, Some(nodes)) => of.seed_count(nodes),
-                    (None, None) => seeds.of_partition(&of, None).len(),
-                }));
-            }
-        }
-        if of_parts.iter().all(PartSeeds::is_empty) {
-            return Err(Error::conflict(
-                "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
-                "name another split, or the nodes",
-            ));
-        }
-        if self.options.halo == Halo::Neighbors && count > 1 {
-            let partitions: Vec<_> = owned
-                .iter()
-                .zip(of_parts.iter().filter_map(PartSeeds::listed))
-                .collect();
-            let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
-            self.halo_lists = Some(Arc::new(lists));
-        }
-        self.open_as(owned, of_parts, self.options.view, progress)
+    fn halo_list_bytes(&self) -> u64 {
+        self.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
     }
 
-    /// Opens the views of the partitions that this worker serves, which own `owned`. `seeds` are those of all partitions.
-    fn open_as(
-        &self,
+    /// The memory that views share with features.
+    fn budget(&self, store: &Store, options: &LoaderOptions) -> ListsBudget {
+        options.lists_budget(store).beside(self.halo_list_bytes())
+    }
+
+    fn view_options(&self, options: &LoaderOptions) -> ViewOptions {
+        ViewOptions {
+            halo: options.halo,
+            halo_lists: self.halo_lists.clone(),
+            edge_weights: options.sampler.needs_edge_weights(),
+            mapped_bytes_max: None,
+            threads: options.threads,
+            engine: options.read_engine,
+        }
+    }
+
+    /// Opens the views of the partitions that the worker serves, which own `owned`. `seeds` has the seeds of all
+    /// partitions.
+    fn open_parts(
+        &mut self,
+        store: &Arc<Store>,
+        options: &LoaderOptions,
         owned: Vec<Owned>,
         seeds: Vec<PartSeeds>,
         kind: ViewKind,
         progress: &dyn Progress,
-    ) -> Result<Vec<Part>> {
-        let mut views = self.views_of(owned, seeds.len(), kind, progress)?.into_iter();
-        let part = |seeds| match seeds {
+    ) -> Result<()> {
+        let views = self.view_sources(store, options, owned, seeds.len(), kind, progress)?;
+        let mut views = views.into_iter();
+        let parts = seeds.into_iter().map(|seeds| match seeds {
             PartSeeds::Elsewhere(seeds) => Part::Elsewhere { seeds },
             PartSeeds::Served(seeds) => Part::Served(Seeded {
                 view: views.next().expect("each partition that is served has a view"),
                 seeds,
             }),
-        };
-        Ok(seeds.into_iter().map(part).collect())
+        });
+        self.parts = parts.collect();
+        Ok(())
     }
 
-    /// Opens the views of some of `count` partitions.
-    fn views_of(
+    /// The views of some of `count` partitions, where the budget has room for them.
+    fn view_sources(
         &self,
+        store: &Arc<Store>,
+        options: &LoaderOptions,
         owned: Vec<Owned>,
         count: usize,
         kind: ViewKind,
         progress: &dyn Progress,
     ) -> Result<Vec<ViewSource>> {
-        let options = self.view_options(kind);
-        let groups = groups(&owned, count, self.concurrent(count));
-        if !self.is_in_turn(&groups, &options)? {
-            let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, progress)?;
+        let groups = groups(&owned, count, options.concurrent(count));
+        let bytes: &dyn Fn(&Owned) -> u64 =
+            &|owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.sampler.needs_edge_weights());
+        let sizes = ListSizes {
+            all: owned.iter().map(bytes).sum(),
+            two_groups: (groups.len() > 1).then(|| Turns::bytes_of(&groups, bytes)),
+        };
+        let place = self.budget(store, options).place(kind, sizes)?;
+        if place != ViewKind::InTurn {
+            let views = self.open_views(store, options, owned, place, progress)?;
             return Ok(views.into_iter().map(ViewSource::Open).collect());
         }
-        let places = groups.iter().enumerate().flat_map(|(group, partitions)| {
-            let indices = 0..partitions.len();
-            indices.map(move |index| TurnPlace { group, index })
-        });
-        let places: Vec<TurnPlace> = places.collect();
-        let turns = Arc::new(Turns::new(&self.store, groups, options));
-        let view = |place| ViewSource::InTurn(turns.clone(), place);
-        Ok(places.into_iter().map(view).collect())
+        let places: Vec<TurnPlace> = (0..)
+            .zip(&groups)
+            .flat_map(|(group, partitions)| (0..partitions.len()).map(move |index| TurnPlace { group, index }))
+            .collect();
+        let turns = Arc::new(Turns::new(store, groups, self.view_options(options)));
+        let in_turn = places.into_iter().map(|place| ViewSource::InTurn(turns.clone(), place));
+        Ok(in_turn.collect())
     }
+}
 
-    /// Whether the views of groups of partitions are in memory in turn.
-    fn is_in_turn(&self, groups: &[Vec<Owned>], options: &ViewOptions) -> Result<bool> {
-        if groups.len() == 1 || !matches!(options.kind, ViewKind::Auto | ViewKind::InTurn) {
-            return Ok(false);
-        }
-        let bytes = |owned| PartitionView::bytes_in_memory(&self.store, owned, options.halo, options.edge_weights);
-        let all: u64 = groups.iter().flatten().map(bytes).sum();
-        let in_turn = Turns::bytes_of(&self.store, groups, options);
-        match options.kind {
-            ViewKind::Auto => {
-                let features = self.feature_bytes();
-                let all_fit = lists_fit(all, features, options.memory);
-                Ok(!all_fit && in_turn <= lists_in_turn_max(options.memory, features))
-            }
-            _ if in_turn > options.memory => Err(Error::Budget {
-                what: "the adjacency lists of the partitions of a step and of the next ones".into(),
-                given: options.memory,
-                least: in_turn,
-                remedy: "raise --memory, or use more partitions",
-            }),
-            _ => Ok(true),
-        }
-    }
-
-    fn draw_halo_lists(
-        &self,
-        generation: u64,
-        partitions: &[(&Owned, &SeedNodes)],
-        progress: &dyn Progress,
-    ) -> Result<HaloLists> {
-        if self.options.sampler.needs_edge_weights() {
-            return Err(Error::conflict(
-                "sampled in-neighbors of halo nodes have no edge weights",
-                "choose another halo mode, or sample uniformly",
-            ));
-        }
-        let chunks = MappedChunks::open(&self.store)?;
-        let neighbors = HaloNeighbors {
-            chunks: &chunks,
-            per_node: self.options.halo_neighbors,
-            hops: self.options.sampler.edges_from_seeds(),
-            seed: random::combine(random::hash(self.options.seed), generation),
-            memory: self.options.memory / HALO_LISTS_SHARE,
-            threads: self.options.threads,
-        };
-        let whole = |least: u64| least.saturating_mul(HALO_LISTS_SHARE);
-        neighbors
-            .draw(partitions, progress)
-            .map_err(Error::in_budget(self.options.memory, whole))
-    }
-
-    fn split(&self, name: &str) -> Result<RoaringTreemap> {
-        self.store.split(name)?.ok_or_else(|| {
-            Error::missing(
-                format!("split `{name}`"),
-                self.store.path(),
-                "sample from all nodes, or name the nodes",
-            )
-        })
-    }
-
-    pub(super) fn view_options(&self, kind: ViewKind) -> ViewOptions {
-        let halo_bytes = self.halo_lists.as_ref().map_or(0, |lists| lists.bytes());
-        ViewOptions {
-            halo: self.options.halo,
-            halo_lists: self.halo_lists.clone(),
-            edge_weights: self.options.sampler.needs_edge_weights(),
-            kind,
-            memory: self.options.memory.saturating_sub(halo_bytes),
-            threads: self.options.threads,
-            engine: self.options.read_engine,
+/// The partitions of `assignment` that the worker serves, and the seeds of all partitions.
+fn owned_and_seeds(
+    store: &Store,
+    options: &LoaderOptions,
+    assignment: &Assignment,
+    seeds: &Seeds,
+) -> Result<(Vec<Owned>, Vec<PartSeeds>)> {
+    let nodes = match seeds {
+        Seeds::All | Seeds::List(_) => None,
+        Seeds::Nodes(nodes) | Seeds::OfHost { nodes, .. } => Some(nodes.clone()),
+        Seeds::Split(name) => Some(Arc::new(split(store, name)?)),
+    };
+    let of_others = match seeds {
+        Seeds::OfHost { of_partitions, .. } => Some(of_partitions),
+        _ => None,
+    };
+    let (mut owned, mut of_parts) = (Vec::new(), Vec::new());
+    let count = assignment.partitions() as usize;
+    for partition in (0..assignment.partitions()).map(PartitionId) {
+        let of = Owned::of(assignment, store, partition);
+        if options.share.serves(partition, count, options.concurrent(count)) {
+            let listed = seeds.of_partition(&of, nodes.as_deref());
+            of_parts.push(PartSeeds::Served(Arc::new(listed)));
+            owned.push(of);
+        } else {
+            of_parts.push(PartSeeds::Elsewhere(match (of_others, &nodes) {
+                (Some(of_others), _) => of_others[partition.0 as usize],
+                (None, Some(nodes)) => of.seed_count(nodes),
+                (None, None) => seeds.of_partition(&of, None).len(),
+            }));
         }
     }
-
-    /// Whether adjacency lists are in memory, and the options allow to map them.
-    pub(super) fn may_map(&self) -> bool {
-        let is_mapped = |part: &Seeded| part.view.kind() == ViewKind::Mapped;
-        self.options.view == ViewKind::Auto && !self.served().all(is_mapped)
+    if of_parts.iter().all(PartSeeds::is_empty) {
+        return Err(Error::conflict(
+            "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
+            "name another split, or the nodes",
+        ));
     }
+    Ok((owned, of_parts))
+}
 
-    /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
-    pub(super) fn map_views(&mut self) -> Result<()> {
-        let mut owned = Vec::new();
-        let mut seeds_of = |part| match part {
-            Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
-            Part::Served(part) => {
-                owned.push(part.view.owned().clone());
-                PartSeeds::Served(part.seeds)
-            }
-        };
-        // Frees the views in memory before it opens others.
-        let seeds = mem::take(&mut self.parts).into_iter().map(&mut seeds_of).collect();
-        self.parts = self.open_as(owned, seeds, ViewKind::Mapped, &Silent)?;
-        Ok(())
+fn split(store: &Store, name: &str) -> Result<RoaringTreemap> {
+    store.split(name)?.ok_or_else(|| {
+        Error::missing(
+            format!("split `{name}`"),
+            store.path(),
+            "sample from all nodes, or name the nodes",
+        )
+    })
+}
+
+fn draw_halo_lists(
+    store: &Store,
+    options: &LoaderOptions,
+    generation: u64,
+    partitions: &[(&Owned, &SeedNodes)],
+    progress: &dyn Progress,
+) -> Result<HaloLists> {
+    if options.sampler.needs_edge_weights() {
+        return Err(Error::conflict(
+            "sampled in-neighbors of halo nodes have no edge weights",
+            "choose another halo mode, or sample uniformly",
+        ));
     }
+    let chunks = MappedChunks::open(store)?;
+    let neighbors = HaloNeighbors {
+        chunks: &chunks,
+        per_node: options.halo_neighbors,
+        hops: options.sampler.edges_from_seeds(),
+        seed: random::combine(random::hash(options.seed), generation),
+        memory: options.lists_budget(store).share(),
+        threads: options.threads,
+    };
+    let lists = neighbors.draw(partitions, progress);
+    lists.map_err(Error::in_budget(options.memory, |least: u64| {
+        least.saturating_mul(LISTS_SHARE)
+    }))
 }
 
 /// The seeds of a partition, as far as this worker needs them.
@@ -284,17 +336,4 @@ impl PartSeeds {
             Self::Elsewhere(seeds) => *seeds == 0,
         }
     }
-}
-
-/// The groups of `concurrent` partitions, each with those of its partitions that are among `owned`. There are `count` partitions in all.
-pub(super) fn groups<'a>(
-    owned: impl IntoIterator<Item = &'a Owned>,
-    count: usize,
-    concurrent: usize,
-) -> Vec<Vec<Owned>> {
-    let mut groups = vec![Vec::new(); count.div_ceil(concurrent)];
-    for partition in owned {
-        groups[partition.partition().0 as usize / concurrent].push(partition.clone());
-    }
-    groups
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::{machine::free_memory_bytes, read};
+use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use crate::{
     feed::{HostProcesses, OutputDtype, RegisterMemory},
     partition::{Owned, SeedNodes, Share},
+    placement::ListsBudget,
     policy::HALO_NEIGHBORS,
     sample::Sampler,
     view::{Halo, ViewKind},
@@ -91,7 +93,8 @@ pub struct LoaderOptions {
     pub output: OutputDtype,
     /// Registers the buffers of batches with a device.
     pub register: Option<Arc<dyn RegisterMemory>>,
-    /// The processes of this machine that train together, to share feature rows in memory. All must ask for the batches of the first epoch.
+    /// The processes of this machine that train together, to share feature rows in memory. All must ask for the batches
+    /// of the first epoch.
     pub host: Option<Arc<dyn HostProcesses>>,
     /// The maximum number of minibatches whose feature rows are read together; none for as many as fit the memory.
     pub lookahead: Option<usize>,
@@ -100,6 +103,27 @@ pub struct LoaderOptions {
 }
 
 impl LoaderOptions {
+    /// The number of partitions that take part in a step, of `partitions`.
+    pub(super) fn concurrent(&self, partitions: usize) -> usize {
+        self.concurrent.unwrap_or(partitions).max(1)
+    }
+
+    /// The memory that adjacency lists share with the features of `store`.
+    pub(super) fn lists_budget(&self, store: &Store) -> ListsBudget {
+        ListsBudget {
+            memory: self.memory,
+            feature_bytes: self.feature_bytes(store),
+        }
+    }
+
+    /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
+    pub(super) fn feature_bytes(&self, store: &Store) -> u64 {
+        match store.manifest().stored_features() {
+            Some(spec) if self.features => store.feature_nodes().saturating_mul(u64::from(spec.row_stride)),
+            _ => 0,
+        }
+    }
+
     /// Minibatches of 1024 seeds in random order, drawn by `sampler`, with features, in half of the free memory.
     pub fn new(sampler: Sampler) -> Self {
         Self {

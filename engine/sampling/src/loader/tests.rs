@@ -1,18 +1,18 @@
 //! Views that are in memory in turn.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grappa_formats::NodeId;
-use grappa_io::progress::Silent;
-use grappa_storage::files;
+use grappa_io::{Result, progress::Silent};
+use grappa_storage::{Store, files};
 
 use super::*;
 use crate::{
     feed::BatchSource,
     partition::{RepartitionOptions, Schedule, Share, assign},
-    sample::Minibatch,
+    sample::{Minibatch, Sampler},
     view::{
-        Halo, TurnPlace, Turns,
+        Halo, TurnPlace, Turns, ViewKind, ViewSource,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -142,13 +142,13 @@ fn training_does_not_use_a_feed_that_evaluations_opened() {
         assert_eq!(loader.deliver(&batches.unwrap()).map(Result::unwrap).count(), 2);
     };
     evaluate(&mut loader);
-    assert!(loader.is_feed_of_evaluation);
+    assert!(loader.evaluation.is_some());
     let batches = loader.batches(0, |batches| batches).unwrap();
-    assert!(!loader.is_feed_of_evaluation);
+    assert!(loader.evaluation.is_none());
     loader.deliver(&batches).for_each(|batch| drop(batch.unwrap()));
     // The feed of training serves evaluations too.
     evaluate(&mut loader);
-    assert!(!loader.is_feed_of_evaluation);
+    assert!(loader.evaluation.is_none());
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn nothing_is_being_loaded_after_an_epoch_has_ended() {
     let turns = turns(&opened(&store, options(ViewKind::InTurn, 1, 1)));
     // A thread may be quick, so there are several tries.
     for _ in 0..20 {
-        turns.begin((0..3).map(|group| (group, 1)).collect());
+        let epoch = turns.begin((0..3).map(|group| (group, 1)).collect());
         turns.view(TurnPlace { group: 0, index: 0 }).unwrap();
         // The third group is begun while the second one is being loaded.
         turns.sampled(0);
-        turns.end();
+        drop(epoch);
         assert_eq!(Arc::strong_count(&turns), 1, "a thread that loads views holds them");
         turns.free();
     }

@@ -33,11 +33,13 @@ impl GrowingSet {
     /// The nodes of a set.
     pub(crate) fn from(set: &NodeSet) -> Self {
         let bits = set.to_bits();
-        let page = |page| {
-            let words: Vec<u64> = bits.page(page)?.iter().flat_map(|line| line.words).collect();
-            Some(Box::new(std::array::from_fn(|word| AtomicU64::new(words[word]))))
-        };
-        let pages = (0..bits.table.len()).map(|at| page(at).map_or_else(OnceLock::new, OnceLock::from));
+        let pages = (0..bits.table.len()).map(|at| {
+            let Some(page) = bits.page(at) else {
+                return OnceLock::new();
+            };
+            let words: Vec<u64> = page.iter().flat_map(|line| line.words).collect();
+            OnceLock::from(Box::new(std::array::from_fn(|word| AtomicU64::new(words[word]))))
+        });
         Self {
             nodes: set.nodes,
             pages: pages.collect(),
@@ -56,7 +58,8 @@ impl GrowingSet {
         }
     }
 
-    /// Adds some nodes. Faster than one by one, because cache misses overlap even where nobody can predict which nodes are new.
+    /// Adds some nodes. Faster than one by one, because cache misses overlap even where nobody can predict which nodes
+    /// are new.
     pub(crate) fn add_all(&self, nodes: &[u64]) {
         for (at, &node) in nodes.iter().enumerate() {
             if let Some(ahead) = nodes.get(at + 2 * AHEAD) {

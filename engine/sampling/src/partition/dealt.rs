@@ -1,8 +1,8 @@
 //! Whether an assignment is one that a repartitioning of a store makes.
 //!
-//! An assignment does not name its store, and one with as many chunks is valid for any store. But chunks are dealt by their
-//! sizes, which differ between stores. So an assignment that was copied from another store is noticed unless the sizes of
-//! its chunks have the same order, and then it serves as well as one of this store.
+//! An assignment does not name its store, and one with as many chunks is valid for any store. But chunks are dealt by
+//! their sizes, which differ between stores. So an assignment that was copied from another store is noticed unless the
+//! sizes of its chunks have the same order, and then it serves as well as one of this store.
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,8 @@ use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Man
 
 use super::schedule::{Schedule, chunk_sizes};
 
-/// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not, or if
-/// its schedule is unknown. Both have the same number of chunks.
+/// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not,
+/// or if its schedule is unknown. Both have the same number of chunks.
 pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
     let partitions = assignment.partitions();
     if assignment.generation() == 0 {
@@ -25,11 +25,11 @@ pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
             None => absent.push(chunk),
         }
     }
-    let is_owned = |&&chunk: &&ChunkId| {
+    let owned = absent.iter().find(|&&chunk| {
         let owners = assignment.owners(chunk);
         owners.base != Some(PartitionId(0)) || owners.variable.is_some()
-    };
-    if let Some(chunk) = absent.iter().find(is_owned) {
+    });
+    if let Some(chunk) = owned {
         return Some(format!("a partition owns chunk {chunk}, which this store lacks"));
     }
     if partitions as usize > present.len() {
@@ -42,8 +42,8 @@ pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
     uneven(assignment, &present, schedule).or_else(|| unmatched(assignment, &present, schedule))
 }
 
-/// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all chunks
-/// are.
+/// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all
+/// chunks are.
 fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
     let partitions = assignment.partitions() as usize;
     let mut dealt = vec![0; partitions];
@@ -68,20 +68,14 @@ fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedul
 /// Why the variable parts do not follow the schedule: the base of another partition, at the same distance for all.
 fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
     let partitions = assignment.partitions();
-    let distance = |&(chunk, _): &(ChunkId, u64)| {
-        let owners = assignment.owners(chunk);
-        let (base, variable) = (owners.base?.0, owners.variable?.0);
-        Some((u64::from(base) + u64::from(partitions) - u64::from(variable)) % u64::from(partitions))
-    };
-    let first = distance(present.first()?);
+    let first = distance(assignment, present.first()?.0);
     let fits = match schedule {
         _ if partitions == 1 => first.is_none(),
         Schedule::Shuffle => first.is_none(),
         Schedule::Fixed => first == Some(1),
         Schedule::Sweep => first.is_some(),
     };
-    let is_other = |chunk: &&(ChunkId, u64)| distance(chunk) != first;
-    match present.iter().find(is_other) {
+    match present.iter().find(|chunk| distance(assignment, chunk.0) != first) {
         None if fits => None,
         other => {
             let (chunk, _) = other.unwrap_or(&present[0]);
@@ -90,4 +84,11 @@ fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Sche
             ))
         }
     }
+}
+
+/// The distance from the variable part of a chunk to its base, modulo the number of partitions.
+fn distance(assignment: &Assignment, chunk: ChunkId) -> Option<u64> {
+    let (owners, partitions) = (assignment.owners(chunk), u64::from(assignment.partitions()));
+    let (base, variable) = (owners.base?.0, owners.variable?.0);
+    Some((u64::from(base) + partitions - u64::from(variable)) % partitions)
 }

@@ -19,9 +19,10 @@
 //!
 //! - [`Schedule`] assigns chunks to partitions, as a function of seed and super-epoch alone.
 //! - [`repartition`] writes a new assignment into a store, atomically. A training run writes its own ([`assign`],
-//!   [`keep`]) and leaves that of the store unchanged.
+//!   [`keep`]) and leaves the assignment of the store unchanged.
 //! - [`Owned`] has the nodes that one partition owns, and numbers them with local ids.
-//! - [`Share`] says which partitions one of several workers serves, and [`Hosts`] which chunks if they have different slices.
+//! - [`Share`] says which partitions one of several workers serves, and [`Hosts`] which chunks if they have different
+//!   slices.
 //! - [`report()`] and [`coverage()`] describe which edges each partition sees.
 //!
 //! Repartitioning moves no edges. It writes a table of C x C entries for C chunks, in milliseconds for any graph.
@@ -41,6 +42,7 @@ mod tests;
 pub use coverage::{Coverage, CoverageOptions, Histogram, coverage};
 pub use dealt::foreign;
 pub use hosts::{HeldChunk, HeldChunks, Hosts, held_chunks};
+pub(crate) use owned::groups;
 pub use owned::{LocalId, Owned};
 pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};
 pub use report::{PartitionReport, report};

@@ -88,15 +88,18 @@ pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
     durable::write_file(&folder.join(generation.to_string()), &assignment.encode().0)?;
     let current = Current { generation }.encode();
     durable::write_file(&folder.join(files::CURRENT_NAME), current.as_bytes())?;
-    remove_old(folder, generation);
+    // The new assignment is in place. The next run tries to remove these files again.
+    if let Err(error) = remove_old(folder, generation) {
+        tracing::warn!("old assignments are not removed: {error}");
+    }
     Ok(())
 }
 
 /// Repartitions the store in the folder `store`, whose manifest is `manifest`.
 ///
 /// # Errors
-/// If there are no partitions, or more partitions than chunks, if another process is repartitioning the store, or if the
-/// folder cannot be written. The previous assignment then remains current.
+/// If there are no partitions, or more partitions than chunks, if another process is repartitioning the store, or if
+/// the folder cannot be written. The previous assignment then remains current.
 pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
     let lock = lock(store)?;
     let before = read_current(store)?;
@@ -129,21 +132,14 @@ pub(super) fn lock(store: &Path) -> Result<FolderLock> {
 }
 
 /// Removes generations that no process can need any more, and leftovers of killed runs.
-fn remove_old(folder: &Path, current: u64) {
-    let remove = || -> Result<()> {
-        let listed = |error| Error::io("list", folder)(error);
-        for entry in fs::read_dir(folder).map_err(listed)? {
-            let name = entry.map_err(listed)?.file_name();
-            let Some(name) = name.to_str() else { continue };
-            let is_old = files::generation_of(name).is_some_and(|g| g != current && g.checked_add(1) != Some(current));
-            if is_old || files::is_left_over(&format!("{}/{name}", files::ASSIGNMENTS)) {
-                durable::remove_file(&folder.join(name))?;
-            }
+fn remove_old(folder: &Path, current: u64) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let name = entry.map_err(Error::io("list", folder))?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let is_old = files::generation_of(name).is_some_and(|g| g != current && g.checked_add(1) != Some(current));
+        if is_old || files::is_left_over(&format!("{}/{name}", files::ASSIGNMENTS)) {
+            durable::remove_file(&folder.join(name))?;
         }
-        Ok(())
-    };
-    // The new assignment is in place. The next run tries to remove these files again.
-    if let Err(error) = remove() {
-        tracing::warn!("old assignments are not removed: {error}");
     }
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! The part of the work that one of several workers does.
 //!
-//! Workers divide the partitions of each step, so that all of them are busy in every step that has as many partitions. A worker opens
-//! the views of its own partitions only. The division is a function of numbers that all workers know, so they need not tell each other.
+//! Workers divide the partitions of each step, so that all of them are busy in every step that has as many partitions.
+//! A worker opens the views of its own partitions only. The division is a function of numbers that all workers know, so
+//! they need not tell each other.
 
 use std::ops::Range;
 
@@ -42,12 +43,13 @@ impl Share {
         self.workers
     }
 
-    /// The indices of this worker among `count` things: a contiguous range. The ranges of two workers differ by at most one in length, and
-    /// that of worker 0 is empty only if there is nothing.
+    /// The indices of this worker among `count` things: a contiguous range. The ranges of two workers differ by at most
+    /// one in length, and that of worker 0 is empty only if there is nothing.
     pub fn range(self, count: u64) -> Range<u64> {
         // The product may exceed 64 bits.
-        let start = |worker: u32| (u128::from(count) * u128::from(worker)).div_ceil(u128::from(self.workers)) as u64;
-        start(self.worker)..start(self.worker + 1)
+        let [start, end] = [self.worker, self.worker + 1]
+            .map(|worker| (u128::from(count) * u128::from(worker)).div_ceil(u128::from(self.workers)));
+        start as u64..end as u64
     }
 
     /// Whether this worker serves a partition, of `partitions` of which `concurrent` take part in a step.

@@ -38,7 +38,7 @@ impl Fanouts {
             .map(Self)
     }
 
-    /// The fanouts without that of the hop furthest from the seeds. None may be left.
+    /// The fanouts without the hop furthest from the seeds. None may be left.
     #[must_use]
     pub fn without_last(&self) -> Self {
         Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
@@ -47,8 +47,12 @@ impl Fanouts {
     /// Each fanout times `factor`.
     #[must_use]
     pub fn times(&self, factor: u32) -> Self {
-        let times = |fanout: &Option<u32>| fanout.map(|fanout| fanout.saturating_mul(factor));
-        Self(self.0.iter().map(times).collect())
+        let fanouts = self.0.iter();
+        Self(
+            fanouts
+                .map(|fanout| fanout.map(|fanout| fanout.saturating_mul(factor)))
+                .collect(),
+        )
     }
 
     /// The number of hops.

@@ -65,26 +65,29 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
     #[inline(always)]
     pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId> + Clone) -> Result<()> {
         let lists = self.lists;
-        lists.keep_memory();
-        let on_disk = lists.are_on_disk();
+        let files = lists.files();
+        if let Some(files) = files {
+            files.keep_memory();
+        }
+        let on_disk = files.filter(|files| files.are_on_disk());
         A::clear(&mut self.state);
         self.scratch.drawn.clear();
         self.scratch.positions.clear();
         self.scratch.sources.clear();
         // One pass per stage, not one per list: each pass prefetches for all lists before the next pass reads.
-        if on_disk {
-            nodes.clone().for_each(|node| lists.read_ahead_head(node));
+        if let Some(files) = on_disk {
+            nodes.clone().for_each(|node| files.read_ahead_head(node));
         }
         self.heads.clear();
         self.heads.extend(nodes.map(|node| lists.head(node)));
         self.heads.iter().for_each(|&head| lists.prefetch_head(head));
         self.places.clear();
         self.places.extend(self.heads.iter().map(|&head| lists.locate(head)));
-        if on_disk {
+        if on_disk.is_some() {
             self.places.iter().for_each(|place| lists.read_ahead_list(place));
         }
         self.places.iter().for_each(|place| lists.prefetch_list(place));
-        lists.take_damage()
+        files.map_or(Ok(()), |files| files.take_damage())
     }
 
     /// The degrees of a list, by its index in the group.
@@ -150,7 +153,7 @@ impl DrawnPositions {
         }
     }
 
-    /// The positions. `all` are those of the group.
+    /// The positions, as a part of `all` positions of the group.
     #[inline(always)]
     pub(super) fn positions(self, all: &[u64]) -> Positions<'_> {
         match self {

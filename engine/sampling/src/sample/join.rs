@@ -1,7 +1,7 @@
 //! Joins minibatches into one block-diagonal minibatch.
 //!
-//! The nodes of a minibatch are in *levels*: seeds, then the nodes that the first hop added, and so on. The joined minibatch
-//! has the first level of each part, then the second level of each part, and so on:
+//! The nodes of a minibatch are in *levels*: seeds, then the nodes that the first hop added, and so on. The joined
+//! minibatch has the first level of each part, then the second level of each part, and so on:
 //!
 //! ```text
 //! part 0             seeds 0            level 1 of 0            level 2 of 0
@@ -9,11 +9,12 @@
 //! joined             seeds 0, seeds 1,  level 1 of 0, of 1,     level 2 of 0, of 1
 //! ```
 //!
-//! So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two parts. A node that is in
-//! two parts is in the list twice, with the edges that each part drew for it.
+//! So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two
+//! parts. A node that is in two parts is in the list twice, with the edges that each part drew for it.
 //!
-//! Only the input is shared. A node has the same features in all parts, so [`Minibatch::nodes`] has it once, and the edges of the last block
-//! come from these nodes. The parts of 16 partitions may have ten times as many nodes together as there are different ones.
+//! Only the input is shared. A node has the same features in all parts, so [`Minibatch::nodes`] has it once, and the
+//! edges of the last block come from these nodes. The parts of 16 partitions may have ten times as many nodes together
+//! as there are different ones.
 
 use std::ops::Range;
 
@@ -21,7 +22,8 @@ use grappa_io::Result;
 
 use super::{
     minibatch::{Block, Minibatch},
-    sampler::{Scratch, check_size},
+    sampler::Scratch,
+    size::check_size,
 };
 
 /// Reusable memory for [`Minibatch::join`].
@@ -36,13 +38,14 @@ pub struct JoinScratch {
 impl JoinScratch {
     /// Bytes of memory for parts of `nodes` nodes, or of as many as there were before.
     pub fn bytes(&self, nodes: usize) -> u64 {
-        let bytes = |indices: &Vec<u32>| indices.capacity().max(nodes) * size_of::<u32>();
-        (bytes(&self.places) + bytes(&self.rows)) as u64
+        let indices = self.places.capacity().max(nodes) + self.rows.capacity().max(nodes);
+        (indices * size_of::<u32>()) as u64
     }
 }
 
 impl Minibatch {
-    /// Joins `parts` into `out`, and replaces its previous content. The graph has `graph_nodes` nodes. A part alone stays as it is.
+    /// Joins `parts` into `out`, and replaces its previous content. The graph has `graph_nodes` nodes. A part alone
+    /// stays as it is.
     ///
     /// # Errors
     /// If the parts have 2^32 edges and nodes in a block, or 2^31 nodes.
@@ -74,7 +77,7 @@ impl Minibatch {
             indices.clear();
             indices.resize(nodes, 0);
         }
-        let table = sampler.table(graph_nodes);
+        let table = sampler.table.of(graph_nodes);
         table.begin();
         let mut next = 0;
         for level in 0..=hops {
@@ -91,12 +94,12 @@ impl Minibatch {
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
             let is_last = hop + 1 == hops;
-            let sum = |count: fn(&Block) -> usize| parts.iter().map(|part| count(&part.blocks[hop])).sum();
-            block.begin(sum(|block| block.destinations));
+            let of_parts = || parts.iter().map(|part| &part.blocks[hop]);
+            block.begin(of_parts().map(|block| block.destinations).sum());
             block.sources = if is_last {
                 out.nodes.len()
             } else {
-                sum(|block| block.sources)
+                of_parts().map(|block| block.sources).sum()
             };
             let indices = if is_last { &mut *rows } else { &mut *places };
             for level in 0..=hop {

@@ -40,6 +40,7 @@ mod neighbors;
 mod random;
 mod relabel;
 mod sampler;
+mod size;
 #[cfg(test)]
 pub(crate) mod tests;
 mod walks;
@@ -51,7 +52,7 @@ pub use join::JoinScratch;
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;
-#[cfg(test)]
-pub(crate) use relabel::MINIBATCH_NODES_MAX;
 pub use sampler::{Sampler, Scratch};
+#[cfg(test)]
+pub(crate) use size::MINIBATCH_NODES_MAX;
 pub use walks::RandomWalks;

@@ -20,7 +20,7 @@ use super::{
     minibatch::Block,
     random::{Draws, HopKey},
     relabel::Relabel,
-    sampler::check_size,
+    size::check_size,
     weighted,
 };
 use crate::view::adjacency::AdjacencyLists;
@@ -35,18 +35,16 @@ pub(super) struct NeighborHop<'a> {
     pub by_weight: bool,
     /// The first destination that draws. Those before it have no edges.
     pub first: usize,
-    /// Whether halo nodes may be drawn.
-    pub draws_halo: bool,
     /// The external ids, for errors.
     pub ids: &'a StoreIds,
 }
 
 impl NeighborHop<'_> {
     /// Samples in-neighbors of all `nodes` into `block`. Appends new nodes to `nodes`.
-    pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
+    pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
-        relabel: &mut L,
+        relabel: &mut dyn Relabel,
         nodes: &mut Vec<NodeId>,
         block: &mut Block,
     ) -> Result<()> {
@@ -86,7 +84,7 @@ impl NeighborHop<'_> {
             block.visible.push(degrees.visible);
             block.global.push(degrees.global);
             block.halo.push(degrees.halo);
-            let pool = degrees.pool(self.draws_halo);
+            let pool = degrees.listed;
             let draws = self.key.draws((first + index) as u64);
             let drawn = if self.by_weight {
                 group.read_edge_weights(index, pool)?;

@@ -8,14 +8,18 @@
 //! - [`Hashed`] uses open addressing. Its slots hold local indices, so the table for a batch is as small as the batch.
 //!   Two loads per edge.
 
+#[cfg(test)]
+mod tests;
+
 use grappa_formats::{NodeId, random::GOLDEN};
 use grappa_io::prefetch::prefetch;
 
 /// How many edges ahead table entries are prefetched.
 const AHEAD: usize = 24;
 
-/// The maximum number of nodes of a minibatch.
-pub(crate) const MINIBATCH_NODES_MAX: usize = 1 << 31;
+/// The maximum number of nodes of a graph for which the direct table is faster than hashing. The table then takes 8
+/// MiB, which fits into a core's own caches and its share of the last-level cache.
+const DIRECT_NODES_MAX: u64 = 1 << 21;
 
 /// The initial number of bits of a local index. It grows with the largest batch.
 const INDEX_BITS_MIN: u32 = 16;
@@ -27,6 +31,34 @@ pub(super) trait Relabel {
 
     /// Writes the local index of each source to `indices`. Appends new sources to `nodes`, the nodes of the minibatch.
     fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]);
+}
+
+/// The faster table for each graph.
+#[derive(Debug, Default)]
+pub(super) struct RelabelTable {
+    hashed: Hashed,
+    direct: Option<Direct>,
+}
+
+impl RelabelTable {
+    /// The table for a graph of `nodes` nodes.
+    pub(super) fn of(&mut self, nodes: u64) -> &mut dyn Relabel {
+        if nodes > DIRECT_NODES_MAX {
+            return &mut self.hashed;
+        }
+        if self.direct.as_ref().is_none_or(|table| table.nodes() != nodes) {
+            self.direct = None;
+        }
+        self.direct.get_or_insert_with(|| Direct::new(nodes))
+    }
+
+    /// Bytes of memory after a batch of `nodes` nodes.
+    pub(super) fn bytes(&self, nodes: usize) -> u64 {
+        match &self.direct {
+            Some(direct) => direct.bytes(),
+            None => self.hashed.bytes(nodes),
+        }
+    }
 }
 
 /// A table with an entry for each node of the graph.
@@ -199,74 +231,5 @@ impl Relabel for Hashed {
             next += usize::from(found == next);
         }
         nodes.truncate(next);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::*;
-
-    /// Compares with a hash map on pseudo-random batches that are relabelled in pieces.
-    fn relabels(relabel: &mut impl Relabel, nodes_of_graph: u64, batches: u64, pieces: u64, length: u64) {
-        let mut state = 1u64;
-        let mut draw = |end: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 20) % end
-        };
-        for _ in 0..batches {
-            relabel.begin();
-            let (mut nodes, mut expected_nodes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
-            for _ in 0..draw(pieces) {
-                // Half of the pieces draw from a small part of the graph, so that many sources are known.
-                let end = if draw(2) == 0 {
-                    nodes_of_graph
-                } else {
-                    nodes_of_graph.min(100)
-                };
-                let sources: Vec<_> = (0..draw(length)).map(|_| NodeId(draw(end))).collect();
-                let expected: Vec<u32> = sources
-                    .iter()
-                    .map(|&source| {
-                        let next = expected_nodes.len() as u32;
-                        let index = *known.entry(source).or_insert(next);
-                        if index == next {
-                            expected_nodes.push(source);
-                        }
-                        index
-                    })
-                    .collect();
-                let mut indices = vec![0; sources.len()];
-                relabel.relabel(&sources, &mut nodes, &mut indices);
-                assert_eq!(indices, expected);
-            }
-            assert_eq!(nodes, expected_nodes);
-        }
-    }
-
-    #[test]
-    fn both_tables_number_nodes_in_the_order_they_are_met() {
-        // Small batches, and batches that make both tables grow several times.
-        for (batches, pieces, length) in [(300, 4, 20), (10, 30, 9000)] {
-            relabels(&mut Direct::new(200_000), 200_000, batches, pieces, length);
-            relabels(&mut Hashed::default(), 200_000, batches, pieces, length);
-            relabels(&mut Hashed::default(), 1 << 40, batches, pieces, length);
-        }
-    }
-
-    #[test]
-    fn a_direct_table_forgets_before_batch_numbers_come_again() {
-        let mut direct = Direct::new(10);
-        let wrap = 1u32 << (32 - INDEX_BITS_MIN);
-        for batch in 0..wrap + 2 {
-            direct.begin();
-            let mut nodes = Vec::new();
-            let mut indices = [9; 2];
-            // Node 5 is only in batches that would have the same number if the numbers wrapped around.
-            let rare = if batch % (wrap - 1) == 0 { 5 } else { 6 };
-            direct.relabel(&[NodeId(rare), NodeId(7)], &mut nodes, &mut indices);
-            assert_eq!(indices, [0, 1], "batch {batch}");
-        }
     }
 }

@@ -9,17 +9,11 @@ use super::{
     minibatch::{Block, Minibatch},
     neighbors::NeighborHop,
     random::BatchKey,
-    relabel::{Direct, Hashed, MINIBATCH_NODES_MAX, Relabel},
+    relabel::{Relabel, RelabelTable},
+    size::check_size,
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
-use crate::view::{
-    PartitionView,
-    adjacency::{AdjacencyLists, ViewLists},
-};
-
-/// The maximum number of nodes of a graph for which the direct table is faster than hashing. The table then takes 8
-/// MiB, which fits into a core's own caches and its share of the last-level cache.
-const DIRECT_NODES_MAX: u64 = 1 << 21;
+use crate::view::{PartitionView, ViewLists, adjacency::AdjacencyLists};
 
 /// How neighbors are chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,53 +124,35 @@ impl Sampler {
             view.has_edge_weights() || !self.needs_edge_weights(),
             "a sampler by weight needs a view with edge weights"
         );
-        let Scratch { hashed, direct, hop } = scratch;
-        match view.nodes() > DIRECT_NODES_MAX {
-            true => self.sample_with(view, seeds, key, hashed, hop, out),
-            false => self.sample_with(view, seeds, key, direct_for(direct, view.nodes()), hop, out),
-        }
-    }
-
-    fn sample_with<L: Relabel>(
-        &self,
-        view: &PartitionView,
-        seeds: &[NodeId],
-        key: BatchKey,
-        relabel: &mut L,
-        scratch: &mut HopScratch,
-        out: &mut Minibatch,
-    ) -> Result<()> {
+        let Scratch { table, hop: scratch } = scratch;
+        let relabel = table.of(view.nodes());
         begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;
         match &view.lists() {
-            ViewLists::WholeNarrow(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::WholeWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::PartitionNarrow(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::PartitionWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::Whole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::Partition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::MappedWhole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::MappedPartition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::HaloNarrow(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::HaloWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
-            ViewLists::HaloMapped(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::Halo(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::MappedHalo(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
         }
     }
 
-    fn sample_lists<A: AdjacencyLists, L: Relabel>(
+    fn sample_lists<A: AdjacencyLists>(
         &self,
         view: &PartitionView,
         lists: &A,
         key: BatchKey,
-        relabel: &mut L,
+        relabel: &mut dyn Relabel,
         scratch: &mut HopScratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        let hops = self.hops();
         let group = &mut Group::new(lists, &mut scratch.group);
         let Minibatch { nodes, blocks, .. } = out;
         let mut reached = 0;
         for (number, block) in blocks.iter_mut().enumerate() {
             let first_drawing = if self.draws_once { reached } else { 0 };
             reached = nodes.len();
-            let (key, draws_halo) = (key.hop(number), view.halo().is_drawn(number, hops));
+            let key = key.hop(number);
             match &self.method {
                 Method::Neighbors {
                     fanouts,
@@ -189,13 +165,12 @@ impl Sampler {
                         replace: *replace,
                         by_weight: *by_weight,
                         first: first_drawing,
-                        draws_halo,
                         ids: view.ids(),
                     };
                     hop.sample(group, relabel, nodes, block)?;
                 }
                 Method::Walks(walks) => {
-                    let hop = WalkHop { key, walks, draws_halo };
+                    let hop = WalkHop { key, walks };
                     hop.sample(group, relabel, &mut scratch.walks, nodes, block)?;
                 }
             }
@@ -205,10 +180,10 @@ impl Sampler {
 }
 
 /// Checks the seeds and makes them the first nodes of the minibatch.
-fn begin<L: Relabel>(
+fn begin(
     view: &PartitionView,
     seeds: &[NodeId],
-    relabel: &mut L,
+    relabel: &mut dyn Relabel,
     hops: usize,
     indices: &mut Vec<u32>,
     out: &mut Minibatch,
@@ -247,39 +222,11 @@ fn begin<L: Relabel>(
     Ok(())
 }
 
-/// Fails if a minibatch is too large for 32-bit indices. `edges` are those of a block, and `nodes` an upper bound of
-/// the minibatch's nodes. They count together, because some layers add a self-loop to each destination.
-#[inline(always)]
-pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
-    if edges + nodes > u32::MAX as usize || nodes > MINIBATCH_NODES_MAX {
-        return Err(too_large(edges, nodes));
-    }
-    Ok(())
-}
-
-#[cold]
-fn too_large(edges: usize, nodes: usize) -> Error {
-    Error::limit(
-        format!("a minibatch has a block with {edges} edges and up to {nodes} nodes"),
-        "2^31 nodes, and fewer than 2^32 edges and nodes together in a block",
-        "sample smaller batches, or fewer neighbors",
-    )
-}
-
 /// Reusable memory of a thread that samples. It may be used with any samplers and views in turn.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    hashed: Hashed,
-    direct: Option<Direct>,
+    pub(super) table: RelabelTable,
     hop: HopScratch,
-}
-
-/// The direct table for a graph of `nodes` nodes.
-fn direct_for(table: &mut Option<Direct>, nodes: u64) -> &mut Direct {
-    if table.as_ref().is_none_or(|table| table.nodes() != nodes) {
-        *table = Some(Direct::new(nodes));
-    }
-    table.as_mut().expect("it was made above")
 }
 
 #[derive(Debug, Default)]
@@ -291,50 +238,13 @@ struct HopScratch {
 }
 
 impl Scratch {
-    /// The faster table for the nodes of a graph.
-    pub(super) fn table(&mut self, graph_nodes: u64) -> &mut dyn Relabel {
-        match graph_nodes > DIRECT_NODES_MAX {
-            true => &mut self.hashed,
-            false => direct_for(&mut self.direct, graph_nodes),
-        }
-    }
-
     /// Bytes of memory after a minibatch of `nodes` nodes, if it is otherwise like those that were sampled before.
     pub fn bytes(&self, nodes: usize) -> u64 {
         let HopScratch { seeds, group, walks } = &self.hop;
         // Lists that are taken whole are decoded into a buffer outside of the scratch.
         let decoded = group.sources.capacity() * size_of::<NodeId>();
-        let table = match &self.direct {
-            Some(direct) => direct.bytes(),
-            None => self.hashed.bytes(nodes + group.sources.capacity()),
-        };
         let hop = seeds.capacity() * size_of::<u32>() + decoded;
+        let table = self.table.bytes(nodes + group.sources.capacity());
         table + hop as u64 + group.bytes() + walks.bytes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn minibatches_end_where_their_numbers_do() {
-        const EDGES_MAX: usize = u32::MAX as usize;
-        for (edges, nodes) in [
-            (0, 0),
-            (EDGES_MAX, 0),
-            (EDGES_MAX - MINIBATCH_NODES_MAX, MINIBATCH_NODES_MAX),
-        ] {
-            check_size(edges, nodes).unwrap();
-        }
-        for (edges, nodes) in [
-            (EDGES_MAX + 1, 0),
-            (EDGES_MAX, 1),
-            (0, MINIBATCH_NODES_MAX + 1),
-            (1 << 40, 1 << 40),
-        ] {
-            let error = check_size(edges, nodes).unwrap_err().to_string();
-            assert!(error.contains("smaller batches"), "{error}");
-        }
     }
 }

@@ -20,7 +20,7 @@ use super::{
     minibatch::Block,
     random::{Draws, HopKey},
     relabel::Relabel,
-    sampler::check_size,
+    size::check_size,
 };
 use crate::view::adjacency::AdjacencyLists;
 
@@ -115,16 +115,14 @@ impl WalkScratch {
 pub(super) struct WalkHop<'a> {
     pub key: HopKey,
     pub walks: &'a RandomWalks,
-    /// Whether walks may step to halo nodes.
-    pub draws_halo: bool,
 }
 
 impl WalkHop<'_> {
     /// Finds neighborhoods of all `nodes`. Appends new nodes to `nodes`.
-    pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
+    pub(super) fn sample<A: AdjacencyLists>(
         &self,
         group: &mut Group<'_, A>,
-        relabel: &mut L,
+        relabel: &mut dyn Relabel,
         scratch: &mut WalkScratch,
         nodes: &mut Vec<NodeId>,
         block: &mut Block,
@@ -184,8 +182,7 @@ impl WalkHop<'_> {
         }
         group.locate(walks.iter().map(|walk| walk.at))?;
         for (index, walk) in walks.iter_mut().enumerate() {
-            let degrees = group.degrees(index);
-            let pool = degrees.pool(self.draws_halo);
+            let pool = group.degrees(index).listed;
             let positions = &mut group.scratch.positions;
             let start = positions.len();
             if pool > 0 {

@@ -3,23 +3,19 @@
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
-use super::{
-    halo_lists::WithHalo,
-    mapped::{MappedPartition, MappedWhole},
-    memory::{PartitionCsr, WholeCsr},
-};
+use super::files::MappedFiles;
 
 /// Adjacency lists that are read in stages. Each stage prefetches the memory that the next one reads, for a whole group
 /// of destinations, so that many cache misses are in flight at once.
 ///
 /// ```text
-/// for each of the group: read_ahead_head, if the lists are on disk
+/// for each of the group: read the head ahead, if the lists are in files on disk
 /// for each of the group: head
 /// for each of the group: prefetch_head
 /// for each of the group: locate
 /// for each of the group: read_ahead_list, if the lists are on disk
 /// for each of the group: prefetch_list
-/// take_damage
+/// fail if files are damaged
 /// for each of the group: degrees; choose positions
 /// for each of the group: prefetch_sources
 /// for each of the group: sources_at
@@ -38,23 +34,17 @@ pub(crate) trait AdjacencyLists {
     /// State of a group of lists, besides their places. It is cleared between groups.
     type GroupState: Default;
 
-    /// Releases mapped pages if they take more memory than allowed. To be called between groups.
+    /// The mapped files that have the lists; none if they are in memory.
     #[inline(always)]
-    fn keep_memory(&self) {}
-    /// Whether the lists of the next group are probably on disk. Then reads are started for all of them before the first is
-    /// touched. To be called once per group.
-    #[inline(always)]
-    fn are_on_disk(&self) -> bool {
-        false
+    fn files(&self) -> Option<&MappedFiles<'_>> {
+        None
     }
-    /// Starts reading from disk what says where the list of a node is.
-    #[inline(always)]
-    fn read_ahead_head(&self, _: NodeId) {}
     /// Starts reading a list from disk.
     #[inline(always)]
     fn read_ahead_list(&self, _: &Self::Place) {}
     /// Empties the state of a group.
-    fn clear(state: &mut Self::GroupState);
+    #[inline(always)]
+    fn clear(_: &mut Self::GroupState) {}
     /// The head of a node's list. Prefetches it.
     fn head(&self, node: NodeId) -> Self::Head;
     /// Prefetches what else is read to locate the list.
@@ -65,11 +55,6 @@ pub(crate) trait AdjacencyLists {
     /// Prefetches what is read to determine degrees. In short lists that includes the sources.
     #[inline(always)]
     fn prefetch_list(&self, _: &Self::Place) {}
-    /// Fails if damage was found in a list that was located since the last call.
-    #[inline(always)]
-    fn take_damage(&self) -> Result<()> {
-        Ok(())
-    }
     /// The in-degrees of the list's destination. To be called once per place.
     fn degrees(&self, place: &mut Self::Place, state: &mut Self::GroupState) -> Degrees;
     /// Prefetches the sources at `positions`.
@@ -119,7 +104,8 @@ pub(crate) struct Degrees {
     pub visible: u64,
     /// All sources.
     pub global: u64,
-    /// Sources that a hop draws from if it may draw halo nodes: all, unless the list is a sample.
+    /// Sources that a hop draws from. Without halo nodes these are the visible ones, and a sampled list has fewer than
+    /// all.
     pub listed: u64,
     /// Whether the view has no list of the node, because it is a halo node. The degrees are then 0.
     pub halo: bool,
@@ -133,32 +119,4 @@ impl Degrees {
         listed: 0,
         halo: true,
     };
-
-    /// The number of positions that are drawn from.
-    #[inline(always)]
-    pub(crate) fn pool(&self, draws_halo: bool) -> u64 {
-        if draws_halo { self.listed } else { self.visible }
-    }
-}
-
-/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.
-pub(crate) enum ViewLists<'a> {
-    /// The whole graph, in memory, with 32-bit sources.
-    WholeNarrow(WholeCsr<'a, u32>),
-    /// The whole graph, in memory, with 64-bit sources.
-    WholeWide(WholeCsr<'a, u64>),
-    /// A partition, in memory, with 32-bit sources.
-    PartitionNarrow(PartitionCsr<'a, u32>),
-    /// A partition, in memory, with 64-bit sources.
-    PartitionWide(PartitionCsr<'a, u64>),
-    /// The whole graph, mapped.
-    MappedWhole(MappedWhole<'a>),
-    /// A partition, mapped.
-    MappedPartition(MappedPartition<'a>),
-    /// A partition with lists of halo nodes, in memory, with 32-bit sources.
-    HaloNarrow(WithHalo<'a, PartitionCsr<'a, u32>>),
-    /// A partition with lists of halo nodes, in memory, with 64-bit sources.
-    HaloWide(WithHalo<'a, PartitionCsr<'a, u64>>),
-    /// A partition with lists of halo nodes, mapped.
-    HaloMapped(WithHalo<'a, MappedPartition<'a>>),
 }

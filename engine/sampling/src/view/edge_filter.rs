@@ -9,8 +9,8 @@ use grappa_storage::Store;
 use super::halo::Halo;
 use crate::partition::Owned;
 
-/// In a list with at least this number of sources for each run of owned nodes, the ends of runs are searched. In shorter lists, each source
-/// is looked up.
+/// In a list with at least this number of sources for each run of owned nodes, the ends of runs are searched. In
+/// shorter lists, each source is looked up.
 const LONG_LIST: usize = 8;
 
 /// Selects the edges of a store that a view contains.

@@ -1,22 +1,17 @@
 //! How a view treats sources that it does not own.
 
-use std::{fmt, str::FromStr};
-
-use grappa_io::{Error, Result};
+use crate::names::parse_names;
 
 /// How sampling treats *halo nodes*: sources in a view's adjacency lists that the view does not own. The view has their
 /// features but not their in-edges. A view of the whole graph has no halo nodes, so all modes are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Halo {
-    /// The last hop, furthest from the seeds, draws from all in-neighbors. Earlier hops, whose nodes must be expanded,
-    /// draw only from owned ones. So halo nodes contribute their features and nothing else.
-    Features,
     /// Every hop draws from all in-neighbors. A halo node that is drawn before the last hop is a destination without
-    /// edges in the blocks that follow.
+    /// edges in the blocks that follow. So halo nodes contribute their features and nothing else.
     #[default]
     Stop,
-    /// Every hop draws from all in-neighbors, and halo nodes have sampled in-neighbors of their own, drawn again at each
-    /// repartition.
+    /// Every hop draws from all in-neighbors, and halo nodes have sampled in-neighbors of their own, drawn again at
+    /// each repartition.
     Neighbors,
     /// Every hop draws from owned in-neighbors only.
     None,
@@ -24,43 +19,16 @@ pub enum Halo {
 
 impl Halo {
     /// All modes.
-    pub const ALL: [Self; 4] = [Self::Features, Self::Stop, Self::Neighbors, Self::None];
+    pub const ALL: [Self; 3] = [Self::Stop, Self::Neighbors, Self::None];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Features => "features",
             Self::Stop => "stop",
             Self::Neighbors => "neighbors",
             Self::None => "none",
         }
     }
-
-    /// Whether hop `hop` of `hops` may draw halo nodes.
-    pub(crate) fn is_drawn(self, hop: usize, hops: usize) -> bool {
-        match self {
-            Self::Features => hop + 1 == hops,
-            Self::Stop | Self::Neighbors => true,
-            Self::None => false,
-        }
-    }
 }
 
-impl fmt::Display for Halo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Halo {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|halo| halo.name() == name);
-        found.ok_or_else(|| Error::UnknownName {
-            kind: "halo mode",
-            name: name.to_owned(),
-            known: "features, stop, neighbors and none",
-        })
-    }
-}
+parse_names!(Halo, "halo mode", "stop, neighbors and none");

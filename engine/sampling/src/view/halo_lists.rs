@@ -10,8 +10,9 @@ use grappa_formats::NodeId;
 use grappa_io::{Result, prefetch::prefetch};
 
 use super::{
-    NARROW_NODES_MAX,
     adjacency::{AdjacencyLists, Degrees, Positions},
+    files::MappedFiles,
+    sources::NARROW_NODES_MAX,
 };
 use crate::{NodeSet, partition::Owned};
 
@@ -51,8 +52,8 @@ impl HaloLists {
             .saturating_add(NodeSet::bytes_of_members(universe, nodes))
     }
 
-    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each, in a graph of `edges` edges.
-    /// They are collected in pieces first, so there are two copies.
+    /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each, in a
+    /// graph of `edges` edges. They are collected in pieces first, so there are two copies.
     pub fn drawing_bytes_max(universe: u64, edges: u64, nodes: u64, per_node: u32) -> u64 {
         // Each edge is in one adjacency list, and is drawn once at most.
         let sources = nodes.saturating_mul(per_node.into()).min(edges);
@@ -202,19 +203,8 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
     type GroupState = A::GroupState;
 
     #[inline(always)]
-    fn keep_memory(&self) {
-        self.lists.keep_memory();
-    }
-
-    #[inline(always)]
-    fn are_on_disk(&self) -> bool {
-        self.lists.are_on_disk()
-    }
-
-    fn read_ahead_head(&self, node: NodeId) {
-        if self.owned.contains(node) {
-            self.lists.read_ahead_head(node);
-        }
+    fn files(&self) -> Option<&MappedFiles<'_>> {
+        self.lists.files()
     }
 
     fn read_ahead_list(&self, place: &Self::Place) {
@@ -280,11 +270,6 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
         if let PlaceOf::Owned(place) = place {
             self.lists.prefetch_list(place);
         }
-    }
-
-    #[inline(always)]
-    fn take_damage(&self) -> Result<()> {
-        self.lists.take_damage()
     }
 
     #[inline(always)]

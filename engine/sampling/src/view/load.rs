@@ -31,7 +31,7 @@ use grappa_storage::files;
 
 use super::{
     edge_filter::{ArrangeScratch, EdgeFilter},
-    memory::Source,
+    sources::Source,
     stream::{DecoderMessage, OpenEngine, Piece, StreamPlan, disagrees},
 };
 

@@ -9,9 +9,8 @@
 //!               edge weights  4 bytes each, if there are any
 //! ```
 
-use std::{marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
-use bytemuck::{AnyBitPattern, NoUninit};
 use grappa_formats::NodeId;
 use grappa_io::{Result, prefetch::prefetch, progress::Progress};
 
@@ -19,67 +18,44 @@ use super::{
     adjacency::{AdjacencyLists, Degrees, Positions},
     edge_filter::EdgeFilter,
     load::load,
+    sources::{NARROW_NODES_MAX, Sources},
     spare::{ReturnedArena, SpareArenas},
     stream::OpenEngine,
 };
 use crate::partition::Owned;
 
-/// The maximum number of cache lines that are prefetched of a list that is read whole. The hardware prefetcher detects
-/// the sequential reads of longer lists.
-const PREFETCH_LINES_MAX: usize = 4;
-
-/// A source in memory: `u32` if all nodes fit, otherwise `u64`.
-pub(crate) trait Source: AnyBitPattern + NoUninit + Send + Sync {
-    /// Stores a node.
-    fn from_node(node: NodeId) -> Self;
-    /// The stored node.
-    fn node(self) -> NodeId;
-}
-
-impl Source for u32 {
-    #[inline(always)]
-    fn from_node(node: NodeId) -> Self {
-        node.0 as Self
-    }
-
-    #[inline(always)]
-    fn node(self) -> NodeId {
-        NodeId(self.into())
-    }
-}
-
-impl Source for u64 {
-    #[inline(always)]
-    fn from_node(node: NodeId) -> Self {
-        node.0
-    }
-
-    #[inline(always)]
-    fn node(self) -> NodeId {
-        NodeId(self)
-    }
-}
-
 /// Adjacency lists in memory.
 #[derive(Debug)]
-pub(super) struct Csr<S> {
+pub(super) struct Csr {
     heads: ReturnedArena,
     sources: ReturnedArena,
     edge_weights: ReturnedArena,
-    source: PhantomData<S>,
+    is_narrow: bool,
 }
 
-impl<S: Source> Csr<S> {
+impl Csr {
     /// The number of bytes that the lists take.
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_weights { size_of::<f32>() } else { 0 };
-        8 * head_numbers(filter) + (size_of::<S>() + weight_bytes) as u64 * filter.edges()
+        8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
     }
 
-    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from `spare`, and
-    /// returns it there in the end.
+    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from
+    /// `spare`, and returns it there in the end.
     pub(super) fn load(
         filter: &EdgeFilter<'_>,
+        threads: usize,
+        open: OpenEngine<'_>,
+        spare: Option<&Arc<SpareArenas>>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        Self::load_as(filter, is_narrow(filter), threads, open, spare, progress)
+    }
+
+    /// [`Csr::load`] with sources of either width.
+    pub(super) fn load_as(
+        filter: &EdgeFilter<'_>,
+        is_narrow: bool,
         threads: usize,
         open: OpenEngine<'_>,
         spare: Option<&Arc<SpareArenas>>,
@@ -88,37 +64,71 @@ impl<S: Source> Csr<S> {
         let edges = filter.edges() as usize;
         let mut csr = Self {
             heads: ReturnedArena::new(8 * head_numbers(filter) as usize, spare)?,
-            sources: ReturnedArena::new(size_of::<S>() * edges, spare)?,
+            sources: ReturnedArena::new(source_bytes(is_narrow) * edges, spare)?,
             edge_weights: ReturnedArena::new(if filter.edge_weights { 4 * edges } else { 0 }, spare)?,
-            source: PhantomData,
+            is_narrow,
         };
         let heads = csr.heads.values_mut();
         let (end, heads) = heads.split_last_mut().expect("heads include the end of the last list");
         *end = edges as u64;
-        let (sources, edge_weights) = (csr.sources.values_mut(), csr.edge_weights.values_mut());
-        load::<S>(filter, threads, open, progress, heads, sources, edge_weights)?;
+        let edge_weights = csr.edge_weights.values_mut();
+        match is_narrow {
+            true => load::<u32>(
+                filter,
+                threads,
+                open,
+                progress,
+                heads,
+                csr.sources.values_mut(),
+                edge_weights,
+            )?,
+            false => load::<u64>(
+                filter,
+                threads,
+                open,
+                progress,
+                heads,
+                csr.sources.values_mut(),
+                edge_weights,
+            )?,
+        }
         Ok(csr)
     }
 
     /// The lists of a whole graph. They must have been loaded for one.
-    pub(super) fn whole(&self) -> WholeCsr<'_, S> {
+    pub(super) fn whole(&self) -> WholeCsr<'_> {
         WholeCsr {
             starts: self.heads.values(),
-            sources: self.sources.values(),
+            sources: self.sources(),
             edge_weights: self.edge_weights.values(),
         }
     }
 
     /// The lists of a partition. They must have been loaded for one.
-    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, keeps_halo: bool) -> PartitionCsr<'a, S> {
+    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, keeps_halo: bool) -> PartitionCsr<'a> {
         PartitionCsr {
             owned,
             keeps_halo,
             heads: self.heads.values(),
-            sources: self.sources.values(),
+            sources: self.sources(),
             edge_weights: self.edge_weights.values(),
         }
     }
+
+    fn sources(&self) -> Sources<'_> {
+        match self.is_narrow {
+            true => Sources::Narrow(self.sources.values()),
+            false => Sources::Wide(self.sources.values()),
+        }
+    }
+}
+
+fn is_narrow(filter: &EdgeFilter<'_>) -> bool {
+    filter.store.manifest().nodes <= NARROW_NODES_MAX
+}
+
+fn source_bytes(is_narrow: bool) -> usize {
+    if is_narrow { size_of::<u32>() } else { size_of::<u64>() }
 }
 
 /// The number of entries of [`Csr::heads`].
@@ -128,19 +138,19 @@ fn head_numbers(filter: &EdgeFilter<'_>) -> u64 {
 
 /// The adjacency lists of all nodes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct WholeCsr<'a, S> {
+pub(crate) struct WholeCsr<'a> {
     starts: &'a [u64],
-    sources: &'a [S],
+    sources: Sources<'a>,
     edge_weights: &'a [f32],
 }
 
 /// The adjacency lists of owned nodes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PartitionCsr<'a, S> {
+pub(crate) struct PartitionCsr<'a> {
     owned: &'a Owned,
     keeps_halo: bool,
     heads: &'a [u64],
-    sources: &'a [S],
+    sources: Sources<'a>,
     edge_weights: &'a [f32],
 }
 
@@ -159,13 +169,10 @@ pub(crate) struct PartitionPlace {
     degrees: Degrees,
 }
 
-impl<S: Source> AdjacencyLists for WholeCsr<'_, S> {
+impl AdjacencyLists for WholeCsr<'_> {
     type Head = usize;
     type Place = WholePlace;
     type GroupState = ();
-
-    #[inline(always)]
-    fn clear((): &mut ()) {}
 
     #[inline(always)]
     fn head(&self, node: NodeId) -> usize {
@@ -197,12 +204,12 @@ impl<S: Source> AdjacencyLists for WholeCsr<'_, S> {
 
     #[inline(always)]
     fn prefetch_sources(&self, place: &WholePlace, positions: Positions<'_>) {
-        prefetch_at(self.sources, place.start, positions);
+        self.sources.prefetch(place.start, positions);
     }
 
     #[inline(always)]
     fn sources_at(&self, place: &WholePlace, (): &mut (), positions: Positions<'_>, sources: &mut Vec<NodeId>) {
-        append_at(&self.sources[place.start..place.end], positions, sources);
+        self.sources.append(place.start..place.end, positions, sources);
     }
 
     fn edge_weights(&self, place: &WholePlace, (): &(), count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
@@ -211,13 +218,10 @@ impl<S: Source> AdjacencyLists for WholeCsr<'_, S> {
     }
 }
 
-impl<S: Source> AdjacencyLists for PartitionCsr<'_, S> {
+impl AdjacencyLists for PartitionCsr<'_> {
     type Head = Option<usize>;
     type Place = PartitionPlace;
     type GroupState = ();
-
-    #[inline(always)]
-    fn clear((): &mut ()) {}
 
     #[inline(always)]
     fn head(&self, node: NodeId) -> Option<usize> {
@@ -250,7 +254,7 @@ impl<S: Source> AdjacencyLists for PartitionCsr<'_, S> {
             degrees: Degrees {
                 visible,
                 global,
-                listed: global,
+                listed: end - start,
                 halo: false,
             },
         }
@@ -263,48 +267,16 @@ impl<S: Source> AdjacencyLists for PartitionCsr<'_, S> {
 
     #[inline(always)]
     fn prefetch_sources(&self, place: &PartitionPlace, positions: Positions<'_>) {
-        prefetch_at(self.sources, place.start, positions);
+        self.sources.prefetch(place.start, positions);
     }
 
     #[inline(always)]
     fn sources_at(&self, place: &PartitionPlace, (): &mut (), positions: Positions<'_>, sources: &mut Vec<NodeId>) {
-        append_at(&self.sources[place.start..place.end], positions, sources);
+        self.sources.append(place.start..place.end, positions, sources);
     }
 
     fn edge_weights(&self, place: &PartitionPlace, (): &(), count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
         edge_weights.extend_from_slice(&self.edge_weights[place.start..][..count as usize]);
         Ok(())
-    }
-}
-
-/// Prefetches the sources at `positions` of the list that starts at `start`.
-#[inline(always)]
-fn prefetch_at<S>(sources: &[S], start: usize, positions: Positions<'_>) {
-    match positions {
-        Positions::First(0) => {}
-        Positions::First(count) => {
-            let in_line = 64 / size_of::<S>();
-            for at in (0..count as usize).step_by(in_line).take(PREFETCH_LINES_MAX) {
-                prefetch(sources, start + at);
-            }
-            // Lists do not start at cache lines, so the last source may be in one line more.
-            prefetch(sources, start + count as usize - 1);
-        }
-        Positions::Listed(positions) => {
-            for &position in positions {
-                prefetch(sources, start + position as usize);
-            }
-        }
-    }
-}
-
-/// Appends the sources at `positions` of a list.
-#[inline(always)]
-fn append_at<S: Source>(list: &[S], positions: Positions<'_>, sources: &mut Vec<NodeId>) {
-    match positions {
-        Positions::First(count) => sources.extend(list[..count as usize].iter().map(|&source| source.node())),
-        Positions::Listed(positions) => {
-            sources.extend(positions.iter().map(|&position| list[position as usize].node()));
-        }
     }
 }

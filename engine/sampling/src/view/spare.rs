@@ -8,7 +8,7 @@ use grappa_io::{Result, arena::Arena};
 
 /// Arenas that are not used.
 #[derive(Debug, Default)]
-pub(super) struct SpareArenas(Mutex<Vec<Arena>>);
+pub(crate) struct SpareArenas(Mutex<Vec<Arena>>);
 
 impl SpareArenas {
     /// An arena of `bytes`, which may have any value.

@@ -1,4 +1,5 @@
-//! Views that are in memory in turn: those of one group of partitions, and those of the next group, which are loaded meanwhile.
+//! Views that are in memory in turn: the views of one group of partitions, and of the next group, which is loaded
+//! meanwhile.
 //!
 //! ```text
 //! group 1   sampled from  freed
@@ -22,13 +23,18 @@ use std::{
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
-use super::{HaloLists, PartitionView, ViewKind, ViewOptions, spare::SpareArenas};
+use super::{
+    halo_lists::HaloLists,
+    kind::ViewKind,
+    opened::{PartitionView, ViewOptions},
+    spare::SpareArenas,
+};
 use crate::partition::Owned;
 
 /// The number of groups that are in memory: one is sampled from, one is loaded.
 const GROUPS_IN_MEMORY: usize = 2;
 
-/// The views of the partitions that a worker serves, in groups of which at most two are in memory.
+/// The views of the partitions that a worker serves, in groups. At most two groups are in memory.
 #[derive(Debug)]
 pub struct Turns {
     store: Arc<Store>,
@@ -64,6 +70,34 @@ pub struct TurnPlace {
     pub index: usize,
 }
 
+/// An epoch over views in turn. When it is dropped, the epoch has ended, and nothing is being loaded.
+#[derive(Debug)]
+pub struct TurnsEpoch(Arc<Turns>);
+
+impl TurnsEpoch {
+    /// The epoch ends early. Wakes the threads that wait for views.
+    pub fn stop(&self) {
+        let _state = self.0.lock();
+        self.0.stopped.store(true, Ordering::Relaxed);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for TurnsEpoch {
+    fn drop(&mut self) {
+        let loaders = {
+            let mut state = self.0.lock();
+            state.queue.clear();
+            mem::take(&mut state.loaders)
+        };
+        for loader in loaders {
+            // A panic while it loaded is found again by the thread that needs the views.
+            let _ = loader.join();
+        }
+        self.0.stopped.store(false, Ordering::Relaxed);
+    }
+}
+
 /// A group in memory.
 #[derive(Debug)]
 enum Group {
@@ -78,10 +112,7 @@ impl Turns {
             store: store.clone(),
             groups,
             halo_lists: options.halo_lists.clone().map(OnceLock::from).unwrap_or_default(),
-            options: ViewOptions {
-                kind: ViewKind::Memory,
-                ..options
-            },
+            options,
             spare: Arc::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -89,17 +120,19 @@ impl Turns {
         }
     }
 
-    /// Bytes of memory that the views take at most: those of the two largest groups. Computed from the manifest alone.
-    pub fn bytes_of(store: &Store, groups: &[Vec<Owned>], options: &ViewOptions) -> u64 {
-        let bytes = |owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.edge_weights);
-        let mut groups: Vec<u64> = groups.iter().map(|group| group.iter().map(bytes).sum()).collect();
+    /// The largest sum of `bytes_of` over the views that are in memory at a time: two groups.
+    pub fn bytes_of(groups: &[Vec<Owned>], bytes_of: impl Fn(&Owned) -> u64) -> u64 {
+        let mut groups: Vec<u64> = groups.iter().map(|group| group.iter().map(&bytes_of).sum()).collect();
         groups.sort_unstable_by(|a, b| b.cmp(a));
         groups.iter().take(GROUPS_IN_MEMORY).sum()
     }
 
-    /// [`Turns::bytes_of`] for these partitions.
+    /// Bytes of memory that the views take at most.
     pub fn bytes(&self) -> u64 {
-        Self::bytes_of(&self.store, &self.groups, &self.options)
+        let (halo, edge_weights) = (self.options.halo, self.options.edge_weights);
+        Self::bytes_of(&self.groups, |owned| {
+            PartitionView::bytes_in_memory(&self.store, owned, halo, edge_weights)
+        })
     }
 
     /// The number of groups that are in memory or being loaded.
@@ -130,9 +163,10 @@ impl Turns {
         self.halo_lists.get_or_init(|| lists);
     }
 
-    /// An epoch begins. `order` has its groups, in order, each with the number of its batches.
-    pub fn begin(&self, order: Vec<(usize, u64)>) {
+    /// Begins an epoch. `order` has its groups, in order, each with the number of its batches.
+    pub fn begin(self: &Arc<Self>, order: Vec<(usize, u64)>) -> TurnsEpoch {
         self.lock().queue = order;
+        TurnsEpoch(self.clone())
     }
 
     /// A batch of a group was sampled. After the last one its views are freed.
@@ -150,27 +184,6 @@ impl Turns {
             }
             self.changed.notify_all();
         }
-    }
-
-    /// The epoch ends early. Wakes the threads that wait for views.
-    pub fn stop(&self) {
-        let _state = self.lock();
-        self.stopped.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
-    }
-
-    /// The epoch has ended: waits until nothing is loaded.
-    pub fn end(&self) {
-        let loaders = {
-            let mut state = self.lock();
-            state.queue.clear();
-            mem::take(&mut state.loaders)
-        };
-        for loader in loaders {
-            // A panic while it loaded is found again by the thread that needs the views.
-            let _ = loader.join();
-        }
-        self.stopped.store(false, Ordering::Relaxed);
     }
 
     /// Frees the memory of all views. They are loaded again when they are needed. To be called between epochs.
@@ -245,14 +258,8 @@ impl Turns {
             halo_lists: self.halo_lists.get().cloned(),
             ..self.options.clone()
         };
-        let views = PartitionView::open_all_with(
-            &self.store,
-            self.groups[group].clone(),
-            0,
-            &options,
-            Some(&self.spare),
-            &progress,
-        )?;
+        let owned = self.groups[group].clone();
+        let views = PartitionView::open_all(&self.store, owned, &options, Some(&self.spare), &progress)?;
         tracing::debug!(group, seconds = begin.elapsed().as_secs_f64(), "loaded views");
         mem::forget(unmark);
         self.lock().groups.insert(group, Group::Open(views));

@@ -16,7 +16,7 @@ pub use self::{
     growing::{GrowingRows, RowsWriter},
     scan::{RowScan, ScannedColumn, ScannedPart},
     states::StateRows,
-    stored::{AggregateRows, StoreFeatures, StoredRows},
+    stored::{StoreFeatures, StoredRows},
 };
 
 /// Bytes of stored rows that are read at a time before they are decoded.
@@ -35,7 +35,7 @@ const ROWS_PER_THREAD: usize = 1 << 10;
 pub struct RowValues<'a> {
     /// The numbers of all rows.
     pub values: &'a [f32],
-    /// How many there are from the start of a row to that of the next one.
+    /// How many there are from the start of a row to the start of the next one.
     pub stride: usize,
 }
 

@@ -79,7 +79,7 @@ struct Column<'a> {
 enum Source<'a> {
     /// Through the system's cache, or from memory.
     Cached,
-    /// From files that the engine reads. The indices are those of the files, by chunk.
+    /// From files that the engine reads. The indices of the files, by chunk.
     Direct(&'a StoredRows<'a>, Vec<Option<FileIndex>>),
     /// From the rows that the engine reads for another column, at an offset there.
     Beside { column: usize, offset: usize },
@@ -159,7 +159,7 @@ impl<'a> RowScan<'a> {
     /// Passes all parts to `each`. The next ones are read on another thread meanwhile.
     ///
     /// # Errors
-    /// As [`RowScan::next`], if a thread cannot be started, and those of `each`.
+    /// As [`RowScan::next`], if a thread cannot be started, and if `each` fails.
     pub fn each<E: From<Error>>(
         mut self,
         progress: &dyn Progress,

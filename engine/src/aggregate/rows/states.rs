@@ -14,7 +14,7 @@ use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
 use super::{
-    super::Budget, NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
+    super::budget::Budget, NodeRows, READ_BYTES, RowScan, RowValues, ScannedColumn, check_room, read_decoded, rows_of,
 };
 
 /// Bytes that are copied at a time, at most.
@@ -175,7 +175,7 @@ impl StateRows {
         }
     }
 
-    /// A copy of the rows of some nodes, in a new file in `folder`. `rows` are those of all nodes. A pass over the copy reads no other
+    /// A copy of the rows of some nodes, in a new file in `folder`. `rows` has the rows of all nodes. A pass over the copy reads no other
     /// rows.
     ///
     /// # Errors

@@ -21,10 +21,10 @@ use super::{NodeRows, READ_BYTES, RowValues, check_room, pieces, read_decoded, r
 pub struct StoreFeatures<'a> {
     store: &'a Store,
     width: usize,
-    source: Source<'a>,
+    source: FeatureRows<'a>,
 }
 
-enum Source<'a> {
+enum FeatureRows<'a> {
     Stored(StoredRows<'a>),
     Procedural(Features),
 }
@@ -34,19 +34,19 @@ pub struct StoredRows<'a> {
     store: &'a Store,
     files: Vec<Option<ClosedFile>>,
     layout: FeatureLayout,
-    content: Content,
+    content: RowContent,
 }
 
-/// What rows are.
+/// The meaning of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
+enum RowContent {
     Features,
     /// Pre-aggregated features.
     Aggregates {
         /// Whether the features of its node follow each row.
         with_features: bool,
     },
-    /// Rows that are not those of a store.
+    /// Rows that no store has.
     Other,
 }
 
@@ -57,7 +57,19 @@ impl<'a> StoredRows<'a> {
             store,
             files,
             layout,
-            content: Content::Other,
+            content: RowContent::Other,
+        }
+    }
+
+    /// The pre-aggregated features `aggregates`, which were opened from `store`.
+    pub fn of_aggregates(store: &'a Store, aggregates: Aggregates) -> Self {
+        Self {
+            store,
+            layout: aggregates.layout(),
+            content: RowContent::Aggregates {
+                with_features: aggregates.with_features(),
+            },
+            files: aggregates.into_files(),
         }
     }
 }
@@ -70,8 +82,8 @@ impl StoredRows<'_> {
 
     /// The offset in a row at which `others` has these rows, if it has them.
     pub(super) fn offset_in(&self, others: &StoredRows<'_>) -> Option<usize> {
-        let are_beside = self.content == Content::Features
-            && others.content == Content::Aggregates { with_features: true }
+        let are_beside = self.content == RowContent::Features
+            && others.content == RowContent::Aggregates { with_features: true }
             && self.store.path() == others.store.path();
         are_beside.then(|| others.layout.features_offset())
     }
@@ -150,57 +162,6 @@ impl NodeRows for StoredRows<'_> {
     }
 }
 
-/// The pre-aggregated features of a store.
-pub struct AggregateRows<'a>(StoredRows<'a>);
-
-impl<'a> AggregateRows<'a> {
-    /// The rows of `aggregates`, which were opened from `store`.
-    pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
-        Self(StoredRows {
-            store,
-            layout: aggregates.layout(),
-            content: Content::Aggregates {
-                with_features: aggregates.with_features(),
-            },
-            files: aggregates.into_files(),
-        })
-    }
-}
-
-impl NodeRows for AggregateRows<'_> {
-    fn width(&self) -> usize {
-        self.0.width()
-    }
-
-    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
-        self.0.read(nodes, out)
-    }
-
-    fn layout(&self) -> FeatureLayout {
-        self.0.layout()
-    }
-
-    fn read_encoded(&self, nodes: Range<u64>, out: &mut [u8]) -> Result<()> {
-        self.0.read_encoded(nodes, out)
-    }
-
-    fn read_ahead(&self, nodes: Range<u64>) {
-        self.0.read_ahead(nodes);
-    }
-
-    fn file_bytes(&self) -> u64 {
-        self.0.file_bytes()
-    }
-
-    fn file_end(&self, node: u64) -> u64 {
-        self.0.file_end(node)
-    }
-
-    fn stored(&self) -> Option<&StoredRows<'_>> {
-        Some(&self.0)
-    }
-}
-
 impl<'a> StoreFeatures<'a> {
     /// Opens the feature files of all chunks, or of those whose feature rows a slice has.
     ///
@@ -214,7 +175,7 @@ impl<'a> StoreFeatures<'a> {
         let source = match &spec.source {
             FeatureSource::Procedural => {
                 let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
-                Source::Procedural(generator.features(spec.dim as usize))
+                FeatureRows::Procedural(generator.features(spec.dim as usize))
             }
             FeatureSource::Stored => {
                 let open = |chunk: ChunkId| {
@@ -234,11 +195,11 @@ impl<'a> StoreFeatures<'a> {
                 for chunk in store.feature_chunks() {
                     files[chunk.0 as usize] = Some(open(chunk)?);
                 }
-                Source::Stored(StoredRows {
+                FeatureRows::Stored(StoredRows {
                     store,
                     files,
                     layout,
-                    content: Content::Features,
+                    content: RowContent::Features,
                 })
             }
         };
@@ -258,54 +219,54 @@ impl NodeRows for StoreFeatures<'_> {
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
         check_room(&nodes, self.width, out);
         match &self.source {
-            Source::Procedural(features) => {
+            FeatureRows::Procedural(features) => {
                 for (node, row) in nodes.zip(out.chunks_exact_mut(self.width)) {
                     features.row(self.store.ids().dense_id(NodeId(node))?.0, row);
                 }
                 Ok(())
             }
-            Source::Stored(rows) => rows.read(nodes, out),
+            FeatureRows::Stored(rows) => rows.read(nodes, out),
         }
     }
 
     fn layout(&self) -> FeatureLayout {
         match &self.source {
-            Source::Procedural(_) => rows_of(self.width, FeatureDtype::F32),
-            Source::Stored(rows) => rows.layout(),
+            FeatureRows::Procedural(_) => rows_of(self.width, FeatureDtype::F32),
+            FeatureRows::Stored(rows) => rows.layout(),
         }
     }
 
     fn read_encoded(&self, nodes: Range<u64>, out: &mut [u8]) -> Result<()> {
         match &self.source {
-            Source::Procedural(_) => self.read(nodes, bytemuck::cast_slice_mut(out)),
-            Source::Stored(rows) => rows.read_encoded(nodes, out),
+            FeatureRows::Procedural(_) => self.read(nodes, bytemuck::cast_slice_mut(out)),
+            FeatureRows::Stored(rows) => rows.read_encoded(nodes, out),
         }
     }
 
     fn read_ahead(&self, nodes: Range<u64>) {
-        if let Source::Stored(rows) = &self.source {
+        if let FeatureRows::Stored(rows) = &self.source {
             rows.read_ahead(nodes);
         }
     }
 
     fn file_bytes(&self) -> u64 {
         match &self.source {
-            Source::Procedural(_) => 0,
-            Source::Stored(rows) => rows.file_bytes(),
+            FeatureRows::Procedural(_) => 0,
+            FeatureRows::Stored(rows) => rows.file_bytes(),
         }
     }
 
     fn file_end(&self, node: u64) -> u64 {
         match &self.source {
-            Source::Procedural(_) => u64::MAX,
-            Source::Stored(rows) => rows.file_end(node),
+            FeatureRows::Procedural(_) => u64::MAX,
+            FeatureRows::Stored(rows) => rows.file_end(node),
         }
     }
 
     fn stored(&self) -> Option<&StoredRows<'_>> {
         match &self.source {
-            Source::Procedural(_) => None,
-            Source::Stored(rows) => Some(rows),
+            FeatureRows::Procedural(_) => None,
+            FeatureRows::Stored(rows) => Some(rows),
         }
     }
 }

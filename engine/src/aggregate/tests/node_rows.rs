@@ -213,7 +213,7 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
     };
     preaggregate(&store, &options, &Silent).unwrap();
     let aggregates = Aggregates::open(&store, options.kind).unwrap().unwrap();
-    let aggregates = AggregateRows::new(&store, aggregates);
+    let aggregates = StoredRows::of_aggregates(&store, aggregates);
     let columns = [&aggregates as &dyn NodeRows, &StoreFeatures::open(&store).unwrap()];
     let expected = columns.map(|rows| whole(&store, rows).1.concat());
     for chunk in store.present_chunks() {

@@ -10,7 +10,7 @@
 //!
 //! Two choices differ from the paper. Its L is a power of the degree, found by search; here the power is -1/2, as in GCN.
 //! Its R has one non-zero value in sqrt(nodes), which saves work in a sparse product. Here rows are dense anyway, and in a
-//! large graph most of them would be empty. So R is that of Achlioptas ("Database-friendly Random Projections", 2003): 1 and
+//! large graph most of them would be empty. So R is the matrix of Achlioptas ("Database-friendly Random Projections", 2003): 1 and
 //! -1 with probability 1/6 each, else 0.
 //!
 //! A row of R depends on the seed and the external id only. If the graph grows and is ingested again, its old nodes start

@@ -1,14 +1,13 @@
 //! Tables as text with commas.
 
 use std::{
-    borrow::Cow,
     io::Write,
     path::{Path, PathBuf},
 };
 
 use grappa_io::{Error, Result};
 
-use super::{Cells, Column, GroupSink, Scalar, Shape, Values};
+use super::cells::{Cells, Column, GroupSink, Shape};
 
 /// Bytes of a write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -102,45 +101,6 @@ impl<W: Write + Send> GroupSink for CsvWriter<'_, W> {
             }
         }
         Ok(())
-    }
-}
-
-impl Cells {
-    /// The number of values of a row.
-    pub(super) fn count(&self, column: &Column, row: usize) -> Option<usize> {
-        match (self.counts.get(row), column.shape) {
-            (Some(count), _) => *count,
-            (None, Shape::Vector(width)) => Some(width),
-            (None, Shape::One | Shape::Optional | Shape::List) => Some(1),
-        }
-    }
-
-    /// The number of rows.
-    pub(super) fn rows(&self, column: &Column) -> usize {
-        match (self.counts.len(), column.shape) {
-            (0, Shape::Vector(width)) => self.values.len() / width.max(1),
-            (0, Shape::One | Shape::Optional | Shape::List) => self.values.len(),
-            (rows, _) => rows,
-        }
-    }
-}
-
-impl Values {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Integers(values) => values.len(),
-            Self::Floats(values) => values.len(),
-            Self::Texts(values) => values.len(),
-        }
-    }
-
-    fn shown(&self, scalar: Scalar, at: usize) -> Cow<'_, [u8]> {
-        match (self, scalar) {
-            (Self::Integers(values), Scalar::Unsigned) => values[at].cast_unsigned().to_string().into_bytes().into(),
-            (Self::Integers(values), _) => values[at].to_string().into_bytes().into(),
-            (Self::Floats(values), _) => values[at].to_string().into_bytes().into(),
-            (Self::Texts(values), _) => values[at][..].into(),
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`Shape::Vector`] | a list | a column for each value: `NAME_0`, `NAME_1`, ... |
 //! | [`Shape::List`] | a list or null | values with semicolons between them, or nothing |
 
+mod cells;
 mod csv;
 mod parquet;
 
@@ -14,6 +15,7 @@ use std::{io::Write, path::Path};
 
 use grappa_io::{Error, Result, durable::Destination};
 
+pub use self::cells::{Cells, Column, GroupSink, Scalar, Shape, Values};
 use self::{csv::CsvWriter, parquet::ParquetWriter};
 
 /// Rows of a group at most, and bytes of them.
@@ -27,84 +29,6 @@ const GROUPS_MAX: u64 = i16::MAX as u64;
 pub fn group_rows(row_bytes: usize, rows: u64) -> u64 {
     let usual = (GROUP_BYTES / row_bytes.max(1) as u64).clamp(1, GROUP_ROWS);
     usual.max(rows.div_ceil(GROUPS_MAX))
-}
-
-/// The type of the values of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scalar {
-    /// i64.
-    Integer,
-    /// u64, stored as the i64 with the same bits.
-    Unsigned,
-    /// f32.
-    Float,
-    /// UTF-8 in Parquet, bytes in CSV.
-    Text,
-}
-
-/// The number of values of a row in a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// One.
-    One,
-    /// One or none.
-    Optional,
-    /// This many.
-    Vector(usize),
-    /// Any number, or no list at all.
-    List,
-}
-
-/// A column of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    /// Its name, which no other column has.
-    pub name: String,
-    /// The type of its values.
-    pub scalar: Scalar,
-    /// The number of values of a row.
-    pub shape: Shape,
-    /// Whether the same few values repeat, so that a dictionary of them saves space.
-    pub repeats: bool,
-}
-
-impl Column {
-    /// A column whose values hardly repeat.
-    pub fn new(name: impl Into<String>, scalar: Scalar, shape: Shape) -> Self {
-        Self {
-            name: name.into(),
-            scalar,
-            shape,
-            repeats: false,
-        }
-    }
-}
-
-/// The values of a column in a group of rows, one row after another.
-#[derive(Debug)]
-pub enum Values {
-    /// Of [`Scalar::Integer`] and [`Scalar::Unsigned`].
-    Integers(Vec<i64>),
-    /// Of [`Scalar::Float`].
-    Floats(Vec<f32>),
-    /// Of [`Scalar::Text`].
-    Texts(Vec<Vec<u8>>),
-}
-
-/// A column of a group of rows.
-#[derive(Debug)]
-pub struct Cells {
-    /// The values of all rows.
-    pub values: Values,
-    /// The number of values of each row; none for no value or no list. Empty if the shape says it for all rows.
-    pub counts: Vec<Option<usize>>,
-}
-
-impl From<Values> for Cells {
-    fn from(values: Values) -> Self {
-        let counts = Vec::new();
-        Self { values, counts }
-    }
 }
 
 /// The format of a table.
@@ -133,15 +57,6 @@ pub enum TableOut<'a> {
     File(Destination<'a>, TableFormat),
     /// Standard output or the like, as CSV.
     Text(&'a mut (dyn Write + Send)),
-}
-
-/// Gets the groups of rows of a table.
-pub trait GroupSink: Send {
-    /// Writes the next rows. There are cells for each column, in order.
-    ///
-    /// # Errors
-    /// If they cannot be written.
-    fn write(&mut self, cells: &[Cells]) -> Result<()>;
 }
 
 /// Writes a table: `fill` writes all groups. A file gets its name when it is complete and synced. Returns the number of bytes.

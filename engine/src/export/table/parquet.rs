@@ -17,7 +17,7 @@ use parquet::{
     schema::types::{ColumnPath, Type, TypePtr},
 };
 
-use super::{Cells, Column, GroupSink, Scalar, Shape, Values};
+use super::cells::{Cells, Column, GroupSink, Scalar, Shape, Values};
 
 pub(super) struct ParquetWriter<'a> {
     writer: SerializedFileWriter<&'a File>,
@@ -54,6 +54,16 @@ impl<'a> ParquetWriter<'a> {
         })
     }
 
+    fn write_group(&mut self, cells: &[Cells]) -> ParquetResult<()> {
+        let mut group = self.writer.next_row_group()?;
+        for (column, cells) in self.columns.iter().zip(cells) {
+            let mut writer = group.next_column()?.expect("the schema has it");
+            put(writer.untyped(), column, cells)?;
+            writer.close()?;
+        }
+        group.close().map(drop)
+    }
+
     /// Writes the end of the file.
     pub fn finish(self) -> Result<()> {
         self.writer.close().map(drop).map_err(failed(&self.path))
@@ -73,17 +83,7 @@ impl GroupSink for ParquetWriter<'_> {
             );
             return Err(Error::input(&self.path, grappa_io::Position::Whole, what));
         }
-        let columns = self.columns;
-        let mut write = || {
-            let mut group = self.writer.next_row_group()?;
-            for (column, cells) in columns.iter().zip(cells) {
-                let mut writer = group.next_column()?.expect("the schema has it");
-                put(writer.untyped(), column, cells)?;
-                writer.close()?;
-            }
-            group.close().map(drop)
-        };
-        write().map_err(failed(&self.path))
+        self.write_group(cells).map_err(failed(&self.path))
     }
 }
 
@@ -93,36 +93,40 @@ fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error + '_ {
 
 /// The field of the schema.
 fn field(column: &Column) -> ParquetResult<Type> {
-    let (physical, logical) = match column.scalar {
+    match column.shape {
+        Shape::One => scalar(column.scalar, &column.name, Repetition::REQUIRED),
+        Shape::Optional => scalar(column.scalar, &column.name, Repetition::OPTIONAL),
+        Shape::Vector(_) => list(column, Repetition::REQUIRED),
+        Shape::List => list(column, Repetition::OPTIONAL),
+    }
+}
+
+/// A field with a value.
+fn scalar(scalar: Scalar, name: &str, repetition: Repetition) -> ParquetResult<Type> {
+    let (physical, logical) = match scalar {
         Scalar::Integer => (Physical::INT64, None),
         Scalar::Unsigned => (Physical::INT64, Some(LogicalType::integer(64, false))),
         Scalar::Float => (Physical::FLOAT, None),
         Scalar::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
     };
-    let scalar = |name: &str, repetition| {
-        Type::primitive_type_builder(name, physical)
-            .with_repetition(repetition)
-            .with_logical_type(logical.clone())
-            .build()
-    };
-    let list = |repetition| {
-        let element = scalar("element", Repetition::REQUIRED)?;
-        let group = Type::group_type_builder("list")
-            .with_repetition(Repetition::REPEATED)
-            .with_fields(vec![Arc::new(element)])
-            .build()?;
-        Type::group_type_builder(&column.name)
-            .with_repetition(repetition)
-            .with_logical_type(Some(LogicalType::List))
-            .with_fields(vec![Arc::new(group)])
-            .build()
-    };
-    match column.shape {
-        Shape::One => scalar(&column.name, Repetition::REQUIRED),
-        Shape::Optional => scalar(&column.name, Repetition::OPTIONAL),
-        Shape::Vector(_) => list(Repetition::REQUIRED),
-        Shape::List => list(Repetition::OPTIONAL),
-    }
+    Type::primitive_type_builder(name, physical)
+        .with_repetition(repetition)
+        .with_logical_type(logical)
+        .build()
+}
+
+/// A field with a list of values.
+fn list(column: &Column, repetition: Repetition) -> ParquetResult<Type> {
+    let element = scalar(column.scalar, "element", Repetition::REQUIRED)?;
+    let group = Type::group_type_builder("list")
+        .with_repetition(Repetition::REPEATED)
+        .with_fields(vec![Arc::new(element)])
+        .build()?;
+    Type::group_type_builder(&column.name)
+        .with_repetition(repetition)
+        .with_logical_type(Some(LogicalType::List))
+        .with_fields(vec![Arc::new(group)])
+        .build()
 }
 
 /// The definition and repetition levels of a column.

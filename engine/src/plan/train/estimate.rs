@@ -1,17 +1,20 @@
 //! What a plan says.
 
+use grappa_sampling::view::ViewKind;
 use serde::Serialize;
 
-/// The estimate of a run. Field names are those of the JSON object that `grappa-store plan --train --json` prints.
+/// The estimate of a run. `grappa-store plan --train --json` prints it with these field names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainPlan {
     /// Number of partitions.
     pub partitions: u64,
     /// Number of partitions of a step.
     pub concurrent: u64,
-    /// Where adjacency lists are.
-    pub lists: PlannedLists,
-    /// Whether nodes of other partitions have neighbors: with one partition, or if memory has room for sampled in-neighbors.
+    /// Where adjacency lists are: in memory, or in mapped files that stay in memory; in memory in turn, so that an
+    /// epoch reads the graph; or in mapped files that exceed the memory, where each list is a read of a page.
+    pub lists: ViewKind,
+    /// Whether nodes of other partitions have neighbors: with one partition, or if memory has room for sampled
+    /// in-neighbors.
     pub expands_halo: bool,
     /// Steps of an epoch.
     pub steps: u64,
@@ -41,18 +44,6 @@ pub struct TrainPlan {
     pub disk: DiskPlan,
     /// Memory that is held.
     pub memory: MemoryPlan,
-}
-
-/// Where adjacency lists are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PlannedLists {
-    /// All are in memory, or in mapped files that stay in memory.
-    Memory,
-    /// In memory in turn: an epoch reads the graph.
-    InTurn,
-    /// In mapped files that exceed the memory: each list is a read of a page.
-    Mapped,
 }
 
 /// Time and transfer of a stage.

@@ -2,50 +2,30 @@
 
 use grappa_sampling::{
     NodeSet,
-    policy::{HALO_LISTS_SHARE, HALO_NEIGHBORS, REPARTITION_EVERY, STATE_WORK, refresh_work_max},
+    policy::{HALO_NEIGHBORS, REPARTITION_EVERY, STATE_WORK, refresh_work_max},
     view::HaloLists,
 };
 
-use super::Planner;
-
-/// The data of halo nodes, the in-neighbors that a partition does not own.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Halo {
-    /// Their features.
-    Nothing,
-    /// Historical embeddings.
-    Embeddings,
-    /// Sampled in-neighbors, which take `bytes` of memory.
-    Lists { bytes: f64 },
-}
-
-impl Halo {
-    /// Bytes of memory that lists take.
-    pub(super) fn list_bytes(self) -> f64 {
-        match self {
-            Self::Lists { bytes } => bytes,
-            Self::Nothing | Self::Embeddings => 0.0,
-        }
-    }
-}
+use super::{HaloData, Planner};
 
 impl Planner<'_> {
     /// The choice of `--halo auto`, for an epoch of `minibatches`.
-    pub(super) fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> Halo {
+    pub(super) fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> HaloData {
         let layers = self.options.fanouts.len();
         if partitions == 1 || !self.options.expands_halo {
-            return Halo::Nothing;
+            return HaloData::Nothing;
         }
         if self.options.preaggregated && layers > 2 {
-            let epoch = self.minibatch(seeds, partitions, Halo::Nothing).work() * minibatches as f64;
+            let epoch = self.minibatch(seeds, partitions, HaloData::Nothing).work() * minibatches as f64;
             if self.refresh_work() <= refresh_work_max(REPARTITION_EVERY as f64 * epoch) {
-                return Halo::Embeddings;
+                return HaloData::Embeddings;
             }
         }
         self.halo_lists(partitions)
     }
 
-    /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but the last.
+    /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but
+    /// the last.
     fn refresh_work(&self) -> f64 {
         let hops = self.options.fanouts.len() - 1;
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
@@ -54,22 +34,22 @@ impl Planner<'_> {
     }
 
     /// The sampled in-neighbors of halo nodes; nothing if no hop expands these, or if the memory is too small.
-    fn halo_lists(&self, partitions: u64) -> Halo {
+    fn halo_lists(&self, partitions: u64) -> HaloData {
         // The last hop reaches nodes that are not expanded.
         let hops = self.sampled_fanouts().len().saturating_sub(1);
         if hops == 0 {
-            return Halo::Nothing;
+            return HaloData::Nothing;
         }
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
         let (nodes, listed) = (self.options.nodes, reached.nodes.ceil() as u64);
         let most = HaloLists::drawing_bytes_max(nodes, self.options.edges, listed, HALO_NEIGHBORS);
         // A set of nodes for each partition finds them.
         let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
-        if most.max(sets) > self.options.memory / HALO_LISTS_SHARE {
-            return Halo::Nothing;
+        if most.max(sets) > self.lists_budget().share() {
+            return HaloData::Nothing;
         }
         let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;
-        Halo::Lists {
+        HaloData::Lists {
             bytes: HaloLists::bytes_of(nodes, listed, sources) as f64,
         }
     }

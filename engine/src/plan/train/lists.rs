@@ -1,53 +1,48 @@
 //! The number of partitions, and where their adjacency lists are: the choice that training makes, without a store.
 
-use grappa_sampling::policy::{HALO_LISTS_SHARE, LISTS_SHARE, PARTITIONS_MAX, lists_fit, lists_in_turn_max};
+use grappa_io::Result;
+use grappa_sampling::{ListsBudget, NumberChoice, PartitionNumbers, PartitionSizes, view::ViewKind};
 
-use super::{PlannedLists, Planner};
+use super::Planner;
 
-/// Chunks differ in size: those of a partition may take this much more than the mean.
+/// Chunks differ in size: the chunks of a partition may take this much more than the mean.
 const UNEVEN: f64 = 1.01;
 
+impl PartitionSizes for Planner<'_> {
+    fn whole(&self) -> u64 {
+        self.list_bytes(1.0, 1) as u64
+    }
+
+    fn all(&self, partitions: u32, _concurrent: u32, _enough: u64) -> Result<u64> {
+        let partitions = partitions.into();
+        Ok(self.list_bytes(self.copies(partitions), partitions) as u64)
+    }
+
+    fn two_groups(&self, partitions: u32, concurrent: u32, _enough: u64) -> Result<u64> {
+        Ok(self.two_group_bytes(partitions.into(), concurrent.into()) as u64)
+    }
+}
+
 impl Planner<'_> {
-    /// Number of partitions, of those in a step, and where their adjacency lists are.
-    pub(super) fn partitions(&self) -> (u64, u64, PlannedLists) {
+    /// The numbers of partitions, and where their adjacency lists are.
+    pub(super) fn partitions(&self) -> Result<PartitionNumbers> {
         let options = self.options;
-        let room_of = |memory: u64| lists_in_turn_max(memory, self.feature_bytes as u64) as f64;
-        let room = room_of(options.memory);
-        let whole = self.list_bytes(1.0, 1);
-        if whole <= room || lists_fit(whole as u64, self.feature_bytes as u64, options.memory) {
-            let partitions = options.partitions.or(options.concurrent).unwrap_or(1);
-            return (
-                partitions,
-                options.concurrent.unwrap_or(partitions),
-                PlannedLists::Memory,
-            );
-        }
-        // Partitions may get in-neighbors of halo nodes.
-        let room = match options.expands_halo && self.sampled_fanouts().len() > 1 {
-            true => room_of(options.memory - options.memory / HALO_LISTS_SHARE),
-            false => room,
+        let choice = NumberChoice {
+            partitions: options.partitions,
+            concurrent: options.concurrent,
+            workers: 1,
+            chunks: options.chunks,
+            budget: self.lists_budget(),
+            has_halo_lists: options.expands_halo && self.sampled_fanouts().len() > 1,
         };
-        let two_groups =
-            |partitions: u64, concurrent: u64| self.adjacency_in_memory(partitions, concurrent, PlannedLists::InTurn);
-        if let Some(partitions) = options.partitions {
-            let concurrent = options.concurrent.unwrap_or_else(|| {
-                let powers = (0..=partitions.ilog2()).map(|bit| 1 << bit);
-                let fits = |&concurrent: &u64| concurrent < partitions && two_groups(partitions, concurrent) <= room;
-                let mut fitting = powers.filter(fits);
-                fitting.next_back().unwrap_or(partitions)
-            });
-            let lists = match concurrent < partitions && two_groups(partitions, concurrent) <= room {
-                true => PlannedLists::InTurn,
-                false => PlannedLists::Mapped,
-            };
-            return (partitions, concurrent, lists);
-        }
-        let concurrent = options.concurrent.unwrap_or(1);
-        let most = u64::from(options.chunks).min(PARTITIONS_MAX.into());
-        let mut powers = (1..=most.ilog2()).map(|bit| 1 << bit);
-        match powers.find(|&partitions| partitions > concurrent && two_groups(partitions, concurrent) <= room) {
-            Some(partitions) => (partitions, concurrent, PlannedLists::InTurn),
-            None => (concurrent, concurrent, PlannedLists::Mapped),
+        choice.choose(self)
+    }
+
+    /// The memory that adjacency lists share with features.
+    pub(super) fn lists_budget(&self) -> ListsBudget {
+        ListsBudget {
+            memory: self.options.memory,
+            feature_bytes: self.feature_bytes as u64,
         }
     }
 
@@ -67,30 +62,27 @@ impl Planner<'_> {
         if self.options.nodes <= 1 << 32 { 4.0 } else { 8.0 }
     }
 
-    /// Bytes of memory that mapped pages of lists may take.
-    fn mapped_bytes_max(&self) -> f64 {
-        (self.options.memory / LISTS_SHARE) as f64
+    /// Bytes of the lists of two groups, of partitions with the most chunks.
+    fn two_group_bytes(&self, partitions: u64, concurrent: u64) -> f64 {
+        let chunks = u64::from(self.options.chunks).max(partitions);
+        let share = chunks.div_ceil(partitions) as f64 / chunks as f64;
+        let share = (2.0 * UNEVEN * concurrent as f64 * share).min(1.0);
+        self.list_bytes(share * self.copies(partitions), partitions)
     }
 
     /// Bytes of the lists that are in memory at a time.
-    pub(super) fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: PlannedLists) -> f64 {
-        let all = |share: f64| self.list_bytes(share * self.copies(partitions), partitions);
+    pub(super) fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: ViewKind) -> f64 {
+        let (budget, all) = (
+            self.lists_budget(),
+            self.list_bytes(self.copies(partitions), partitions),
+        );
+        let mapped_max = budget.share() as f64;
         match lists {
+            ViewKind::InTurn => self.two_group_bytes(partitions, concurrent),
+            ViewKind::Mapped => mapped_max,
+            _ if budget.fits(all as u64) => all,
             // As mapped files they are smaller, and leave more to features.
-            PlannedLists::Memory => {
-                let lists = all(1.0);
-                match lists_fit(lists as u64, self.feature_bytes as u64, self.options.memory) {
-                    true => lists,
-                    false => lists.min((self.options.adjacency_bytes as f64).min(self.mapped_bytes_max())),
-                }
-            }
-            PlannedLists::Mapped => self.mapped_bytes_max(),
-            PlannedLists::InTurn => {
-                let chunks = u64::from(self.options.chunks).max(partitions);
-                // Two groups, of partitions with the most chunks.
-                let share = chunks.div_ceil(partitions) as f64 / chunks as f64;
-                all((2.0 * UNEVEN * concurrent as f64 * share).min(1.0))
-            }
+            _ => all.min((self.options.adjacency_bytes as f64).min(mapped_max)),
         }
     }
 }

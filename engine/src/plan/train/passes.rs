@@ -138,7 +138,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The first inference and a later one with the fanouts of evaluations, which are twice those of training.
+    /// The first inference and a later one with the fanouts of evaluations, which are twice the fanouts of training.
     pub(super) fn sampled_inferences(&self, is_resident: bool) -> (StagePlan, StagePlan) {
         let options = self.options;
         let fanouts: Vec<Option<u32>> = options
@@ -164,7 +164,8 @@ impl Planner<'_> {
             stage.seconds += waiting;
             stage
         };
-        // The nodes to compute follow from the lists. When these are read once more, the system's cache still has about half of them.
+        // The nodes to compute follow from the lists. When these are read once more, the system's cache still has about
+        // half of them.
         let found = Pages {
             bytes: FOUND_SHARE * lists.bytes,
             alone: FOUND_SHARE * lists.alone,
@@ -221,7 +222,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Bytes that the first layer of an inference reads. In the feature files, rows of other nodes are read with those of a set.
+    /// Bytes that the first layer of an inference reads. In the feature files, rows of other nodes are read with the
+    /// rows of a set.
     fn transfer_of_features(&self, sets: &Minibatch) -> Transfer {
         let whole = self.feature_bytes * self.touched(sets.nodes, SCAN_GAP);
         let first = self.layers(sets).next().expect("a model has a layer");
@@ -246,8 +248,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The number of tiles that the destinations of a layer are cut into. Each has their states, their own rows of `row_bytes`, and their
-    /// edges.
+    /// The number of tiles that the destinations of a layer are cut into. Each has their states, their own rows of
+    /// `row_bytes`, and their edges.
     fn tiles(&self, layer: &Layer, row_bytes: f64) -> f64 {
         let bytes = layer.destinations * (VALUE * layer.inputs + row_bytes + SIZE_BYTES) + VALUE * layer.edges;
         (bytes / (TILE_SHARE * self.options.memory as f64)).ceil()

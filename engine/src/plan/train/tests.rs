@@ -57,8 +57,8 @@ fn assert_near(planned: f64, measured: f64, most: f64) {
     assert!(error.abs() <= most, "{planned} planned, {measured} measured");
 }
 
-/// Steps, sampled edges and feature bytes of epochs of the record. Only bytes of views in turn are not in its counter. Of the run with 640 MiB,
-/// it is the mean of two epochs: the first one fills a pool that holds most of the rows.
+/// Steps, sampled edges and feature bytes of epochs of the record. Only bytes of views in turn are not in its counter.
+/// Of the run with 640 MiB, it is the mean of two epochs: the first one fills a pool that holds most of the rows.
 #[test]
 fn plans_agree_with_runs_that_were_measured() {
     let memory = |bytes: u64, preaggregated| {
@@ -80,9 +80,9 @@ fn plans_agree_with_runs_that_were_measured() {
         let plan = memory(memory_bytes, preaggregated);
         assert_eq!((plan.partitions, plan.concurrent), (partitions, 1));
         let lists = if partitions > 1 {
-            PlannedLists::InTurn
+            ViewKind::InTurn
         } else {
-            PlannedLists::Memory
+            ViewKind::Memory
         };
         assert_eq!(plan.lists, lists);
         assert_near(plan.steps as f64 * plan.step_edges, edges, 0.08);
@@ -93,8 +93,8 @@ fn plans_agree_with_runs_that_were_measured() {
     }
 }
 
-/// Bytes that epochs read of R-MAT 22 with 128 f32 features and 1000 MiB, on average over three (record of 2026-11-25, features beside
-/// aggregates).
+/// Bytes that epochs read of R-MAT 22 with 128 f32 features and 1000 MiB, on average over three (record of 2026-11-25,
+/// features beside aggregates).
 #[test]
 fn features_beside_aggregates_halve_what_an_epoch_reads() {
     let read = |aggregates| {
@@ -153,8 +153,9 @@ fn lists_of_halo_nodes_are_planned_with_heads_of_16_bytes() {
     assert_near(halo.list_bytes(), heads + sources + set, 0.001);
 }
 
-/// Whole runs of four steps and one exact evaluation were measured, so a little more was read. States and copied features are in
-/// scratch files, and each tile of destinations reads those of all sources (record of 2026-11-22, billions of edges).
+/// Whole runs of four steps and one exact evaluation were measured, so a little more was read. States and copied
+/// features are in scratch files, and each tile of destinations reads those of all sources (record of 2026-11-22,
+/// billions of edges).
 #[test]
 fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_measured() {
     let sampled = plan(large);
@@ -183,8 +184,8 @@ fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_meas
     assert_near(on_a_fast_disk.sampled_evaluation.seconds, 7.8, 0.25);
 }
 
-/// R-MAT 29 with computed features (record of 2026-11-22, billions of edges): the sampled evaluation read about 10.5 GB. Sets of nodes for 64
-/// partitions do not fit, so halo nodes are not expanded.
+/// R-MAT 29 with computed features (record of 2026-11-22, billions of edges): the sampled evaluation read about 10.5
+/// GB. Sets of nodes for 64 partitions do not fit, so halo nodes are not expanded.
 #[test]
 fn a_sampled_evaluation_reads_pages_at_random() {
     let plan = plan(|options| {
@@ -310,11 +311,11 @@ fn less_memory_means_more_partitions_and_more_reading() {
     let mut little = options();
     little.memory = 1 << 20;
     let little = plan_training(&little).unwrap();
-    assert_eq!((little.partitions, little.lists), (1, PlannedLists::Mapped));
+    assert_eq!((little.partitions, little.lists), (1, ViewKind::Mapped));
 }
 
-/// A block model of 2^28 nodes in 16 partitions, 2000 minibatches: 33.0 s in turn with 27 GiB from the disk, and 106.6 s from mapped files.
-/// The rates of loading and of reading lists are from there.
+/// A block model of 2^28 nodes in 16 partitions, 2000 minibatches: 33.0 s in turn with 27 GiB from the disk, and 106.6
+/// s from mapped files. The rates of loading and of reading lists are from there.
 #[test]
 fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
     let block_model = |options: &mut TrainOptions| {
@@ -334,7 +335,7 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.memory = 6 << 30;
     };
     let in_turn = plan(block_model);
-    assert_eq!(in_turn.lists, PlannedLists::InTurn);
+    assert_eq!(in_turn.lists, ViewKind::InTurn);
     assert_near(in_turn.epoch.bytes_read, 27.2 * f64::from(1 << 30), 0.02);
     assert_near(in_turn.epoch.seconds, 33.0, 0.25);
     let mapped = plan(|options| {
@@ -342,7 +343,7 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.concurrent = Some(8);
         options.batch = Some(1024);
     });
-    assert_eq!(mapped.lists, PlannedLists::Mapped);
+    assert_eq!(mapped.lists, ViewKind::Mapped);
     assert_near(mapped.epoch.seconds, 106.6, 0.25);
     assert!(mapped.memory.training <= mapped.memory.total);
 }

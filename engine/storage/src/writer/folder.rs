@@ -12,7 +12,8 @@ use std::{
 use grappa_formats::{
     ChunkId,
     assignment::{Assignment, Current},
-    manifest::{FileEntry, Manifest},
+    manifest::{FileEntry, Manifest, SplitEntry},
+    splits,
 };
 use grappa_io::{
     Error, Position, Result,
@@ -22,6 +23,8 @@ use grappa_io::{
     progress::Progress,
     regular,
 };
+
+use roaring::RoaringTreemap;
 
 use super::{JOURNAL, finished, kept_in, partial_folder, scratch, start_again, with_suffix};
 use crate::files::{self, chunk_folder};
@@ -264,6 +267,17 @@ impl StoreFolder {
             bytes: bytes.len() as u64,
             digest,
         })
+    }
+
+    /// Writes and syncs the file of the split `name` of a graph with `nodes` nodes. Returns the manifest's entries of both.
+    pub fn write_split(&self, name: &str, nodes: u64, set: &RoaringTreemap) -> Result<(SplitEntry, FileEntry)> {
+        self.folder("splits")?;
+        let file = self.write_file(&files::split(name), splits::encode(name, nodes, set))?;
+        let entry = SplitEntry {
+            name: name.to_owned(),
+            nodes: set.len(),
+        };
+        Ok((entry, file))
     }
 
     /// Completes the store: writes the first assignment and the manifest, removes everything else, and renames the folder.

@@ -78,7 +78,7 @@ pub(super) fn create(partial: &Path, tmp: Option<&Path>) -> Result<Scratch> {
     Ok(Scratch { folder: scratch, lock })
 }
 
-/// The content of the file that says that a scratch folder is that of `partial`: device and inode of the folder with the
+/// The content of the file that says that a scratch folder belongs to `partial`: device and inode of the folder with the
 /// store, because paths differ between containers, and the path.
 fn owner(partial: &Path) -> Result<Vec<u8>> {
     let path = std::path::absolute(partial).map_err(Error::io("resolve", partial))?;

@@ -78,8 +78,13 @@ pub(super) const NPY: &[&str] = &[
     "[('a', '<i8')]",
 ];
 
-pub fn targets() -> Vec<Target> {
-    let target = |name, words, seeds, run| Target {
+fn target(
+    name: &'static str,
+    words: &'static [&'static str],
+    seeds: fn() -> Vec<Vec<u8>>,
+    run: fn(&Input) -> String,
+) -> Target {
+    Target {
         name,
         seeds,
         words,
@@ -88,9 +93,12 @@ pub fn targets() -> Vec<Target> {
         // Buffers of lines and of unpackers, and a block.
         memory_base: 24 << 20,
         memory_per_byte: 256,
-    };
+    }
+}
+
+pub fn targets() -> Vec<Target> {
     vec![
-        target("edge-text", TEXT, text_seeds as fn() -> _, run_text as fn(&Input) -> _),
+        target("edge-text", TEXT, text_seeds, run_text),
         target("edge-packed", TEXT, packed_seeds, run_packed),
         target("edge-npy", NPY, npy_seeds, run_npy),
         Target {

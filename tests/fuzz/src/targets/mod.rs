@@ -4,60 +4,11 @@ mod edges;
 mod nodes;
 mod rows;
 mod run;
+mod shared;
 mod state;
 mod store;
 
-use crate::{Input, Target, target::no_repair};
-
-/// Words of JSON files: recipes, journals, headers of safetensors, metrics.
-const JSON: &[&str] = &[
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    ",",
-    "\"",
-    "null",
-    "true",
-    "1e400",
-    "-0.0",
-    "\\u0000",
-    "\\ud800",
-    "\"model\"",
-    "\"seed\"",
-    "\"rmat\"",
-    "\"sbm\"",
-    "\"erdos-renyi\"",
-    "\"dtype\"",
-    "\"F32\"",
-    "\"F16\"",
-    "\"BF16\"",
-    "\"I64\"",
-    "\"shape\"",
-    "\"data_offsets\"",
-    "\"__metadata__\"",
-    "[0,0]",
-    "18446744073709551615",
-];
-
-/// A target without checksums whose inputs are small files.
-fn small(
-    name: &'static str,
-    words: &'static [&'static str],
-    seeds: fn() -> Vec<Vec<u8>>,
-    run: fn(&Input) -> String,
-) -> Target {
-    Target {
-        name,
-        seeds,
-        words,
-        repair: no_repair,
-        run,
-        memory_base: 4 << 20,
-        memory_per_byte: 256,
-    }
-}
+use crate::Target;
 
 /// All targets, in the order in which they are run.
 pub fn all() -> Vec<Target> {
@@ -72,12 +23,4 @@ pub fn all() -> Vec<Target> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// The outcome of a result: the error, or the text of `accepted`.
-fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, accepted: impl FnOnce(T) -> String) -> String {
-    match result {
-        Ok(value) => accepted(value),
-        Err(error) => format!("error: {error}"),
-    }
 }

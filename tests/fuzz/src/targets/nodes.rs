@@ -18,7 +18,7 @@ use grappa_tests::{
 
 use super::{
     edges::{NPY, deflated, written},
-    outcome,
+    shared::outcome,
 };
 use crate::{Input, Target, repair::zip_after_choice};
 
@@ -28,8 +28,8 @@ const ROWS_MAX: u64 = 5000;
 /// The widest rows that are read. A sparse row is expanded with all its zeros, and the file states their number.
 const DIM_MAX: usize = 1 << 16;
 
-pub fn targets() -> Vec<Target> {
-    let target = |name, seeds, run| Target {
+fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
+    Target {
         name,
         seeds,
         words: NPY,
@@ -38,13 +38,12 @@ pub fn targets() -> Vec<Target> {
         // Pieces of arrays, lines, and what unpacks them.
         memory_base: 24 << 20,
         memory_per_byte: 1 << 10,
-    };
+    }
+}
+
+pub fn targets() -> Vec<Target> {
     vec![
-        target(
-            "feature-file",
-            feature_seeds as fn() -> _,
-            run_features as fn(&Input) -> _,
-        ),
+        target("feature-file", feature_seeds, run_features),
         target("label-file", label_seeds, run_labels),
         target("split-file", split_seeds, run_split),
         target("part-file", part_seeds, run_parts),

@@ -8,11 +8,11 @@ use grappa_formats::{
 };
 use grappa_tests::random::Random;
 
-use super::outcome;
+use super::shared::outcome;
 use crate::{Input, Target, target::no_repair};
 
-pub fn targets() -> Vec<Target> {
-    let target = |name, seeds, run| Target {
+fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
+    Target {
         name,
         seeds,
         words: &[],
@@ -21,13 +21,12 @@ pub fn targets() -> Vec<Target> {
         memory_base: 1 << 20,
         // A run of consecutive sources takes a few bits in gap code.
         memory_per_byte: 1 << 10,
-    };
+    }
+}
+
+pub fn targets() -> Vec<Target> {
     vec![
-        target(
-            "rows-elias-fano",
-            elias_fano_seeds as fn() -> _,
-            run_rows as fn(&Input) -> _,
-        ),
+        target("rows-elias-fano", elias_fano_seeds, run_rows),
         target("rows-gap", gap_seeds, run_rows),
         target("in-degrees", degrees_seeds, run_degrees),
     ]
@@ -40,20 +39,17 @@ fn elias_fano_seeds() -> Vec<Vec<u8>> {
 }
 
 fn gap_seeds() -> Vec<Vec<u8>> {
-    let code = |first_is_relative, k: u8| {
-        RowCodec::Gap(GapCode {
+    let seeds = [(true, 2, 1000), (false, 0, 16), (true, 12, 1 << 40)].map(|(first_is_relative, k, universe)| {
+        let code = GapCode {
             first_is_relative,
             first_k: k,
             degree_k: k / 2,
             gap_k: k / 3,
             run_k: k / 4,
-        })
-    };
-    vec![
-        seed(code(true, 2), 1000),
-        seed(code(false, 0), 16),
-        seed(code(true, 12), 1 << 40),
-    ]
+        };
+        seed(RowCodec::Gap(code), universe)
+    });
+    seeds.to_vec()
 }
 
 fn seed(codec: RowCodec, universe: u64) -> Vec<u8> {
@@ -78,7 +74,7 @@ fn seed(codec: RowCodec, universe: u64) -> Vec<u8> {
 }
 
 fn degrees_seeds() -> Vec<Vec<u8>> {
-    let seed = |universe: u64| {
+    let seeds = [16, 1000, 1 << 40].map(|universe: u64| {
         let mut encoder = DegreesEncoder::new(universe, 4);
         for degree in [4, 0, 5, 1, 254, 255, 1 << 20, 0, 17] {
             encoder.push(degree);
@@ -86,8 +82,8 @@ fn degrees_seeds() -> Vec<Vec<u8>> {
         let (payload, meta) = encoder.finish();
         let meta = meta.encode();
         [&[meta.len() as u8], &meta[..], &payload].concat()
-    };
-    [16, 1000, 1 << 40].map(seed).to_vec()
+    });
+    seeds.to_vec()
 }
 
 /// Decodes the metadata of an input, and passes it and the payloads to `read`.

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
+use grappa_codecs::{Dense, top_k};
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
-    compression::{Dense, top_k},
     config::{Evaluate, TrainConfig},
     folder::class_names_of,
     journal::read_records,
@@ -13,7 +13,7 @@ use grappa_run::{
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::{JSON, outcome, small};
+use super::shared::{JSON, outcome, small};
 use crate::{Input, Target, scratch::Scratch};
 
 /// Words of configuration files.
@@ -103,8 +103,10 @@ fn run_config(input: &Input) -> String {
 /// Tensors of a model that tests compare with PyTorch.
 fn tensor_seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trainer/tests/fixtures");
-    let read = |name: &str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    vec![read("sage-1.safetensors"), read("gcn-1.safetensors")]
+    let files = ["sage-1.safetensors", "gcn-1.safetensors"];
+    files
+        .map(|name| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
+        .to_vec()
 }
 
 fn run_tensors(input: &Input) -> String {
@@ -113,7 +115,7 @@ fn run_tensors(input: &Input) -> String {
         for tensor in &tensors {
             assert_eq!(
                 tensor.bytes.len(),
-                tensor.shape.iter().product::<usize>() * tensor.dtype.bytes()
+                tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8
             );
         }
         // A tensor without a name can be read, and is not written.
@@ -230,22 +232,23 @@ fn repair_checkpoint(file: &mut [u8]) {
         return;
     };
     let mut hash = Xxh3::new();
-    let mut part = |bytes: &[u8]| {
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    part(state.as_bytes());
+    hash_part(&mut hash, state.as_bytes());
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     for tensor in &tensors {
-        part(tensor.name.as_bytes());
-        part(tensor.dtype.to_string().as_bytes());
-        part(format!("{:?}", tensor.shape).as_bytes());
-        part(&tensor.bytes);
+        hash_part(&mut hash, tensor.name.as_bytes());
+        hash_part(&mut hash, tensor.dtype.to_string().as_bytes());
+        hash_part(&mut hash, format!("{:?}", tensor.shape).as_bytes());
+        hash_part(&mut hash, &tensor.bytes);
     }
     let digest = format!("{:016x}", hash.digest());
     if let Some(bytes) = file.get_mut(at + KEY.len()..at + KEY.len() + 16) {
         bytes.copy_from_slice(digest.as_bytes());
     }
+}
+
+fn hash_part(hash: &mut Xxh3, bytes: &[u8]) {
+    hash.update(&(bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
 }
 
 fn run_checkpoint(input: &Input) -> String {

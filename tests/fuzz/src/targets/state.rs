@@ -6,7 +6,7 @@ use grappa_io::journal::Journal;
 use grappa_synthetic::{Generator, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{JSON, outcome, small};
+use super::shared::{JSON, outcome, small};
 use crate::{Input, Target};
 
 pub fn targets() -> Vec<Target> {

@@ -19,7 +19,7 @@ use grappa_formats::{
     weights::Weights,
 };
 
-use super::outcome;
+use super::shared::outcome;
 use crate::{
     Input, Target,
     repair::{container, container_of},
@@ -112,12 +112,12 @@ pub fn targets() -> Vec<Target> {
 /// Golden files of the `formats` tests, with both lengths of checksum blocks if there are two.
 pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden");
-    let both = |name: &&str| {
+    let files = names.iter().flat_map(|name| {
         let first =
             fs::read(folder.join("v1").join(name)).unwrap_or_else(|error| panic!("golden file {name}: {error}"));
         iter::once(first).chain(fs::read(folder.join("v1-pages").join(name)))
-    };
-    names.iter().flat_map(both).collect()
+    });
+    files.collect()
 }
 
 fn schema_seeds() -> Vec<Vec<u8>> {

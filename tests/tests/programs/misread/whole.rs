@@ -4,12 +4,9 @@ use std::{collections::BTreeSet, fs};
 
 use grappa_engine::Store;
 use grappa_formats::NodeId;
-use grappa_tests::{
-    files::memory_folder,
-    parquet::{Column, write_table},
-};
+use grappa_tests::parquet::{Column, write_table};
 
-use super::{Graph, Run};
+use super::{ExpectedGraph, IngestFolder};
 
 const EDGES: &str = "ann>bob&bob>cy&cy>dan&dan>ann";
 
@@ -24,13 +21,11 @@ low,cy,gold,1970-01-03T12:00,yes,40,Validation
 const TABLE: &str =
     "--edges e.csv --ids string --features users.csv --labels users.csv --label segment --split-column fold";
 
-fn run() -> Run {
-    let run = Run {
-        folder: memory_folder(),
-    };
-    fs::write(run.path("e.csv"), "source,target\nann,bob\nbob,cy\ncy,dan\ndan,ann\n").unwrap();
-    fs::write(run.path("users.csv"), USERS).unwrap();
-    run
+fn folder() -> IngestFolder {
+    let folder = IngestFolder::new();
+    folder.write("e.csv", "source,target\nann,bob\nbob,cy\ncy,dan\ndan,ann\n");
+    folder.write("users.csv", USERS);
+    folder
 }
 
 /// The ids of the nodes of a split.
@@ -44,45 +39,36 @@ fn split(store: &Store, name: &str) -> BTreeSet<String> {
 
 #[test]
 fn a_mixed_table_becomes_features_labels_and_splits() {
-    let run = run();
-    let error = run.ingest(TABLE).unwrap_err();
-    let expected = "missing values in plan (bob in line 5), income (dan in line 2)";
-    assert!(error.contains(expected), "{error}");
-    let graph = Graph {
-        edges: EDGES,
-        // Rows of ann, bob, cy and dan; plan=free, plan=gold, plan=other, since, active, income, income_missing.
-        features: "1,0,0,1,1,10,0 0,0,1,-1,0,40,0 0,1,0,2.5,1,40,0 0,1,0,19723,0,30,1",
-        labels: "1 -1 1 0",
-    };
-    let arguments = format!("{TABLE} --missing indicator");
+    let folder = folder();
+    folder.expect_error(
+        TABLE,
+        &["missing values in plan (bob in line 5), income (dan in line 2)"],
+        "",
+    );
+    // Rows of ann, bob, cy and dan; plan=free, plan=gold, plan=other, since, active, income, income_missing.
+    let features = "1,0,0,1,1,10,0 0,0,1,-1,0,40,0 0,1,0,2.5,1,40,0 0,1,0,19723,0,30,1";
+    let graph = ExpectedGraph::new(EDGES, features, "1 -1 1 0");
     let says = "plan is one of free, gold, else other (one-hot), with other for missing values (1); since is a date";
-    run.expect(&arguments, says, graph, "the first table");
-    let store = Store::open(&run.path("out.grappa")).unwrap();
+    folder.expect(&format!("{TABLE} --missing indicator"), says, graph, "the first table");
+    let store = folder.store();
     for (name, nodes) in [("train", "ann"), ("val", "cy"), ("test", "dan")] {
         assert_eq!(split(&store, name), BTreeSet::from([nodes.to_owned()]), "{name}");
     }
     let schema = store.schema().unwrap();
+    let names = schema.feature_names().join(" ");
     assert_eq!(
-        schema.feature_names(),
-        [
-            "plan=free",
-            "plan=gold",
-            "plan=other",
-            "since",
-            "active",
-            "income",
-            "income_missing"
-        ]
+        names,
+        "plan=free plan=gold plan=other since active income income_missing"
     );
     assert_eq!(schema.classes, ["high value", "low"]);
 }
 
 #[test]
 fn the_next_table_gets_the_schema_of_the_first() {
-    let run = run();
-    run.ingest(&format!("{TABLE} --missing income=indicator,plan=other"))
-        .unwrap();
-    fs::rename(run.path("out.grappa"), run.path("first.grappa")).unwrap();
+    let folder = folder();
+    let options = "--missing income=indicator,plan=other";
+    folder.ingest(&format!("{TABLE} {options}")).unwrap();
+    fs::rename(folder.path("out.grappa"), folder.path("first.grappa")).unwrap();
     // Another order, a new plan, and a column more.
     let next = "\
 extra,income,active,name,since,plan,segment
@@ -91,145 +77,118 @@ extra,income,active,name,since,plan,segment
 1,9,yes,cy,2024-01-03,free,high value
 1,9,,dan,2024-01-03,,low
 ";
-    fs::write(run.path("next.csv"), next).unwrap();
+    folder.write("next.csv", next);
     let arguments =
         "--edges e.csv --ids string --schema-of first.grappa --features next.csv --labels next.csv --label segment";
-    let error = run.ingest(arguments).unwrap_err();
-    assert!(
-        error.contains("missing values in active (dan in line 5), which had"),
-        "{error}"
-    );
-    fs::write(run.path("next.csv"), next.replace("1,9,,dan", "1,9,no,dan")).unwrap();
-    let graph = Graph {
-        edges: EDGES,
-        features: "0,0,1,19723,0,7,0 0,1,0,19724,1,30,1 1,0,0,19725,1,9,0 0,0,1,19725,0,9,0",
-        labels: "1 -1 0 1",
-    };
-    run.expect(arguments, "left out: extra", graph, "the next table");
-    let schema = |name: &str| Store::open(&run.path(name)).unwrap().schema().unwrap();
-    assert_eq!(schema("out.grappa"), schema("first.grappa"));
+    folder.expect_error(arguments, &["missing values in active (dan in line 5), which had"], "");
+    let next = next.replace("1,9,,dan", "1,9,no,dan");
+    folder.write("next.csv", &next);
+    let features = "0,0,1,19723,0,7,0 0,1,0,19724,1,30,1 1,0,0,19725,1,9,0 0,0,1,19725,0,9,0";
+    let graph = ExpectedGraph::new(EDGES, features, "1 -1 0 1");
+    folder.expect(arguments, "left out: extra", graph, "the next table");
+    let first = Store::open(&folder.path("first.grappa")).unwrap();
+    assert_eq!(folder.store().schema().unwrap(), first.schema().unwrap());
     // The same from Parquet, with types.
-    let strings = |values: [&str; 4]| values.map(str::to_owned);
-    let (names, plans, segments) = (
-        strings(["ann", "bob", "cy", "dan"]),
-        strings(["silver", "gold", "free", ""]),
-        strings(["low", "", "high value", "low"]),
-    );
-    write_table(
-        &run.path("next.parquet"),
-        &[
-            ("income", Column::Floats(&[7.0, f32::NAN, 9.0, 9.0])),
-            ("name", Column::Strings(&names)),
-            ("active", Column::Booleans(&[false, true, true, false])),
-            ("segment", Column::Strings(&segments)),
-            ("since", Column::Dates(&[19_723, 19_724, 19_725, 19_725])),
-            ("plan", Column::Strings(&plans)),
-        ],
-        3,
-    );
-    run.expect(&arguments.replace("next.csv", "next.parquet"), "", graph, "Parquet");
-    for (from, to, parts) in [
+    let [names, plans, segments] = ["ann,bob,cy,dan", "silver,gold,free,", "low,,high value,low"].map(super::names);
+    let columns = [
+        ("income", Column::Floats(&[7.0, f32::NAN, 9.0, 9.0])),
+        ("name", Column::Strings(&names)),
+        ("active", Column::Booleans(&[false, true, true, false])),
+        ("segment", Column::Strings(&segments)),
+        ("since", Column::Dates(&[19_723, 19_724, 19_725, 19_725])),
+        ("plan", Column::Strings(&plans)),
+    ];
+    write_table(&folder.path("next.parquet"), &columns, 3);
+    folder.expect(&arguments.replace("next.csv", "next.parquet"), "", graph, "Parquet");
+    for (from, to, error) in [
         (
             "income,active",
             "inc,act",
-            &["lacks 2 of the 4 columns of --schema-of: active, income"][..],
+            "lacks 2 of the 4 columns of --schema-of: active, income",
         ),
-        (
-            ",low",
-            ",medium",
-            &["the class \"medium\"", "--schema-of does not have"],
-        ),
+        (",low", ",medium", "the class \"medium\""),
+        (",low", ",medium", "--schema-of does not have"),
         (
             "2024-01-02",
             "soon",
-            &["other values among dates in since (\"soon\" of bob in line 3)"],
+            "other values among dates in since (\"soon\" of bob in line 3)",
         ),
         (
             "1,7",
             "1,many",
-            &["text among numbers in income (\"many\" of ann in line 2)"],
+            "text among numbers in income (\"many\" of ann in line 2)",
         ),
     ] {
-        let text = next.replace("1,9,,dan", "1,9,no,dan").replace(from, to);
-        fs::write(run.path("next.csv"), text).unwrap();
-        let error = run.ingest(arguments).unwrap_err();
-        for part in parts {
-            assert!(error.contains(part), "{part} is not in: {error}");
-        }
+        folder.write("next.csv", next.replace(from, to));
+        folder.expect_error(arguments, &[error], to);
     }
 }
 
 #[test]
 fn splits_come_from_a_column_or_from_masks() {
-    let run = run();
-    fs::write(run.path("d.txt"), "0 1\n1 2\n2 3\n3 0\n").unwrap();
-    fs::write(
-        run.path("by_id.csv"),
-        "part,id,x\nvalid,3,1\ntrain,0,1\nnone,2,2\nTrain,1,1\n",
-    )
-    .unwrap();
-    fs::write(run.path("in_order.csv"), "part;x\ntrain;1\ntrain;1\n;2\nval;3\n").unwrap();
-    let masks = "id,x,train_mask,val_mask\n3,1,0,1\n0,1,1,0\n2,2,0,0\n1,1,true,false\n";
-    fs::write(run.path("masks.csv"), masks).unwrap();
-    let (ids, x) = (Column::Integers(&[3, 0, 2, 1]), Column::Floats(&[1.0, 1.0, 2.0, 1.0]));
-    let parts = ["val", "train", "", "train"].map(str::to_owned);
-    let table = [("id", ids), ("x", x), ("part", Column::Strings(&parts))];
-    write_table(&run.path("t.parquet"), &table, 3);
-    let masks = [
-        ("id", ids),
-        ("x", x),
-        ("is_train", Column::Booleans(&[false, true, false, true])),
-        ("is_val", Column::Booleans(&[true, false, false, false])),
-    ];
-    write_table(&run.path("m.parquet"), &masks, 3);
-    let ordered = "--edges d.txt --features in_order.csv --split-column part";
+    let folder = folder();
+    folder.write("d.txt", "0 1\n1 2\n2 3\n3 0\n");
+    folder.write("by_id.csv", "part,id,x\nvalid,3,1\ntrain,0,1\nnone,2,2\nTrain,1,1\n");
+    let in_order = "part;x\ntrain;1\ntrain;1\n;2\nval;3\n";
+    folder.write("in_order.csv", in_order);
+    folder.write(
+        "masks.csv",
+        "id,x,train_mask,val_mask\n3,1,0,1\n0,1,1,0\n2,2,0,0\n1,1,true,false\n",
+    );
+    let (id, x) = (
+        ("id", Column::Integers(&[3, 0, 2, 1])),
+        ("x", Column::Floats(&[1.0, 1.0, 2.0, 1.0])),
+    );
+    let parts = super::names("val,train,,train");
+    write_table(
+        &folder.path("t.parquet"),
+        &[id, x, ("part", Column::Strings(&parts))],
+        3,
+    );
+    let is_train = ("is_train", Column::Booleans(&[false, true, false, true]));
+    let is_val = ("is_val", Column::Booleans(&[true, false, false, false]));
+    write_table(&folder.path("m.parquet"), &[id, x, is_train, is_val], 3);
     for arguments in [
-        "--edges d.txt --features by_id.csv --split-column part",
-        "--edges d.txt --labels by_id.csv --label x --split-column part",
-        ordered,
-        "--edges d.txt --features masks.csv --split-column train_mask,val_mask",
-        "--edges d.txt --features t.parquet --split-column part",
-        "--edges d.txt --features m.parquet --split-column is_train,is_val",
+        "--features by_id.csv --split-column part",
+        "--labels by_id.csv --label x --split-column part",
+        "--features in_order.csv --split-column part",
+        "--features masks.csv --split-column train_mask,val_mask",
+        "--features t.parquet --split-column part",
+        "--features m.parquet --split-column is_train,is_val",
     ] {
-        let said = run
-            .ingest(arguments)
-            .unwrap_or_else(|error| panic!("{error}: {arguments}"));
+        let said = folder.ingest(&format!("--edges d.txt {arguments}")).expect(arguments);
         assert!(said.contains("splits from"), "{said}");
-        let store = Store::open(&run.path("out.grappa")).unwrap();
-        let nodes = |nodes: &[&str]| nodes.iter().map(|node| (*node).to_owned()).collect::<BTreeSet<_>>();
-        assert_eq!(split(&store, "train"), nodes(&["0", "1"]), "{arguments}");
-        assert_eq!(split(&store, "val"), nodes(&["3"]), "{arguments}");
+        let store = folder.store();
+        assert_eq!(
+            split(&store, "train"),
+            ["0", "1"].map(str::to_owned).into(),
+            "{arguments}"
+        );
+        assert_eq!(split(&store, "val"), ["3".to_owned()].into(), "{arguments}");
         assert_eq!(store.split("test").unwrap(), None);
         // The column is no feature.
         if let Some(features) = &store.manifest().features {
             assert_eq!(features.dim, 1, "{arguments}");
         }
     }
+    let expected = "x.csv:5: expected train, val, valid, validation, test or nothing";
     for (from, to, part) in [
-        (
-            "\nval",
-            "\nlater",
-            "x.csv:5: expected train, val, valid, validation, test or nothing",
-        ),
+        ("\nval", "\nlater", expected),
         ("part;x", "set;x", "no column part; give --split-column one of set, x"),
         ("train;1\ntrain;1\n;2\nval;3", ";1\n;1\n;2\n;3", "no node is in a split"),
         ("val;3", "val;3\ntrain;7", "more"),
     ] {
-        let text = fs::read_to_string(run.path("in_order.csv")).unwrap().replace(from, to);
-        fs::write(run.path("x.csv"), text).unwrap();
-        let error = run.ingest(&ordered.replace("in_order", "x")).unwrap_err();
-        assert!(error.contains(part), "{part} is not in: {error}");
+        folder.write("x.csv", in_order.replace(from, to));
+        folder.expect_error("--edges d.txt --features x.csv --split-column part", &[part], to);
     }
-    fs::write(
-        run.path("masks.csv"),
+    folder.write(
+        "masks.csv",
         "id,x,train_mask,val_mask\n0,1,1,1\n1,1,0,0\n2,1,0,0\n3,1,0,0\n",
-    )
-    .unwrap();
-    let error = run
-        .ingest("--edges d.txt --features masks.csv --split-column train_mask,val_mask")
-        .unwrap_err();
-    assert!(
-        error.contains("masks.csv:2: the node is in the masks of train and val"),
-        "{error}"
+    );
+    let arguments = "--edges d.txt --features masks.csv --split-column train_mask,val_mask";
+    folder.expect_error(
+        arguments,
+        &["masks.csv:2: the node is in the masks of train and val"],
+        "",
     );
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn parse(line: &str) -> Result<Output, clap::Error> {
-    Args::read(line.split(' ')).map(|(_, output)| output)
+    GenArgs::read(line.split(' ')).map(|(_, output)| output)
 }
 
 fn store(line: &str) -> StoreOptions {
@@ -13,12 +13,12 @@ fn store(line: &str) -> StoreOptions {
 
 #[test]
 fn options_are_well_formed() {
-    Args::command().debug_assert();
+    GenArgs::command().debug_assert();
 }
 
 #[test]
 fn the_least_size_follows_from_nodes_edges_and_features() {
-    let least = |line: &str| Args::read(line.split(' ')).expect(line).0.least_bytes();
+    let least = |line: &str| GenArgs::read(line.split(' ')).expect(line).0.least_bytes();
     assert_eq!(least("grappa-gen er --nodes 1000 --edge-factor 2 --out x"), 1000 + 2000);
     assert_eq!(
         least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --feature-dtype f16 --out x"),

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use grappa_console::{ByteSize, ByteSizeError};
-use grappa_engine::Shares;
-use grappa_sampling::sample::Fanouts;
+use grappa_console::{ByteSize, ByteSizeError, options::dtypes};
+use grappa_engine::{formats::manifest::FeatureDtype, ingest::Shares, sample::Fanouts};
 
-use super::{Dtype, ESTIMATE, GRAPH, Threads, parse_fanouts};
+use super::threads::Threads;
 
+const GRAPH: &str = "Graph";
+const ESTIMATE: &str = "Estimate";
 const TRAINING: &str = "Training";
 
 #[derive(Debug, clap::Args)]
-pub struct Plan {
+pub struct PlanArgs {
     /// A store, in place of --nodes, --edges and the like; needs --train
     #[arg(
         value_name = "STORE",
@@ -36,8 +37,8 @@ pub struct Plan {
     #[arg(long, help_heading = GRAPH, value_name = "D")]
     pub dim: Option<u32>,
     /// Type of a stored feature value
-    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Dtype::F32, requires = "dim")]
-    pub dtype: Dtype,
+    #[arg(long, help_heading = GRAPH, default_value = "f32", value_parser = dtypes(), requires = "dim")]
+    pub dtype: FeatureDtype,
     /// Number of classes [default: no labels]
     #[arg(long, help_heading = GRAPH, value_name = "K")]
     pub classes: Option<u32>,
@@ -66,7 +67,7 @@ pub struct Plan {
     /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
     #[arg(long, help_heading = ESTIMATE, value_name = "SIZE")]
     pub free_memory: Option<ByteSize>,
-    /// JSON file with processor times, as the bench `plan` and the key `rates` of --json have them [default: built-in times]
+    /// JSON file with processor times, as the key `rates` of --json has them [default: built-in times]
     #[arg(long, help_heading = ESTIMATE, value_name = "FILE")]
     pub rates: Option<PathBuf>,
     /// Measure disk bandwidth and training's processor times in this folder; takes seconds, and 600 MB of disk meanwhile
@@ -102,17 +103,17 @@ pub struct Training {
     #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     pub hidden: u32,
     /// Neighbors to sample per node and layer; -1 takes all [default: 15,10,5,5,...]
-    #[arg(long, help_heading = TRAINING, value_name = "N,N,...", requires = "train", allow_hyphen_values = true, value_parser = parse_fanouts)]
+    #[arg(long, help_heading = TRAINING, value_name = "N,N,...", requires = "train", allow_hyphen_values = true)]
     pub fanouts: Option<Fanouts>,
     /// Seeds per minibatch and partition [default: 1024 divided by the partitions of a step]
     #[arg(long, help_heading = TRAINING, value_name = "B", requires = "train", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
     /// Number of partitions [default: from --memory]
     #[arg(long, help_heading = TRAINING, value_name = "K", requires = "train", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub partitions: Option<u64>,
+    pub partitions: Option<u32>,
     /// Partitions of a step [default: from --memory]
     #[arg(long, help_heading = TRAINING, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub concurrent: Option<u64>,
+    pub concurrent: Option<u32>,
     /// Source of the first layer's aggregates [default: preaggregated if features are stored]
     #[arg(long, help_heading = TRAINING, value_enum, requires = "train")]
     pub first_hop: Option<PlannedFirstHop>,

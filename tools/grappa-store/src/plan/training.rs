@@ -4,12 +4,20 @@ use std::{iter, time::Duration};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
-use grappa_engine::plan::{
-    Degrees, Plan,
-    train::{MemoryPlan, PlannedLists, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+use grappa_engine::{
+    ChunkId, Store,
+    formats::{
+        aggregates::AggregateKind,
+        container::FileKind,
+        manifest::{FeatureDtype, FeatureSource},
+    },
+    plan::{
+        Degrees, Plan,
+        train::{MemoryPlan, StagePlan, StoredAggregates, TrainOptions, TrainPlan},
+    },
+    sample::view::ViewKind,
+    store::{aggregates::Aggregates, files},
 };
-use grappa_formats::{ChunkId, aggregates::AggregateKind, container::FileKind, manifest::FeatureSource};
-use grappa_storage::{Store, aggregates::Aggregates, files};
 
 use super::Speed;
 use crate::{
@@ -23,7 +31,7 @@ const CLASSES: u32 = 16;
 const FANOUTS: [u32; 3] = [15, 10, 5];
 
 /// Training on a store.
-pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::Result<TrainOptions> {
+pub fn of_store(options: &args::PlanArgs, store: &Store, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let manifest = store.manifest();
     let features = manifest
         .features
@@ -32,13 +40,10 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
             let path = store.path().display();
             format!("{path} has no features to train on; ingest it with --features, or compute some: `grappa-store add-features {path} ...`")
         })?;
-    let nodes_of = |split: &str| {
-        manifest
-            .splits
-            .iter()
-            .find(|entry| entry.name == split)
-            .map(|entry| entry.nodes)
-    };
+    let [train, val, test] = ["train", "val", "test"].map(|name| {
+        let split = manifest.splits.iter().find(|entry| entry.name == name);
+        split.map(|entry| entry.nodes)
+    });
     let lists = manifest
         .files
         .iter()
@@ -57,8 +62,8 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
             with_features: aggregates.with_features(),
         }),
         classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
-        train: nodes_of("train"),
-        scored: Some(nodes_of("val").unwrap_or(0) + nodes_of("test").unwrap_or(0)),
+        train,
+        scored: Some(val.unwrap_or(0) + test.unwrap_or(0)),
         chunks: store.present_chunks().count() as u32,
         present: present_sources(store),
     };
@@ -66,17 +71,16 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
 }
 
 /// Training on a store that is planned.
-pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
+pub fn of_plan(options: &args::PlanArgs, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let Some(dim) = options.dim else {
         bail!("--train needs features: give --dim");
     };
     let shares = options.split.map(|split| split.fractions());
-    let nodes = |share: f64| (share * plan.nodes as f64) as u64;
     let graph = Graph {
         nodes: plan.nodes,
         edges: plan.edges,
         adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
-        features: (dim, options.dtype.into()),
+        features: (dim, options.dtype),
         stored: match options.training.computed_features {
             true => 0,
             false => plan.nodes,
@@ -84,8 +88,8 @@ pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Resu
         is_whole: true,
         aggregates: None,
         classes: options.classes.unwrap_or(CLASSES),
-        train: shares.map(|shares| nodes(shares[0])),
-        scored: shares.map(|shares| nodes(shares[1] + shares[2])),
+        train: shares.map(|shares| (shares[0] * plan.nodes as f64) as u64),
+        scored: shares.map(|shares| ((shares[1] + shares[2]) * plan.nodes as f64) as u64),
         chunks: plan.chunks,
         present: 1.0,
     };
@@ -96,7 +100,7 @@ struct Graph {
     nodes: u64,
     edges: u64,
     adjacency_bytes: u64,
-    features: (u32, grappa_formats::manifest::FeatureDtype),
+    features: (u32, FeatureDtype),
     /// Nodes whose features are stored.
     stored: u64,
     is_whole: bool,
@@ -109,21 +113,27 @@ struct Graph {
     present: f64,
 }
 
+impl Graph {
+    /// A share of the nodes, at least one.
+    fn part(&self, share: f64) -> u64 {
+        ((share * self.nodes as f64) as u64).max(1)
+    }
+}
+
 /// The share of a store's edges whose sources it has.
 fn present_sources(store: &Store) -> f64 {
     let manifest = store.manifest();
-    let of_chunk = |chunk: ChunkId| -> u64 {
-        let entries = manifest.chunks.iter().filter(|entry| entry.present);
-        entries.map(|entry| entry.bucket_edges[chunk.0 as usize]).sum()
-    };
-    let present: u64 = store.present_chunks().map(of_chunk).sum();
+    let entries: Vec<_> = manifest.chunks.iter().filter(|entry| entry.present).collect();
+    let buckets = store
+        .present_chunks()
+        .flat_map(|ChunkId(chunk)| entries.iter().map(move |entry| entry.bucket_edges[chunk as usize]));
+    let present: u64 = buckets.sum();
     present as f64 / manifest.edges.max(1) as f64
 }
 
-fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
+fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
     let training = &options.training;
-    let share = |share: f64| ((share * graph.nodes as f64) as u64).max(1);
-    let Some(train) = training.train_fraction.map(share).or(graph.train) else {
+    let Some(train) = training.train_fraction.map(|share| graph.part(share)).or(graph.train) else {
         bail!("the number of training nodes is unknown: give --train-fraction or --split");
     };
     let fanouts: Vec<Option<u32>> = match &training.fanouts {
@@ -177,7 +187,11 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
         stored: graph.stored,
         classes: graph.classes,
         train,
-        scored: training.scored_fraction.map(share).or(graph.scored).unwrap_or(0),
+        scored: training
+            .scored_fraction
+            .map(|share| graph.part(share))
+            .or(graph.scored)
+            .unwrap_or(0),
         chunks: graph.chunks,
         present: graph.present,
         fanouts,
@@ -209,9 +223,9 @@ impl From<args::Degrees> for Degrees {
 pub fn text(plan: &TrainPlan) -> String {
     let mut table = Table::default();
     let places = match plan.lists {
-        PlannedLists::Memory => "all adjacency lists in memory",
-        PlannedLists::InTurn => "adjacency lists in memory in turn",
-        PlannedLists::Mapped => "adjacency lists in mapped files",
+        ViewKind::InTurn => "adjacency lists in memory in turn",
+        ViewKind::Mapped => "adjacency lists in mapped files",
+        _ => "all adjacency lists in memory",
     };
     let halo = match plan.expands_halo {
         true => "",
@@ -279,12 +293,10 @@ pub fn text(plan: &TrainPlan) -> String {
 }
 
 fn of_stage(stage: &StagePlan) -> String {
-    let time = |seconds: f64| duration(Duration::from_secs_f64(seconds));
+    let times = [stage.seconds, stage.disk_seconds, stage.processor_seconds];
+    let [all, disk, processors] = times.map(|seconds| duration(Duration::from_secs_f64(seconds)));
     format!(
-        "{} (disk {}, processors {}), read {}, written {}",
-        time(stage.seconds),
-        time(stage.disk_seconds),
-        time(stage.processor_seconds),
+        "{all} (disk {disk}, processors {processors}), read {}, written {}",
         bytes(stage.bytes_read),
         bytes(stage.bytes_written)
     )

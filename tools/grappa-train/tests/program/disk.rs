@@ -1,86 +1,42 @@
 //! Training on a full disk, and under the limits of a shell.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
-use grappa_tests::program::{self, run, with_short_files};
-use tempfile::tempdir;
+use grappa_tests::program::{run, started_by, with_short_files};
 
-use crate::workers::{command, folder, train};
+use crate::fixture::{TrainFolder, assert_failed};
 
 #[test]
 fn aggregates_are_made_without_features_if_both_do_not_fit() {
-    let folder = tempdir().unwrap();
-    let store = folder.path().join("graph.grappa");
-    let mut generate = program::command("grappa-gen");
     // 65,536 rows of 256 bytes in two chunks: 8 MiB for the aggregates of a chunk, 16 MiB with its features.
-    generate.args([
-        "rmat",
-        "--scale",
-        "16",
-        "--edge-factor",
-        "2",
-        "--feature-dim",
-        "64",
-        "--chunks",
-        "2",
-    ]);
-    generate.args(["--classes", "4", "--train-fraction", "0.01", "--quiet", "--out"]);
-    run(generate.arg(&store)).success();
-    let trained = |mib: u32, out: &str| {
-        let options = [
-            "--memory",
-            "24MiB",
-            "--epochs",
-            "1",
-            "--layers",
-            "2",
-            "--hidden",
-            "8",
-            "--fanouts",
-            "3,3",
-        ];
-        let more = ["--batch", "64", "--partitions", "1", "--out", out];
-        let train = command(folder.path(), &[&options[..], &more].concat());
-        run(&mut with_short_files(&train, mib << 10)).success().stdout
-    };
-    let kind = |what: &str| format!("pre-aggregated features (mean, {what}) are in the store now");
-    let limited = trained(12, "limited");
-    assert!(limited.contains(&kind("16.0 MiB")), "{limited}");
-    std::fs::remove_dir_all(store.join("aggregates")).unwrap();
-    let roomy = trained(64, "roomy");
-    assert!(roomy.contains(&kind("32.1 MiB")), "{roomy}");
-}
-
-/// `grappa-train` with the run and the store of `folder`.
-fn of_run(folder: &std::path::Path, verb: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
-    command
-        .current_dir(folder)
-        .args([verb, "run", "--quiet"])
-        .args(arguments);
-    command
+    let rmat = "rmat --scale 16 --edge-factor 2 --feature-dim 64 --chunks 2";
+    let folder = TrainFolder::with(&format!("{rmat} --classes 4 --train-fraction 0.01"));
+    for (mib, bytes) in [(12, "16.0 MiB"), (64, "32.1 MiB")] {
+        let options = "--memory 24MiB --epochs 1 --layers 2 --hidden 8 --fanouts 3,3 --batch 64 --partitions 1";
+        let train = folder.train_command(&format!("{options} --out {mib}"));
+        let stdout = run(&mut with_short_files(&train, mib << 10)).success().stdout;
+        let expected = format!("pre-aggregated features (mean, {bytes}) are in the store now");
+        assert!(stdout.contains(&expected), "{stdout}");
+        fs::remove_dir_all(folder.path("graph.grappa/aggregates")).unwrap();
+    }
 }
 
 /// The signal of that limit ended programs without a message.
 #[test]
 fn a_limit_of_the_length_of_files_is_an_error_that_names_what_cannot_be_written() {
-    let folder = folder();
-    let at = folder.path();
-    let options = ["--epochs", "1", "--layers", "1", "--out"];
-    run(&mut train(at, &[&options[..], &["run"]].concat())).success();
-    for (command, what) in [
+    let folder = TrainFolder::new();
+    let options = "graph.grappa --epochs 1 --layers 1 --quiet --out";
+    run(&mut folder.program(&format!("{options} run"))).success();
+    for (arguments, what) in [
         (
-            of_run(at, "predict", &["graph.grappa", "--out", "all.parquet"]),
+            "predict run --quiet graph.grappa --out all.parquet",
             "cannot write a scratch file",
         ),
-        (of_run(at, "export", &["--out", "all.safetensors"]), "all.safetensors"),
-        (train(at, &[&options[..], &["other"]].concat()), "other/"),
+        ("export run --quiet --out all.safetensors", "all.safetensors"),
+        (&*format!("{options} other"), "other/"),
     ] {
-        let failed = run(&mut with_short_files(&command, 1));
-        assert_eq!(failed.code, Some(1), "{}", failed.stderr);
-        for part in [what, "File too large"] {
-            assert!(failed.stderr.contains(part), "{part} in {}", failed.stderr);
-        }
+        let failed = run(&mut with_short_files(&folder.program(arguments), 1));
+        assert_failed(&failed, &[what, "File too large"]);
     }
 }
 
@@ -96,31 +52,23 @@ const NOT_OURS: [&str; 6] = [
 
 #[test]
 fn too_little_address_space_for_training_never_ends_in_a_panic() {
-    let folder = folder();
-    let at = folder.path();
-    run(&mut train(at, &["--epochs", "1", "--out", "run"])).success();
-    let gat = ["--model", "gat", "--partitions", "4", "--epochs", "1", "--out", "gat"];
+    let folder = TrainFolder::new();
+    folder.trained("--epochs 1 --out run");
     for mebibytes in [300, 480, 560, 700] {
         for command in [
-            train(at, &gat),
-            of_run(at, "predict", &["graph.grappa", "--out", "all.npy"]),
+            folder.train("--model gat --partitions 4 --epochs 1 --out gat"),
+            folder.program("predict run graph.grappa --quiet --out all.npy"),
         ] {
             let mut limited = Command::new("sh");
-            limited
-                .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
-                .arg((mebibytes << 10).to_string());
-            let ran = run(&mut program::started_by(limited, &command));
-            let is_error = ran.code == Some(1) && ran.stderr.contains("error: ");
-            let is_ours = ran.code == Some(0) || is_error;
-            assert!(
-                is_ours || NOT_OURS.iter().any(|message| ran.stderr.contains(message)),
-                "{mebibytes} MiB: {:?} {}",
-                ran.code,
-                ran.stderr
-            );
-            assert!(!ran.stderr.contains("panicked"), "{mebibytes} MiB: {}", ran.stderr);
-            let _ = std::fs::remove_dir_all(at.join("gat"));
-            let _ = std::fs::remove_file(at.join("all.npy"));
+            limited.args(["-c", "ulimit -v \"$0\" && exec \"$@\""]);
+            limited.arg((mebibytes << 10).to_string());
+            let ran = run(&mut started_by(limited, &command));
+            let context = format!("{mebibytes} MiB: {:?} {}", ran.code, ran.stderr);
+            let is_ours = ran.code == Some(0) || ran.code == Some(1) && ran.stderr.contains("error: ");
+            let is_told = is_ours || NOT_OURS.iter().any(|message| ran.stderr.contains(message));
+            assert!(is_told && !ran.stderr.contains("panicked"), "{context}");
+            let _ = fs::remove_dir_all(folder.path("gat"));
+            let _ = fs::remove_file(folder.path("all.npy"));
         }
     }
 }

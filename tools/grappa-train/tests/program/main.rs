@@ -3,6 +3,7 @@
 mod compress;
 mod disk;
 mod finished;
+mod fixture;
 mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;

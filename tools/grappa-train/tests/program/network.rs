@@ -4,15 +4,13 @@
 //! The hosts are network namespaces that a pair of virtual interfaces connects.
 
 use std::{
-    fs,
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-use grappa_tests::program::Ran;
-use serde_json::Value;
+use grappa_tests::program::{CommandWords, Ran};
 
-use crate::workers;
+use crate::fixture::{TrainFolder, metrics};
 
 /// Two network namespaces, removed when they are dropped.
 struct Hosts {
@@ -83,20 +81,8 @@ fn rank(hosts: &Hosts, number: usize, folder: &Path, compress: &str) -> Child {
         .arg(env!("CARGO_BIN_EXE_grappa-train"))
         .args(["graph.grappa", "--out", compress, "--threads", "1", "--quiet"])
         // Gradients of 1 MB.
-        .args([
-            "--partitions",
-            "4",
-            "--hidden",
-            "4096",
-            "--layers",
-            "2",
-            "--epochs",
-            "3",
-            "--evaluate",
-            "sampled",
-            "--compress",
-            compress,
-        ])
+        .words("--partitions 4 --hidden 4096 --layers 2 --epochs 1 --evaluate sampled --compress")
+        .arg(compress)
         .env("RANK", number.to_string())
         .env("WORLD_SIZE", "2")
         .env("MASTER_ADDR", ADDRESSES[0])
@@ -115,11 +101,7 @@ fn train_on(hosts: &Hosts, folder: &Path, compress: &str) -> u64 {
     for child in ranks {
         Ran::from(child.wait_with_output().unwrap()).success();
     }
-    let metrics = fs::read_to_string(folder.join(format!("{compress}/metrics.jsonl"))).unwrap();
-    let epochs: Vec<Value> = metrics
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let epochs = metrics(&folder.join(compress));
     let reported: u64 = epochs.iter().map(|epoch| epoch["bytes_sent"].as_u64().unwrap()).sum();
     let steps = epochs.last().unwrap()["step"].as_u64().unwrap();
     // What a rank keeps for its next gradient, 1 MB, goes to rank 0 for a checkpoint.
@@ -148,8 +130,8 @@ fn only_gradients_cross_the_network_in_as_many_bytes_as_their_compression_leaves
         Ok(hosts) => hosts,
         Err(reason) => grappa_skip::skip!("network namespaces: {reason}"),
     };
-    let folder = workers::folder();
-    let whole = train_on(&hosts, folder.path(), "none");
+    let folder = TrainFolder::new();
+    let whole = train_on(&hosts, folder.root(), "none");
     assert!(whole > 1_000_000 / 2, "{whole}");
     for (compress, least, most) in [
         ("bf16", 0.5, 0.501),
@@ -157,7 +139,7 @@ fn only_gradients_cross_the_network_in_as_many_bytes_as_their_compression_leaves
         ("top-k", 0.15, 0.17),
         ("lossless", 0.5, 0.95),
     ] {
-        let share = train_on(&hosts, folder.path(), compress) as f64 / whole as f64;
+        let share = train_on(&hosts, folder.root(), compress) as f64 / whole as f64;
         assert!((least..most).contains(&share), "{compress}: {share} of the bytes");
     }
 }

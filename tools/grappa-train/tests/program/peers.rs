@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grappa_tests::program::{Ran, process_of_rank};
+use grappa_tests::program::process_of_rank;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::workers::{end, folder, port, rank, start_as, train};
+use crate::fixture::{TrainFolder, assert_failed, end, port, start_as};
 
 /// What the launcher tells the ranks, in the environment of the first one that there is.
 fn environment(process: u32) -> String {
@@ -24,7 +24,7 @@ fn environment(process: u32) -> String {
 /// Seconds that a process may take to start, on a busy machine.
 const START: u64 = 30;
 
-const OPTIONS: [&str; 6] = ["--epochs", "1", "--join-timeout", "2", "--timeout", "2"];
+const OPTIONS: &str = "--epochs 1 --join-timeout 2 --timeout 2";
 
 /// Waits until somebody listens.
 fn wait_for_port(port: u16) {
@@ -47,17 +47,9 @@ fn serve(answer: fn(TcpStream)) -> u16 {
     port
 }
 
-#[track_caller]
-fn assert_failed(ran: &Ran, parts: &[&str]) {
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    for part in parts {
-        assert!(ran.stderr.contains(part), "{part} in {}", ran.stderr);
-    }
-}
-
 #[test]
 fn a_rank_that_joins_a_silent_port_or_a_stranger_ends_in_time_and_says_so() {
-    let folder = folder();
+    let folder = TrainFolder::new();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().map(|address| (silent, address.port())).unwrap();
     let slow = serve(|mut stream| {
@@ -72,8 +64,8 @@ fn a_rank_that_joins_a_silent_port_or_a_stranger_ends_in_time_and_says_so() {
     });
     let closing = serve(drop);
     let begin = Instant::now();
-    let started = [silent.1, slow, strange, closing].map(|port| rank(folder.path(), [1, 2, port], &OPTIONS));
-    let mut of_torchrun = train(folder.path(), &OPTIONS);
+    let started = [silent.1, slow, strange, closing].map(|port| folder.rank([1, 2, port], OPTIONS));
+    let mut of_torchrun = folder.train(OPTIONS);
     of_torchrun.env("TORCHELASTIC_USE_AGENT_STORE", "True");
     let of_torchrun = start_as([1, 2, silent.1], &mut of_torchrun);
     let [silent_ran, slow, strange, closing] = started.map(end);
@@ -99,13 +91,13 @@ fn a_rank_that_joins_a_silent_port_or_a_stranger_ends_in_time_and_says_so() {
 
 #[test]
 fn a_rank_ends_in_time_if_rank_0_is_stopped_before_it_answers() {
-    let folder = folder();
+    let folder = TrainFolder::new();
     let port = port();
-    let mut first = rank(folder.path(), [0, 2, port], &["--epochs", "1"]);
+    let mut first = folder.rank([0, 2, port], "--epochs 1");
     wait_for_port(port);
     kill_process(Pid::from_child(&first), Signal::STOP).unwrap();
     let begin = Instant::now();
-    let ran = end(rank(folder.path(), [1, 2, port], &OPTIONS));
+    let ran = end(folder.rank([1, 2, port], OPTIONS));
     assert!(begin.elapsed() < Duration::from_secs(2 + START));
     assert_failed(
         &ran,
@@ -136,16 +128,16 @@ fn molest(port: u16, is_over: &AtomicBool) {
 
 #[test]
 fn connections_of_strangers_do_not_delay_ranks_that_join() {
-    let folder = folder();
+    let folder = TrainFolder::new();
     let port = port();
     // They joined after two minutes.
-    let options = ["--epochs", "1", "--join-timeout", "30", "--out", "run"];
+    let options = "--epochs 1 --join-timeout 30 --out run";
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| molest(port, &is_over));
-        let first = rank(folder.path(), [0, 2, port], &options);
+        let first = folder.rank([0, 2, port], options);
         wait_for_port(port);
-        let second = rank(folder.path(), [1, 2, port], &options);
+        let second = folder.rank([1, 2, port], options);
         let ran = [first, second].map(end);
         is_over.store(true, Relaxed);
         for ran in ran {
@@ -156,10 +148,10 @@ fn connections_of_strangers_do_not_delay_ranks_that_join() {
 
 #[test]
 fn a_rank_with_another_secret_is_refused_at_once() {
-    let folder = folder();
+    let folder = TrainFolder::new();
     let port = port();
     let with = |number, secret: &str| {
-        let mut command = train(folder.path(), &["--epochs", "1", "--out", "run"]);
+        let mut command = folder.train("--epochs 1 --out run");
         if !secret.is_empty() {
             command.env("GRAPPA_SECRET", secret);
         }
@@ -179,26 +171,26 @@ fn a_rank_with_another_secret_is_refused_at_once() {
 
 /// The addresses, in hexadecimal, at which processes listen.
 fn listening(processes: &[u32]) -> Vec<String> {
-    let sockets: Vec<String> = processes
+    let folders = processes
         .iter()
-        .filter_map(|process| fs::read_dir(format!("/proc/{process}/fd")).ok())
-        .flat_map(|files| files.flatten().filter_map(|file| fs::read_link(file.path()).ok()))
+        .filter_map(|process| fs::read_dir(format!("/proc/{process}/fd")).ok());
+    let links = folders.flat_map(|files| files.flatten().filter_map(|file| fs::read_link(file.path()).ok()));
+    let sockets: Vec<String> = links
         .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
         .collect();
-    let of_table = |table: &str| {
-        let text = fs::read_to_string(table).unwrap_or_default();
-        let lines = text
-            .lines()
-            .skip(1)
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let listens = lines.filter(|fields| fields[3] == "0A" && sockets.iter().any(|socket| socket == fields[9]));
-        listens
-            .map(|fields| fields[1].split(':').next().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    [of_table("/proc/net/tcp"), of_table("/proc/net/tcp6")].concat()
+    let mut addresses = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        for line in fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if fields[3] == "0A" && sockets.iter().any(|socket| socket == fields[9]) {
+                addresses.push(fields[1].split(':').next().unwrap().to_owned());
+            }
+        }
+    }
+    addresses
 }
 
+/// The launcher of a run and its two ranks.
 fn processes(launcher: &Child, folder: &Path) -> Vec<u32> {
     let ranks = [0, 1].map(|rank| process_of_rank(rank, folder));
     let ranks = ranks
@@ -210,16 +202,11 @@ fn processes(launcher: &Child, folder: &Path) -> Vec<u32> {
 
 #[test]
 fn workers_listen_on_the_loopback_interface_only_and_have_a_secret() {
-    let folder = folder();
-    let at = folder.path().canonicalize().unwrap();
-    let mut launcher = train(&at, &["--workers", "2", "--epochs", "100000", "--out", "run"]);
+    let folder = TrainFolder::new();
+    let mut launcher = folder.train("--workers 2 --epochs 100000 --out run");
     let mut launcher = launcher.stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    while !at.join("run/metrics.jsonl").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "no epoch");
-        thread::sleep(Duration::from_millis(10));
-    }
-    let processes = processes(&launcher, &at);
+    folder.wait_for_epochs("run", 1);
+    let processes = processes(&launcher, folder.root());
     let found = listening(&processes);
     kill_process(Pid::from_child(&launcher), Signal::TERM).unwrap();
     let secret = environment(processes[0])

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{copy, write};
+use super::files::{copy, write};
 use crate::command::{cargo, output};
 
 /// Beginnings of the names of files with licenses.

@@ -12,6 +12,7 @@
 
 mod check;
 mod elf;
+mod files;
 mod licenses;
 
 use std::{
@@ -22,7 +23,10 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use self::elf::Needs;
+use self::{
+    elf::Needs,
+    files::{copy, make_parent, write},
+};
 use crate::{
     command::{BUILD, artifacts, cargo, output, program, root, run, target_folder},
     quickstart::Profile,
@@ -182,34 +186,6 @@ fn stage_executables(profile: Profile, staged: &Path) -> Result<Needs> {
     Ok(needs)
 }
 
-/// Copies a file, or the files of a folder.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    if !from.is_dir() {
-        make_parent(to)?;
-        return fs::copy(from, to)
-            .map(drop)
-            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()));
-    }
-    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-        let entry = entry?;
-        // Python leaves a folder of compiled scripts.
-        if entry.file_type()?.is_file() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    make_parent(path)?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn make_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().expect("a file is in a folder");
-    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
-}
-
 /// Packs the folder `name` in `folder` into a tarball in `out`. The same files give the same bytes.
 fn pack(folder: &Path, name: &str, out: &Path) -> Result<PathBuf> {
     let [tarball, partial] = ["tar.gz", "tar.gz.partial"].map(|extension| out.join(format!("{name}.{extension}")));
@@ -231,12 +207,11 @@ fn pack(folder: &Path, name: &str, out: &Path) -> Result<PathBuf> {
         .arg("--directory")
         .arg(folder)
         .arg(name))?;
-    let commit = || -> std::io::Result<()> {
-        File::open(&partial)?.sync_all()?;
-        fs::rename(&partial, &tarball)?;
-        File::open(out)?.sync_all()
-    };
-    commit().with_context(|| format!("cannot write {}", tarball.display()))?;
+    File::open(&partial)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&partial, &tarball))
+        .and_then(|()| File::open(out)?.sync_all())
+        .with_context(|| format!("cannot write {}", tarball.display()))?;
     Ok(tarball)
 }
 

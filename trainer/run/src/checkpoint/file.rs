@@ -15,7 +15,7 @@ use grappa_io::{Error as EngineError, durable::Temporary, regular};
 use safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use serde_json::{Map, Value, json};
 
-use super::tensor::{Dtype, NamedTensor};
+use super::tensor::NamedTensor;
 use crate::{Error, Result};
 
 /// The key of the header that is not a tensor.
@@ -49,7 +49,7 @@ pub(super) fn write_named(
 fn write(file: &File, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<String, String>) -> std::io::Result<()> {
     // Types with large values come first, so all values are aligned, because the header is.
     let mut ordered: Vec<_> = tensors.iter().collect();
-    ordered.sort_by_key(|(_, tensor)| Reverse(tensor.dtype.bytes()));
+    ordered.sort_by_key(|(_, tensor)| Reverse(tensor.dtype.bitsize()));
     let mut header = Map::new();
     header.insert(METADATA.to_owned(), json!(metadata));
     let mut offset = 0;
@@ -57,7 +57,7 @@ fn write(file: &File, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<St
         tensor.assert_sound();
         assert!(!name.is_empty() && name != METADATA, "a tensor has a name");
         let info = TensorInfo {
-            dtype: tensor.dtype.outside(),
+            dtype: tensor.dtype,
             shape: tensor.shape.clone(),
             data_offsets: (offset, offset + tensor.bytes.len()),
         };
@@ -87,16 +87,14 @@ pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, St
 
 /// As [`read_tensors`], of the bytes of a file.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
-    let damaged = |what: String| Error::run_file(path, what);
-    let broken = |error: SafeTensorError| damaged(format!("not a complete safetensors file: {error}"));
+    let broken = |error: SafeTensorError| Error::run_file(path, format!("not a complete safetensors file: {error}"));
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let parsed = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut tensors = Vec::with_capacity(parsed.len());
     for name in header.offset_keys() {
         let view = parsed.tensor(&name).map_err(broken)?;
-        let dtype = Dtype::from_outside(view.dtype())
-            .ok_or_else(|| damaged(format!("tensor {name} has the unsupported type {}", view.dtype())))?;
-        tensors.push(NamedTensor::new(name, dtype, view.shape(), view.data().to_vec()));
+        let tensor = NamedTensor::new(name, view.dtype(), view.shape(), view.data().to_vec());
+        tensors.push(tensor);
     }
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
 }

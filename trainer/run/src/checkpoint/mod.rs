@@ -67,6 +67,9 @@ pub struct Checkpoint {
     pub residuals: Vec<NamedTensor>,
 }
 
+/// The first parts of the names of tensors in a file, in the order of the fields of a checkpoint.
+const KINDS_OF_TENSORS: [&str; 5] = ["parameters", "buffers", "optimizer", "history", "residuals"];
+
 impl Checkpoint {
     /// Writes or replaces a checkpoint file. When this returns, the file is on disk.
     ///
@@ -94,7 +97,7 @@ impl Checkpoint {
     /// Reads a checkpoint file and verifies its digest.
     ///
     /// # Errors
-    /// [`Error::RunFile`] if it is truncated, damaged or not a checkpoint. [`Error::Options`] if its version is newer. Also if
+    /// [`Error::RunFile`] if it is truncated, damaged or not a checkpoint. [`Error::NewerVersion`] if its version is newer. Also if
     /// it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, &regular::read(path)?)
@@ -112,7 +115,7 @@ impl Checkpoint {
             .parse()
             .map_err(|_| damaged(format!("{VERSION_KEY} is not a number")))?;
         if version > VERSION {
-            return Err(Error::Options(format!(
+            return Err(Error::NewerVersion(format!(
                 "{} is a checkpoint of version {version}, and this program reads versions up to {VERSION}: use the newer program \
                  that wrote it",
                 path.display()
@@ -130,41 +133,38 @@ impl Checkpoint {
         {
             return Err(damaged(format!("its scores are not of {} classes", state.outputs)));
         }
-        let mut checkpoint = Self {
-            state,
-            parameters: Vec::new(),
-            buffers: Vec::new(),
-            optimizer: Vec::new(),
-            historical: Vec::new(),
-            residuals: Vec::new(),
-        };
+        let mut lists = KINDS_OF_TENSORS.map(|_| Vec::new());
         for mut tensor in tensors {
             let (kind, name) = tensor.name.split_once('.').unwrap_or_default();
-            let list = match kind {
-                "parameters" => &mut checkpoint.parameters,
-                "buffers" => &mut checkpoint.buffers,
-                "optimizer" => &mut checkpoint.optimizer,
-                "history" => &mut checkpoint.historical,
-                "residuals" => &mut checkpoint.residuals,
-                _ => return Err(damaged(format!("unexpected tensor {}", tensor.name))),
+            let Some(list) = KINDS_OF_TENSORS.iter().position(|known| *known == kind) else {
+                return Err(damaged(format!("unexpected tensor {}", tensor.name)));
             };
             tensor.name = name.to_owned();
-            list.push(tensor);
+            lists[list].push(tensor);
         }
-        Ok(checkpoint)
+        let [parameters, buffers, optimizer, historical, residuals] = lists;
+        Ok(Self {
+            state,
+            parameters,
+            buffers,
+            optimizer,
+            historical,
+            residuals,
+        })
     }
 
     /// All tensors with the names that they have in the file.
     fn prefixed(&self) -> Vec<(String, &NamedTensor)> {
-        let kinds = [
-            ("parameters", &self.parameters),
-            ("buffers", &self.buffers),
-            ("optimizer", &self.optimizer),
-            ("history", &self.historical),
-            ("residuals", &self.residuals),
+        let lists = [
+            &self.parameters,
+            &self.buffers,
+            &self.optimizer,
+            &self.historical,
+            &self.residuals,
         ];
-        kinds
+        KINDS_OF_TENSORS
             .into_iter()
+            .zip(lists)
             .flat_map(|(kind, tensors)| {
                 tensors
                     .iter()
@@ -177,20 +177,22 @@ impl Checkpoint {
 /// The digest of a checkpoint. It does not depend on the order of the tensors.
 fn digest(state: &str, tensors: &[(String, &NamedTensor)]) -> String {
     let mut hash = Xxh3::new();
-    let mut part = |bytes: &[u8]| {
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    part(state.as_bytes());
+    add_part(&mut hash, state.as_bytes());
     let mut tensors: Vec<_> = tensors.iter().collect();
     tensors.sort_by_key(|(name, _)| name);
     for (name, tensor) in tensors {
-        part(name.as_bytes());
-        part(tensor.dtype.to_string().as_bytes());
-        part(format!("{:?}", tensor.shape).as_bytes());
-        part(&tensor.bytes);
+        add_part(&mut hash, name.as_bytes());
+        add_part(&mut hash, tensor.dtype.to_string().as_bytes());
+        add_part(&mut hash, format!("{:?}", tensor.shape).as_bytes());
+        add_part(&mut hash, &tensor.bytes);
     }
     format!("{:016x}", hash.digest())
+}
+
+/// Adds a part and its length to a digest.
+fn add_part(hash: &mut Xxh3, bytes: &[u8]) {
+    hash.update(&(bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
 }
 
 /// The checkpoints of a run: the newest few, and the best.
@@ -289,10 +291,12 @@ impl Checkpoints {
         for (_, path) in self.list(Kind::Step)?.into_iter().rev() {
             match Checkpoint::read(&path) {
                 Ok(checkpoint) => {
-                    let warning = |error| format!("{error}; using the checkpoint before it");
+                    let damaged = damaged.into_iter();
                     return Ok(Latest {
                         found: Some((path, checkpoint)),
-                        warnings: damaged.into_iter().map(warning).collect(),
+                        warnings: damaged
+                            .map(|error| format!("{error}; using the checkpoint before it"))
+                            .collect(),
                     });
                 }
                 Err(error @ Error::RunFile { .. }) => damaged.push(error.to_string()),

@@ -51,8 +51,8 @@ pub struct RunState {
     pub super_epoch: u64,
     /// The best evaluation so far.
     pub best: Option<Best>,
-    /// The scores of the best evaluation, or of the last one without validation nodes. States of older versions have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The scores of the best evaluation, or of the last one without validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<ModelScores>,
     /// State of the learning rate schedule.
     pub learning_rate: LearningRate,
@@ -61,14 +61,13 @@ pub struct RunState {
     /// Wall time of the run in seconds, over all its processes.
     pub seconds: f64,
     /// That time by stage.
-    #[serde(default)]
     pub seconds_by_stage: StageSeconds,
     /// Other counters of the training loop, by name.
     pub counters: BTreeMap<String, u64>,
     /// Other averages of the training loop, by name.
     pub averages: BTreeMap<String, f64>,
     /// The epoch in progress. None between two epochs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialEpoch>,
 }
 
@@ -90,12 +89,10 @@ pub struct PartialEpoch {
     /// Sampled edges.
     pub sampled_edges: u64,
     /// Bytes of gradients and loss weights that were summed over all partitions.
-    #[serde(default)]
     pub gradient_bytes: u64,
     /// Bytes that each process sent for that.
     pub bytes_sent: u64,
     /// Bytes about halo nodes that partitions got before the epoch.
-    #[serde(default)]
     pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
@@ -165,7 +162,7 @@ impl RunState {
         self.counters.extend(counters);
     }
 
-    /// The changes that ingest made to the edges of the store. None if an older version wrote this state.
+    /// The changes that ingest made to the edges of the store. None if the run has not begun.
     pub fn edges(&self) -> Option<EdgeOptions> {
         let counter = |name| self.counters.get(name).copied();
         Some(EdgeOptions {
@@ -182,7 +179,7 @@ impl RunState {
         self.counters.extend(counters);
     }
 
-    /// The number of partitions, and of those per step. Older versions noted none, and computed all partitions together by default.
+    /// The number of partitions, and of those per step. Those of the configuration if none are noted.
     pub fn partitions(&self, config: &TrainConfig) -> [u32; 2] {
         let counter = |name| self.counters.get(name).and_then(|&number| u32::try_from(number).ok());
         [
@@ -198,7 +195,7 @@ impl RunState {
         }
     }
 
-    /// The digest of the file with these names. None if the store has none, or an older version wrote this state.
+    /// The digest of the file with these names. None if the store has none.
     pub fn schema_digest(&self) -> Option<u64> {
         self.counters.get(SCHEMA).copied()
     }
@@ -264,7 +261,7 @@ impl RunState {
 }
 
 fn disagreement(what: &str, store: u64, run: u64, or: &str) -> Error {
-    Error::Options(format!(
+    Error::WrongStore(format!(
         "the store has {store} {what}, and the run's model was trained with {run}: use the store that it was trained on{or}, or start \
          a new run"
     ))

@@ -1,68 +1,6 @@
 //! Tensors in memory, without a tensor library.
 
-use std::fmt;
-
-/// The type of a tensor's values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dtype {
-    /// IEEE 754, 64 bits.
-    F64,
-    /// IEEE 754, 32 bits.
-    F32,
-    /// IEEE 754, 16 bits.
-    F16,
-    /// The upper half of an f32.
-    Bf16,
-    /// Signed, 64 bits.
-    I64,
-    /// Signed, 32 bits.
-    I32,
-    /// Unsigned, 8 bits.
-    U8,
-    /// 0 or 1, in a byte.
-    Bool,
-}
-
-impl Dtype {
-    const ALL: [(Self, safetensors::Dtype, usize); 8] = [
-        (Self::F64, safetensors::Dtype::F64, 8),
-        (Self::F32, safetensors::Dtype::F32, 4),
-        (Self::F16, safetensors::Dtype::F16, 2),
-        (Self::Bf16, safetensors::Dtype::BF16, 2),
-        (Self::I64, safetensors::Dtype::I64, 8),
-        (Self::I32, safetensors::Dtype::I32, 4),
-        (Self::U8, safetensors::Dtype::U8, 1),
-        (Self::Bool, safetensors::Dtype::BOOL, 1),
-    ];
-
-    /// Bytes of a value.
-    pub fn bytes(self) -> usize {
-        self.entry().2
-    }
-
-    /// The same type in the safetensors crate.
-    pub(super) fn outside(self) -> safetensors::Dtype {
-        self.entry().1
-    }
-
-    /// The type for one of the safetensors crate, if it is supported.
-    pub(super) fn from_outside(dtype: safetensors::Dtype) -> Option<Self> {
-        Self::ALL.iter().find(|entry| entry.1 == dtype).map(|entry| entry.0)
-    }
-
-    fn entry(self) -> (Self, safetensors::Dtype, usize) {
-        Self::ALL
-            .into_iter()
-            .find(|entry| entry.0 == self)
-            .expect("all types are in the table")
-    }
-}
-
-impl fmt::Display for Dtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.outside().fmt(f)
-    }
-}
+pub use safetensors::Dtype;
 
 /// A tensor: a name, a type, a shape and bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,8 +52,8 @@ impl NamedTensor {
     pub(super) fn assert_sound(&self) {
         let count: usize = self.shape.iter().product();
         assert_eq!(
-            self.bytes.len(),
-            count * self.dtype.bytes(),
+            8 * self.bytes.len(),
+            count * self.dtype.bitsize(),
             "bytes of tensor {}",
             self.name
         );

@@ -46,8 +46,8 @@ fn checkpoint(step: u64) -> Checkpoint {
                 &[2, 3],
                 &[1.0, -0.0, f32::NAN, 4.5, f32::INFINITY, step as f32],
             ),
-            NamedTensor::new("layers.0.half", Dtype::Bf16, &[3], vec![1, 2, 3, 4, 5, 6]),
-            NamedTensor::new("layers.0.flag", Dtype::Bool, &[1], vec![1]),
+            NamedTensor::new("layers.0.half", Dtype::BF16, &[3], vec![1, 2, 3, 4, 5, 6]),
+            NamedTensor::new("layers.0.flag", Dtype::BOOL, &[1], vec![1]),
         ],
         buffers: vec![NamedTensor::new("norms.0.batches", Dtype::I64, &[], vec![9; 8])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[0, 5], &[])],
@@ -165,7 +165,7 @@ fn any_cut_and_any_flipped_byte_is_found() {
             // White space of the header, or the version, which may be lower, are not covered: then it is read as it was.
             match Checkpoint::parse(&path, &damaged) {
                 Ok(read) => assert_eq!(sorted(read), original, "byte {at} ^ {mask}"),
-                Err(Error::RunFile { .. } | Error::Options(_)) => {}
+                Err(Error::RunFile { .. } | Error::NewerVersion(_)) => {}
                 Err(error) => panic!("byte {at} ^ {mask}: {error}"),
             }
         }
@@ -304,7 +304,9 @@ fn a_newer_version_is_an_error_and_nothing_older_is_taken_instead() {
     let mut metadata: BTreeMap<String, String> = metadata.into_iter().collect();
     metadata.insert(VERSION_KEY.to_owned(), "5".to_owned());
     write_tensors(&path, &tensors, &metadata).unwrap();
-    let error = checkpoints.latest().unwrap_err().to_string();
+    let error = checkpoints.latest().unwrap_err();
+    assert!(matches!(error, Error::NewerVersion(_)), "{error:?}");
+    let error = error.to_string();
     assert!(
         error.contains("version 5, and this program reads versions up to 4"),
         "{error}"

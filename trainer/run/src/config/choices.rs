@@ -3,33 +3,36 @@
 use std::{fmt, str::FromStr};
 
 use grappa_io::read;
+use toml::Value;
 
-use crate::{Error, names::named_enum};
+use crate::{
+    Error,
+    names::named_enum,
+    option_value::{OptionValue, checked_text},
+};
 
 named_enum! {
-    /// The optimizer.
+    /// The optimizer: Adam (Kingma, Ba, 2015), AdamW (Loshchilov, Hutter, 2019) or SGD.
     "optimizer" Optimizer {
-        /// Adam (Kingma, Ba, 2015). Weight decay is added to the gradient.
-        #[default]
+        /// Adam; weight decay is added to the gradient
         Adam = "adam",
-        /// Adam with decoupled weight decay (Loshchilov, Hutter, 2019).
+        /// Adam with decoupled weight decay
         AdamW = "adamw",
-        /// Stochastic gradient descent, with or without momentum.
+        /// stochastic gradient descent, with --momentum
         Sgd = "sgd",
     }
 }
 
 named_enum! {
-    /// The learning rate schedule.
+    /// The learning rate schedule. Cosine annealing: Loshchilov, Hutter, 2017.
     "learning-rate schedule" LrSchedule {
-        /// The learning rate stays the same.
-        #[default]
+        /// no change
         Constant = "constant",
-        /// Half a cosine, from the learning rate down to `lr-min` at the last epoch (Loshchilov, Hutter, 2017).
+        /// cosine annealing to --lr-min at the last epoch
         Cosine = "cosine",
-        /// Multiplied by `lr-factor` every `lr-step` epochs.
+        /// multiply by --lr-factor every --lr-step epochs
         Step = "step",
-        /// Multiplied by `lr-factor` after more than `lr-patience` evaluations without a better score.
+        /// multiply by --lr-factor after --lr-patience evaluations without improvement
         Plateau = "plateau",
     }
 }
@@ -37,35 +40,30 @@ named_enum! {
 named_enum! {
     /// The treatment of halo nodes: in-neighbors that a partition does not own.
     "halo mode" HaloMode {
-        /// As `history`, if the first hop is pre-aggregated and the refreshes take at most a quarter of the work of training; else as
-        /// `neighbors`.
-        #[default]
+        /// for sage and gcn, history if its refreshes take at most a quarter of the work of training; else neighbors
         Auto = "auto",
-        /// The hop furthest from the seeds samples them, for their features. Other hops do not.
-        Features = "features",
-        /// Every hop samples them. They are not expanded.
+        /// every hop samples them, for their features, but never their neighbors
         Stop = "stop",
-        /// Every hop samples them, and each has sampled in-neighbors of its own, drawn again when the graph is repartitioned.
+        /// every hop samples them, and they have sampled neighbors of their own (--halo-neighbors)
         Neighbors = "neighbors",
-        /// They are never sampled.
+        /// never sampled, as if their edges were missing
         None = "none",
-        /// As `stop`, and deeper layers use their historical embeddings from the last refresh. If the first hop is
-        /// pre-aggregated, one in-neighbor of each corrects them for the change of the parameters since.
+        /// as stop; deeper layers take their aggregates from the last refresh (historical embeddings), corrected by
+        /// one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop
+        /// with 2 layers, and without the correction with more
         History = "history",
-        /// As `history`, without the correction.
-        Aggregates = "aggregates",
     }
+    removed { "features" => "stop", "aggregates" => "history" }
 }
 
 named_enum! {
     /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition.
     "correction" Correction {
-        /// The same weight for all seeds.
-        #[default]
+        /// equal weights
         None = "none",
-        /// One weight per minibatch: the mean coverage of its seeds.
+        /// one weight per minibatch: the mean coverage of its seeds
         Batch = "batch",
-        /// One weight per seed: its coverage.
+        /// one weight per seed: its coverage
         Node = "node",
     }
 }
@@ -73,12 +71,12 @@ named_enum! {
 named_enum! {
     /// The source of the first layer's aggregates.
     "first hop" FirstHop {
-        /// Pre-aggregated features, if the model can use them and the store has them or has room for them; else sampled.
-        #[default]
+        /// preaggregated for sage, gcn and gin if the store has the aggregates, or they fit in half of the free disk
+        /// space; else sampled
         Auto = "auto",
-        /// Sampled neighbors.
+        /// the sampled neighbors, in each minibatch
         Sampled = "sampled",
-        /// Pre-aggregated features: over all in-neighbors, computed once, out of core.
+        /// all neighbors, aggregated once and stored with the graph; for sage, gcn and gin
         Preaggregated = "preaggregated",
     }
 }
@@ -86,24 +84,22 @@ named_enum! {
 named_enum! {
     /// How the model is evaluated while it is trained.
     "way to evaluate" Evaluate {
-        /// Exactly, if that takes a few milliseconds, at most about a quarter of an epoch, or no longer than with sampled
-        /// neighbors. Else with sampled neighbors, and at the end of the run the best model is evaluated exactly.
-        #[default]
+        /// exact if that takes at most about a quarter of an epoch, or some 20 ms; else sampled, and the best model is
+        /// evaluated exactly at the end
         Auto = "auto",
-        /// From all neighbors.
+        /// from all in-neighbors of the scored nodes
         Exact = "exact",
-        /// From sampled neighbors, with twice the fanouts of training.
+        /// from sampled in-neighbors, with twice the fanouts of training
         Sampled = "sampled",
     }
 }
 
 named_enum! {
-    /// The number that decides which epoch is the best. Early stopping and the schedule `plateau` follow it.
+    /// The number that decides which epoch is the best: higher scores, or lower losses. Early stopping and the schedule `plateau` follow it.
     "thing to monitor" Monitor {
-        /// The validation score: accuracy, or micro F1 for sets of labels. Higher is better.
-        #[default]
+        /// validation accuracy; micro F1 if nodes have sets of labels
         Score = "score",
-        /// The validation loss. Lower is better.
+        /// validation loss
         Loss = "loss",
     }
 }
@@ -111,12 +107,11 @@ named_enum! {
 named_enum! {
     /// How files are read.
     "read engine" ReadEngine {
-        /// io_uring, or a pool of threads where the kernel refuses it.
-        #[default]
+        /// io_uring, or a pool of threads where io_uring is not permitted
         Auto = "auto",
-        /// io_uring, or an error.
+        /// io_uring, or an error
         Uring = "uring",
-        /// A pool of threads.
+        /// a pool of threads with pread
         Pread = "pread",
     }
 }
@@ -132,18 +127,18 @@ impl From<ReadEngine> for read::Choice {
 }
 
 named_enum! {
-    /// How gradients are compressed between processes. [`crate::compression`] has the encodings.
+    /// How gradients are compressed between processes. `grappa-codecs` has the encodings.
     "compression" Compress {
-        /// f32, summed by an all-reduce.
-        #[default]
+        /// 32-bit float, by an all-reduce
         None = "none",
-        /// bf16. Sums are computed in f32.
+        /// bfloat16: half of the bytes; sums are computed in 32-bit float
         Bf16 = "bf16",
-        /// 8 bits per value and a scale per block, with error feedback.
+        /// 8 bits per value: a quarter of the bytes; rounding errors are added to the next gradient
         Int8 = "int8",
-        /// The values of the largest magnitude, as bf16, with error feedback.
+        /// only the share --compress-rate of the values, those of the largest magnitude; the others are added to the next
+        /// gradient
         TopK = "top-k",
-        /// f32 without loss, entropy-coded.
+        /// 32-bit float, entropy-coded without loss
         Lossless = "lossless",
     }
 }
@@ -160,26 +155,30 @@ pub enum DeviceChoice {
     Cuda(Option<usize>),
 }
 
+impl OptionValue for DeviceChoice {
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+}
+
 impl FromStr for DeviceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::UnknownDevice(text.to_owned());
         match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(None)),
-            other => {
-                let index = other.strip_prefix("cuda:").ok_or_else(unknown)?;
-                // `parse` alone would take "+1".
-                if !index.bytes().all(|byte| byte.is_ascii_digit()) {
-                    return Err(unknown());
-                }
-                index
-                    .parse()
-                    .map(|index| Self::Cuda(Some(index)))
-                    .map_err(|_| unknown())
-            }
+            "auto" => return Ok(Self::Auto),
+            "cpu" => return Ok(Self::Cpu),
+            "cuda" => return Ok(Self::Cuda(None)),
+            _ => {}
+        }
+        // `parse` alone would take "+1".
+        let index = text
+            .strip_prefix("cuda:")
+            .filter(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|index| index.parse().ok());
+        match index {
+            Some(index) => Ok(Self::Cuda(Some(index))),
+            None => Err(Error::UnknownDevice(text.to_owned())),
         }
     }
 }
@@ -220,6 +219,16 @@ impl<T> Auto<T> {
             Self::Auto => Auto::Auto,
             Self::Value(value) => Auto::Value(value),
         }
+    }
+}
+
+impl<T: FromStr<Err: fmt::Display> + fmt::Display> OptionValue for Auto<T> {
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.to_string().parse().ok()
     }
 }
 

@@ -30,8 +30,10 @@ impl CompressRate {
     /// Checks the range of shares, and their order.
     pub(super) fn check(&self) -> Result<()> {
         // Written so that NaN is in no range.
-        let fits = |share: f64| share > 0.0 && share <= 1.0;
-        if !fits(self.first) || !fits(self.last) {
+        if [self.first, self.last]
+            .iter()
+            .any(|share| !(*share > 0.0 && *share <= 1.0))
+        {
             return Err(Error::Options(format!(
                 "compress-rate is {self}; it must be above 0 and at most 1"
             )));
@@ -59,18 +61,13 @@ impl FromStr for CompressRate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let share = |part: &str| {
-            part.trim().parse().map_err(|_| {
-                Error::Options(format!(
-                    "`{text}` is no rate: give a share such as 0.01, or a range such as 0.01..0.5"
-                ))
-            })
-        };
         let (first, last) = text.split_once("..").unwrap_or((text, text));
-        Ok(Self {
-            first: share(first)?,
-            last: share(last)?,
-        })
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) => Ok(Self { first, last }),
+            _ => Err(Error::Options(format!(
+                "`{text}` is no rate: give a share such as 0.01, or a range such as 0.01..0.5"
+            ))),
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Options that have no effect or cost accuracy, and options of the model that contradict each other.
 
-use std::fmt::Display;
-
 use super::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Monitor, TrainConfig};
 use crate::{
     Error, Result,
@@ -34,11 +32,14 @@ impl TrainConfig {
                 "--halo neighbors has no effect with 2 layers and a pre-aggregated first hop, which is exact for halo nodes".into(),
             ),
             HaloMode::History if !knows_first_hop => warnings.push(format!(
-                "--halo history needs a pre-aggregated first hop, and the first hop is sampled: it is the same as --halo {}; leave \
-                 out --halo, or use --halo neighbors",
-                if self.layers == 2 { HaloMode::Stop } else { HaloMode::Aggregates },
+                "--halo history needs a pre-aggregated first hop, and the first hop is sampled: {}; leave out --halo, or use --halo \
+                 neighbors",
+                match self.layers {
+                    2 => "it is the same as --halo stop",
+                    _ => "embeddings do not follow the parameters between refreshes",
+                },
             )),
-            HaloMode::Features | HaloMode::Stop | HaloMode::None | HaloMode::Aggregates if !knows_first_hop => {
+            HaloMode::Stop | HaloMode::None if !knows_first_hop => {
                 warnings.push(format!(
                     "with --halo {} and a sampled first hop, nodes of other partitions have no neighbors: accuracy can be several \
                      points lower; leave out --halo, or use --halo neighbors",
@@ -76,13 +77,15 @@ impl TrainConfig {
             (self.lr_schedule == LrSchedule::Plateau).then(|| format!("--lr-schedule {}", self.lr_schedule)),
             (self.monitor == Monitor::Loss).then(|| format!("--monitor {}", self.monitor)),
         ];
-        let warning = |option| {
-            format!(
-                "{option} has no effect: the store has no validation nodes; leave it out, or create the store with some, such as by \
-                 grappa-ingest --val or --split"
-            )
-        };
-        given.into_iter().flatten().map(warning).collect()
+        let given = given.into_iter().flatten();
+        given
+            .map(|option| {
+                format!(
+                    "{option} has no effect: the store has no validation nodes; leave it out, or create the store with some, such as by \
+                     grappa-ingest --val or --split"
+                )
+            })
+            .collect()
     }
 
     /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features are those of the store:
@@ -99,7 +102,6 @@ impl TrainConfig {
 
     /// Checks the options of the model and its parameters against each other.
     pub(super) fn check_model_options(&self) -> Result<()> {
-        let no = |what: String| Err(Error::Options(what));
         let attention = [
             (
                 "attention-dropout",
@@ -111,13 +113,13 @@ impl TrainConfig {
         if let Some((option, value, _)) = attention.iter().find(|(_, _, is_given)| *is_given)
             && !self.model.attends()
         {
-            return no(format!(
+            return refuse(format!(
                 "{option} is {value}, and the model {} has no attention: use `--model gat` or gatv2, or leave {option} out",
                 self.model
             ));
         }
         if self.jumping_knowledge != JumpingKnowledge::None && self.last_heads != Auto::Auto {
-            return no(format!(
+            return refuse(format!(
                 "last-heads is {}, and jumping-knowledge is {}, with which the last layer is like the others: leave one of them out",
                 self.last_heads, self.jumping_knowledge
             ));
@@ -128,17 +130,17 @@ impl TrainConfig {
             .iter()
             .find(|value| !(**value >= 0.0 && value.is_finite()))
         {
-            return no(format!("weight-decay is {value}; it must be 0 or more"));
+            return refuse(format!("weight-decay is {value}; it must be 0 or more"));
         }
         if ![1, self.layers].contains(&decay.values().len()) {
-            return no(format!(
+            return refuse(format!(
                 "weight-decay {decay} is for {} layers, and the model has {}: give one number, or one for each layer",
                 decay.values().len(),
                 self.layers
             ));
         }
         match (self.first_hop, self.sampled_first_hop_for()) {
-            (FirstHop::Preaggregated, Some(option)) => no(format!(
+            (FirstHop::Preaggregated, Some(option)) => refuse(format!(
                 "{option} needs the features of neighbors, and `--first-hop preaggregated` has only their sums: leave one of them \
                  out"
             )),
@@ -147,94 +149,86 @@ impl TrainConfig {
     }
 
     /// Warnings about options that have no effect because of other options. One with its default value may not have been given.
-    pub(super) fn without_effect(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let is_last_alone = self.jumping_knowledge == JumpingKnowledge::None;
-        if self.activation != Activation::Relu && self.layers == 1 && is_last_alone {
-            warnings.push(format!(
-                "--activation {} has no effect with --layers 1: no layer follows the first",
-                self.activation
-            ));
+    fn without_effect(&self) -> Vec<String> {
+        let (default, mut idle) = (Self::default(), IdleOptions::default());
+        if self.layers == 1 && self.jumping_knowledge == JumpingKnowledge::None {
+            let why = "--layers 1, which has no hidden layer";
+            let is_other = self.activation != Activation::Relu;
+            let no_other = "--layers 1: no layer follows the first";
+            idle.note(is_other, format!("activation {}", self.activation), no_other);
+            idle.note(self.residual, "residual".to_owned(), why);
+            let is_other = self.dropout > 0.0 && self.dropout != default.dropout;
+            idle.note(is_other, format!("dropout {}", self.dropout), why);
+            idle.note(self.norm != Auto::Auto, format!("norm {}", self.norm), why);
+        }
+        let model = format!("--model {}", self.model);
+        if self.model == LayerKind::PinSage {
+            let why = "--model pinsage, whose neighbors are chosen by random walks";
+            idle.note(self.replace, "replace".to_owned(), why);
+        } else {
+            let why = format!("{model}, whose neighbors are not chosen by random walks");
+            idle.note(self.walks != default.walks, format!("walks {}", self.walks), &why);
+            let is_other = self.walk_steps != default.walk_steps;
+            idle.note(is_other, format!("walk-steps {}", self.walk_steps), &why);
+            let is_other = self.walk_termination != default.walk_termination;
+            idle.note(is_other, format!("walk-termination {}", self.walk_termination), &why);
+        }
+        let is_idle = self.replace && self.full_graph;
+        idle.note(is_idle, "replace".to_owned(), "--full-graph, which takes all neighbors");
+        let is_idle = self.heads != default.heads && !self.model.attends();
+        idle.note(
+            is_idle,
+            format!("heads {}", self.heads),
+            &format!("{model}, which has no attention"),
+        );
+        let (schedule, why) = (self.lr_schedule, format!("--lr-schedule {}", self.lr_schedule));
+        let is_idle = self.lr_min != default.lr_min && schedule == LrSchedule::Constant;
+        idle.note(is_idle, format!("lr-min {}", self.lr_min), &why);
+        let is_idle = self.lr_step != default.lr_step && schedule != LrSchedule::Step;
+        idle.note(is_idle, format!("lr-step {}", self.lr_step), &why);
+        let has_factor = matches!(schedule, LrSchedule::Step | LrSchedule::Plateau);
+        let is_idle = self.lr_factor != default.lr_factor && !has_factor;
+        idle.note(is_idle, format!("lr-factor {}", self.lr_factor), &why);
+        let is_idle = self.lr_patience != default.lr_patience && schedule != LrSchedule::Plateau;
+        idle.note(is_idle, format!("lr-patience {}", self.lr_patience), &why);
+        let is_idle = self.shrinkage != default.shrinkage && self.correction == Correction::None;
+        idle.note(is_idle, format!("shrinkage {}", self.shrinkage), "--correction none");
+        let halo_neighbors = format!("halo-neighbors {}", self.halo_neighbors);
+        let has_neighbors = self.halo_neighbors != Auto::Auto;
+        let is_idle = has_neighbors && !matches!(self.halo, HaloMode::Auto | HaloMode::Neighbors);
+        idle.note(is_idle, halo_neighbors.clone(), &format!("--halo {}", self.halo));
+        if self.partitions() == 1 {
+            let why = "--partitions 1: there are no other partitions";
+            let is_other = self.schedule != default.schedule;
+            idle.note(is_other, format!("schedule {}", self.schedule), why);
+            let is_other = self.halo != default.halo;
+            idle.note(is_other, format!("halo {}", self.halo), why);
+            idle.note(has_neighbors && !is_other, halo_neighbors, why);
         }
         if self.warmup > 0.0 && self.warmup >= self.epochs as f64 {
-            warnings.push(format!(
+            idle.0.push(format!(
                 "--warmup {} is in epochs: the learning rate grows until the end of the run, to {:.3} of --lr",
                 self.warmup,
                 self.epochs as f64 / self.warmup
             ));
         }
-        let default = Self::default();
-        let mut warn_of = |given: String, why: String| warnings.push(format!("--{given} has no effect with {why}"));
-        if self.residual && self.layers == 1 && is_last_alone {
-            warn_of("residual".into(), "--layers 1, which has no hidden layer".into());
-        }
-        if self.replace && self.model == LayerKind::PinSage {
-            warn_of(
-                "replace".into(),
-                "--model pinsage, whose neighbors are chosen by random walks".into(),
-            );
-        }
-        if self.replace && self.full_graph {
-            warn_of("replace".into(), "--full-graph, which takes all neighbors".into());
-        }
-        let mut warn = |option: &str, value: &dyn Display, why: String| warn_of(format!("{option} {value}"), why);
-        if self.heads != default.heads && !self.model.attends() {
-            let why = format!("--model {}, which has no attention", self.model);
-            warn("heads", &self.heads, why);
-        }
-        if self.model != LayerKind::PinSage {
-            let why = || format!("--model {}, whose neighbors are not chosen by random walks", self.model);
-            if self.walks != default.walks {
-                warn("walks", &self.walks, why());
-            }
-            if self.walk_steps != default.walk_steps {
-                warn("walk-steps", &self.walk_steps, why());
-            }
-            if self.walk_termination != default.walk_termination {
-                warn("walk-termination", &self.walk_termination, why());
-            }
-        }
-        if self.layers == 1 && is_last_alone {
-            let why = || "--layers 1, which has no hidden layer".to_owned();
-            if self.dropout > 0.0 && self.dropout != default.dropout {
-                warn("dropout", &self.dropout, why());
-            }
-            if let Auto::Value(norm) = self.norm {
-                warn("norm", &norm, why());
-            }
-        }
-        let schedule = || format!("--lr-schedule {}", self.lr_schedule);
-        if self.lr_min != default.lr_min && self.lr_schedule == LrSchedule::Constant {
-            warn("lr-min", &self.lr_min, schedule());
-        }
-        if self.lr_step != default.lr_step && self.lr_schedule != LrSchedule::Step {
-            warn("lr-step", &self.lr_step, schedule());
-        }
-        if self.lr_factor != default.lr_factor && !matches!(self.lr_schedule, LrSchedule::Step | LrSchedule::Plateau) {
-            warn("lr-factor", &self.lr_factor, schedule());
-        }
-        if self.lr_patience != default.lr_patience && self.lr_schedule != LrSchedule::Plateau {
-            warn("lr-patience", &self.lr_patience, schedule());
-        }
-        if self.shrinkage != default.shrinkage && self.correction == Correction::None {
-            warn("shrinkage", &self.shrinkage, "--correction none".into());
-        }
-        if let Auto::Value(neighbors) = self.halo_neighbors
-            && !matches!(self.halo, HaloMode::Auto | HaloMode::Neighbors)
-        {
-            warn("halo-neighbors", &neighbors, format!("--halo {}", self.halo));
-        }
-        if self.partitions() == 1 {
-            let why = || "--partitions 1: there are no other partitions".to_owned();
-            if self.schedule != default.schedule {
-                warn("schedule", &self.schedule, why());
-            }
-            if self.halo != default.halo {
-                warn("halo", &self.halo, why());
-            } else if let Auto::Value(neighbors) = self.halo_neighbors {
-                warn("halo-neighbors", &neighbors, why());
-            }
-        }
-        warnings
+        idle.0
     }
+}
+
+/// Warnings about options without effect.
+#[derive(Default)]
+struct IdleOptions(Vec<String>);
+
+impl IdleOptions {
+    fn note(&mut self, is_idle: bool, given: String, why: &str) {
+        if is_idle {
+            self.0.push(format!("--{given} has no effect with {why}"));
+        }
+    }
+}
+
+/// An error about options.
+pub(super) fn refuse(what: String) -> Result<()> {
+    Err(Error::Options(what))
 }

@@ -1,63 +1,24 @@
 //! The layers of a configuration: defaults, then a preset, then a file, then flags.
 
-use std::{ops::Range, path::Path};
+use std::path::Path;
 
 use grappa_io::{Error as EngineError, Position, regular};
-use serde::Serialize;
 use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Preset, TrainConfig};
+use super::{Preset, TrainConfig, TrainOption};
 use crate::{Error, Result, checksum_line, names};
-
-/// The options that a resumed run may change. They affect neither the results up to the checkpoint nor the meaning of its
-/// parameters and state.
-///
-/// With another `device`, results may differ in their last bits. `epochs` (the end of a cosine),
-/// `evaluate`, `eval-every` and `early-stopping` change the rest of the run.
-pub const MAY_CHANGE: [&str; 15] = [
-    "epochs",
-    "memory",
-    "threads",
-    "lookahead",
-    "read-engine",
-    "device",
-    "evaluate",
-    "evaluate-states",
-    "eval-every",
-    "early-stopping",
-    "checkpoint-every",
-    "checkpoint-minutes",
-    "keep",
-    "class-names",
-    "out",
-];
-
-/// The options that each process has for itself: those about its machine, and the paths of files that only rank 0 reads and writes. Ranks
-/// that train together may differ in them.
-pub const OF_PROCESS: [&str; 7] = [
-    "memory",
-    "threads",
-    "lookahead",
-    "read-engine",
-    "device",
-    "class-names",
-    "out",
-];
-
-/// Options that checkpoints exist without. Their defaults do not count in [`TrainConfig::digest`], so that these runs can be resumed.
-const ADDED: [&str; 3] = ["compress", "compress-rate", "steps-per-epoch"];
 
 impl TrainConfig {
     /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags override the
-    /// file. `flags` serializes to a map of the options that the user gave.
+    /// file. `flags` are the options that the user gave.
     ///
     /// # Errors
     /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn layered(preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+    pub fn layered(preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         let config = Self::unchecked(preset, file, flags)?;
         config.check()?;
         Ok(config)
@@ -71,7 +32,7 @@ impl TrainConfig {
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn unchecked(preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+    pub fn unchecked(preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         Self::default().overlaid(preset, file, flags)
     }
 
@@ -83,23 +44,22 @@ impl TrainConfig {
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+    pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         let wanted = self.overlaid(preset, file, flags)?;
-        let changed = differences(&self.table(), &wanted.table());
-        match changed
-            .iter()
-            .find(|change| !MAY_CHANGE.contains(&change.option.as_str()))
-        {
-            None => {
-                wanted.check()?;
-                Ok(wanted)
-            }
-            Some(Difference { option, left, right }) => Err(Error::Options(format!(
-                "the run to resume has {option} {left}, and {option} {right} was given: leave it out, or start a new run without \
-                 --resume; options that may change are {}",
-                MAY_CHANGE.join(", ")
-            ))),
-        }
+        let (before, after) = (self.table(), wanted.table());
+        let fixed = TrainOption::all().iter().filter(|option| !option.may_change());
+        let mut names = fixed.map(|option| option.name.as_str());
+        let Some(option) = names.find(|option| before.get(*option) != after.get(*option)) else {
+            wanted.check()?;
+            return Ok(wanted);
+        };
+        let [run, given] =
+            [before, after].map(|table| table.get(option).map_or_else(|| "nothing".to_owned(), Value::to_string));
+        Err(Error::ChangedOption(format!(
+            "the run to resume has {option} {run}, and {option} {given} was given: leave it out, or start a new run without \
+             --resume; options that may change are {}",
+            changeable().join(", ")
+        )))
     }
 
     /// The configuration of a file. Options that are not in it have their defaults.
@@ -136,13 +96,7 @@ impl TrainConfig {
     /// A digest of all options that a resumed run must not change.
     pub fn digest(&self) -> u64 {
         let mut table = self.table();
-        table.retain(|option, _| !MAY_CHANGE.contains(&option));
-        let default = Self::default().table();
-        for option in ADDED {
-            if table.get(option) == default.get(option) {
-                table.remove(option);
-            }
-        }
+        table.retain(|option, _| !may_change(option));
         // A table is sorted by keys.
         xxh3_64(table.to_string().as_bytes())
     }
@@ -152,33 +106,37 @@ impl TrainConfig {
         Table::try_from(self).expect("a configuration is a table")
     }
 
-    fn overlaid(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+    fn overlaid(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &Table) -> Result<Self> {
         let mut table = self.table();
         table.extend(preset.map(Preset::options).unwrap_or_default());
         if let Some(file) = file {
             let (_, given) = parse(file, &read_text(file)?)?;
             table.extend(given);
         }
-        let given = Table::try_from(flags)
-            .map_err(|error| Error::Options(format!("an option has an impossible value: {error}")))?;
-        let options = Self::options();
-        for option in given.keys() {
-            assert!(options.contains(option), "unknown option {option}");
+        for option in flags.keys() {
+            assert!(TrainOption::named(option).is_some(), "unknown option {option}");
         }
-        table.extend(given);
-        table.try_into().map_err(|error| Error::Options(one_line(&error)))
+        table.extend(flags.clone());
+        table
+            .try_into()
+            .map_err(|error| Error::Options(format!("an option has an impossible value: {}", one_line(&error))))
     }
+}
 
-    /// The names of all options, sorted.
-    pub fn options() -> Vec<String> {
-        let complete = Self {
-            init_from: Some("before".into()),
-            class_names: Some("classes.txt".into()),
-            out: Some("run".into()),
-            ..Self::default()
-        };
-        complete.table().keys().cloned().collect()
-    }
+/// The value of an option, as a flag has it.
+pub fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Whether a resumed run may change the option of this name.
+pub(super) fn may_change(option: &str) -> bool {
+    TrainOption::named(option).is_some_and(TrainOption::may_change)
+}
+
+/// The names of the options that a resumed run may change.
+pub(super) fn changeable() -> Vec<&'static str> {
+    let changeable = TrainOption::all().iter().filter(|option| option.may_change());
+    changeable.map(|option| option.name.as_str()).collect()
 }
 
 /// A larger file is certainly not a configuration.
@@ -190,29 +148,27 @@ fn read_text(file: &Path) -> Result<String> {
 
 /// Parses the text of a file, as a configuration and as the keys that it has.
 fn parse(file: &Path, text: &str) -> Result<(TrainConfig, Table)> {
-    let wrong = |span: Option<Range<usize>>, what: String| {
-        let line = |span: Range<usize>| text[..span.start].matches('\n').count() as u64 + 1;
-        Error::from(EngineError::input(
-            file,
-            span.map_or(Position::Whole, |span| Position::Line(line(span))),
-            what,
-        ))
-    };
-    let given: Table = toml::from_str(text).map_err(|error| wrong(error.span(), one_line(&error)))?;
+    let given: Table = toml::from_str(text).map_err(|error| wrong(file, text, &error, one_line(&error)))?;
     let config = toml::from_str(text).map_err(|error: toml::de::Error| {
-        let options = TrainConfig::options();
         // serde's error for an unknown key lists all options and suggests none.
-        match given.keys().find(|key| !options.contains(key)) {
-            Some(key) if error.message().contains(&format!("`{key}`")) => wrong(error.span(), unknown(key, &options)),
+        let what = match given.keys().find(|key| TrainOption::named(key).is_none()) {
+            Some(key) if error.message().contains(&format!("`{key}`")) => unknown(key),
             _ => {
-                let typed = error
-                    .span()
-                    .and_then(|span| wrong_type(&text[..span.start], &given, &error));
-                wrong(error.span(), typed.unwrap_or_else(|| one_line(&error)))
+                let span = error.span();
+                let typed = span.and_then(|span| wrong_type(&text[..span.start], &given, &error));
+                typed.unwrap_or_else(|| one_line(&error))
             }
-        }
+        };
+        wrong(file, text, &error, what)
     })?;
     Ok((config, given))
+}
+
+/// An error about the place of another error in the text of a file.
+fn wrong(file: &Path, text: &str, error: &toml::de::Error, what: String) -> Error {
+    let lines = error.span().map(|span| text[..span.start].matches('\n').count() as u64);
+    let position = lines.map_or(Position::Whole, |lines| Position::Line(lines + 1));
+    EngineError::input(file, position, what).into()
 }
 
 /// An error about a value of another type than its option, without names of Rust's types. `before` is the text before the value.
@@ -232,8 +188,9 @@ fn wrong_type(before: &str, given: &Table, error: &toml::de::Error) -> Option<St
     Some(format!("{key} is {value}; it must be {expected}"))
 }
 
-fn unknown(key: &str, options: &[String]) -> String {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+fn unknown(key: &str) -> String {
+    let mut options: Vec<&str> = TrainOption::all().iter().map(|option| option.name.as_str()).collect();
+    options.sort_unstable();
     match names::nearest(key, &options) {
         Some(nearest) => format!("there is no option `{key}`; did you mean `{nearest}`?"),
         None => format!("there is no option `{key}`; there are {}", options.join(", ")),
@@ -242,27 +199,4 @@ fn unknown(key: &str, options: &[String]) -> String {
 
 fn one_line(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join("; ")
-}
-
-/// An option that differs between two tables.
-struct Difference {
-    option: String,
-    left: String,
-    right: String,
-}
-
-fn differences(left: &Table, right: &Table) -> Vec<Difference> {
-    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
-    let mut options: Vec<&String> = left.keys().chain(right.keys()).collect();
-    options.sort();
-    options.dedup();
-    options
-        .into_iter()
-        .filter(|&option| left.get(option) != right.get(option))
-        .map(|option| Difference {
-            option: option.clone(),
-            left: shown(left.get(option)),
-            right: shown(right.get(option)),
-        })
-        .collect()
 }

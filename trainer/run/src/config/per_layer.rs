@@ -2,7 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::Error;
+use toml::Value;
+
+use crate::{
+    Error,
+    option_value::{OptionValue, checked_text},
+};
 
 /// A number for all layers (`0.0005`), or one for each, from the first to the last (`0.0005,0`).
 #[derive(Debug, Clone, PartialEq)]
@@ -46,23 +51,24 @@ impl Default for PerLayer {
     }
 }
 
+impl OptionValue for PerLayer {
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+}
+
 impl FromStr for PerLayer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let value = |(layer, text): (usize, &str)| {
+        let values = (1..).zip(text.split(',')).map(|(layer, text)| {
             text.trim().parse().map_err(|_| {
                 Error::Options(format!(
-                    "value {} of the list is `{text}`; give a number, or one for each layer, such as 0.0005,0",
-                    layer + 1
+                    "value {layer} of the list is `{text}`; give a number, or one for each layer, such as 0.0005,0"
                 ))
             })
-        };
-        text.split(',')
-            .enumerate()
-            .map(value)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        });
+        values.collect::<Result<_, _>>().map(Self)
     }
 }
 

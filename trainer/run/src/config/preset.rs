@@ -1,206 +1,66 @@
 //! Options of published settings, by name.
 //!
-//! A preset has the options that a script of PyTorch Geometric, DGL or OGB sets, as a configuration file has them. Options that it
-//! leaves out keep their defaults. Each preset belongs to the graph of its script and is refused on others, because its options
-//! were tuned for that graph. What a script does beyond options is in the help of its preset.
+//! A preset (`presets.toml`) has the options that a script of PyTorch Geometric, DGL or OGB sets, as a configuration file has them.
+//! Options that it leaves out keep their defaults. Each preset belongs to the graph of its script and is refused on others, because its
+//! options were tuned for that graph. What a script does beyond options is in the help of its preset.
 
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::Deserialize;
 use toml::Table;
 
 use crate::{Error, Result, names};
 
-/// A published setting: named values of options.
-#[derive(Debug)]
-pub struct Preset {
-    /// The name that users type.
-    pub name: &'static str,
-    /// Where the values are from.
-    pub help: &'static str,
-    graph: Graph,
-    /// Texts of configuration files, without keys in common.
-    values: [&'static str; 2],
+static FILE: LazyLock<PresetFile> =
+    LazyLock::new(|| toml::from_str(include_str!("presets.toml")).expect("presets are TOML"));
+
+#[derive(Debug, Deserialize)]
+struct PresetFile {
+    graph: BTreeMap<String, Graph>,
+    base: BTreeMap<String, Table>,
+    preset: Vec<Preset>,
 }
 
 /// The graph of a script.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 struct Graph {
-    name: &'static str,
     features: u64,
     classes: u64,
 }
 
-const CORA: Graph = Graph {
-    name: "Cora",
-    features: 1433,
-    classes: 7,
-};
-const PUBMED: Graph = Graph {
-    name: "PubMed",
-    features: 500,
-    classes: 3,
-};
-const ARXIV: Graph = Graph {
-    name: "ogbn-arxiv",
-    features: 128,
-    classes: 40,
-};
-const PRODUCTS: Graph = Graph {
-    name: "ogbn-products",
-    features: 100,
-    classes: 47,
-};
-
-/// PyTorch Geometric's `examples/gcn.py`, without the model. Only the first layer has weight decay there.
-const PYG_GCN: &str = "
-    layers = 2
-    hidden = 16
-    dropout = 0.5
-    input-dropout = 0.5
-    normalize-features = 'row'
-    full-graph = true
-    lr = 0.01
-    weight-decay = [0.0005, 0]
-    epochs = 200
-";
-
-/// PyTorch Geometric's `examples/gat.py`, without the heads of the last layer.
-const PYG_GAT: &str = "
-    model = 'gat'
-    layers = 2
-    hidden = 64
-    heads = 8
-    dropout = 0.6
-    input-dropout = 0.6
-    attention-dropout = 0.6
-    activation = 'elu'
-    normalize-features = 'row'
-    full-graph = true
-    lr = 0.005
-    weight-decay = 0.0005
-    epochs = 200
-";
-
-/// OGB's `examples/nodeproppred/arxiv/gnn.py`, without the model.
-const OGB_ARXIV: &str = "
-    layers = 3
-    hidden = 256
-    dropout = 0.5
-    norm = 'batch'
-    full-graph = true
-    lr = 0.01
-    epochs = 500
-";
-
-/// DGL's `examples/pytorch/gcn/train.py`, without the model. DGL's citation graphs have normalized rows.
-const DGL_GCN: &str = "
-    layers = 2
-    hidden = 16
-    dropout = 0.5
-    normalize-features = 'row'
-    full-graph = true
-    lr = 0.01
-    weight-decay = 0.0005
-    epochs = 200
-";
-
-/// Options that the scripts for ogbn-products have in common.
-const PRODUCTS_SAGE: &str = "
-    model = 'sage'
-    layers = 3
-    hidden = 256
-    dropout = 0.5
-    batch = 1024
-";
-
-const PRESETS: &[Preset] = &[
-    Preset {
-        name: "pyg-cora-gcn",
-        help: "PyTorch Geometric's examples/gcn.py",
-        graph: CORA,
-        values: ["model = 'gcn'", PYG_GCN],
-    },
-    Preset {
-        name: "pyg-cora-sage",
-        help: "the options of examples/gcn.py with SAGEConv",
-        graph: CORA,
-        values: ["model = 'sage'", PYG_GCN],
-    },
-    Preset {
-        name: "pyg-cora-gat",
-        help: "PyTorch Geometric's examples/gat.py",
-        graph: CORA,
-        values: ["last-heads = 1", PYG_GAT],
-    },
-    Preset {
-        name: "pyg-pubmed-gcn",
-        help: "PyTorch Geometric's examples/gcn.py --dataset PubMed",
-        graph: PUBMED,
-        values: ["model = 'gcn'", PYG_GCN],
-    },
-    Preset {
-        name: "pyg-pubmed-gat",
-        help: "PyTorch Geometric's examples/gat.py --dataset PubMed, with 8 heads in the last layer as it recommends",
-        graph: PUBMED,
-        values: ["last-heads = 8", PYG_GAT],
-    },
-    Preset {
-        name: "dgl-cora-gcn",
-        help: "DGL's examples/pytorch/gcn/train.py",
-        graph: CORA,
-        values: ["model = 'gcn'", DGL_GCN],
-    },
-    Preset {
-        name: "dgl-pubmed-gcn",
-        help: "DGL's examples/pytorch/gcn/train.py --dataset pubmed",
-        graph: PUBMED,
-        values: ["model = 'gcn'", DGL_GCN],
-    },
-    Preset {
-        name: "ogb-arxiv-gcn",
-        help: "OGB's examples/nodeproppred/arxiv/gnn.py; ingest with --undirected",
-        graph: ARXIV,
-        values: ["model = 'gcn'", OGB_ARXIV],
-    },
-    Preset {
-        name: "ogb-arxiv-sage",
-        help: "OGB's examples/nodeproppred/arxiv/gnn.py --use_sage; ingest with --undirected",
-        graph: ARXIV,
-        values: ["model = 'sage'", OGB_ARXIV],
-    },
-    Preset {
-        name: "pyg-products-sage",
-        help: "PyTorch Geometric's examples/ogbn_products_sage.py",
-        graph: PRODUCTS,
-        values: ["fanouts = [15, 10, 5]\nlr = 0.003\nepochs = 20", PRODUCTS_SAGE],
-    },
-    Preset {
-        name: "dgl-products-sage",
-        help: "DGL's examples/sampling/node_classification.py",
-        graph: PRODUCTS,
-        values: [
-            "fanouts = [10, 10, 10]\nlr = 0.001\nweight-decay = 0.0005\nepochs = 10",
-            PRODUCTS_SAGE,
-        ],
-    },
-];
+/// A published setting: named values of options.
+#[derive(Debug, Deserialize)]
+pub struct Preset {
+    /// The name that users type.
+    pub name: String,
+    /// Where the values are from.
+    pub help: String,
+    graph: String,
+    base: String,
+    options: Table,
+}
 
 impl Preset {
     /// All presets.
-    pub const ALL: &'static [Self] = PRESETS;
+    pub fn all() -> &'static [Self] {
+        &FILE.preset
+    }
 
     /// The preset of this name.
     ///
     /// # Errors
     /// If there is none; the message names all.
     pub fn named(name: &str) -> Result<&'static Self> {
-        let names: Vec<&str> = Self::ALL.iter().map(|preset| preset.name).collect();
-        let found = Self::ALL.iter().find(|preset| preset.name == name);
+        let names: Vec<&str> = Self::all().iter().map(|preset| &*preset.name).collect();
+        let found = Self::all().iter().find(|preset| preset.name == name);
         found.ok_or_else(|| names::unknown("preset", name, &names))
     }
 
     /// Its options, as keys and values of a file.
     pub fn options(&self) -> Table {
-        let text = self.values.join("\n");
-        toml::from_str(&text).expect("presets are TOML")
+        let mut options = FILE.base[&self.base].clone();
+        options.extend(self.options.clone());
+        options
     }
 
     /// Checks that a store has the graph of the preset, as far as its shape tells.
@@ -208,39 +68,31 @@ impl Preset {
     /// # Errors
     /// If the numbers of features or classes differ.
     pub fn check_store(&self, features: u64, classes: u64) -> Result<()> {
-        let Graph {
-            name: graph,
-            features: of_graph,
-            classes: classes_of_graph,
-        } = self.graph;
-        if (features, classes) == (of_graph, classes_of_graph) {
+        let graph = &FILE.graph[&self.graph];
+        if (features, classes) == (graph.features, graph.classes) {
             return Ok(());
         }
-        Err(Error::Options(format!(
-            "the preset {} is for {graph}, with {of_graph} features per node and {classes_of_graph} classes, and the store has {features} \
-             and {classes}: leave --preset out; `grappa-train config --preset {}` prints its options for a file to adapt (--config)",
-            self.name, self.name
+        Err(Error::WrongStore(format!(
+            "the preset {} is for {}, with {} features per node and {} classes, and the store has {features} and {classes}: leave \
+             --preset out; `grappa-train config --preset {}` prints its options for a file to adapt (--config)",
+            self.name, self.graph, graph.features, graph.classes, self.name
         )))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use toml::Value;
-
     use super::{super::TrainConfig, *};
     use crate::model::{Activation, FeatureNorm, LayerKind};
 
-    fn none() -> BTreeMap<String, Value> {
-        BTreeMap::new()
+    fn none() -> Table {
+        Table::new()
     }
 
     #[test]
     fn every_preset_is_a_sound_configuration_without_warnings() {
-        for preset in Preset::ALL {
-            assert_eq!(Preset::named(preset.name).unwrap().name, preset.name);
+        for preset in Preset::all() {
+            assert_eq!(Preset::named(&preset.name).unwrap().name, preset.name);
             let config = TrainConfig::layered(Some(preset), None, &none());
             let config = config.unwrap_or_else(|error| panic!("{}: {error}", preset.name));
             assert_eq!(config.warnings(false), Vec::<String>::new(), "{}", preset.name);
@@ -273,7 +125,7 @@ mod tests {
         let file = folder.path().join("run.toml");
         std::fs::write(&file, "hidden = 32\nepochs = 5\n").unwrap();
         let preset = Preset::named("pyg-cora-gcn").unwrap();
-        let flags = BTreeMap::from([("epochs".to_owned(), Value::from(7))]);
+        let flags = Table::from_iter([("epochs".to_owned(), 7.into())]);
         let config = TrainConfig::layered(Some(preset), Some(&file), &flags).unwrap();
         assert_eq!((config.hidden, config.epochs, config.input_dropout), (32, 7, 0.5));
         // A preset is no key of a run's file: its values are.

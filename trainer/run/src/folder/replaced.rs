@@ -80,10 +80,9 @@ pub(super) fn put_back(path: &Path) -> Result<()> {
 
 /// The names in a folder, with the configuration last.
 fn names(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).map_err(EngineError::io("read", folder))?;
-    let name = |entry: std::io::Result<fs::DirEntry>| Ok(PathBuf::from(entry?.file_name()));
-    let names: std::io::Result<Vec<_>> = entries.map(name).collect();
-    let mut names = names.map_err(EngineError::io("read", folder))?;
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    let entries = entries.map_err(EngineError::io("read", folder))?;
+    let mut names: Vec<_> = entries.iter().map(|entry| PathBuf::from(entry.file_name())).collect();
     names.sort_by_key(|name| name == Path::new(CONFIG));
     Ok(names)
 }

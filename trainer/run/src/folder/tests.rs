@@ -319,7 +319,7 @@ fn a_flipped_byte_of_the_configuration_or_the_names_of_classes_is_found() {
                 assert!(is_same || read.0.is_err() || read.1.is_err(), "{file} at {at} ^ {flip}");
             }
         }
-        // A file of an older version, or one that a user edited.
+        // A file that a user edited.
         fs::write(&path, &lines).unwrap();
         assert_eq!(run.config().unwrap(), config);
         assert_eq!(class_names_of(folder.path(), 3, true).unwrap(), names);
@@ -343,7 +343,7 @@ fn the_schema_of_a_run_is_the_one_that_its_checkpoints_name() {
         outputs: 2,
         ..RunState::default()
     };
-    // A store without names, or a run of an older version.
+    // A store without names.
     state.note_schema(&Schema::default());
     run.write_schema(&Schema::default()).unwrap();
     assert_eq!(schema_of(folder.path(), &state).unwrap(), Schema::default());

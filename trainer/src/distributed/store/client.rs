@@ -9,13 +9,19 @@ use std::{
 };
 
 use super::{
-    Keys, Place, Request, SECRET, Secret, VALUE_BYTES_MAX,
     greeting::{self, greet},
-    in_time, no_store, read_until,
+    request::{Keys, Request, VALUE_BYTES_MAX, no_store},
     server::length,
-    write_until,
+    timed::{in_time, read_until, write_until},
 };
-use crate::{Error, shim::c10d};
+use crate::{
+    Error,
+    distributed::{
+        place::Place,
+        secret::{SECRET, Secret},
+    },
+    shim::c10d,
+};
 
 /// The longest try to connect. A process that was started again elsewhere has another address, and connecting to an address that nobody
 /// has takes the system minutes.

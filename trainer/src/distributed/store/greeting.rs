@@ -12,11 +12,8 @@
 
 use std::{io, net::TcpStream, time::Instant};
 
-use super::{
-    read_until,
-    secret::{End, Nonce, Proof, Secret, are_equal, random},
-    write_until,
-};
+use super::timed::{read_until, write_until};
+use crate::distributed::secret::{End, Nonce, Proof, Secret, are_equal, random};
 
 /// The name and the version of the protocol. Another version of the messages needs another number.
 const MAGIC: [u8; 16] = *b"grappa-store 1\r\n";

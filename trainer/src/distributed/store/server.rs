@@ -14,14 +14,15 @@ use std::{
 };
 
 use super::{
-    Place, Request, SECRET, Secret, StoreOf, VALUE_BYTES_MAX, Verb,
     greeting::{Failure, answer},
+    request::{Request, VALUE_BYTES_MAX, Verb},
 };
 use crate::{
     Error, Result,
     distributed::{
-        LAUNCHER, PREFIX, json,
-        watch::{self, Departure},
+        keys::{self, Departure, PREFIX, json},
+        place::{LAUNCHER, Place, StoreOf},
+        secret::{SECRET, Secret},
     },
 };
 
@@ -65,7 +66,7 @@ impl StoreServer {
 
     /// Serves at the port of `place`: on the loopback interface if its host is a name of that, or else on all interfaces, because the
     /// other ranks may know this host by any of its addresses.
-    pub(in super::super) fn of(place: &Place) -> Result<Self> {
+    pub(in crate::distributed) fn of(place: &Place) -> Result<Self> {
         let (host, port) = (place.store.0.as_str(), place.store.1);
         let is_loopback = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
         let listener = match is_loopback {
@@ -118,7 +119,7 @@ impl StoreServer {
         };
         self.shared.serve(Request {
             verb: Verb::SetOnce,
-            key: format!("{PREFIX}/0/{}", watch::LEFT),
+            key: format!("{PREFIX}/0/{}", keys::LEFT),
             value: json(&departure),
         });
     }
@@ -168,7 +169,7 @@ impl StoreServer {
     }
 
     /// The last connection that was refused, and why, if there was one.
-    pub(in super::super) fn refused(&self) -> Option<String> {
+    pub(in crate::distributed) fn refused(&self) -> Option<String> {
         lock(&self.shared.refused).clone()
     }
 }

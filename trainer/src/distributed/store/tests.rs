@@ -1,9 +1,17 @@
 //! The store, and what others do to it.
 
+use std::{
+    io::{self, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
 use super::{
     greeting::{Failure, answer},
     *,
 };
+use crate::distributed::{place::Place, secret::Secret, store::request::VALUE_BYTES_MAX};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

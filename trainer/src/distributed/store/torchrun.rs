@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Keys, Request, Verb};
+use super::request::{Keys, Request, Verb};
 use crate::{runtime::libtorch_version, shim::c10d};
 
 /// Time for c10d to notice by itself that its time is over.
@@ -48,9 +48,6 @@ type Asked = (Request, Sender<c10d::Result<Option<Vec<u8>>>>);
 
 impl Connection {
     /// Connects within `join`. Later, each answer may take `silence`.
-    ///
-    /// # Errors
-    /// Why there is no connection. If torchrun is from another version of PyTorch, that is said too, and known sooner.
     pub(super) fn open(host: &str, port: u16, join: Duration, silence: Duration) -> Result<Self, Failure> {
         let versions = other_version().map(|other| {
             let own = libtorch_version();

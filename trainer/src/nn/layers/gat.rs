@@ -2,10 +2,15 @@
 
 use tch::{Kind, Tensor};
 
-use super::{Hop, Layer, heads::Heads};
+use super::{
+    heads::Heads,
+    layer::{Hop, Layer},
+};
 use crate::nn::{
-    aggregate::{Aggregate, Backend, own_states, with_historical},
+    aggregate::{own_states, with_historical},
+    aggregate_kind::Aggregate,
     attention::{attend, sum_logits},
+    backend::Backend,
     linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},

@@ -2,10 +2,15 @@
 
 use tch::Tensor;
 
-use super::{Hop, Layer, heads::Heads};
+use super::{
+    heads::Heads,
+    layer::{Hop, Layer},
+};
 use crate::nn::{
-    aggregate::{Aggregate, Backend, own_states, with_historical},
+    aggregate::{own_states, with_historical},
+    aggregate_kind::Aggregate,
     attention::{attend, pair_logits},
+    backend::Backend,
     linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
@@ -17,46 +22,36 @@ use crate::nn::{
 pub(crate) struct Gatv2 {
     heads: Heads,
     attention: Tensor,
-    source_weight: Tensor,
-    source_bias: Tensor,
-    destination_weight: Tensor,
-    destination_bias: Tensor,
+    /// Weight and bias.
+    sources: (Tensor, Tensor),
+    destinations: (Tensor, Tensor),
 }
 
 impl Gatv2 {
     pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64, heads: i64, last: bool) -> Self {
         let heads = Heads::new(builder, outputs, heads, last);
         let width = heads.count * heads.width;
-        let start = Start::glorot(width, inputs, 1.0);
-        let bias = Start::linear(inputs);
+        let start = Start::glorot(heads.count, heads.width, 1.0);
+        let attention = builder.parameter("att", &[1, heads.count, heads.width], start);
+        let (start, bias) = (Start::glorot(width, inputs, 1.0), Start::linear(inputs));
+        let [sources, destinations] =
+            ["lin_l", "lin_r"].map(|name| builder.scope(name, |builder| builder.linear([inputs, width], start, bias)));
         Self {
-            attention: builder.parameter(
-                "att",
-                &[1, heads.count, heads.width],
-                Start::glorot(heads.count, heads.width, 1.0),
-            ),
-            source_weight: builder.parameter("lin_l.weight", &[width, inputs], start),
-            source_bias: builder.parameter("lin_l.bias", &[width], bias),
-            destination_weight: builder.parameter("lin_r.weight", &[width, inputs], start),
-            destination_bias: builder.parameter("lin_r.bias", &[width], bias),
             heads,
+            attention,
+            sources,
+            destinations,
         }
     }
 
     fn sources(&self, rows: &Tensor) -> Tensor {
-        float(&linear(
-            &[(rows, &self.source_weight)],
-            Some(&self.source_bias),
-            Epilogue::NONE,
-        ))
+        let (weight, bias) = &self.sources;
+        float(&linear(&[(rows, weight)], Some(bias), Epilogue::NONE))
     }
 
     fn destinations(&self, rows: &Tensor) -> Tensor {
-        float(&linear(
-            &[(rows, &self.destination_weight)],
-            Some(&self.destination_bias),
-            Epilogue::NONE,
-        ))
+        let (weight, bias) = &self.destinations;
+        float(&linear(&[(rows, weight)], Some(bias), Epilogue::NONE))
     }
 }
 

@@ -3,9 +3,9 @@
 use grappa_engine::aggregate::Sum;
 use tch::{Kind, Tensor};
 
-use super::{Combines, Layer, WeightsFirst};
+use super::layer::{Combines, Layer, WeightsFirst};
 use crate::nn::{
-    aggregate::Aggregate,
+    aggregate_kind::Aggregate,
     linear::{Epilogue, linear},
     parameters::{Builder, Start},
     reduction::Reduction,

@@ -4,11 +4,12 @@ use grappa_engine::aggregate::Sum;
 use grappa_run::model::NormKind;
 use tch::Tensor;
 
-use super::Layer;
+use super::layer::Layer;
 use crate::{
     kernels::sum::dot,
     nn::{
-        aggregate::{Aggregate, Backend},
+        aggregate_kind::Aggregate,
+        backend::Backend,
         linear::{Epilogue, apply, float, linear},
         norm::Norm,
         parameters::{Builder, Start},
@@ -34,19 +35,13 @@ pub(crate) struct Gin {
 impl Gin {
     pub(crate) fn new(builder: &mut Builder, [inputs, hidden, outputs]: [i64; 3], has_norm: bool) -> Self {
         let epsilon = builder.parameter("eps", &[1], Start::Constant(0.0));
-        let mut linear = |name: &str, inputs, outputs| {
-            let start = Start::linear(inputs);
-            builder.scope(name, |builder| {
-                (
-                    builder.parameter("weight", &[outputs, inputs], start),
-                    builder.parameter("bias", &[outputs], start),
-                )
-            })
-        };
-        let (first, first_bias) = linear("nn.0", inputs, hidden);
         let second_name = if has_norm { "nn.3" } else { "nn.2" };
         let norm = if has_norm { NormKind::Layer } else { NormKind::None };
-        let (second, second_bias) = linear(second_name, hidden, outputs);
+        let [(first, first_bias), (second, second_bias)] = [("nn.0", inputs, hidden), (second_name, hidden, outputs)]
+            .map(|(name, inputs, outputs)| {
+                let start = Start::linear(inputs);
+                builder.scope(name, |builder| builder.linear([inputs, outputs], start, start))
+            });
         Self {
             epsilon,
             weights: [first, second],
@@ -88,14 +83,13 @@ impl Layer for Gin {
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let sum = self.with_own(Backend::Fastest, own, aggregated);
-        let relu = Epilogue {
-            relu: true,
-            dropout: None,
-        };
-        let first = |epilogue| linear(&[(&sum, &self.weights[0])], Some(&self.biases[0]), epilogue);
+        let (terms, bias) = ([(&sum, &self.weights[0])], Some(&self.biases[0]));
         let hidden = match &self.norm {
-            None => first(relu),
-            Some(norm) => apply(&norm.apply(&first(Epilogue::NONE), false), relu),
+            None => linear(&terms, bias, Epilogue::RELU),
+            Some(norm) => apply(
+                &norm.apply(&linear(&terms, bias, Epilogue::NONE), false),
+                Epilogue::RELU,
+            ),
         };
         linear(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
     }

@@ -4,9 +4,10 @@
 use grappa_engine::aggregate::Mean;
 use tch::{Kind, Tensor};
 
-use super::{Hop, Layer};
+use super::layer::{Hop, Layer};
 use crate::nn::{
-    aggregate::{Aggregate, aggregate},
+    aggregate::aggregate,
+    aggregate_kind::Aggregate,
     linear::{Epilogue, apply, float, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
@@ -24,17 +25,13 @@ pub(crate) struct PinSage {
 
 impl PinSage {
     pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64) -> Self {
-        let mut linear = |name: &str, inputs| {
-            let start = Start::glorot(outputs, inputs, 2f64.sqrt());
-            builder.scope(name, |builder| {
-                (
-                    builder.parameter("weight", &[outputs, inputs], start),
-                    builder.parameter("bias", &[outputs], Start::Constant(0.0)),
-                )
-            })
-        };
-        let (message_weight, message_bias) = linear("Q", inputs);
-        let (weight, bias) = linear("W", inputs + outputs);
+        let [(message_weight, message_bias), (weight, bias)] =
+            [("Q", inputs), ("W", inputs + outputs)].map(|(name, inputs)| {
+                let start = Start::glorot(outputs, inputs, 2f64.sqrt());
+                builder.scope(name, |builder| {
+                    builder.linear([inputs, outputs], start, Start::Constant(0.0))
+                })
+            });
         Self {
             message_weight,
             message_bias,
@@ -44,18 +41,17 @@ impl PinSage {
     }
 }
 
-const RELU: Epilogue = Epilogue {
-    relu: true,
-    dropout: None,
-};
-
 impl Layer for PinSage {
     fn aggregate(&self) -> Aggregate {
         Aggregate::WeightedMean
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        linear(&[(sources, &self.message_weight)], Some(&self.message_bias), RELU)
+        linear(
+            &[(sources, &self.message_weight)],
+            Some(&self.message_bias),
+            Epilogue::RELU,
+        )
     }
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
@@ -78,7 +74,7 @@ impl Layer for PinSage {
         let result = float(&linear(
             &[(aggregated, &of_aggregated), (own, &of_own)],
             Some(&self.bias),
-            RELU,
+            Epilogue::RELU,
         ));
         let square = result.square().sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
         // Rows of zeros stay. The square root has no gradient at 0.

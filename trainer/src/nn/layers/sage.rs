@@ -3,9 +3,9 @@
 use grappa_engine::aggregate::{Max, Mean};
 use tch::Tensor;
 
-use super::{Layer, WeightsFirst};
+use super::layer::{Layer, WeightsFirst};
 use crate::nn::{
-    aggregate::Aggregate,
+    aggregate_kind::Aggregate,
     linear::{Epilogue, linear},
     parameters::{Builder, Start},
     reduction::Reduction,

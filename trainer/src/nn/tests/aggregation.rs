@@ -9,7 +9,8 @@ use crate::{
     kernels::Instructions,
     nn::{
         Aggregate, Block, HistoricalEmbeddings, Scaling,
-        aggregate::{Backend, aggregate, own_and_aggregate, own_states},
+        aggregate::{aggregate, own_and_aggregate, own_states},
+        backend::Backend,
     },
 };
 

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::nn::{
     Block,
-    aggregate::{Backend, own_states},
+    aggregate::own_states,
     attention::{attend, pair_logits, sum_logits},
+    backend::Backend,
     linear::Dropout,
 };
 

@@ -7,7 +7,7 @@ use super::{assert_close, assert_close_or_special, random, with_specials};
 use crate::{
     kernels::Instructions,
     nn::{
-        aggregate::Backend,
+        backend::Backend,
         linear::{Dropout, Epilogue, linear_with},
     },
 };

@@ -106,7 +106,7 @@ fn flat_vectors_are_the_parameters_and_their_gradients() {
         model.parameters().zero_gradient();
         assert_eq!(bias.grad().abs().max().double_value(&[]), 0.0);
         let ones = Tensor::ones([model.parameters().count() as i64], (Kind::Float, device));
-        model.parameters().set_flat_gradient(&ones);
+        model.parameters().flat_gradient().copy_(&ones);
         assert_eq!(bias.grad().sum(Kind::Float).double_value(&[]), 3.0);
         run().sum(Kind::Float).backward();
         assert_eq!(bias.grad().sum(Kind::Float).double_value(&[]), 15.0);

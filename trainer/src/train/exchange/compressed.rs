@@ -13,13 +13,11 @@
 
 use std::sync::Arc;
 
-use grappa_run::{
-    compression::{Dense, Malformed, top_k},
-    config::{Compress, CompressRate, TrainConfig},
-};
+use grappa_codecs::{Dense, Malformed, top_k};
+use grappa_run::config::{Compress, CompressRate};
 use tch::Tensor;
 
-use super::{Exchange, LossWeights, Summed, set_values, values_of};
+use super::gradient::{Exchange, LossWeights, Summed, set_values, values_of};
 use crate::{
     Error, Result,
     distributed::{LENGTH_BYTES, ProcessGroup, slices},
@@ -30,11 +28,9 @@ const WEIGHT_BYTES: usize = 2 * size_of::<f64>();
 
 /// The exchange of several processes that send encoded gradients.
 #[derive(Debug)]
-pub(super) struct Compressed {
+pub struct Compressed {
     group: Arc<ProcessGroup>,
     method: Method,
-    /// The part of its gradients that this rank has not sent so far, f32 of `[parameters]`. None without error feedback.
-    residual: Option<Vec<f32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,25 +40,19 @@ enum Method {
 }
 
 impl Compressed {
+    /// An exchange of gradients. `rate` is for [`Compress::TopK`].
+    ///
     /// # Panics
-    /// If the configuration has no compression.
-    pub(super) fn new(config: &TrainConfig, group: Arc<ProcessGroup>, parameters: usize) -> Self {
-        let method = match config.compress {
+    /// If there is no compression.
+    pub fn new(compress: Compress, rate: CompressRate, group: Arc<ProcessGroup>) -> Self {
+        let method = match compress {
             Compress::None => unreachable!("an all-reduce sums what is not compressed"),
             Compress::Bf16 => Method::Dense(Dense::Bf16),
             Compress::Int8 => Method::Dense(Dense::Int8),
             Compress::Lossless => Method::Dense(Dense::Lossless),
-            Compress::TopK => Method::TopK(config.compress_rate()),
+            Compress::TopK => Method::TopK(rate),
         };
-        let has_feedback = match method {
-            Method::Dense(codec) => codec.needs_feedback(),
-            Method::TopK(_) => true,
-        };
-        Self {
-            group,
-            method,
-            residual: has_feedback.then(|| vec![0.0; parameters]),
-        }
+        Self { group, method }
     }
 
     /// Sums a gradient slice by slice. `residual` becomes what is not sent.
@@ -177,34 +167,38 @@ impl Compressed {
 }
 
 impl Exchange for Compressed {
-    fn sum(&mut self, gradient: &Tensor, weights: LossWeights, done: f64) -> Result<Summed> {
+    fn sum(
+        &self,
+        gradient: &Tensor,
+        weights: LossWeights,
+        done: f64,
+        residual: &mut Option<Vec<f32>>,
+    ) -> Result<Summed> {
         let mut values = values_of(gradient);
-        if let Some(residual) = &self.residual {
+        if let Some(residual) = residual {
             values
                 .iter_mut()
                 .zip(residual)
-                .for_each(|(value, residual)| *value += residual);
+                .for_each(|(value, residual)| *value += *residual);
         }
-        // If the exchange fails, the step is not applied, and the residual stays as it was.
-        let mut residual = self.residual.as_ref().map(|residual| vec![0.0; residual.len()]);
+        let mut rest = residual.as_ref().map(|residual| vec![0.0; residual.len()]);
         let summed = match self.method {
-            Method::Dense(codec) => self.sum_slices(codec, &mut values, &mut residual, weights)?,
+            Method::Dense(codec) => self.sum_slices(codec, &mut values, &mut rest, weights)?,
             Method::TopK(rate) => {
                 let count = top_k::count(rate.at(done), values.len());
-                self.sum_largest(count, &mut values, &mut residual, weights)?
+                self.sum_largest(count, &mut values, &mut rest, weights)?
             }
         };
         set_values(gradient, &values);
-        self.residual = residual;
+        *residual = rest;
         Ok(summed)
     }
 
-    fn residual(&self) -> Option<&[f32]> {
-        self.residual.as_deref()
-    }
-
-    fn set_residual(&mut self, residual: Vec<f32>) {
-        self.residual = Some(residual);
+    fn has_feedback(&self) -> bool {
+        match self.method {
+            Method::Dense(codec) => codec.needs_feedback(),
+            Method::TopK(_) => true,
+        }
     }
 }
 
@@ -218,16 +212,13 @@ fn to_bytes(weights: LossWeights) -> [u8; WEIGHT_BYTES] {
 
 /// The sums of the weights at the start of messages.
 fn sum_of_weights(messages: &[Vec<u8>]) -> LossWeights {
-    let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("bytes of a number"));
-    let of = |message: &Vec<u8>| {
+    let mut sum = LossWeights::default();
+    for message in messages {
         let (factors, seeds) = message[..WEIGHT_BYTES].split_at(size_of::<f64>());
-        [number(factors), number(seeds)]
-    };
-    let [factors, seeds] = messages
-        .iter()
-        .map(of)
-        .fold([0.0; 2], |[a, b], [factors, seeds]| [a + factors, b + seeds]);
-    LossWeights { factors, seeds }
+        sum.factors += f64::from_le_bytes(factors.try_into().expect("bytes of a number"));
+        sum.seeds += f64::from_le_bytes(seeds.try_into().expect("bytes of a number"));
+    }
+    sum
 }
 
 /// The encoded values behind the weights of a message.
@@ -278,13 +269,6 @@ mod tests {
         })
     }
 
-    fn config(compress: Compress) -> TrainConfig {
-        TrainConfig {
-            compress,
-            ..TrainConfig::default()
-        }
-    }
-
     /// The gradient of a rank in a step: values of many magnitudes.
     fn gradient(parameters: usize, rank: u32, step: u32) -> Vec<f32> {
         let value = |i: usize| {
@@ -302,10 +286,15 @@ mod tests {
     }
 
     /// Sums a gradient of each rank. Returns the sum, and what the exchange says.
-    fn sum(exchange: &mut Compressed, values: &[f32], weights: LossWeights) -> (Vec<f32>, Summed) {
+    fn sum(
+        exchange: &Compressed,
+        values: &[f32],
+        weights: LossWeights,
+        residual: &mut Option<Vec<f32>>,
+    ) -> (Vec<f32>, Summed) {
         let room = Tensor::zeros([LossWeights::VALUES as i64], (Kind::Float, Device::Cpu));
         let gradient = Tensor::cat(&[Tensor::from_slice(values), room], 0);
-        let summed = exchange.sum(&gradient, weights, 0.5).unwrap();
+        let summed = exchange.sum(&gradient, weights, 0.5, residual).unwrap();
         (values_of(&gradient), summed)
     }
 
@@ -329,10 +318,13 @@ mod tests {
         ] {
             let context = format!("{compress} of {parameters} values, {ranks} ranks");
             let of_ranks = as_ranks(ranks, |rank, group| {
-                let mut exchange = Compressed::new(&config(compress), group, parameters);
-                let step = |step| sum(&mut exchange, &gradient(parameters, rank, step), weights(rank, step));
-                let steps: Vec<_> = (0..STEPS).map(step).collect();
-                (steps, exchange.residual)
+                let exchange = Compressed::new(compress, CompressRate::default(), group);
+                let mut residual = exchange.has_feedback().then(|| vec![0.0; parameters]);
+                let steps = (0..STEPS).map(|step| {
+                    let values = gradient(parameters, rank, step);
+                    sum(&exchange, &values, weights(rank, step), &mut residual)
+                });
+                (steps.collect::<Vec<_>>(), residual)
             });
             let mut lacking = vec![0.0; parameters];
             for step in 0..STEPS {
@@ -372,8 +364,8 @@ mod tests {
     #[test]
     fn without_loss_the_sum_has_the_bits_of_a_sum_in_the_order_of_ranks() {
         let sums = as_ranks(3, |rank, group| {
-            let mut exchange = Compressed::new(&config(Compress::Lossless), group, 1000);
-            sum(&mut exchange, &gradient(1000, rank, 0), weights(rank, 0)).0
+            let exchange = Compressed::new(Compress::Lossless, CompressRate::default(), group);
+            sum(&exchange, &gradient(1000, rank, 0), weights(rank, 0), &mut None).0
         });
         let [first, second, third] = [0, 1, 2].map(|rank| gradient(1000, rank, 0));
         let expected: Vec<f32> = (0..1000).map(|i| first[i] + second[i] + third[i]).collect();
@@ -385,10 +377,10 @@ mod tests {
         const PARAMETERS: usize = 4096;
         let sent = |compress| {
             let of_ranks = as_ranks(4, |rank, group| {
-                let mut exchange = Compressed::new(&config(compress), group, PARAMETERS);
-                sum(&mut exchange, &gradient(PARAMETERS, rank, 0), weights(rank, 0))
-                    .1
-                    .sent_bytes
+                let exchange = Compressed::new(compress, CompressRate::default(), group);
+                let mut residual = exchange.has_feedback().then(|| vec![0.0; PARAMETERS]);
+                let values = gradient(PARAMETERS, rank, 0);
+                sum(&exchange, &values, weights(rank, 0), &mut residual).1.sent_bytes
             });
             assert!(of_ranks.iter().all(|sent| *sent == of_ranks[0]), "{of_ranks:?}");
             of_ranks[0]
@@ -396,10 +388,8 @@ mod tests {
         // Two slices of a quarter to and from three ranks, and weights to each.
         assert_eq!(sent(Compress::Bf16), 3 * (2 * 2048 + 16));
         assert_eq!(sent(Compress::Int8), 3 * (2 * (1024 + 4) + 16));
-        let largest = top_k::encoded_bytes(
-            top_k::count(config(Compress::TopK).compress_rate().at(0.5), PARAMETERS),
-            PARAMETERS,
-        ) as u64;
+        let largest =
+            top_k::encoded_bytes(top_k::count(CompressRate::default().at(0.5), PARAMETERS), PARAMETERS) as u64;
         assert_eq!(sent(Compress::TopK), 3 * (largest + 16));
     }
 }

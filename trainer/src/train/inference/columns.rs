@@ -5,6 +5,8 @@ use std::ops::Range;
 use grappa_engine::aggregate::{NodeRows, RowValues};
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 
+use crate::nn::ChangedRows;
+
 /// Bytes of whole rows that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
@@ -83,48 +85,16 @@ impl NodeRows for FirstColumns<'_> {
     }
 }
 
-/// The columns of rows in another order: features of a store in the order of those that a model was trained on.
-pub(crate) struct ReorderedColumns<'a> {
-    rows: &'a dyn NodeRows,
-    /// The position in `rows` of each column.
-    order: &'a [usize],
-}
-
-impl<'a> ReorderedColumns<'a> {
-    /// # Panics
-    /// If `order` does not have a position for each column.
-    pub(crate) fn of(rows: &'a dyn NodeRows, order: &'a [usize]) -> Self {
-        assert_eq!(order.len(), rows.width(), "a position for each column");
-        Self { rows, order }
-    }
-}
-
-impl NodeRows for ReorderedColumns<'_> {
-    fn width(&self) -> usize {
-        self.rows.width()
-    }
-
-    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
-        self.rows.read(positions, out)?;
-        let mut stored = vec![0.0; self.width()];
-        for row in out.chunks_exact_mut(self.width()) {
-            stored.copy_from_slice(row);
-            for (value, &position) in row.iter_mut().zip(self.order) {
-                *value = stored[position];
-            }
+/// Features of a store in the order of the features that a model was trained on. `order` has the position in `rows` of each column.
+///
+/// # Panics
+/// If `order` does not have a position for each column.
+pub(crate) fn reordered<'a>(rows: &'a dyn NodeRows, order: &'a [usize]) -> ChangedRows<'a> {
+    assert_eq!(order.len(), rows.width(), "a position for each column");
+    ChangedRows::new(rows, move |row| {
+        let stored = row.to_vec();
+        for (value, &position) in row.iter_mut().zip(order) {
+            *value = stored[position];
         }
-        Ok(())
-    }
-
-    fn file_end(&self, position: u64) -> u64 {
-        self.rows.file_end(position)
-    }
-
-    fn read_ahead(&self, positions: Range<u64>) {
-        self.rows.read_ahead(positions);
-    }
-
-    fn file_bytes(&self) -> u64 {
-        self.rows.file_bytes()
-    }
+    })
 }

@@ -12,8 +12,8 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::NodeSet;
 use tch::{Device, Kind, Tensor};
 
-use super::{STEP_NODES, values};
-use crate::{Result, nn::Model, shim};
+use super::step_size::STEP_NODES;
+use crate::{Result, nn::Model, shim, train::host_values::values};
 
 /// The inputs of the update of a range of nodes at a layer.
 #[derive(Debug)]
@@ -157,9 +157,6 @@ impl FirstInputs {
     }
 
     /// The features of `nodes`, in memory as f32. None if there is no space.
-    ///
-    /// # Errors
-    /// If they cannot be read, or `progress` asks to stop.
     pub(super) fn features(
         &self,
         features: &dyn NodeRows,
@@ -243,9 +240,6 @@ fn bytes_of(rows: u64, [own, aggregated]: [usize; 2]) -> u64 {
 
 impl Kept {
     /// Adds inputs.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(super) fn push(&mut self, UpdateInputs { positions, rows: part }: UpdateInputs, model: &Model) -> Result<()> {
         match (self, &part) {
             (Self::Memory(parts), _) => {
@@ -262,9 +256,6 @@ impl Kept {
     }
 
     /// Passes all inputs of `count` updates to `each`. Of a file, `step` rows are read at once. `degrees` has the in-degrees of a range.
-    ///
-    /// # Errors
-    /// If the file cannot be read. Also the errors of `degrees` and `each`.
     pub(super) fn each(
         &self,
         count: u64,

@@ -8,14 +8,13 @@ use grappa_io::progress::check_stopped;
 use grappa_sampling::NodeSet;
 use tch::no_grad;
 
-use super::{Inference, pass::LayerPass, values};
-use crate::{
-    Result,
-    train::{
-        historical::{HistoricalNodes, HistoricalRows, KEPT_AS, SetRows, as_kept},
-        inference::Degrees,
-    },
+use super::{
+    degrees::Degrees,
+    historical::{HistoricalNodes, HistoricalRows, KEPT_AS, SetRows, as_kept},
+    pass::LayerPass,
+    task::Inference,
 };
+use crate::{Result, train::host_values::values};
 
 /// Saves the aggregates of some nodes, layer by layer, or their differences to the contributions of neighbors.
 pub(super) struct Keeper<'a> {

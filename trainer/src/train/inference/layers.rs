@@ -9,17 +9,19 @@ use grappa_sampling::NodeSet;
 use tch::Tensor;
 
 use super::{
-    Degrees, FirstInputs, Inference, Needed, OnRows,
     columns::FirstColumns,
-    first_inputs::Kept,
+    degrees::Degrees,
+    first_inputs::{FirstInputs, Kept},
     keeper::Keeper,
+    needed::Needed,
     pass::LayerPass,
     states::{EncodedStates, StatesPlace, outputs_share},
-    values,
+    task::{Inference, OnRows},
 };
 use crate::{
     Result,
     nn::{Aggregate, Model, Reduction},
+    train::host_values::values,
 };
 
 /// The layers of an inference of some nodes.

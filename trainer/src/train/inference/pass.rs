@@ -12,16 +12,17 @@ use grappa_sampling::{InNeighbors, NodeSet};
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    Degrees, Inference, OnRows,
     columns::FirstColumns,
+    degrees::Degrees,
     first_inputs::{Kept, UpdateInputs, UpdateRows},
     states::EncodedStates,
-    values,
+    task::{Inference, OnRows},
 };
 use crate::{
     Error, Result,
     nn::{Aggregate, Model, Reduction},
     shim,
+    train::host_values::values,
 };
 
 /// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read. Returns the

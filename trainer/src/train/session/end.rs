@@ -2,17 +2,23 @@
 
 use grappa_run::{
     Error as RunError,
-    background::{RunFiles, UNSYNCED},
+    background::{RunFiles, RunPages, UNSYNCED},
     config::Evaluate,
-    journal::EpochRecord,
     stages::Stage,
     summary::Summary,
 };
 
-use super::{Run, Watcher, files::survive, scored, tell_if_long};
-use crate::{Error, Result, train::Evaluation};
+use super::{
+    files::survive,
+    run::{RunInProgress, scored, tell_if_long},
+    watcher::Watcher,
+};
+use crate::{
+    Error, Result,
+    train::evaluate::{Evaluation, evaluate_exactly},
+};
 
-impl Run<'_, '_> {
+impl RunInProgress<'_, '_> {
     /// Evaluates the best model exactly if its scores are sampled ones and may be exact, and writes the summary and the report.
     pub(super) fn finish(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
         self.wait_for_files(watcher)?;
@@ -25,23 +31,23 @@ impl Run<'_, '_> {
             pages.scores = Some(scores);
         }
         let mut summary = pages.summary.clone();
-        survive(watcher, "no end of the journal", self.journal.finish());
-        survive(watcher, "no report", self.folder.write_report(&pages.html()));
-        summary.set_seconds(self.before + self.trainer.clock.seconds());
-        survive(watcher, "no summary", self.folder.write_summary(&summary));
+        survive(watcher, "no end of the journal", self.output.journal.finish());
+        survive(watcher, "no report", self.output.folder.write_report(&pages.html()));
+        summary.set_seconds(self.output.before + self.trainer.clock.seconds());
+        survive(watcher, "no summary", self.output.folder.write_summary(&summary));
         self.write_again()?;
         Ok(summary)
     }
 
     /// Tries once more to write the checkpoints that could not be written. Without them, the run has no result.
     fn write_again(&mut self) -> Result<()> {
-        let unwritten = std::mem::take(&mut self.unwritten);
+        let unwritten = std::mem::take(&mut self.output.unwritten);
         let files = RunFiles {
             best: unwritten.best,
             latest: unwritten.latest,
             pages: None,
         };
-        let unwritten = files.write(self.folder, self.checkpoints);
+        let unwritten = files.write(self.output.folder, self.output.checkpoints);
         let lack = match (&unwritten.best, &unwritten.latest) {
             (None, None) => return Ok(()),
             (None, _) => "the last checkpoint",
@@ -58,27 +64,38 @@ impl Run<'_, '_> {
             "training is finished, but {lack} could not be written: {}; files of earlier epochs are unchanged: {remedy}",
             errors.join("; ")
         );
-        Err(Error::run_file(self.folder.path(), what))
+        Err(Error::run_file(self.output.folder.path(), what))
     }
 
     /// The exact scores of the best model, if evaluations sampled neighbors and may be exact. The trainer then has that model. Without
     /// a best model, the scores are those of the last one.
     fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
-        let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
         // Lines of the journal may be missing.
-        let scores = self.state.scores.as_ref();
+        let scores = self.output.state.scores.as_ref();
         let is_sampled = scores.is_some_and(|scores| scores.evaluated == Evaluate::Sampled);
-        let was_sampled = is_sampled || self.journal.records().iter().any(was_sampled);
-        let is_due = self.config.evaluate == Evaluate::Auto && was_sampled;
+        let was_sampled = is_sampled
+            || self
+                .output
+                .journal
+                .records()
+                .iter()
+                .any(|record| record.evaluated == Some(Evaluate::Sampled));
+        let is_due = self.trainer.config.evaluate == Evaluate::Auto && was_sampled;
         self.trainer.clock.enter(Stage::Evaluate);
         let has_model = is_due && self.load_best_model(watcher)?;
         if !self.trainer.has_final_evaluation(has_model)? {
             return Ok(None);
         }
-        let scored = self.trainer.scored_exactly(watcher.progress());
-        let seconds = scored.as_ref().ok().and_then(|scored| self.trainer.seconds_of(scored));
+        let model = self.trainer.config.model;
+        let (on, history, evaluations) = self.trainer.on_graph(watcher.progress());
+        let scored = evaluations.scored_exactly(&on, history);
+        let seconds = scored
+            .as_ref()
+            .ok()
+            .and_then(|scored| evaluations.seconds_of(Some(scored), model));
         tell_if_long("the exact evaluation of the best model", seconds, watcher);
-        match self.trainer.evaluate_exactly(scored, true, watcher.progress()) {
+        let (mut on, ..) = self.trainer.on_graph(watcher.progress());
+        match evaluate_exactly(&mut on, scored) {
             Err(error) if error.is_stopped() => Err(Error::Stopped {
                 place: "before the exact evaluation of the best model".into(),
                 kept: "all epochs are finished, and the last checkpoint has their result".into(),
@@ -96,12 +113,17 @@ impl Run<'_, '_> {
 
     /// Gives the trainer the best model. False if there is one, and it was not saved.
     fn load_best_model(&mut self, watcher: &mut dyn Watcher) -> Result<bool> {
-        if self.state.best.is_none_or(|best| best.step == self.trainer.steps()) {
+        if self
+            .output
+            .state
+            .best
+            .is_none_or(|best| best.step == self.trainer.steps())
+        {
             return Ok(true);
         }
-        match self.checkpoints.best_of(&self.state) {
+        match self.output.checkpoints.best_of(&self.output.state) {
             Ok(Some((path, checkpoint))) => {
-                self.trainer.load_parameters(&path, &checkpoint)?;
+                self.trainer.learner.load_parameters(&path, &checkpoint)?;
                 Ok(true)
             }
             Ok(None) => Ok(true),
@@ -118,21 +140,21 @@ impl Run<'_, '_> {
         if let Err(error) = self.wait_for_files(watcher) {
             return error;
         }
-        let place = self.trainer.place(self.state.epoch);
-        if let Some(group) = &self.trainer.group {
+        let place = self.trainer.place(self.output.state.epoch);
+        if let Some(group) = &self.trainer.processes.group {
             group.announce(true, "was asked to stop");
         }
-        if !self.trainer.collect_unfinished() || !self.trainer.collect_left_residuals() {
+        if !self.trainer.collect_left_behind() {
             let kept = "another rank is missing, so the epoch is not saved; earlier checkpoints are intact".into();
             return Error::Stopped { place, kept };
         }
-        let checkpoint = self.checkpoint();
-        survive(watcher, UNSYNCED, self.folder.sync_metrics());
-        let unwritten = std::mem::take(&mut self.unwritten);
+        let checkpoint = self.output.checkpoint(&mut self.trainer);
+        survive(watcher, UNSYNCED, self.output.folder.sync_metrics());
+        let unwritten = std::mem::take(&mut self.output.unwritten);
         let best = unwritten
             .best
-            .map_or(Ok(()), |best| self.checkpoints.save_best(&best).map(|_| ()));
-        let kept = match best.and_then(|()| self.checkpoints.save(&checkpoint)) {
+            .map_or(Ok(()), |best| self.output.checkpoints.save_best(&best).map(|_| ()));
+        let kept = match best.and_then(|()| self.output.checkpoints.save(&checkpoint)) {
             Ok(_) => "a checkpoint has its state".into(),
             Err(error) => format!("its state could not be saved ({error}); earlier checkpoints are intact"),
         };

@@ -1,118 +1,75 @@
 //! The files of a run: checkpoints, records, summary and report.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use grappa_io::machine::peak_rss_bytes;
 use grappa_run::{
-    background::{BackgroundWriter, Pages, RunFiles, Unwritten, not_written},
-    checkpoint::{Checkpoint, RunState},
+    background::{BackgroundWriter, RunFiles, Unwritten, not_written},
+    checkpoint::{Checkpoint, Checkpoints, RunState},
     folder::RunFolder,
     journal::{EpochRecord, Journal},
     stages::{Stage, StageSeconds},
-    summary::Summary,
 };
 
-use super::{Run, Watcher};
+use super::watcher::Watcher;
 use crate::{
     Result,
-    train::{EpochStats, Evaluation, Trainer, epoch::Save},
+    train::{
+        epoch::{EpochStats, Save},
+        evaluate::Evaluation,
+        trainer::Trainer,
+    },
 };
 
-/// The summary and the report are written at most so often while a run trains.
-const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Writes checkpoints to resume from, between epochs and within them.
-pub(super) struct Saver<'run, 'scope, 'env> {
-    /// The time between two of them; 0 for none by time.
-    seconds: f64,
-    /// Whether a checkpoint needs other ranks. They meet after each epoch.
-    needs_others: bool,
-    folder: &'env RunFolder,
-    before: StageSeconds,
-    state: &'run mut RunState,
-    journal: &'run mut Journal,
-    writer: &'run mut BackgroundWriter<'scope, 'env>,
-    unwritten: &'run mut Unwritten,
-    saved: &'run mut Instant,
-    problems: &'run mut Vec<String>,
+/// The files of a run, and what is written to them.
+pub(super) struct RunOutput<'scope, 'env> {
+    pub folder: &'env RunFolder,
+    pub checkpoints: &'env Checkpoints,
+    pub writer: BackgroundWriter<'scope, 'env>,
+    /// The state after the last finished epoch.
+    pub state: RunState,
+    pub journal: Journal,
+    /// Wall time of the processes that worked on the run before this one.
+    pub before: StageSeconds,
+    /// The wall time that the records have.
+    pub recorded: StageSeconds,
+    /// The time of the last checkpoint to resume from.
+    pub saved: Instant,
+    /// What could not be written the last time.
+    pub unwritten: Unwritten,
+    /// Warnings about checkpoints within the epoch.
+    pub save_problems: Vec<String>,
+    /// The time of the last report.
+    pub shown: Option<Instant>,
 }
 
-impl Saver<'_, '_, '_> {
-    /// Sets the parts of the state that the trainer and the clock know.
-    pub(super) fn update_state(&mut self, trainer: &mut Trainer) {
+impl RunOutput<'_, '_> {
+    /// Sets the parts of the state that the trainer and its clock know.
+    pub fn update_state(&mut self, trainer: &mut Trainer) {
         self.state.step = trainer.steps();
         self.state.generation = trainer.generation();
         self.state.seconds_by_stage = self.before + trainer.clock.seconds();
         self.state.seconds = self.state.seconds_by_stage.total();
     }
 
-    /// Whether the last checkpoint is old.
-    fn is_time(&self) -> bool {
-        self.seconds > 0.0 && self.saved.elapsed().as_secs_f64() >= self.seconds
+    /// Whether the last checkpoint is older than this many minutes; 0 for none by time.
+    pub fn is_time(&self, minutes: f64) -> bool {
+        minutes > 0.0 && self.saved.elapsed().as_secs_f64() >= 60.0 * minutes
     }
 
     /// A checkpoint that has all that a resumed run needs.
-    fn checkpoint(&mut self, trainer: &mut Trainer) -> Checkpoint {
+    pub fn checkpoint(&mut self, trainer: &mut Trainer) -> Checkpoint {
         trainer.clock.enter(Stage::Checkpoint);
         // Lines that are still missing were warned about.
         let _ = self.journal.flush();
         self.update_state(trainer);
-        *self.saved = Instant::now();
-        trainer.checkpoint(self.state, true)
-    }
-}
-
-impl Save for Saver<'_, '_, '_> {
-    fn is_due(&self) -> bool {
-        !self.needs_others && self.is_time()
+        self.saved = Instant::now();
+        trainer.checkpoint(&self.state, true)
     }
 
-    fn save(&mut self, trainer: &mut Trainer) -> Result<()> {
-        self.folder.check()?;
+    /// Starts to write a checkpoint.
+    pub fn start_checkpoint(&mut self, trainer: &mut Trainer) {
         let latest = Some(self.checkpoint(trainer));
-        if let Some(unwritten) = self.writer.wait() {
-            let problems = unwritten.problems.iter();
-            self.problems
-                .extend(problems.map(|(lack, error)| not_written(lack, error)));
-            *self.unwritten = unwritten;
-        }
-        // Without the best model of its time, there is no checkpoint to resume from.
-        let best = self.unwritten.best.take();
-        self.writer.start(RunFiles {
-            best,
-            latest,
-            pages: None,
-        });
-        Ok(())
-    }
-}
-
-impl<'scope, 'env> Run<'scope, 'env> {
-    /// A checkpoint that has all that a resumed run needs.
-    pub(super) fn checkpoint(&mut self) -> Checkpoint {
-        let (trainer, mut saver) = self.saver();
-        saver.checkpoint(trainer)
-    }
-
-    /// The trainer, and what saves its state.
-    pub(super) fn saver(&mut self) -> (&mut Trainer, Saver<'_, 'scope, 'env>) {
-        let saver = Saver {
-            seconds: 60.0 * self.config.checkpoint_minutes,
-            needs_others: self.trainer.group.is_some(),
-            folder: self.folder,
-            before: self.before,
-            state: &mut self.state,
-            journal: &mut self.journal,
-            writer: &mut self.writer,
-            unwritten: &mut self.unwritten,
-            saved: &mut self.saved,
-            problems: &mut self.save_problems,
-        };
-        (&mut self.trainer, saver)
-    }
-
-    pub(super) fn start_checkpoint(&mut self) {
-        let latest = Some(self.checkpoint());
         self.start_writing(RunFiles {
             latest,
             ..RunFiles::default()
@@ -120,7 +77,7 @@ impl<'scope, 'env> Run<'scope, 'env> {
     }
 
     /// Starts to write files, and the best model if it could not be written before.
-    pub(super) fn start_writing(&mut self, files: RunFiles) {
+    pub fn start_writing(&mut self, files: RunFiles) {
         let unwritten = std::mem::take(&mut self.unwritten);
         self.writer.start(RunFiles {
             best: files.best.or(unwritten.best),
@@ -128,67 +85,14 @@ impl<'scope, 'env> Run<'scope, 'env> {
         });
     }
 
-    /// Starts to write the files of the last finished epoch.
-    pub(super) fn start_files(&mut self, is_best: bool, watcher: &mut dyn Watcher) -> Result<()> {
-        let is_over = self.is_over();
-        let every = self.config.checkpoint_every;
-        let by_epochs = every > 0 && self.state.epoch.is_multiple_of(every);
-        let by_time = self.saver().1.is_time();
-        let is_saved = is_over || by_epochs || by_time;
-        self.trainer.clock.enter(Stage::Checkpoint);
-        self.collect_residuals(is_saved, watcher)?;
-        let best = is_best.then(|| self.trainer.checkpoint(&self.state, false));
-        let latest = is_saved.then(|| self.checkpoint());
-        self.trainer.clock.enter(Stage::Report);
-        let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= REPORT_INTERVAL);
-        // At the end of the run they are written once, with its last scores.
-        let pages = (is_due && !is_over).then(|| self.pages(false));
-        self.start_writing(RunFiles { best, latest, pages });
-        Ok(())
-    }
-
-    pub(super) fn pages(&mut self, is_finished: bool) -> Pages {
-        self.shown = Some(Instant::now());
-        Pages {
-            name: self.name.clone(),
-            records: self.journal.records().to_vec(),
-            summary: self.summary(),
-            scores: self.state.scores.clone(),
-            classes: self.classes.clone(),
-            facts: self.trainer.facts(&self.process.0, self.process.1),
-            is_finished,
-        }
-    }
-
-    pub(super) fn summary(&mut self) -> Summary {
-        let seconds = self.before + self.trainer.clock.seconds();
-        let mut summary = Summary::new(self.journal.records(), &self.state, &self.config, seconds);
-        summary.processes = self.trainer.rank().1;
-        summary
-    }
-
-    /// Waits until the files of the epoch before are written, and warns about files that could not be written.
-    ///
-    /// # Errors
-    /// If the folder of the run was removed or replaced: whatever training computes could not be kept.
-    pub(super) fn wait_for_files(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
-        self.trainer.clock.enter(Stage::Checkpoint);
-        let unwritten = self.writer.wait();
-        self.folder.check()?;
-        let Some(unwritten) = unwritten else { return Ok(()) };
-        for (lack, error) in &unwritten.problems {
-            watcher.warn(&not_written(lack, error));
-        }
-        self.unwritten = unwritten;
-        if !self.is_over() {
-            // The next checkpoint replaces it. It takes memory.
-            self.unwritten.latest = None;
-        }
-        Ok(())
-    }
-
     /// The record of the last finished epoch.
-    pub(super) fn record(&mut self, stats: &EpochStats, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
+    pub fn record(
+        &mut self,
+        trainer: &Trainer,
+        stats: &EpochStats,
+        evaluation: Option<&Evaluation>,
+        rate: f64,
+    ) -> EpochRecord {
         let val = evaluation.map(|evaluation| &evaluation.val);
         let seconds = self.state.seconds_by_stage - self.recorded;
         self.recorded = self.state.seconds_by_stage;
@@ -216,10 +120,36 @@ impl<'scope, 'env> Run<'scope, 'env> {
             coverage_mean: Some(stats.coverage),
             learning_rate: rate,
             generation: self.state.generation,
-            partitions: self.trainer.config.partitions(),
-            concurrent: self.trainer.config.concurrent(),
+            partitions: trainer.config.partitions(),
+            concurrent: trainer.config.concurrent(),
             peak_rss_bytes: peak_rss_bytes(),
         }
+    }
+}
+
+impl Save for RunOutput<'_, '_> {
+    fn is_due(&self, trainer: &Trainer) -> bool {
+        // A checkpoint of several ranks needs all of them. They meet after each epoch.
+        trainer.processes.group.is_none() && self.is_time(trainer.config.checkpoint_minutes)
+    }
+
+    fn save(&mut self, trainer: &mut Trainer) -> Result<()> {
+        self.folder.check()?;
+        let latest = Some(self.checkpoint(trainer));
+        if let Some(unwritten) = self.writer.wait() {
+            let problems = unwritten.problems.iter();
+            self.save_problems
+                .extend(problems.map(|(lack, error)| not_written(lack, error)));
+            self.unwritten = unwritten;
+        }
+        // Without the best model of its time, there is no checkpoint to resume from.
+        let best = self.unwritten.best.take();
+        self.writer.start(RunFiles {
+            best,
+            latest,
+            pages: None,
+        });
+        Ok(())
     }
 }
 

@@ -3,19 +3,19 @@
 use grappa_formats::NodeId;
 use grappa_io::size::count;
 
-use super::{Run, Watcher};
+use super::{run::RunInProgress, watcher::Watcher};
 use crate::{
     Error, Result,
-    train::{Evaluation, advice},
+    train::{advice, evaluate::Evaluation},
 };
 
-impl Run<'_, '_> {
+impl RunInProgress<'_, '_> {
     /// Tells the accuracy of the largest class, once, beside the first accuracy of the model.
     pub(super) fn tell_baseline(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) {
-        if self.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
+        if self.output.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
             return;
         }
-        let baseline = advice::majority_baseline(self.trainer.labels.task(), &evaluation.val);
+        let baseline = advice::majority_baseline(self.trainer.data.labels.task(), &evaluation.val);
         if let Some(baseline) = baseline {
             watcher.tell(&format!(
                 "baseline: predicting the largest class for all {} validation nodes is right for {:.2} %",
@@ -26,9 +26,6 @@ impl Run<'_, '_> {
     }
 
     /// Warns about scored nodes that have NaN logits, once.
-    ///
-    /// # Errors
-    /// If all scored nodes have them.
     pub(super) fn check_logits(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) -> Result<()> {
         let (kind, report) = match &evaluation.test {
             Some(test) if evaluation.val.nodes == 0 => ("test", test),
@@ -37,13 +34,16 @@ impl Run<'_, '_> {
         let Some(first) = report.first_undecided else {
             return Ok(());
         };
-        let (epoch, name) = (self.state.epoch + 1, self.trainer.store.ids().name(NodeId(first)));
+        let (epoch, name) = (
+            self.output.state.epoch + 1,
+            self.trainer.data.store.ids().name(NodeId(first)),
+        );
         let are_nan = format!(
             "{} of {} {kind} nodes have NaN logits after epoch {epoch}, the first is {name}",
             report.undecided, report.nodes
         );
         if report.is_undecided() {
-            return Err(Error::Options(format!(
+            return Err(Error::Diverged(format!(
                 "{are_nan}: the model predicts nothing; if the store was ingested with --allow-nan, ingest without it to get a list of \
                  NaN features, else try a smaller --lr, or --clip 1; checkpoints of earlier epochs, if there are any, are intact"
             )));

@@ -13,7 +13,7 @@ use grappa_run::{
 };
 use grappa_storage::Store;
 
-use super::Watcher;
+use super::watcher::Watcher;
 use crate::{Error, Result};
 
 /// A larger rise of the learning rate is worth a warning.
@@ -28,7 +28,7 @@ pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest
     let features = ("features", Match::of_features(&run, &found));
     for (what, matched) in [features, ("classes", Match::of(&run.classes, &found.classes))] {
         if matched.is_other() || matches!(matched, Match::Reordered(_)) {
-            return Err(Error::Options(format!(
+            return Err(Error::WrongStore(format!(
                 "the {what} of the store are not those that the run was trained with: {}; use the store that it was trained on, or start \
                  a new run",
                 matched.difference()
@@ -39,7 +39,7 @@ pub(super) fn check_store(folder: &Path, state: &RunState, store: &Store, digest
     if let (Some(features), Some(labels)) = (&manifest.features, manifest.labels) {
         state.check_store(features.dim.into(), labels.classes.into())?;
     }
-    Err(Error::Options(
+    Err(Error::WrongStore(
         "the store is not the one that the run was trained on, or hosts have other chunks of its graph; use that store and those \
          chunks, or start a new run"
             .into(),

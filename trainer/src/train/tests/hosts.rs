@@ -11,8 +11,8 @@ use grappa_sampling::partition::{Hosts, held_chunks};
 use grappa_storage::files;
 
 use super::{
-    super::{evaluate::Evaluation, hosts::Ranks, numbers::Numbers, split::Splits},
-    ranks::{as_ranks, exactly, prepared},
+    super::{evaluate::Evaluation, facts, split::Splits},
+    processes::{as_ranks, exactly, prepared},
     *,
 };
 
@@ -118,21 +118,21 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
     let (computed, stored) = (Slices::new(folder.path()), Slices::with_halo_features(folder.path()));
     for (slices, first_hop, model, halo, concurrent) in [
         (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Stop, 6),
-        (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Features, 3),
+        (&computed, FirstHop::Sampled, LayerKind::Sage, HaloMode::Stop, 3),
         (&computed, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 3),
         (&stored, FirstHop::Preaggregated, LayerKind::Sage, HaloMode::Stop, 6),
         (&stored, FirstHop::Sampled, LayerKind::Gat, HaloMode::Stop, 6),
         (&stored, FirstHop::Preaggregated, LayerKind::Gcn, HaloMode::Stop, 6),
-        (&stored, FirstHop::Sampled, LayerKind::Gcn, HaloMode::Features, 3),
+        (&stored, FirstHop::Sampled, LayerKind::Gcn, HaloMode::Stop, 3),
     ] {
         let config = TrainConfig {
             first_hop,
             ..config_of(model, halo, concurrent)
         };
         let mut alone = prepared(&slices.whole, &config, folder.path(), None);
-        alone.hosts = slices.hosts();
+        alone.processes.hosts = slices.hosts();
         let steps_of_epoch = |trainer: &Trainer| {
-            let all = trainer.loader.all_batches(0);
+            let all = trainer.partitions.loader.all_batches(0);
             (all.steps(), all.seeds_of_all())
         };
         let expected = steps_from(&mut alone, true, ViewKind::Memory);
@@ -142,7 +142,7 @@ fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
             let mut trainer = prepared(store, &config, folder.path(), Some(group.clone()));
             let steps = steps_from(&mut trainer, true, ViewKind::Memory);
             assert_eq!(steps_of_epoch(&trainer), expected_steps);
-            assert_eq!(trainer.loader.served().count(), 2);
+            assert_eq!(trainer.partitions.loader.served().count(), 2);
             for step in &steps {
                 group.all_reduce(&step.gradient).unwrap();
             }
@@ -189,7 +189,7 @@ fn hosts_score_their_own_nodes() {
             ..config_of(model, HaloMode::Stop, 3)
         };
         let scored = |trainer: &mut Trainer| {
-            let evaluated = [trainer.evaluate(true, 0, &|_| true, &Silent), exactly(trainer)];
+            let evaluated = [trainer.evaluate(0, &|_| true, &Silent), exactly(trainer)];
             evaluated.map(Result::unwrap)
         };
         let of_slices = slices.slices.each_ref().map(|slice| {
@@ -203,7 +203,10 @@ fn hosts_score_their_own_nodes() {
         let found = as_ranks(RANKS, |group| {
             let store = slices.of_rank(group.place().rank);
             let mut trainer = prepared(store, &config, folder.path(), Some(group));
-            let methods = (trainer.scored_nodes.as_ref().unwrap().method(), trainer.epoch_work);
+            let methods = (
+                trainer.evaluations.scored.as_ref().unwrap().method(),
+                trainer.partitions.epoch_work,
+            );
             (methods, scored(&mut trainer))
         });
         let (of_first, others) = found.split_first().unwrap();
@@ -242,43 +245,41 @@ fn hosts_agree_on_numbers_digests_and_moments() {
     };
     let moments = |trainer: &mut Trainer| {
         trainer.measure_features(&Silent).unwrap();
-        let (mean, deviation) = trainer.model.feature_moments().unwrap();
+        let (mean, deviation) = trainer.learner.model.feature_moments().unwrap();
         Vec::<f32>::try_from(Tensor::cat(&[mean, deviation], 0)).unwrap()
     };
     let mut alone = prepared(&slices.whole, &config, folder.path(), None);
     let expected = moments(&mut alone);
     let found = as_ranks(RANKS, |group| {
         let store = slices.of_rank(group.place().rank);
-        let ranks = Ranks::meet(store, Some(group.clone())).unwrap();
-        let numbers = Numbers::choose(store, &config, false, &ranks).unwrap();
-        let config = numbers.applied(&config);
         let mut trainer = prepared(store, &config, folder.path(), Some(group));
-        let splits = Splits::open(store, &ranks).unwrap();
+        let splits = Splits::open(store, &trainer.processes).unwrap();
+        let numbers = [trainer.config.partitions(), trainer.config.concurrent()];
         let found = moments(&mut trainer);
         let are_close = found
             .iter()
             .zip(&expected)
             .all(|(found, expected)| (found - expected).abs() < 1e-5);
         assert!(are_close && found.len() == expected.len(), "{found:?}, {expected:?}");
-        let facts = trainer.facts("", std::time::SystemTime::now()).dataset;
+        let facts = facts::facts(&trainer, "", std::time::SystemTime::now()).dataset;
         (
             numbers,
-            ranks.digest(store).unwrap(),
-            ranks.describe(),
+            trainer.processes.digest(store).unwrap(),
+            trainer.processes.describe(),
             splits.of_all(),
             facts,
         )
     });
     assert!(found.iter().all(|of_rank| of_rank == &found[0]), "{found:?}");
     let (numbers, _, described, of_all, facts) = &found[0];
-    assert_eq!(numbers.applied(&config).partitions(), 3, "{numbers:?}");
-    assert_eq!(*of_all, alone.splits.of_all());
+    assert_eq!(numbers[0], 3, "{numbers:?}");
+    assert_eq!(*of_all, alone.data.splits.of_all());
     let described = described.as_ref().unwrap();
     assert!(
         described.starts_with("2 hosts train 8 chunks with 600 nodes and"),
         "{described}"
     );
-    let of_alone = alone.facts("", std::time::SystemTime::now()).dataset;
+    let of_alone = facts::facts(&alone, "", std::time::SystemTime::now()).dataset;
     for fact in of_alone {
         assert!(facts.contains(&fact), "{fact:?}, {facts:?}");
     }

@@ -50,7 +50,7 @@ fn learned(trainer: &mut Trainer, epoch: u64) -> (f64, Option<f64>, [u64; 3], Ve
     let stats = trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
     trainer.end_epoch();
     let counts = [stats.steps, stats.seeds, stats.sampled_edges];
-    let values = Vec::try_from(trainer.model.parameters().flat_values()).unwrap();
+    let values = Vec::try_from(trainer.learner.model.parameters().flat_values()).unwrap();
     (stats.loss, stats.train_accuracy, counts, values)
 }
 
@@ -81,7 +81,7 @@ fn overlapping_steps_learn_the_same() {
             );
             assert!(found == expected, "{model}, epoch {epoch}");
         }
-        assert_eq!(together.repeated.is_some(), full_graph, "{model}");
+        assert_eq!(together.partitions.repeated.is_some(), full_graph, "{model}");
     }
 }
 
@@ -114,7 +114,7 @@ fn a_loss_that_is_not_finite_is_told_with_its_step_although_the_next_has_begun()
     let mut trainer = overlapping(&store, &config, folder.path(), true);
     learned(&mut trainer, 0);
     let steps = trainer.steps();
-    no_grad(|| _ = trainer.model.parameters().flat_values().fill_(f64::NAN));
+    no_grad(|| _ = trainer.learner.model.parameters().flat_values().fill_(f64::NAN));
     let error = trainer.epoch(1, &|_, _| 0.01, &Silent).unwrap_err().to_string();
     let expected = format!("the loss is not finite in step 1 of epoch 2, after {steps} steps in all");
     assert!(error.starts_with(&expected), "{error}");

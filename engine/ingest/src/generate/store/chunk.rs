@@ -5,19 +5,28 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use grappa_formats::{ChunkId, ChunkSpan, container::FileKind, features::FeaturesMeta, labels::LabelsMeta};
+use grappa_formats::{
+    ChunkId, ChunkSpan,
+    chunks::ChunkMap,
+    container::FileKind,
+    features::{FeatureLayout, FeaturesMeta},
+    labels::LabelsMeta,
+    manifest::{EdgeOptions, LabelSpec},
+    permutation::Feistel,
+};
 use grappa_io::{
     Result,
     container::{ContainerWriter, WrittenFile},
+    memory::MemoryGate,
+    progress::Progress,
 };
 use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
-use grappa_synthetic::Features;
+use grappa_synthetic::{Features, Generator};
 
 use super::{
-    Run,
     journal::ChunkDone,
     pieces::{LabelBlocks, Piece},
-    team_plan::EDGE_COST,
+    team_plan::{EDGE_COST, TeamPlan},
 };
 use crate::in_order::{PlannedPiece, in_order};
 
@@ -26,17 +35,31 @@ const COLUMN_PIECE_BYTES: u64 = 256 << 10;
 /// Bytes of feature rows or labels that a team holds per thread, except for one larger row.
 pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 
-impl Run<'_> {
-    /// Writes all files of a chunk. They are complete, but not synced. `features` computes the stored features.
-    pub(super) fn chunk(
-        &self,
-        folder: &StoreFolder,
-        chunk: ChunkId,
-        features: Option<&Features>,
-    ) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let (done, mut files) = self.adjacency(folder, chunk)?;
-        let span = ChunkSpan::of(&self.chunks, chunk);
-        if let Some((layout, features)) = self.stored_features().zip(features) {
+/// Writes the files of chunks.
+pub(super) struct ChunkWriter<'a> {
+    /// The unfinished store.
+    pub(super) folder: &'a StoreFolder,
+    /// The chunks of the graph.
+    pub(super) chunks: &'a ChunkMap,
+    pub(super) generator: &'a Generator,
+    /// The node permutation. Without one, a node is its own label.
+    pub(super) permutation: Option<&'a Feistel>,
+    pub(super) edge_options: EdgeOptions,
+    /// The stored features, if there are any, and their layout.
+    pub(super) features: Option<(FeatureLayout, &'a Features)>,
+    pub(super) labels: Option<LabelSpec>,
+    pub(super) teams: TeamPlan,
+    /// The memory for adjacency lists that exceed a window.
+    pub(super) gate: &'a MemoryGate,
+    pub(super) progress: &'a dyn Progress,
+}
+
+impl ChunkWriter<'_> {
+    /// Writes all files of a chunk. They are complete, but not synced.
+    pub(super) fn write(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let (done, mut files) = self.adjacency(chunk)?;
+        let span = ChunkSpan::of(self.chunks, chunk);
+        if let Some((layout, features)) = self.features {
             let meta = FeaturesMeta {
                 span,
                 layout,
@@ -50,14 +73,14 @@ impl Run<'_> {
                 out.resize(start + layout.stride as usize, 0);
                 layout.encode_row(values, &mut out[start..]);
             };
-            let path = folder.chunk(chunk)?.join("features");
+            let path = self.folder.chunk(chunk)?.join("features");
             let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len())?;
             files.push(self.column(writer, meta, span, layout.stride, row)?);
         }
         if let Some(spec) = self.labels {
             let meta = LabelsMeta { span, spec }.encode();
             let row = |label, (): &mut (), out: &mut Vec<u8>| spec.encode_single(self.generator.class(label), out);
-            let path = folder.chunk(chunk)?.join("labels");
+            let path = self.folder.chunk(chunk)?.join("labels");
             let writer = ContainerWriter::create(&path, FileKind::LABELS, meta.len())?;
             files.push(self.column(writer, meta, span, spec.row_bytes(), row)?);
         }
@@ -65,18 +88,18 @@ impl Run<'_> {
     }
 
     /// Writes the adjacency lists of a chunk.
-    fn adjacency(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let mut writer = AdjacencyWriter::create(folder, &self.chunks, chunk, false)?;
+    fn adjacency(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let mut writer = AdjacencyWriter::create(self.folder, self.chunks, chunk, false)?;
         let mut drawn = 0;
         let pool = Mutex::new(Vec::new());
-        let mut labels = LabelBlocks::new(self.permutation.as_ref(), self.chunks.range(chunk));
+        let mut labels = LabelBlocks::new(self.permutation, self.chunks.range(chunk));
         let plan = || {
             let mut piece: Piece = pool
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .pop()
                 .unwrap_or_default();
-            let cost = piece.plan(&mut labels, &self.generator);
+            let cost = piece.plan(&mut labels, self.generator);
             (!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost })
         };
         let make = |piece| Ok(self.make(piece));
@@ -110,9 +133,9 @@ impl Run<'_> {
             piece.reserved = Some(self.gate.take(piece.bound * EDGE_COST));
         }
         self.generator
-            .adjacency_lists(&piece.labels, self.permutation.as_ref(), &mut piece.lists);
+            .adjacency_lists(&piece.labels, self.permutation, &mut piece.lists);
         piece.drawn = piece.lists.lists().edges() as u64;
-        piece.lists.apply(self.options.edge_options, piece.first_node);
+        piece.lists.apply(self.edge_options, piece.first_node);
         if piece.is_large {
             piece.lists.free_scratch();
         }
@@ -140,7 +163,7 @@ impl Run<'_> {
         let make = |nodes: Range<u64>| {
             let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);
             let mut state = S::default();
-            for label in LabelBlocks::new(self.permutation.as_ref(), nodes) {
+            for label in LabelBlocks::new(self.permutation, nodes) {
                 row(label, &mut state, &mut bytes);
             }
             Ok(bytes)

@@ -1,7 +1,7 @@
 //! Blocks of edges: the input of a spill pass.
 //!
 //! A block is the unit of work and of the journal. [`InputBlocks`] reads the user's files.
-//! [`SpilledBlocks`](super::join::SpilledBlocks) reads edges that an earlier pass of the join spilled.
+//! [`SpilledBlocks`](super::spilled_blocks::SpilledBlocks) reads edges that an earlier pass of the join spilled.
 
 use std::path::Path;
 

@@ -23,13 +23,15 @@
 //! Every pass divides its input into blocks. The journal records finished blocks and chunks, so a resumed run skips them.
 
 mod blocks;
-pub(super) mod join;
+pub mod join;
 mod parallel;
 mod route;
 mod sort_pass;
 mod spill_pass;
+mod spilled_blocks;
 
 use grappa_formats::chunks::ChunkMap;
+use grappa_input::EdgeSource;
 use grappa_io::{
     Result,
     memory::{MemoryGate, SpareBuffers},
@@ -38,7 +40,7 @@ use grappa_io::{
 
 use self::{
     blocks::Replace,
-    join::JoinPlan,
+    join::plan_join,
     parallel::ParallelEdges,
     route::{EdgeKeys, Route},
     sort_pass::SortPass,
@@ -47,128 +49,123 @@ use self::{
 use crate::{
     ids::IdMap,
     ingest::{
-        Run,
+        job::IngestJob,
+        journal::{Scan, Stage},
+        node_ids::GraphIds,
         plan::{IngestBudget, SpillPlan},
         rejects::RejectsFolder,
+        segments::JoinPlan,
         spill::SpillFolder,
-        state::{Scan, Stage, State},
     },
 };
 
-impl Run<'_> {
-    /// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
-    pub(super) fn edges(
-        &self,
-        state: &State,
-        scan: Scan,
-        chunks: &ChunkMap,
-        held: u64,
-        ids: &mut IdMap,
-        rejects: &RejectsFolder,
-    ) -> Result<()> {
-        let are_spilled = state.are_edges_spilled();
-        let join = match are_spilled {
-            true => None,
-            false => self.plan_join(state, ids)?,
-        };
-        let plan = self.plan_edges(state, scan, chunks, ids, join.as_ref())?;
-        let keys = EdgeKeys::new(chunks, &plan);
-        let spill = SpillFolder::new(self.folder.lasting_scratch(), "edges", self.record_words());
+/// Runs both passes. Pass 2 has `held` bytes of memory less than the budget.
+pub fn write(
+    job: &IngestJob<'_>,
+    source: &EdgeSource,
+    scan: Scan,
+    ids: &mut GraphIds,
+    held: u64,
+    rejects: &RejectsFolder,
+) -> Result<()> {
+    let GraphIds { map: ids, chunks, .. } = ids;
+    let edge_options = job.options.edge_options;
+    // The key and, if the graph is weighted, the weight.
+    let record_words = if source.weighted() { 2 } else { 1 };
+    let are_spilled = job.journal.are_edges_spilled();
+    let join = match are_spilled {
+        true => None,
+        false => plan_join(job, ids)?,
+    };
+    let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), record_words)?;
+    let keys = EdgeKeys::new(chunks, &plan);
+    let spill = SpillFolder::new(job.store.lasting_scratch(), "edges", record_words as usize);
 
-        let pass = SpillPass {
-            stage: Stage::Edges,
-            title: "reading edges",
-            route: Route::Shard {
-                keys: &keys,
-                options: self.options.edge_options,
-            },
-            spill: &spill,
-            rejects,
-            buffer_bytes: plan.buffer_bytes,
-            threads: self.options.threads,
-        };
-        match &join {
-            _ if are_spilled => {}
-            None => {
-                ids.load()?;
-                pass.run_input(&self.source, ids, Replace::Nodes, state, self.progress)?;
-                ids.unload();
-            }
-            Some(join) => {
-                let edges = self.join(state, ids, join, rejects)?;
-                pass.run(&edges, state, self.progress)?;
-                self.end_join(&edges)?;
-            }
-        }
-        if !are_spilled {
-            self.source.check()?;
-            state.edges_spilled()?;
-        }
-
-        let spilled = state.stage(Stage::Edges);
-        let bytes = spilled.records() * spill.record_words() as u64 * 8;
-        self.progress.stage("sorting and writing adjacency lists", Some(bytes));
-        let options = self.options.edge_options;
-        let parallel = (options.undirected && !options.dedup).then(ParallelEdges::default);
-        let gate = MemoryGate::new(self.budget.memory - held);
-        let pass = SortPass {
-            chunks,
-            plan: &plan,
+    let pass = SpillPass {
+        stage: Stage::Edges,
+        title: "reading edges",
+        route: Route::Shard {
             keys: &keys,
-            spilled: &spilled,
-            spill: &spill,
-            options: self.options.edge_options,
-            weighted: self.source.weighted(),
-            store: &self.folder,
-            ids,
-            buffers: SpareBuffers::new(&gate),
-            held,
-            share: self.budget.share,
-            parallel: parallel.as_ref(),
-        };
-        let write = |chunk| pass.chunk(chunk, self.progress);
-        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| pass.remove_spill(chunk))?;
-        if parallel.as_ref().is_some_and(ParallelEdges::are_nearly_all) {
-            tracing::warn!(
-                "--undirected: nearly every edge is in the store twice or more, so the input probably has both directions of \
-                 each edge; omit --undirected, or merge parallel edges with --dedup"
-            );
+            options: edge_options,
+        },
+        spill: &spill,
+        rejects,
+        buffer_bytes: plan.buffer_bytes,
+        threads: job.options.threads,
+    };
+    match &join {
+        _ if are_spilled => {}
+        None => {
+            ids.load()?;
+            pass.run_input(source, ids, Replace::Nodes, &job.journal, job.progress)?;
+            ids.unload();
         }
-        Ok(())
+        Some(join) => {
+            let edges = join::map_sources(job, source, ids, join, rejects)?;
+            pass.run(&edges, &job.journal, job.progress)?;
+            edges.remove()?;
+            edges.remove_keys()?;
+        }
+    }
+    if !are_spilled {
+        source.check()?;
+        job.journal.edges_spilled()?;
     }
 
-    /// The division of edges into shards: that of the run that began pass 1, or a new one.
-    fn plan_edges(
-        &self,
-        state: &State,
-        scan: Scan,
-        chunks: &ChunkMap,
-        ids: &IdMap,
-        join: Option<&JoinPlan>,
-    ) -> Result<SpillPlan> {
-        let budget = IngestBudget {
-            reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
-            ..self.budget
-        };
-        match state.stage(Stage::Edges).plan {
-            Some(plan) if state.are_edges_spilled() => return Ok(plan),
-            Some(plan) => return plan.within(chunks, &budget),
-            None => {}
-        }
-        let directions = if self.options.edge_options.undirected { 2 } else { 1 };
-        let plan = SpillPlan::of_edges(
-            chunks,
-            scan.edges * directions,
-            self.record_words() as u64,
-            bits_for(chunks.nodes()),
-            &budget,
-        )?;
-        state.planned(Stage::Edges, plan)?;
-        Ok(plan)
+    let spilled = job.journal.stage(Stage::Edges);
+    let bytes = spilled.records() * record_words * 8;
+    job.progress.stage("sorting and writing adjacency lists", Some(bytes));
+    let parallel = (edge_options.undirected && !edge_options.dedup).then(ParallelEdges::default);
+    let gate = MemoryGate::new(job.budget.memory - held);
+    let pass = SortPass {
+        job,
+        chunks,
+        plan: &plan,
+        keys: &keys,
+        spilled: &spilled,
+        spill: &spill,
+        weighted: source.weighted(),
+        ids,
+        buffers: SpareBuffers::new(&gate),
+        held,
+        parallel: parallel.as_ref(),
+    };
+    job.write_chunks(
+        Stage::Edges,
+        chunks,
+        |chunk| pass.chunk(chunk),
+        |chunk| pass.remove_spill(chunk),
+    )?;
+    if parallel.as_ref().is_some_and(ParallelEdges::are_nearly_all) {
+        tracing::warn!(
+            "--undirected: nearly every edge is in the store twice or more, so the input probably has both directions of \
+             each edge; omit --undirected, or merge parallel edges with --dedup"
+        );
     }
+    Ok(())
+}
 
-    /// Words of a record of pass 1: the key and, if the graph is weighted, the weight.
-    fn record_words(&self) -> usize {
-        if self.source.weighted() { 2 } else { 1 }
+/// The division of edges into shards: the division of the run that began pass 1, or a new one.
+fn plan_edges(
+    job: &IngestJob<'_>,
+    scan: Scan,
+    chunks: &ChunkMap,
+    ids: &IdMap,
+    join: Option<&JoinPlan>,
+    record_words: u64,
+) -> Result<SpillPlan> {
+    let budget = IngestBudget {
+        reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
+        ..job.budget
+    };
+    match job.journal.stage(Stage::Edges).plan {
+        Some(plan) if job.journal.are_edges_spilled() => return Ok(plan),
+        Some(plan) => return plan.within(chunks, &budget),
+        None => {}
     }
+    let directions = if job.options.edge_options.undirected { 2 } else { 1 };
+    let (edges, source_bits) = (scan.edges * directions, bits_for(chunks.nodes()));
+    let plan = SpillPlan::of_edges(chunks, edges, record_words, source_bits, &budget)?;
+    job.journal.planned(Stage::Edges, plan)?;
+    Ok(plan)
 }

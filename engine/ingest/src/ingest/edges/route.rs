@@ -8,8 +8,7 @@ use grappa_formats::{
 use grappa_input::EdgeBatch;
 use grappa_io::{Result, sort::bits_for};
 
-use super::join::segment_of;
-use crate::ingest::{plan::SpillPlan, spill::SpillWriter};
+use crate::ingest::{plan::SpillPlan, segments::segment_of, spill::SpillWriter};
 
 /// Decides which spill file an edge goes to.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +54,7 @@ impl Route<'_> {
         match *self {
             Self::Segment { end, segments } => spill_by_segment(batch, end, segments, writer),
             Self::Shard { keys, options } => {
-                // Pass 2 adds self-loops to every list under `SelfLoops::Add`, so those of the input must go.
+                // Pass 2 adds self-loops to every list under `SelfLoops::Add`, so the self-loops of the input must go.
                 let drop_loops = options.self_loops != SelfLoops::Keep;
                 spill_by_shard(keys, &batch.sources, &batch.targets, &batch.weights, drop_loops, writer)?;
                 if options.undirected {

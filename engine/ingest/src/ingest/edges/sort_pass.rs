@@ -15,28 +15,25 @@
 use std::ops::Range;
 
 use bytemuck::{Zeroable, allocation::cast_vec};
-use grappa_formats::{
-    ChunkId, NodeId,
-    chunks::ChunkMap,
-    manifest::{EdgeOptions, SelfLoops},
-};
+use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, manifest::SelfLoops};
 use grappa_io::{
-    Error, Result, durable, heap,
+    Error, Result,
+    container::WrittenFile,
+    durable, heap,
     memory::SpareBuffers,
-    progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
     text::printable,
 };
-use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
+use grappa_storage::writer::AdjacencyWriter;
 
 use super::{parallel::ParallelEdges, route::EdgeKeys};
 use crate::{
     ids::IdMap,
     ingest::{
-        ChunkFiles,
+        job::IngestJob,
+        journal::{ChunkDone, StageState},
         plan::{SORT_COST, SpillPlan},
         spill::{self, Extent, SpillFolder, SpillWriter},
-        state::{ChunkDone, Spilled, StageState},
     },
 };
 
@@ -52,6 +49,8 @@ const SORTING: &str = "sorting the edges of some adjacency lists";
 
 /// Inputs of pass 2.
 pub struct SortPass<'a> {
+    /// The ingest. Its options decide which parallel edges are merged, and which self-loops are added.
+    pub job: &'a IngestJob<'a>,
     /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
     /// Division of chunks into shards.
@@ -62,20 +61,14 @@ pub struct SortPass<'a> {
     pub spilled: &'a StageState,
     /// Spill files of pass 1.
     pub spill: &'a SpillFolder,
-    /// Which parallel edges to merge, and which self-loops to add.
-    pub options: EdgeOptions,
     /// Whether records have weights.
     pub weighted: bool,
-    /// The unfinished store.
-    pub store: &'a StoreFolder,
     /// Names nodes in errors.
     pub ids: &'a IdMap,
     /// Buffers for the records of a shard. Shards share the memory of their gate.
     pub buffers: SpareBuffers<'a, SortBuffers>,
     /// Bytes of memory for the directories and edge buckets of the chunks, beside the gate's total.
     pub held: u64,
-    /// The user's memory budget is the gate's total and `held` times this.
-    pub share: u64,
     /// Counts parallel edges, if reverse edges were added and parallel edges stay.
     pub parallel: Option<&'a ParallelEdges>,
 }
@@ -105,19 +98,19 @@ pub struct SortBuffers {
 
 impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
-    pub fn chunk(&self, chunk: ChunkId, progress: &dyn Progress) -> Result<ChunkFiles> {
-        let mut writer = AdjacencyWriter::create(self.store, self.chunks, chunk, self.weighted)?;
+    pub fn chunk(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let mut writer = AdjacencyWriter::create(self.job.store, self.chunks, chunk, self.weighted)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
-            let extent = |(&worker, spilled): (&u32, &Spilled)| (worker, shard, spilled.extents[shard as usize]);
-            let extents = self.spilled.workers.iter().map(extent);
+            let files = self.spilled.files_of(shard);
+            let files = files.filter(|(_, extent)| extent.records > 0);
             let part = ShardPart {
                 first_node: range.start,
                 targets: 0..range.end - range.start,
                 spill: self.spill.clone(),
-                files: extents.filter(|(_, _, extent)| extent.records > 0).collect(),
+                files: files.map(|(worker, extent)| (worker, shard, extent)).collect(),
             };
-            self.sort_part(&part, &mut writer, progress)?;
+            self.sort_part(&part, &mut writer)?;
         }
         let (entry, files) = writer.finish()?;
         let done = ChunkDone {
@@ -125,7 +118,7 @@ impl<'a> SortPass<'a> {
             bucket_edges: entry.bucket_edges,
             files: Vec::new(),
         };
-        Ok(ChunkFiles { done, files })
+        Ok((done, files))
     }
 
     /// Removes the spill files of a chunk.
@@ -135,11 +128,11 @@ impl<'a> SortPass<'a> {
     }
 
     /// Sorts the records of a part in memory and pushes its adjacency lists.
-    fn sort_part(&self, part: &ShardPart, writer: &mut AdjacencyWriter, progress: &dyn Progress) -> Result<()> {
+    fn sort_part(&self, part: &ShardPart, writer: &mut AdjacencyWriter) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
         let bytes = records * self.spill.record_words() as u64 * SORT_COST;
         if bytes > self.buffers.total() {
-            return self.divide(part, records, writer, progress);
+            return self.divide(part, records, writer);
         }
         let buffers = &mut *self.buffers.take(bytes);
         let (records, words) = (records as usize, records as usize * self.spill.record_words());
@@ -150,7 +143,9 @@ impl<'a> SortPass<'a> {
             let read = &mut buffers.words[start..end];
             part.spill.read(worker, shard, 0, read)?;
             part.spill.check(worker, shard, extent, spill::sum(read))?;
-            progress.advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
+            self.job
+                .progress
+                .advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
             start = end;
         }
         let key_bits = self.keys.source_bits + bits_for(part.targets.end);
@@ -223,7 +218,7 @@ impl<'a> SortPass<'a> {
                 list_weights.clear();
                 list_weights.extend(weights[start..at].iter().map(|&bits| f32::from_bits(bits)));
             }
-            if self.options.dedup
+            if self.job.options.edge_options.dedup
                 && let Some(source) = merge_parallel(sources, &mut list_weights)
             {
                 return Err(self.too_heavy(NodeId(source), NodeId(part.first_node + target)));
@@ -231,7 +226,7 @@ impl<'a> SortPass<'a> {
             if let Some(parallel) = self.parallel {
                 parallel.count(sources);
             }
-            if self.options.self_loops == SelfLoops::Add {
+            if self.job.options.edge_options.self_loops == SelfLoops::Add {
                 let node = part.first_node + target;
                 let place = sources.partition_point(|&source| source < node);
                 sources.insert(place, node);
@@ -256,32 +251,22 @@ impl<'a> SortPass<'a> {
     /// ```
     ///
     /// Memory: at most half of the budget, and that is free again before the first part is sorted.
-    fn divide(
-        &self,
-        part: &ShardPart,
-        records: u64,
-        writer: &mut AdjacencyWriter,
-        progress: &dyn Progress,
-    ) -> Result<()> {
+    fn divide(&self, part: &ShardPart, records: u64, writer: &mut AdjacencyWriter) -> Result<()> {
         let record_words = self.spill.record_words();
         let targets = part.targets.end - part.targets.start;
         if targets <= 1 {
             let bytes = records * record_words as u64 * SORT_COST;
-            return Err(Error::Budget {
-                what: format!(
-                    "sorting the adjacency list of node {}, which has {records} in-edges",
-                    self.ids.external(NodeId(part.first_node + part.targets.start))?
-                ),
-                given: (self.buffers.total() + self.held) * self.share,
-                least: (bytes + self.held) * self.share,
-                remedy: "raise --memory",
-            });
+            let what = format!(
+                "sorting the adjacency list of node {}, which has {records} in-edges",
+                self.ids.external(NodeId(part.first_node + part.targets.start))?
+            );
+            let budget = &self.job.budget;
+            return Err(budget.too_small(what, bytes + self.held, "raise --memory"));
         }
         let groups = targets.min(DIVIDE_GROUPS_MAX);
-        let group_of = |key: u64| ((self.keys.target_index(key) - part.targets.start) * groups / targets) as usize;
         let mut counts = vec![0u64; groups as usize];
         self.for_each_record(part, |record| {
-            counts[group_of(record[0])] += 1;
+            counts[self.group_of(record[0], part, groups)] += 1;
             Ok(())
         })?;
         // A part is filled with whole groups up to an even share. A group with more than that becomes a part of its own.
@@ -301,7 +286,7 @@ impl<'a> SortPass<'a> {
         ends.push(groups);
 
         let reserved = self.buffers.reserve(self.buffers.total() / 2);
-        let folder = self.store.scratch(&format!(
+        let folder = self.job.store.scratch(&format!(
             "divide-{}-{}-{}",
             part.first_node, part.targets.start, part.targets.end
         ))?;
@@ -309,7 +294,9 @@ impl<'a> SortPass<'a> {
         let buffer_bytes = (self.buffers.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
         let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes)?;
         self.for_each_record(part, |record| {
-            split.push(part_of[group_of(record[0])])?.copy_from_slice(record);
+            split
+                .push(part_of[self.group_of(record[0], part, groups)])?
+                .copy_from_slice(record);
             Ok(())
         })?;
         let extents = split.flush_all()?.to_vec();
@@ -319,36 +306,33 @@ impl<'a> SortPass<'a> {
         let mut first_group = 0;
         for (number, &end) in ends.iter().enumerate() {
             // The first destination of a group is the smallest that `group_of` maps to it.
-            let first_target = |group: u64| part.targets.start + (group * targets).div_ceil(groups);
+            let [first, end_target] =
+                [first_group, end].map(|group| part.targets.start + (group * targets).div_ceil(groups));
             let smaller = ShardPart {
                 first_node: part.first_node,
-                targets: first_target(first_group)..first_target(end),
+                targets: first..end_target,
                 spill: spill.clone(),
                 files: vec![(0, number as u32, extents[number])],
             };
-            self.sort_part(&smaller, writer, progress)?;
+            self.sort_part(&smaller, writer)?;
             spill.remove(0, number as u32)?;
             first_group = end;
         }
         durable::remove_folder(&folder)
     }
 
+    /// The group of a record's destination, if the destinations of a part are divided into `groups`.
+    fn group_of(&self, key: u64, part: &ShardPart, groups: u64) -> usize {
+        let targets = part.targets.end - part.targets.start;
+        ((self.keys.target_index(key) - part.targets.start) * groups / targets) as usize
+    }
+
     /// Passes each record of a part to `each`, in bounded memory, and checks the files.
     fn for_each_record(&self, part: &ShardPart, mut each: impl FnMut(&[u64]) -> Result<()>) -> Result<()> {
-        let mut words = Vec::new();
         for &(worker, shard, extent) in &part.files {
-            let (mut first, mut sum) = (0, 0u64);
-            while first < extent.records {
-                let count = DIVIDE_RECORDS.min(extent.records - first);
-                words.resize(count as usize * part.spill.record_words(), 0);
-                part.spill.read(worker, shard, first, &mut words)?;
-                sum = sum.wrapping_add(spill::sum(&words));
-                for record in words.chunks_exact(part.spill.record_words()) {
-                    each(record)?;
-                }
-                first += count;
-            }
-            part.spill.check(worker, shard, extent, sum)?;
+            part.spill.read_all(worker, shard, extent, DIVIDE_RECORDS, |words| {
+                words.chunks_exact(part.spill.record_words()).try_for_each(&mut each)
+            })?;
         }
         Ok(())
     }

@@ -24,9 +24,9 @@ use super::{
 use crate::{
     ids::IdMap,
     ingest::{
+        journal::{Counts, IngestJournal, Stage},
         rejects::{RejectsFolder, RejectsWriter},
         spill::{Extent, SpillFolder, SpillWriter},
-        state::{Counts, Stage, State},
     },
 };
 
@@ -61,10 +61,10 @@ impl SpillPass<'_> {
         source: &EdgeSource,
         ids: &IdMap,
         replace: Replace,
-        state: &State,
+        journal: &IngestJournal,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let spilled = state.stage(self.stage).blocks;
+        let spilled = journal.stage(self.stage).blocks;
         source.read_ahead(self.threads, &|id| spilled.contains(&id), |blocks| {
             let blocks = InputBlocks {
                 source,
@@ -72,33 +72,33 @@ impl SpillPass<'_> {
                 ids,
                 replace,
             };
-            self.run(&blocks, state, progress)
+            self.run(&blocks, journal, progress)
         })
     }
 
     /// Spills every block of `blocks`.
-    pub fn run(&self, blocks: &dyn EdgeBlocks, state: &State, progress: &dyn Progress) -> Result<()> {
+    pub fn run(&self, blocks: &dyn EdgeBlocks, journal: &IngestJournal, progress: &dyn Progress) -> Result<()> {
         progress.stage(self.title, Some(blocks.total_bytes()));
         let commit_bytes = COMMIT_BYTES.max(blocks.total_bytes() / COMMITS_MAX);
-        let first_worker = state.stage(self.stage).next_worker();
+        let first_worker = journal.stage(self.stage).next_worker();
         workers::run(self.threads, |turn| {
             let mut buffers = BlockBuffers::default();
-            let mut worker = Worker::new(self, first_worker + turn.number)?;
+            let mut worker = SpillWorker::new(self, first_worker + turn.number)?;
             while turn.goes_on()
                 && let Some(block) = blocks.next(&mut buffers, &mut |path, reject| worker.reject(path, &reject))?
             {
                 progress.advance(block.bytes, buffers.batch.sources.len() as u64);
                 worker.spill(block, &buffers.batch)?;
                 if worker.uncommitted_bytes >= commit_bytes {
-                    worker.commit(state)?;
+                    worker.commit(journal)?;
                 }
             }
-            worker.commit(state)
+            worker.commit(journal)
         })
     }
 }
 
-struct Worker<'a> {
+struct SpillWorker<'a> {
     pass: &'a SpillPass<'a>,
     number: u32,
     writer: SpillWriter,
@@ -109,7 +109,7 @@ struct Worker<'a> {
     uncommitted_bytes: u64,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> SpillWorker<'a> {
     fn new(pass: &'a SpillPass<'a>, number: u32) -> Result<Self> {
         Ok(Self {
             pass,
@@ -138,11 +138,11 @@ impl<'a> Worker<'a> {
 
     /// Writes out the buffers and records the blocks. The order matters: a block in the journal is never spilled again,
     /// so its records and rejects must be in the files first.
-    fn commit(&mut self, state: &State) -> Result<()> {
+    fn commit(&mut self, journal: &IngestJournal) -> Result<()> {
         self.counts.rejects = self.rejects.flush()?;
         let extents: &[Extent] = self.writer.flush_all()?;
         let blocks = std::mem::take(&mut self.blocks);
         self.uncommitted_bytes = 0;
-        state.spilled(self.pass.stage, self.number, blocks, extents, self.counts)
+        journal.spilled(self.pass.stage, self.number, blocks, extents, self.counts)
     }
 }

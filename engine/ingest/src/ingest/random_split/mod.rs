@@ -22,7 +22,6 @@
 //! budget, the counts and cuts of the classes, of at most 1/2, and the set of one split with its encoding, 3 bits per node.
 
 mod cut;
-mod shares;
 
 use std::ops::Range;
 
@@ -31,16 +30,15 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{FileEntry, SplitEntry},
     random::{combine, draw_at},
-    splits,
 };
 use grappa_io::{Error, Result};
 use grappa_storage::NodePermutation;
 use roaring::RoaringTreemap;
 
 use self::cut::Cut;
-pub use self::shares::Shares;
 use crate::ingest::{
-    Run,
+    job::IngestJob,
+    shares::RandomSplit,
     stored_labels::{Label, StoredLabels},
 };
 
@@ -52,35 +50,57 @@ const PURPOSE: u64 = u64::from_be_bytes(*b"split\0\0\0");
 const BLOCK_NODES: u64 = 4096;
 /// The most bits of a key that one round tells.
 const ROUND_BITS_MAX: u32 = 16;
-/// Bytes of memory per bit of a split's bitmap: the set, its encoding, and the encoding in a file buffer.
-const SPLIT_COST: u64 = 3;
 
-/// How to split nodes at random.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RandomSplit {
-    /// The share of each split. If there are labels, of the labelled nodes.
-    pub shares: Shares,
-    /// Seed of the draw.
-    pub seed: u64,
-    /// Whether each class is split in these shares. Otherwise all nodes together are.
-    pub stratify: bool,
-}
-
-impl RandomSplit {
-    /// Bytes of memory that a split of a graph with `nodes` nodes takes, without its histograms.
-    pub fn memory(nodes: u64) -> u64 {
-        nodes.div_ceil(8) * SPLIT_COST
+/// Draws the splits and writes a file with the nodes of each.
+pub fn write(
+    job: &IngestJob<'_>,
+    split: RandomSplit,
+    chunks: &ChunkMap,
+    permutation: &NodePermutation,
+    labels: Option<&StoredLabels>,
+) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
+    let population = Population {
+        job,
+        split,
+        chunks,
+        permutation,
+        labels,
+        key: combine(PURPOSE, split.seed),
+    };
+    let memory = RandomSplit::memory(chunks.nodes());
+    if memory > job.budget.memory {
+        return Err(population.too_small(format!("a split of {} nodes", chunks.nodes()), memory));
     }
-
-    /// The split as the manifest's `writer` records it.
-    pub fn describe(&self) -> String {
-        let stratified = if self.stratify { ", stratified" } else { "" };
-        format!("{}, seed {}{stratified}", self.shares, self.seed)
+    job.progress.stage("drawing the split", None);
+    population.check_classes()?;
+    let sizes = population.class_sizes()?;
+    let cuts = population.find_cuts(&sizes)?;
+    let (mut entries, mut files) = (Vec::new(), Vec::new());
+    for (index, name) in SPLITS.into_iter().enumerate() {
+        if split.shares.fractions()[index] == 0.0 {
+            continue;
+        }
+        let set = population.split_set(&cuts, index)?;
+        if set.is_empty() {
+            let nodes: u64 = sizes.iter().sum();
+            return Err(Error::conflict(
+                format!("a split of {nodes} nodes into {} leaves none for {name}", split.shares),
+                match name {
+                    "train" => "give it a larger share",
+                    _ => "give it a larger share, or 0",
+                },
+            ));
+        }
+        let (entry, file) = job.store.write_split(name, chunks.nodes(), &set)?;
+        entries.push(entry);
+        files.push(file);
     }
+    Ok((entries, files))
 }
 
 /// The nodes to split.
 struct Population<'a> {
+    job: &'a IngestJob<'a>,
     split: RandomSplit,
     chunks: &'a ChunkMap,
     permutation: &'a NodePermutation,
@@ -123,6 +143,116 @@ impl Population<'_> {
             Ok(())
         })
     }
+
+    /// Fails if the counts and cuts of the classes do not fit in half of the budget.
+    fn check_classes(&self) -> Result<()> {
+        let (classes, cuts) = (self.classes() as u64, self.cuts() as u64);
+        // The count of each thread, and their sum. The cuts, with the place of the histogram and the entry among open cuts.
+        let cut_bytes = size_of::<Cut>() + size_of::<Option<usize>>() + size_of::<usize>();
+        let class_bytes = (self.job.options.threads as u64 + 1) * 8 + cuts * cut_bytes as u64;
+        let least = 2 * classes * class_bytes;
+        if least > self.job.budget.memory {
+            // If all classes have nodes, a round needs two counts for each of their cuts.
+            let least = least.max(2 * cuts * classes * self.budget_per_count());
+            return Err(self.too_small(format!("a split of {classes} classes"), least));
+        }
+        Ok(())
+    }
+
+    /// The number of nodes of each class.
+    fn class_sizes(&self) -> Result<Vec<u64>> {
+        if self.labels.is_none() {
+            return Ok(vec![self.chunks.nodes()]);
+        }
+        self.job.sum_chunks(
+            self.chunks,
+            || vec![0; self.classes()],
+            |chunk, sizes| self.for_each(chunk, |_, class, _| sizes[class] += 1),
+            |sum, part| add_counts(sum, part),
+        )
+    }
+
+    /// The cuts of each class, one class after another.
+    fn find_cuts(&self, sizes: &[u64]) -> Result<Vec<Cut>> {
+        let per_class = self.cuts();
+        let cuts = sizes.iter().flat_map(|&size| {
+            let [train, val, test] = self.split.shares.of(size);
+            let ranks = [train, train + val, train + val + test];
+            ranks.into_iter().take(per_class).map(Cut::above)
+        });
+        let mut cuts: Vec<_> = cuts.collect();
+        loop {
+            let open: Vec<_> = (0..cuts.len())
+                .filter(|&cut| matches!(cuts[cut], Cut::Within { .. }))
+                .collect();
+            if open.is_empty() {
+                return Ok(cuts);
+            }
+            let round_bits = self.round_bits(open.len() as u64, sizes)?;
+            // The place of each open cut's histogram.
+            let mut places = vec![None; cuts.len()];
+            for (place, &cut) in open.iter().enumerate() {
+                places[cut] = Some(place << round_bits);
+            }
+            let counts = self.job.sum_chunks(
+                self.chunks,
+                || vec![0; open.len() << round_bits],
+                |chunk, counts| {
+                    self.for_each(chunk, |_, class, key| {
+                        for cut in per_class * class..per_class * (class + 1) {
+                            if let (Some(place), Some(digit)) = (places[cut], cuts[cut].digit(key, round_bits)) {
+                                counts[place + digit] += 1;
+                            }
+                        }
+                    })
+                },
+                |sum, part| add_counts(sum, part),
+            )?;
+            for (histogram, cut) in counts.chunks_exact(1 << round_bits).zip(open) {
+                cuts[cut].narrow(histogram);
+            }
+        }
+    }
+
+    /// The bits of keys that a round tells for each of `open` cuts of classes of these sizes: as many as the memory permits, but
+    /// not more counts than nodes.
+    fn round_bits(&self, open: u64, sizes: &[u64]) -> Result<u32> {
+        let counts_max = self.job.budget.memory / self.budget_per_count();
+        let least = 2 * open * self.budget_per_count();
+        if self.job.budget.memory < least {
+            return Err(self.too_small(format!("a split of {} classes", sizes.len()), least));
+        }
+        let counts = counts_max.min(sizes.iter().sum()) / open;
+        Ok(counts.checked_ilog2().unwrap_or(0).clamp(1, ROUND_BITS_MAX))
+    }
+
+    /// Bytes of the budget per count of a histogram: one in each thread and one in their sum, in a quarter of the budget.
+    fn budget_per_count(&self) -> u64 {
+        (self.job.options.threads as u64 + 1) * 8 * 4
+    }
+
+    fn too_small(&self, what: String, least: u64) -> Error {
+        let remedy = "raise --memory, or omit --split";
+        self.job.budget.too_small(what, least, remedy)
+    }
+
+    /// The nodes of the split `index`, between the cuts of their classes.
+    fn split_set(&self, cuts: &[Cut], index: usize) -> Result<RoaringTreemap> {
+        let per_class = self.cuts();
+        self.job.sum_chunks(
+            self.chunks,
+            RoaringTreemap::new,
+            |chunk, set| {
+                self.for_each(chunk, |node, class, key| {
+                    let cuts = &cuts[per_class * class..][..per_class];
+                    if cuts.iter().filter(|cut| cut.is_at_most(key)).count() == index {
+                        set.insert(node);
+                    }
+                })
+            },
+            |set, part| *set |= part,
+        )
+    }
 }
 
 /// The keys of ascending nodes.
@@ -152,181 +282,6 @@ impl<'a> Keys<'a> {
         }
         let id = self.dense_ids[(node - self.block.start) as usize];
         Ok(draw_at(self.population.key, id))
-    }
-}
-
-impl Run<'_> {
-    /// Draws the splits and writes a file with the nodes of each.
-    pub(super) fn random_split(
-        &self,
-        split: RandomSplit,
-        chunks: &ChunkMap,
-        permutation: &NodePermutation,
-        labels: Option<&StoredLabels>,
-    ) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
-        let memory = RandomSplit::memory(chunks.nodes());
-        if memory > self.budget.memory {
-            return Err(self.too_little(format!("a split of {} nodes", chunks.nodes()), memory));
-        }
-        self.progress.stage("drawing the split", None);
-        let population = Population {
-            split,
-            chunks,
-            permutation,
-            labels,
-            key: combine(PURPOSE, split.seed),
-        };
-        self.check_classes(population.classes() as u64, population.cuts() as u64)?;
-        let sizes = self.class_sizes(&population)?;
-        let cuts = self.cuts(&population, &sizes)?;
-        self.folder.folder("splits")?;
-        let (mut entries, mut files) = (Vec::new(), Vec::new());
-        for (index, name) in SPLITS.into_iter().enumerate() {
-            if split.shares.fractions()[index] == 0.0 {
-                continue;
-            }
-            let set = self.split_set(&population, |class, key| {
-                let count = population.cuts();
-                cuts[count * class..][..count]
-                    .iter()
-                    .filter(|cut| cut.is_at_most(key))
-                    .count()
-                    == index
-            })?;
-            if set.is_empty() {
-                let nodes: u64 = sizes.iter().sum();
-                return Err(Error::conflict(
-                    format!("a split of {nodes} nodes into {} leaves none for {name}", split.shares),
-                    match name {
-                        "train" => "give it a larger share",
-                        _ => "give it a larger share, or 0",
-                    },
-                ));
-            }
-            let path = format!("splits/{name}.roaring");
-            let encoded = splits::encode(name, chunks.nodes(), &set);
-            files.push(self.folder.write_file(&path, encoded)?);
-            entries.push(SplitEntry {
-                name: name.to_owned(),
-                nodes: set.len(),
-            });
-        }
-        Ok((entries, files))
-    }
-
-    /// Fails if the counts and cuts of so many classes, with `cuts` each, do not fit in half of the budget.
-    fn check_classes(&self, classes: u64, cuts: u64) -> Result<()> {
-        // The count of each thread, and their sum. The cuts, with the place of the histogram and the entry among open cuts.
-        let cut_bytes = size_of::<Cut>() + size_of::<Option<usize>>() + size_of::<usize>();
-        let class_bytes = (self.options.threads as u64 + 1) * 8 + cuts * cut_bytes as u64;
-        let least = 2 * classes * class_bytes;
-        if least > self.budget.memory {
-            // If all classes have nodes, a round needs two counts for each of their cuts.
-            let least = least.max(2 * cuts * classes * self.budget_per_count());
-            return Err(self.too_little(format!("a split of {classes} classes"), least));
-        }
-        Ok(())
-    }
-
-    /// The number of nodes of each class.
-    fn class_sizes(&self, population: &Population<'_>) -> Result<Vec<u64>> {
-        if population.labels.is_none() {
-            return Ok(vec![population.chunks.nodes()]);
-        }
-        self.sum_chunks(
-            population.chunks,
-            || vec![0; population.classes()],
-            |chunk, sizes| population.for_each(chunk, |_, class, _| sizes[class] += 1),
-            |sum, part| add_counts(sum, part),
-        )
-    }
-
-    /// The cuts of each class, one class after another.
-    fn cuts(&self, population: &Population<'_>, sizes: &[u64]) -> Result<Vec<Cut>> {
-        let (shares, per_class) = (population.split.shares, population.cuts());
-        let of_class = |&size: &u64| {
-            let [train, val, test] = shares.of(size);
-            let ranks = [train, train + val, train + val + test];
-            ranks.into_iter().take(per_class).map(Cut::above)
-        };
-        let mut cuts: Vec<_> = sizes.iter().flat_map(of_class).collect();
-        loop {
-            let open: Vec<_> = (0..cuts.len())
-                .filter(|&cut| matches!(cuts[cut], Cut::Within { .. }))
-                .collect();
-            if open.is_empty() {
-                return Ok(cuts);
-            }
-            let round_bits = self.round_bits(open.len() as u64, sizes)?;
-            // The place of each open cut's histogram.
-            let mut places = vec![None; cuts.len()];
-            for (place, &cut) in open.iter().enumerate() {
-                places[cut] = Some(place << round_bits);
-            }
-            let counts = self.sum_chunks(
-                population.chunks,
-                || vec![0; open.len() << round_bits],
-                |chunk, counts| {
-                    population.for_each(chunk, |_, class, key| {
-                        for cut in per_class * class..per_class * (class + 1) {
-                            if let (Some(place), Some(digit)) = (places[cut], cuts[cut].digit(key, round_bits)) {
-                                counts[place + digit] += 1;
-                            }
-                        }
-                    })
-                },
-                |sum, part| add_counts(sum, part),
-            )?;
-            for (histogram, cut) in counts.chunks_exact(1 << round_bits).zip(open) {
-                cuts[cut].narrow(histogram);
-            }
-        }
-    }
-
-    /// The bits of keys that a round tells for each of `open` cuts of classes of these sizes: as many as the memory permits, but
-    /// not more counts than nodes.
-    fn round_bits(&self, open: u64, sizes: &[u64]) -> Result<u32> {
-        let counts_max = self.budget.memory / self.budget_per_count();
-        let least = 2 * open * self.budget_per_count();
-        if self.budget.memory < least {
-            return Err(self.too_little(format!("a split of {} classes", sizes.len()), least));
-        }
-        let counts = counts_max.min(sizes.iter().sum()) / open;
-        Ok(counts.checked_ilog2().unwrap_or(0).clamp(1, ROUND_BITS_MAX))
-    }
-
-    /// Bytes of the budget per count of a histogram: one in each thread and one in their sum, in a quarter of the budget.
-    fn budget_per_count(&self) -> u64 {
-        (self.options.threads as u64 + 1) * 8 * 4
-    }
-
-    fn too_little(&self, what: String, least: u64) -> Error {
-        Error::Budget {
-            what,
-            given: self.budget.memory * self.budget.share,
-            least: least * self.budget.share,
-            remedy: "raise --memory, or omit --split",
-        }
-    }
-
-    /// The nodes that `is_in` admits by class and key.
-    fn split_set(
-        &self,
-        population: &Population<'_>,
-        is_in: impl Fn(usize, u64) -> bool + Sync,
-    ) -> Result<RoaringTreemap> {
-        self.sum_chunks(
-            population.chunks,
-            RoaringTreemap::new,
-            |chunk, set| {
-                population.for_each(chunk, |node, class, key| {
-                    if is_in(class, key) {
-                        set.insert(node);
-                    }
-                })
-            },
-            |set, part| *set |= part,
-        )
     }
 }
 

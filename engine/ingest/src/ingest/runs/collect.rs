@@ -4,7 +4,7 @@ use grappa_formats::{dictionary::KEY_BYTES_MAX, random::GOLDEN};
 use grappa_io::{Error, Result, arena::Arena, heap, prefetch::prefetch, sort::sort_keys};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Runs, common_prefix, prefix};
+use super::files::{Runs, common_prefix, prefix};
 
 /// Strings that are looked up together.
 const BATCH: usize = 32;
@@ -34,7 +34,7 @@ pub struct IntegerCollector<'a> {
 const COLLECTING: &str = "collecting node ids";
 
 /// Marks an empty entry of the cache: all ids are below.
-pub(super) const NO_ID: u64 = u64::MAX;
+pub const NO_ID: u64 = u64::MAX;
 
 impl<'a> IntegerCollector<'a> {
     /// Uses up to about `memory` bytes.

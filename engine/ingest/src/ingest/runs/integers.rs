@@ -16,7 +16,7 @@ use grappa_io::{
     sort::{bits_for, sort_keys},
 };
 
-use super::{Advance, EachId, Run, Runs};
+use super::files::{Advance, EachId, Runs, SortedRun};
 use crate::in_order::{PlannedPiece, in_order};
 
 /// Bytes of an id in a run.
@@ -35,6 +35,15 @@ struct OpenRun {
 }
 
 impl OpenRun {
+    fn open(runs: &Runs, run: &SortedRun) -> Result<Self> {
+        let path = runs.path(run.number);
+        Ok(Self {
+            file: regular::open(&path)?,
+            path,
+            ids: run.bytes / ID_BYTES,
+        })
+    }
+
     fn id(&self, index: u64) -> Result<u64> {
         let mut bytes = [0; ID_BYTES as usize];
         self.file
@@ -103,61 +112,56 @@ fn cut(runs: &[OpenRun], next: &mut [u64], ids_max: u64) -> Result<Option<Piece>
     Ok(Some(piece))
 }
 
-impl Runs {
-    /// Merges runs of integers, and passes each id to `each` once. Uses about `memory` bytes.
-    pub(super) fn merge_integers(
-        &self,
-        runs: &[Run],
-        memory: u64,
-        threads: usize,
-        advance: &mut Advance<'_>,
-        each: &mut EachId<'_>,
-    ) -> Result<()> {
-        let open = |run: &Run| {
-            let path = self.path(run.number);
-            Ok(OpenRun {
-                file: regular::open(&path)?,
-                path,
-                ids: run.bytes / ID_BYTES,
-            })
-        };
-        let files: Vec<OpenRun> = runs.iter().map(open).collect::<Result<_>>()?;
-        let mut next = vec![0; files.len()];
-        // One piece for each thread, and one that is passed on.
-        let ids_max = (memory / (PIECE_COST * (threads as u64 + 1))).min(PIECE_IDS_MAX);
-        let mut failed = false;
-        let plan = || {
-            let piece = cut(&files, &mut next, ids_max);
-            if std::mem::replace(&mut failed, piece.is_err()) {
-                return None;
-            }
-            let piece = piece.transpose()?;
-            Some(PlannedPiece {
-                cost: piece.as_ref().map_or(0, |piece| piece.ids * PIECE_COST),
-                piece,
-            })
-        };
-        let make = |piece: Result<Piece>| {
-            let Piece { ranges, ids: count } = piece?;
-            let mut ids = heap::zeroed(count as usize, "merging node ids")?;
-            let mut rest = &mut ids[..];
-            for (run, range) in files.iter().zip(ranges) {
-                let (part, after) = rest.split_at_mut((range.end - range.start) as usize);
-                run.read(range.start, part)?;
-                rest = after;
-            }
-            // The bits that all ids share need no sort.
-            let least = ids.iter().copied().min().unwrap_or(0);
-            ids.iter_mut().for_each(|id| *id -= least);
-            let bits = bits_for(ids.iter().copied().max().unwrap_or(0) + 1);
-            sort_keys(&mut ids, &mut Vec::new(), bits);
-            ids.dedup();
-            ids.iter_mut().for_each(|id| *id += least);
-            Ok((count, ids))
-        };
-        in_order(threads, memory, plan, make, |(count, ids): (u64, Vec<u64>)| {
-            advance(count * ID_BYTES);
-            ids.iter().try_for_each(|id| each(&id.to_be_bytes()))
-        })
+impl Piece {
+    /// Reads the ids of the piece, sorts them and drops duplicates. Returns how many were read, and the ids.
+    fn make(self, runs: &[OpenRun]) -> Result<(u64, Vec<u64>)> {
+        let mut ids = heap::zeroed(self.ids as usize, "merging node ids")?;
+        let mut rest = &mut ids[..];
+        for (run, range) in runs.iter().zip(self.ranges) {
+            let (part, after) = rest.split_at_mut((range.end - range.start) as usize);
+            run.read(range.start, part)?;
+            rest = after;
+        }
+        // The bits that all ids share need no sort.
+        let least = ids.iter().copied().min().unwrap_or(0);
+        ids.iter_mut().for_each(|id| *id -= least);
+        let bits = bits_for(ids.iter().copied().max().unwrap_or(0) + 1);
+        sort_keys(&mut ids, &mut Vec::new(), bits);
+        ids.dedup();
+        ids.iter_mut().for_each(|id| *id += least);
+        Ok((self.ids, ids))
     }
+}
+
+/// Merges runs of integers, and passes each id to `each` once. Uses about `memory` bytes.
+pub fn merge_integers(
+    runs: &Runs,
+    some: &[SortedRun],
+    memory: u64,
+    threads: usize,
+    advance: &mut Advance<'_>,
+    each: &mut EachId<'_>,
+) -> Result<()> {
+    let files = some.iter().map(|run| OpenRun::open(runs, run));
+    let files: Vec<_> = files.collect::<Result<_>>()?;
+    let mut next = vec![0; files.len()];
+    // One piece for each thread, and one that is passed on.
+    let ids_max = (memory / (PIECE_COST * (threads as u64 + 1))).min(PIECE_IDS_MAX);
+    let mut failed = false;
+    let plan = || {
+        let piece = cut(&files, &mut next, ids_max);
+        if std::mem::replace(&mut failed, piece.is_err()) {
+            return None;
+        }
+        let piece = piece.transpose()?;
+        Some(PlannedPiece {
+            cost: piece.as_ref().map_or(0, |piece| piece.ids * PIECE_COST),
+            piece,
+        })
+    };
+    let make = |piece: Result<Piece>| piece?.make(&files);
+    in_order(threads, memory, plan, make, |(count, ids): (u64, Vec<u64>)| {
+        advance(count * ID_BYTES);
+        ids.iter().try_for_each(|id| each(&id.to_be_bytes()))
+    })
 }

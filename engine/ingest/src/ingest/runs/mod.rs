@@ -3,7 +3,7 @@
 //! ```text
 //! collect, on all threads:                                                  collect
 //!     add an id, unless it was added recently
-//!     memory full: sort, drop duplicates; write a sorted file, a run        file
+//!     memory full: sort, drop duplicates; write a sorted file, a run        files
 //! merge, integers on all threads:                                           merge, integers
 //!     while there are more runs than can be read at once: merge some into one
 //!     merge the rest, and pass on each id once
@@ -17,116 +17,22 @@
 //! divided by the threads, and 15 ns per string.
 
 mod collect;
-mod file;
+mod files;
 mod integers;
 mod merge;
+mod reader;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+pub use self::{
+    collect::{IntegerCollector, StringCollector},
+    files::Runs,
+    merge::merge,
 };
-
-use grappa_formats::dictionary::KeyKind;
-use grappa_io::{Result, durable};
-
-pub use self::collect::{IntegerCollector, StringCollector};
-use self::file::RunWriter;
-
-/// The runs of one sort, shared by all threads.
-pub struct Runs {
-    folder: PathBuf,
-    kind: KeyKind,
-    finished: Mutex<FinishedRuns>,
-}
-
-#[derive(Default)]
-struct FinishedRuns {
-    /// The number of the next run that is begun.
-    next: u32,
-    runs: Vec<Run>,
-}
-
-/// Gets the number of bytes that were read.
-type Advance<'a> = dyn FnMut(u64) + Send + 'a;
-/// Gets an id.
-type EachId<'a> = dyn FnMut(&[u8]) -> Result<()> + Send + 'a;
-
-/// A finished run.
-struct Run {
-    number: u32,
-    bytes: u64,
-    /// The first and the last string. Integers need none.
-    ends: [Vec<u8>; 2],
-}
-
-impl Run {
-    /// The number of bytes with which all strings of `runs` begin. Runs are sorted, so their ends tell it.
-    fn common(runs: &[Self]) -> usize {
-        let mut ends = runs.iter().filter(|run| run.bytes > 0).flat_map(|run| &run.ends);
-        let Some(first) = ends.next() else { return 0 };
-        ends.fold(first.len(), |common, end| common_prefix(&first[..common], end))
-    }
-}
-
-/// The number of bytes with which both strings begin.
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-impl Runs {
-    /// No runs yet. Files of earlier runs in `folder` are replaced.
-    pub fn new(folder: &Path, kind: KeyKind) -> Self {
-        Self {
-            folder: folder.to_owned(),
-            kind,
-            finished: Mutex::default(),
-        }
-    }
-
-    fn path(&self, number: u32) -> PathBuf {
-        self.folder.join(format!("run-{number}"))
-    }
-
-    fn finished(&self) -> MutexGuard<'_, FinishedRuns> {
-        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins a run.
-    fn writer(&self) -> Result<RunWriter<'_>> {
-        let mut finished = self.finished();
-        let number = finished.next;
-        finished.next += 1;
-        let path = self.path(number);
-        let file = durable::create_file(&path)?;
-        Ok(RunWriter::new(self, number, path, file))
-    }
-
-    /// Bytes of all finished runs.
-    pub fn bytes(&self) -> u64 {
-        self.finished().runs.iter().map(|run| run.bytes).sum()
-    }
-}
-
-/// The first eight bytes of an id as an integer with the same order. It decides most comparisons without touching the id.
-///
-/// Shorter ids are padded with zeros, so ids with equal prefixes must be compared themselves.
-#[inline]
-fn prefix(id: &[u8]) -> u64 {
-    match id.first_chunk() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..id.len()].copy_from_slice(id);
-            u64::from_be_bytes(bytes)
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use grappa_formats::dictionary::KEY_BYTES_MAX;
+    use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
     use proptest::prelude::*;
 
     use super::{collect::NO_ID, *};
@@ -136,7 +42,7 @@ mod tests {
         let (bytes, mut read) = (runs.bytes(), 0);
         let folder = runs.folder.clone();
         let few = runs.finished().runs.len() <= 2;
-        runs.merge(memory, 2, &mut |bytes| read += bytes, &mut |id| {
+        merge(runs, memory, 2, &mut |bytes| read += bytes, &mut |id| {
             ids.push(id.to_vec());
             Ok(())
         })

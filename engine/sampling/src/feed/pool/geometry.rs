@@ -87,7 +87,7 @@ impl PoolGeometry {
     #[inline]
     pub(super) fn buckets_of(self, node: NodeId) -> [usize; 2] {
         let hash = random::hash(node.0);
-        let scale = |half: u64| ((half * self.buckets as u64) >> 32) as usize;
-        [scale(hash & u64::from(u32::MAX)), scale(hash >> 32)]
+        let halves = [hash & u64::from(u32::MAX), hash >> 32];
+        halves.map(|half| ((half * self.buckets as u64) >> 32) as usize)
     }
 }

@@ -173,7 +173,7 @@ fn ids_of_forty_bits_and_old_stamps_are_kept_apart() {
 
 #[test]
 fn a_pool_has_no_more_slots_than_its_numbers_can_address() {
-    use crate::{feed::planner::RESIDENT, sample::MINIBATCH_NODES_MAX};
+    use crate::{feed::resident::RESIDENT, sample::MINIBATCH_NODES_MAX};
     // As many slots as 1 TiB pays for, and more.
     for slots in [1 << 34, usize::MAX] {
         let geometry = PoolGeometry::within(slots);

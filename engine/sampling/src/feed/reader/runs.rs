@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use grappa_io::read::{FileIndex, Read};
 
-use super::WindowReader;
-use crate::feed::{files::FileRow, pool::Miss};
+use crate::feed::{
+    files::{FileRow, RowFiles},
+    pool::geometry::Miss,
+};
 
 /// Rows on the same page are always merged, because reads transfer whole pages.
 pub(super) const PAGE: u64 = 4096;
@@ -20,7 +22,8 @@ pub(super) struct Run {
 
 /// Iterates over the reads of one kind of row for sorted misses.
 pub(super) struct Runs<'a> {
-    reader: &'a WindowReader<'a>,
+    files: &'a RowFiles,
+    coalescing_gap_bytes: u64,
     row: &'a FileRow,
     misses: &'a [Miss],
     /// The first miss that is not read completely.
@@ -32,9 +35,16 @@ pub(super) struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     /// `length_max` is the maximum number of bytes of a read.
-    pub fn new(reader: &'a WindowReader<'a>, row: &'a FileRow, misses: &'a [Miss], length_max: u64) -> Self {
+    pub fn new(
+        files: &'a RowFiles,
+        coalescing_gap_bytes: u64,
+        row: &'a FileRow,
+        misses: &'a [Miss],
+        length_max: u64,
+    ) -> Self {
         Self {
-            reader,
+            files,
+            coalescing_gap_bytes,
             row,
             misses,
             next: 0,
@@ -46,13 +56,13 @@ impl<'a> Runs<'a> {
     }
 
     fn locate(&self, miss: Miss) -> (FileIndex, u64) {
-        let location = self.reader.files.locate(self.row.columns.start, miss.node());
+        let location = self.files.locate(self.row.columns.start, miss.node());
         location.expect("the planner checked it")
     }
 
     /// Whether all blocks of a range of a file are verified.
     fn is_verified(&self, file: FileIndex, bytes: Range<u64>) -> bool {
-        let checksums = self.reader.files.checksums(file);
+        let checksums = self.files.checksums(file);
         let payload_offset = checksums.header().payload_offset;
         checksums.are_right(bytes.start - payload_offset..bytes.end - payload_offset)
     }
@@ -68,7 +78,7 @@ impl<'a> Runs<'a> {
 
     /// Extends a range of a file to whole blocks.
     fn blocks_around(&self, file: FileIndex, bytes: Range<u64>) -> Range<u64> {
-        let checksums = self.reader.files.checksums(file);
+        let checksums = self.files.checksums(file);
         let payload_offset = checksums.header().payload_offset;
         let blocks = checksums.blocks_around(bytes.start - payload_offset..bytes.end - payload_offset);
         blocks.start + payload_offset..blocks.end + payload_offset
@@ -98,7 +108,7 @@ impl Iterator for Runs<'_> {
                 let (next_file, row) = self.locate(miss);
                 let gap = row.saturating_sub(end);
                 let same_page = row / PAGE == (end - 1) / PAGE;
-                let apart = next_file != file || (gap > self.reader.pool.coalescing_gap_bytes && !same_page);
+                let apart = next_file != file || (gap > self.coalescing_gap_bytes && !same_page);
                 if apart || !self.fits(file, start..row + row_bytes, whole_blocks) {
                     break;
                 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{runs::PAGE, *};
 use crate::feed::{
     OutputDtype,
-    pool::{Pool, PoolClock, PoolGeometry, PoolLookup},
+    pool::{Pool, PoolClock, PoolLookup, geometry::PoolGeometry},
     tests::{NODES, aggregate, append_aggregates, rows, stored},
 };
 

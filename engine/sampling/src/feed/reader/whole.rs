@@ -6,8 +6,10 @@ use grappa_io::{
     read::{FileIndex, Read, ReadEngine},
 };
 
-use super::{SUBMIT_READS, abandon};
 use crate::feed::files::RowFiles;
+
+/// Number of reads that are passed to the engine at once.
+pub(super) const SUBMIT_READS: usize = 64;
 
 /// The first bytes of the payload of a file, and where in memory they go.
 #[derive(Debug, Clone, Copy)]
@@ -85,4 +87,10 @@ pub(in crate::feed) fn read_whole(
         checksums.release();
     }
     Ok(())
+}
+
+/// Waits for the reads in flight, and ignores their results.
+pub(super) fn abandon(engine: &mut dyn ReadEngine) {
+    // After an error nothing is in flight.
+    while matches!(engine.complete(&mut |_, _| {}), Ok(1..)) {}
 }

@@ -17,7 +17,7 @@ use super::{InFlightBatch, Job, Stage, State};
 use crate::feed::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
-    pool::Miss,
+    pool::geometry::Miss,
 };
 
 /// A window with at most this many misses is not worth waiting for. A disk reads them in some hundredths of a second.
@@ -129,7 +129,8 @@ impl State {
         self.jobs.iter().position(|job| job.stage == Stage::Unreserved)
     }
 
-    /// Tries again to reserve memory for a batch, if all earlier ones have theirs, and if memory returned since or none will return.
+    /// Tries again to reserve memory for a batch, if all earlier ones have theirs, and if memory returned since or none
+    /// will return.
     fn reserve(&mut self) -> Option<WorkerTask> {
         let at = self.first_unreserved()?;
         if self.jobs.iter().take(at).any(|job| job.stage == Stage::Sampling) {

@@ -12,9 +12,7 @@ use super::*;
 #[test]
 fn a_budget_that_is_too_small_names_the_smallest_sufficient_one() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
         let read = read::Options::default();
         let kept = FeedOptions {
@@ -34,8 +32,8 @@ fn a_budget_that_is_too_small_names_the_smallest_sufficient_one() {
                     "{less} bytes less: {error:?}"
                 );
             }
-            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
-            consume_all(&mut feed, &source, &rows);
+            let feed = Feed::open(&store, &[], &source, &options).unwrap();
+            consume_all(&feed, &source, &rows);
         }
     });
 }
@@ -57,9 +55,7 @@ fn a_budget_too_small_for_seeds_is_an_error_before_anything_is_sampled() {
 #[test]
 fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 20);
         let of = |keeps_margin| FeedOptions {
             keeps_margin,
@@ -79,8 +75,8 @@ fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
                 keeps_margin: false,
                 ..kept
             };
-            let mut feed = Feed::open(&store, &[], &source, &shrinking).unwrap();
-            consume_all(&mut feed, &source, &rows);
+            let feed = Feed::open(&store, &[], &source, &shrinking).unwrap();
+            consume_all(&feed, &source, &rows);
         }
     });
 }
@@ -88,21 +84,19 @@ fn a_budget_too_small_for_the_margin_is_enough_unless_that_is_kept() {
 #[test]
 fn batches_may_grow_into_the_reserve_and_no_further() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 41);
         // The feed is opened with a source that has no large batch.
         for (large, fits) in [(300, true), (2000, false)] {
             let growing = source.clone().with_fault(20, InjectedFault::Grow(large));
-            let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
-            let (taken, error) = consume(&mut feed, &growing, &rows);
+            let feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
+            let (taken, error) = consume(&feed, &growing, &rows);
             match error {
                 None => assert!(fits && taken == 41, "{large} rows"),
                 Some(error) => {
                     assert!(!fits, "{error}");
                     assert!(error.to_string().contains("minibatch"), "{error}");
-                    consume_all(&mut feed, &source, &rows);
+                    consume_all(&feed, &source, &rows);
                 }
             }
         }
@@ -119,7 +113,7 @@ fn a_batch_waits_for_the_memory_of_those_that_another_thread_returns() {
         let growing = Arc::new(source.clone().with_fault(2, InjectedFault::GrowFrom(600)));
         // This thread returns a batch when it has the next one, and the feed had time to make a third.
         let take_all = |memory_bytes, held, patience| {
-            let mut feed = Feed::open(&store, &[], &source, &options(memory_bytes, 2)).ok()?;
+            let feed = Feed::open(&store, &[], &source, &options(memory_bytes, 2)).ok()?;
             let core = feed.core.clone();
             let epoch = feed.epoch(&growing);
             if let Some(held) = held {
@@ -160,17 +154,15 @@ fn a_batch_waits_for_the_memory_of_those_that_another_thread_returns() {
 #[test]
 fn more_memory_means_fewer_reads() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(3, 100);
         let mut adopted = 0;
         let missed: Vec<u64> = [0, 100, 1000]
             .into_iter()
             .map(|kib| {
                 let options = with_little(&store, &source, kib << 10, options(0, 2));
-                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
-                consume_all(&mut feed, &source, &rows);
+                let feed = Feed::open(&store, &[], &source, &options).unwrap();
+                consume_all(&feed, &source, &rows);
                 let stats = feed.stats();
                 adopted = stats.rows_adopted;
                 stats.rows_missed
@@ -243,7 +235,7 @@ fn deliver_within(path: &Path, budget: u64) {
         threads: 2,
         ..FeedOptions::default()
     };
-    let mut feed = Feed::open(&store, &[], &*source, &options).unwrap();
+    let feed = Feed::open(&store, &[], &*source, &options).unwrap();
     assert!(feed.pool_rows() > 0 && feed.pool_rows() < 1 << 15);
     for _ in 0..2 {
         for batch in feed.epoch(&source) {

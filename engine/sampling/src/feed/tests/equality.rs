@@ -25,11 +25,11 @@ fn resident_and_pooled_rows_of_every_dtype_are_those_of_the_store() {
                         output,
                         ..options(memory, 2)
                     };
-                    let mut feed = Feed::open(&store, owned, &source, &options).unwrap();
+                    let feed = Feed::open(&store, owned, &source, &options).unwrap();
                     assert_eq!(feed.resident_bytes() > 0, !owned.is_empty());
                     assert_eq!(feed.is_resident(), owned.len() == CHUNKS as usize);
                     assert_eq!(feed.pool_rows() > 0, !feed.is_resident());
-                    consume_all(&mut feed, &source, &rows);
+                    consume_all(&feed, &source, &rows);
                     let stats = feed.stats();
                     let wanted: usize = (0..25).map(|index| source.minibatch(index).nodes.len()).sum();
                     assert_eq!((stats.batches, stats.rows_wanted), (25, wanted as u64));
@@ -69,9 +69,9 @@ fn aggregates_are_delivered_with_resident_and_pooled_features() {
                     ..options(64 << 20, 2)
                 };
                 for owned in [&all_chunks()[..], &[ChunkId(1), ChunkId(3)], &[]] {
-                    let mut feed = Feed::open(&store, owned, &source, &wanted).unwrap();
+                    let feed = Feed::open(&store, owned, &source, &wanted).unwrap();
                     assert_eq!(feed.is_resident(), owned.len() == CHUNKS as usize);
-                    consume_all(&mut feed, &source, &rows);
+                    consume_all(&feed, &source, &rows);
                     let stats = feed.stats();
                     let bytes = 37 * (dtype.row_bytes(37) / 37 + of_aggregates.row_bytes(37) / 37);
                     assert!(stats.bytes_wanted / stats.rows_wanted >= u64::from(bytes), "{stats:?}");
@@ -83,10 +83,10 @@ fn aggregates_are_delivered_with_resident_and_pooled_features() {
                         coalescing_gap_bytes: Some(coalescing_gap_bytes),
                         ..little
                     };
-                    let mut feed = Feed::open(&store, &[], &source, &little).unwrap();
+                    let feed = Feed::open(&store, &[], &source, &little).unwrap();
                     assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
-                    consume_all(&mut feed, &source, &rows);
-                    consume_all(&mut feed, &SkewedSource::new(10, 20), &rows);
+                    consume_all(&feed, &source, &rows);
+                    consume_all(&feed, &SkewedSource::new(10, 20), &rows);
                 }
             }
         }
@@ -123,9 +123,7 @@ fn missing_aggregates_are_an_error_that_names_their_kind() {
 #[test]
 fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 60);
         for threads in 1..=4 {
             for (more, lookahead) in [
@@ -139,16 +137,16 @@ fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
                     ..options(0, threads)
                 };
                 let options = with_little(&store, &source, more, options);
-                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+                let feed = Feed::open(&store, &[], &source, &options).unwrap();
                 assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
-                consume_all(&mut feed, &source, &rows);
+                consume_all(&feed, &source, &rows);
                 let stats = feed.stats();
                 assert!(
                     stats.windows > 1 && stats.rows_missed > stats.rows_wanted / 8,
                     "{stats:?}"
                 );
                 // The next epoch begins with the pool of the first one.
-                consume_all(&mut feed, &SkewedSource::new(3, 20), &rows);
+                consume_all(&feed, &SkewedSource::new(3, 20), &rows);
             }
         }
     });
@@ -179,8 +177,8 @@ fn rows_of_any_length_are_read_whole() {
                     ..options(0, 2)
                 };
                 let options = with_little(&store, &source, 64 << 10, options);
-                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
-                consume_all(&mut feed, &source, &rows);
+                let feed = Feed::open(&store, &[], &source, &options).unwrap();
+                consume_all(&feed, &source, &rows);
             }
         }
     });
@@ -198,11 +196,11 @@ fn all_engines_deliver_the_same() {
                 engine,
                 ..options(3 << 20, 2)
             };
-            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+            let feed = Feed::open(&store, &[], &source, &options).unwrap();
             if feed.engine_name() == Some("pread") && engine == read::Choice::Auto {
                 grappa_skip::skip_part!("io_uring is refused here");
             }
-            consume_all(&mut feed, &source, &rows);
+            consume_all(&feed, &source, &rows);
         }
     });
 }
@@ -219,8 +217,8 @@ fn procedural_features_are_computed() {
                 output,
                 ..options(32 << 20, 2)
             };
-            let mut feed = Feed::open(&store, &all_chunks(), &source, &options).unwrap();
-            consume_all(&mut feed, &source, &rows);
+            let feed = Feed::open(&store, &all_chunks(), &source, &options).unwrap();
+            consume_all(&feed, &source, &rows);
             let stats = feed.stats();
             assert_eq!((stats.rows_generated, stats.bytes_read), (stats.rows_wanted, 0));
             assert!(stats.rows_wanted > 0);
@@ -241,7 +239,7 @@ fn minibatches_have_no_features_if_none_are_requested() {
                 features: false,
                 ..options(4 << 20, threads)
             };
-            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+            let feed = Feed::open(&store, &[], &source, &options).unwrap();
             let mut taken = 0;
             for batch in feed.epoch(&Arc::new(source.clone())) {
                 let batch = batch.unwrap();
@@ -261,7 +259,7 @@ fn an_epoch_may_be_empty() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 8);
         let source = SkewedSource::new(7, 0);
-        let mut feed = Feed::open(&store, &[], &source, &options(8 << 20, 2)).unwrap();
+        let feed = Feed::open(&store, &[], &source, &options(8 << 20, 2)).unwrap();
         assert!(feed.epoch(&Arc::new(source)).next().is_none());
     });
 }
@@ -269,15 +267,13 @@ fn an_epoch_may_be_empty() {
 #[test]
 fn slow_consumers_and_slow_samplers_do_not_change_the_batches() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let pause = Duration::from_millis(3);
         for source in [
             SkewedSource::new(8, 40),
             SkewedSource::new(8, 40).with_fault(0, InjectedFault::Delay(pause)),
         ] {
-            let mut feed = Feed::open(
+            let feed = Feed::open(
                 &store,
                 &[],
                 &source,

@@ -13,7 +13,7 @@ fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Opti
         ..options(0, 2)
     };
     let options = with_little(store, source, 30 << 10, options);
-    Feed::open_with(store, &[], source, &options, |files, options| {
+    FeedPlan::new(store, &[], source, &options)?.open_with(|files, options| {
         let engine = read::open(options.engine, files.files().clone(), faults.meet(options.read.clone()))?;
         Ok(match reorder {
             Some(seed) => Box::new(Reordered::new(engine, seed)),
@@ -25,9 +25,7 @@ fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Opti
 #[test]
 fn short_refused_and_reordered_reads_do_not_change_the_batches() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(1, 30);
         for seed in 0..6 {
             let faults = Faults {
@@ -36,8 +34,8 @@ fn short_refused_and_reordered_reads_do_not_change_the_batches() {
                 refuse_one_in: 5,
                 ..Faults::default()
             };
-            let mut feed = open(&store, &source, faults, (seed % 2 == 0).then_some(seed)).unwrap();
-            consume_all(&mut feed, &source, &rows);
+            let feed = open(&store, &source, faults, (seed % 2 == 0).then_some(seed)).unwrap();
+            consume_all(&feed, &source, &rows);
             assert!(feed.stats().rows_missed > 0);
         }
     });
@@ -46,9 +44,7 @@ fn short_refused_and_reordered_reads_do_not_change_the_batches() {
 #[test]
 fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(2, 12);
         let mut passed = false;
         for position in 0.. {
@@ -56,15 +52,15 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
                 fail_from: Some(position),
                 ..Faults::default()
             };
-            let mut feed = open(&store, &source, faults, (position % 2 == 0).then_some(position)).unwrap();
-            let (taken, error) = consume(&mut feed, &source, &rows);
+            let feed = open(&store, &source, faults, (position % 2 == 0).then_some(position)).unwrap();
+            let (taken, error) = consume(&feed, &source, &rows);
             match error {
                 Some(error) => {
                     let text = error.to_string();
                     assert!(text.contains("features at offset"), "{text}");
                     assert!(taken < source.batches);
                     // The next epoch fails too. It does not hang, and does not deliver rows that were never read.
-                    let (_, error) = consume(&mut feed, &source, &rows);
+                    let (_, error) = consume(&feed, &source, &rows);
                     assert!(error.is_some());
                 }
                 None => {
@@ -81,13 +77,11 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
 #[test]
 fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoch() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(3, 30);
         static GATE: AtomicBool = AtomicBool::new(false);
         let held = Arc::new(source.clone().with_fault(0, InjectedFault::HoldUntil(&GATE)));
-        let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
+        let feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
         let core = feed.core.clone();
         let mut epoch = feed.epoch(&held);
         let stopper = epoch.stopper();
@@ -103,23 +97,21 @@ fn a_consumer_that_waits_for_a_batch_gets_none_when_another_thread_ends_the_epoc
             stopper.stop();
             assert!(waiting.join().unwrap(), "a batch came");
         });
-        consume_all(&mut feed, &source, &rows);
+        consume_all(&feed, &source, &rows);
     });
 }
 
 #[test]
 fn a_feed_is_usable_after_an_error_and_after_an_early_end() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(3, 30);
         for threads in [1, 3] {
             for owned in [&[][..], &[ChunkId(0), ChunkId(4)], &all_chunks()] {
-                let mut feed = Feed::open(&store, owned, &source, &options(2 << 20, threads)).unwrap();
+                let feed = Feed::open(&store, owned, &source, &options(2 << 20, threads)).unwrap();
                 for at in 0..source.batches {
                     let failing = source.clone().with_fault(at, InjectedFault::Error);
-                    let (taken, error) = consume(&mut feed, &failing, &rows);
+                    let (taken, error) = consume(&feed, &failing, &rows);
                     assert_eq!(error.unwrap().to_string(), "this batch fails; try another");
                     assert!(taken <= at);
                     {
@@ -129,10 +121,10 @@ fn a_feed_is_usable_after_an_error_and_after_an_early_end() {
                         }
                     }
                     if at % 8 == 0 {
-                        consume_all(&mut feed, &source, &rows);
+                        consume_all(&feed, &source, &rows);
                     }
                 }
-                consume_all(&mut feed, &source, &rows);
+                consume_all(&feed, &source, &rows);
             }
         }
     });
@@ -145,7 +137,7 @@ fn a_panic_of_a_worker_continues_in_the_consumer() {
         let store = stored(folder.path(), FeatureDtype::F32, 8);
         let source = SkewedSource::new(4, 30);
         for (at, threads) in [(0, 1), (7, 2), (29, 3)] {
-            let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, threads)).unwrap();
+            let feed = Feed::open(&store, &[], &source, &options(2 << 20, threads)).unwrap();
             let panicking = Arc::new(source.clone().with_fault(at, InjectedFault::Panic));
             let consumer = std::panic::AssertUnwindSafe(|| feed.epoch(&panicking).for_each(drop));
             let panic = std::panic::catch_unwind(consumer).unwrap_err();
@@ -157,11 +149,9 @@ fn a_panic_of_a_worker_continues_in_the_consumer() {
 #[test]
 fn a_file_that_changed_is_an_error() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(40);
         let source = SkewedSource::new(5, 30);
-        let mut feed = Feed::open(&store, &[], &source, &with_little(&store, &source, 0, options(0, 2))).unwrap();
+        let feed = Feed::open(&store, &[], &source, &with_little(&store, &source, 0, options(0, 2))).unwrap();
         let mut epoch = feed.epoch(&Arc::new(source.clone()));
         check(&epoch.next().unwrap().unwrap(), &source, &rows);
         for chunk in 0..CHUNKS {
@@ -195,18 +185,18 @@ fn a_row_that_a_slice_lacks_is_an_error() {
         };
         let beyond = SkewedSource::new(6, 10);
         for owned in [&[][..], &[ChunkId(0)], &all_chunks()] {
-            let mut feed = Feed::open(&store, owned, &within, &options(2 << 20, 2)).unwrap();
-            consume_all(&mut feed, &within, &rows);
-            let (_, error) = consume(&mut feed, &beyond, &rows);
+            let feed = Feed::open(&store, owned, &within, &options(2 << 20, 2)).unwrap();
+            consume_all(&feed, &within, &rows);
+            let (_, error) = consume(&feed, &beyond, &rows);
             let text = error.unwrap().to_string();
             assert!(text.contains("slice without those of chunk"), "{text}");
-            consume_all(&mut feed, &within, &rows);
+            consume_all(&feed, &within, &rows);
         }
     });
 }
 
-/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows. If the store has `aggregates`, their files
-/// have the features too.
+/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows. If the store has
+/// `aggregates`, their files have the features too.
 fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choices: &[read::Choice]) {
     let mut rows = rows(store, OutputDtype::F32);
     if let Some(kind) = aggregates {
@@ -242,7 +232,7 @@ fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choice
                         [] => Feed::open(store, owned, &source, &with_little(store, &source, 200 << 10, options)),
                         _ => Feed::open(store, owned, &source, &options),
                     };
-                    let error = feed.map_or_else(Some, |mut feed| consume(&mut feed, &source, &rows).1);
+                    let error = feed.map_or_else(Some, |feed| consume(&feed, &source, &rows).1);
                     let error = error.expect("a row of the block was needed").to_string();
                     assert!(error.contains(&message), "{engine:?}: {error}, not {message}");
                 }
@@ -250,14 +240,14 @@ fn flips_are_found(store: &Arc<Store>, aggregates: Option<AggregateKind>, choice
         });
     }
     // The bytes are restored.
-    let mut feed = Feed::open(
+    let feed = Feed::open(
         store,
         &[],
         &source,
         &with_little(store, &source, 200 << 10, options(0, 2)),
     )
     .unwrap();
-    consume_all(&mut feed, &source, &rows);
+    consume_all(&feed, &source, &rows);
 }
 
 #[test]
@@ -301,17 +291,15 @@ fn with_growing(store: &Arc<Store>, at: u64, threads: usize) -> (SkewedSource, F
 #[test]
 fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 4);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(4);
         for threads in [1, 2, 5] {
-            let (source, mut feed) = with_growing(&store, 10, threads);
+            let (source, feed) = with_growing(&store, 10, threads);
             let in_flight = feed.core.lock().in_flight();
-            consume_all(&mut feed, &source, &rows);
+            consume_all(&feed, &source, &rows);
             // Batches of 200 rows took the memory of fewer batches of 400.
             assert!(feed.core.lock().in_flight() < in_flight, "{in_flight}");
             assert!(!feed.core.reserve.is_overdrawn());
-            consume_all(&mut feed, &source, &rows);
+            consume_all(&feed, &source, &rows);
         }
     });
 }
@@ -319,11 +307,9 @@ fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
 #[test]
 fn a_batch_that_is_larger_than_expected_waits_until_a_slow_consumer_returns_others() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 4);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(4);
         for threads in [1, 2, 5] {
-            let (source, mut feed) = with_growing(&store, 150, threads);
+            let (source, feed) = with_growing(&store, 150, threads);
             let core = feed.core.clone();
             let mut waited = false;
             for batch in feed.epoch(&Arc::new(source.clone())) {

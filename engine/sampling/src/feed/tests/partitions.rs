@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     partition::{Owned, Share},
     sample::{Fanouts, JoinScratch, Sampler, Scratch},
-    view::{Halo, PartitionView, ViewKind, ViewOptions, ViewSource},
+    view::{Halo, PartitionView, ViewOptions, ViewSource},
 };
 
 fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
@@ -17,8 +17,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: false,
-        kind: ViewKind::Memory,
-        memory: 64 << 20,
+        mapped_bytes_max: None,
         threads: 1,
         engine: Choice::Auto,
     };
@@ -301,9 +300,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
 #[test]
 fn a_joined_batch_has_the_features_of_every_part() {
     watched(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let store = stored(folder.path(), FeatureDtype::F32, 37);
-        let rows = rows(&store, OutputDtype::F32);
+        let (_folder, store, rows) = f32_rows(37);
         let seeds: Vec<Vec<u64>> = (0..4).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let seeds: Vec<&[u64]> = seeds.iter().map(Vec::as_slice).collect();
         let source = Arc::new(joined(&parts(&store, &seeds), 10, 4));
@@ -314,7 +311,7 @@ fn a_joined_batch_has_the_features_of_every_part() {
             (&[ChunkId(1)], &generous),
             (&[], &little),
         ] {
-            let mut feed = Feed::open(&store, owned, &*source, options).unwrap();
+            let feed = Feed::open(&store, owned, &*source, options).unwrap();
             let mut batches = 0;
             for batch in feed.epoch(&source) {
                 let batch = batch.unwrap();

@@ -6,10 +6,10 @@ use grappa_io::slots::Slots;
 
 use super::*;
 use crate::feed::{
-    access::{PoolRows, StoredRows},
+    access::StoredRows,
     files::RowFiles,
     planner::{PlanOutcome, Planner, Window},
-    pool::{Pool, PoolGeometry},
+    pool::{Pool, geometry::PoolGeometry, rows::PoolRows},
     rows::RowFormat,
     stats::Counters,
 };

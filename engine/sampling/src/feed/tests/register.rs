@@ -54,7 +54,7 @@ fn delivered_features_are_in_registered_memory_even_after_buffers_grew() {
             register: Some(Arc::new(registered.clone())),
             ..options(2 << 20, 2)
         };
-        let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+        let feed = Feed::open(&store, &[], &source, &options).unwrap();
         let buffers = registered.ranges().len();
         assert!(buffers >= 2);
         let growing = Arc::new(source.with_fault(20, InjectedFault::Grow(300)));

@@ -135,10 +135,10 @@ fn processes_share_rows_that_none_of_them_has_room_for() {
             assert!(!alone.is_resident());
             let feeds = open(&Process::several(count), &vec![(store.clone(), each); count], &source);
             for feed in feeds {
-                let mut feed = feed.unwrap();
+                let feed = feed.unwrap();
                 assert!(feed.is_resident());
                 assert_eq!(feed.resident_bytes(), all_bytes.div_ceil(count as u64));
-                consume_all(&mut feed, &source, &rows);
+                consume_all(&feed, &source, &rows);
                 let stats = feed.stats();
                 assert_eq!((stats.rows_resident, stats.bytes_read), (stats.rows_wanted, 0));
                 let (shared, alone) = (feed.resident_rows(1).unwrap(), NODES - 1..NODES);
@@ -182,9 +182,9 @@ fn each_opens_alone_if_all_have_room_or_one_has_none_or_means_other_rows() {
             let with = [(store.clone(), first.clone()), (other.clone(), second.clone())];
             let feeds = open(&Process::several(2), &with, &source);
             for ((feed, (store, _)), kept) in feeds.into_iter().zip(&with).zip(kept) {
-                let mut feed = feed.unwrap();
+                let feed = feed.unwrap();
                 assert_eq!(feed.resident_bytes(), kept);
-                consume_all(&mut feed, &source, &rows(store, OutputDtype::F32));
+                consume_all(&feed, &source, &rows(store, OutputDtype::F32));
             }
         }
     });

@@ -4,9 +4,12 @@ use grappa_io::progress::Silent;
 
 use super::*;
 use crate::{
-    Loader, Seeds,
+    ListsPlace, Loader, Remedy, Seeds,
     sample::Sampler,
-    view::tests::graph::{Graph, TestStore},
+    view::{
+        ViewKind,
+        tests::graph::{Graph, TestStore},
+    },
 };
 
 const CHUNKS: u32 = 24;

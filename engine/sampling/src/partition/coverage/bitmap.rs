@@ -43,7 +43,7 @@ impl Bitmap {
 
     /// Number of nodes in the set.
     pub fn count(&self) -> u64 {
-        let ones = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
-        self.words.iter().map(ones).sum()
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
+        words.map(|word| u64::from(word.count_ones())).sum()
     }
 }

@@ -9,7 +9,10 @@ use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment};
 use grappa_io::{Result, progress::Progress, workers};
 use grappa_storage::{Store, files};
 
-use super::{Coverage, Histogram, bitmap::Bitmap};
+use super::{
+    bitmap::Bitmap,
+    histogram::{Coverage, Histogram},
+};
 
 /// Bytes of adjacency lists that are read before their pages are released.
 const RELEASE_BYTES: u64 = 16 << 20;
@@ -38,16 +41,11 @@ pub(super) fn passes(nodes: u64, partitions: u32, memory: u64) -> Vec<Pass> {
     }
     // Not even one bitmap fits. Each pass has one partition and as many sources as there are bits in whole words.
     let step = memory / 8 * 64;
-    let ranges = || {
-        (0..nodes)
-            .step_by(step as usize)
-            .map(|start| start..nodes.min(start + step))
-    };
     (0..partitions)
         .flat_map(|partition| {
-            ranges().map(move |sources| Pass {
+            (0..nodes).step_by(step as usize).map(move |start| Pass {
                 partitions: partition..partition + 1,
-                sources,
+                sources: start..nodes.min(start + step),
             })
         })
         .collect()

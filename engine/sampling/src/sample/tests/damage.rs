@@ -37,8 +37,7 @@ fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: true,
-        kind: way.0,
-        memory: u64::MAX,
+        mapped_bytes_max: (way.0 == ViewKind::Mapped).then_some(u64::MAX),
         threads: 2,
         engine: way.1,
     };

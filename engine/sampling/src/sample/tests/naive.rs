@@ -15,12 +15,8 @@ pub fn all_neighbors(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId],
     let mut nodes = seeds.to_vec();
     let mut indices: HashMap<NodeId, u32> = seeds.iter().copied().zip(0..).collect();
     let mut blocks = Vec::new();
-    for hop in 0..hops {
-        let draws_halo = match halo {
-            Halo::Features => hop == hops - 1,
-            Halo::Stop | Halo::Neighbors => true,
-            Halo::None => false,
-        };
+    let draws_halo = halo != Halo::None;
+    for _ in 0..hops {
         let mut block = Block {
             destinations: nodes.len(),
             offsets: vec![0],

@@ -37,13 +37,10 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
         let minibatch = sample(&sampler, &view, &seeds, 9).unwrap();
         check_valid(&minibatch, &graph, false);
         let is_halo = |index: usize| !owned.contains(minibatch.nodes[index]);
+        // A view without lists of halo nodes does not expand them.
+        let expected = halo != Halo::None;
         for (hop, block) in minibatch.blocks.iter().enumerate() {
             let drawn = block.indices.iter().any(|&source| is_halo(source as usize));
-            let expected = match halo {
-                Halo::Features => hop == 2,
-                Halo::Stop | Halo::Neighbors => true,
-                Halo::None => false,
-            };
             assert_eq!(drawn, expected, "hop {hop}, {halo}");
             for destination in 0..block.destinations {
                 let list: Vec<_> = graph.sources(minibatch.nodes[destination].0).collect();
@@ -61,8 +58,7 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
             }
         }
         let halo_destinations = minibatch.blocks.iter().any(|block| block.halo.contains(&true));
-        // A view without lists of halo nodes does not expand them.
-        assert_eq!(halo_destinations, matches!(halo, Halo::Stop | Halo::Neighbors));
+        assert_eq!(halo_destinations, expected);
     }
 }
 
@@ -72,7 +68,7 @@ fn every_neighbor_that_may_be_drawn_is_equally_likely() {
     let graph = Graph::new(60, |node| if node == 0 { (8..48).collect() } else { vec![] });
     let store = graph.store_with(vec![0, 20, 60], false);
     let owned = view::tests::owning(&store.store, &[0]);
-    for (halo, first, pool) in [(Halo::Stop, 8, 40), (Halo::None, 8, 12), (Halo::Features, 8, 40)] {
+    for (halo, first, pool) in [(Halo::Stop, 8, 40), (Halo::None, 8, 12)] {
         for kind in view::tests::KINDS {
             let view = view::tests::view(&store.store, owned.clone(), halo, false, kind).unwrap();
             let mut counts = vec![0; pool];

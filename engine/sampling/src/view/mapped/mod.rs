@@ -4,8 +4,7 @@
 //! When they may exceed the view's budget, all of them are released; later page faults find those that the page cache
 //! still has. If the budget is much smaller than the files, most cache lines then cost a page fault.
 //!
-//! - [`files`] locates lists, prefetches them and checks their blocks;
-//! - [`disk_reads`] tells when reads should be started for a group of lists before the first is touched;
+//! - [`files`](super::files) has the mappings: it locates lists, prefetches them and checks their blocks;
 //! - [`whole`] samples from the whole graph, where positions in a file are positions in the list;
 //! - [`partition`] puts owned sources first.
 //!
@@ -32,114 +31,7 @@
 //! speed, 80 % of all lists would have to be cached. With that much memory,
 //! [`ViewKind::Memory`](super::ViewKind::Memory) is possible.
 
-mod disk_reads;
-mod files;
 mod partition;
 mod whole;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-use grappa_formats::ChunkId;
-use grappa_io::{
-    Result,
-    map::{FaultMeter, ResidentLimit},
-};
-use grappa_storage::Chunk;
-
-use self::{disk_reads::DiskReads, files::MappedFiles};
 pub(super) use self::{partition::MappedPartition, whole::MappedWhole};
-use super::edge_filter::EdgeFilter;
-use crate::partition::Owned;
-
-/// The mapped chunks of a view.
-#[derive(Debug)]
-pub(super) struct Mapped {
-    chunks: Arc<Chunks>,
-    bytes: u64,
-    memory: Arc<MappedMemory>,
-}
-
-/// The files of each chunk of a store; none if the view does not own the chunk.
-type Chunks = Vec<Option<Chunk>>;
-
-/// The memory that several mapped views share.
-#[derive(Debug, Default)]
-pub(super) struct MappedMemory {
-    limit: ResidentLimit,
-    disk: DiskReads,
-    views: Mutex<Vec<Weak<Chunks>>>,
-}
-
-impl MappedMemory {
-    fn add(&self, chunks: &Arc<Chunks>, bytes: u64, limit: u64) {
-        self.limit.add(bytes, limit);
-        self.lock().push(Arc::downgrade(chunks));
-    }
-
-    /// Releases all pages if they exceed the limit.
-    fn keep(&self, faults: &FaultMeter) {
-        self.limit.keep(faults, || {
-            let views = self.lock();
-            let views = views.iter().filter_map(Weak::upgrade);
-            views.for_each(|chunks| chunks.iter().flatten().for_each(Chunk::release_all_rows));
-        });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Chunks>>> {
-        // A panic under the lock leaves the list intact.
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Mapped {
-    /// Maps the owned chunks. Their resident pages may take `bytes`. Views that share `memory` share the sum of their
-    /// limits.
-    pub(super) fn open(filter: &EdgeFilter<'_>, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
-        let open = |chunk| filter.owned.owns(chunk).then(|| filter.store.chunk(chunk)).transpose();
-        let chunks = (0..filter.store.chunks().chunks()).map(ChunkId).map(open);
-        let chunks: Arc<Chunks> = Arc::new(chunks.collect::<Result<_>>()?);
-        let files = chunks
-            .iter()
-            .flatten()
-            .map(|chunk| chunk.row_bytes(filter.edge_weights))
-            .sum();
-        memory.add(&chunks, files, bytes);
-        Ok(Self {
-            chunks,
-            bytes: bytes.min(files),
-            memory: memory.clone(),
-        })
-    }
-
-    /// The maximum number of bytes of resident pages.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Bytes of the files that sampling reads.
-    pub(super) fn file_bytes(&self, edge_weights: bool) -> u64 {
-        self.chunks
-            .iter()
-            .flatten()
-            .map(|chunk| chunk.row_bytes(edge_weights))
-            .sum()
-    }
-
-    /// Asks the system to read these files ahead.
-    pub(super) fn read_ahead(&self, edge_weights: bool) {
-        self.chunks
-            .iter()
-            .flatten()
-            .for_each(|chunk| chunk.read_ahead(edge_weights));
-    }
-
-    /// The adjacency lists of a view that owns all nodes.
-    pub(super) fn whole<'a>(&'a self, owned: &'a Owned) -> MappedWhole<'a> {
-        MappedWhole::new(MappedFiles::new(self, owned))
-    }
-
-    /// The adjacency lists of a view that owns some nodes.
-    pub(super) fn partition<'a>(&'a self, owned: &'a Owned) -> MappedPartition<'a> {
-        MappedPartition::new(MappedFiles::new(self, owned), owned)
-    }
-}

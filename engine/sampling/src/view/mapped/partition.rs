@@ -17,10 +17,12 @@ use std::ops::Range;
 use grappa_formats::{NodeId, rows::Row};
 use grappa_io::Result;
 
-use super::files::{FileHead, FilePlace, MappedFiles};
 use crate::{
     partition::Owned,
-    view::adjacency::{AdjacencyLists, Degrees, Positions},
+    view::{
+        adjacency::{AdjacencyLists, Degrees, Positions},
+        files::{FileHead, FilePlace, Mapped, MappedFiles},
+    },
 };
 
 /// A list with at most this many sources per run of owned nodes is decoded before it is split.
@@ -30,6 +32,7 @@ const DECODED_PER_RUN: u64 = 32;
 pub(crate) struct MappedPartition<'a> {
     files: MappedFiles<'a>,
     owned: &'a Owned,
+    keeps_halo: bool,
 }
 
 /// The place of a list, and how it is split.
@@ -56,8 +59,12 @@ pub(crate) struct SplitLists {
 }
 
 impl<'a> MappedPartition<'a> {
-    pub(super) fn new(files: MappedFiles<'a>, owned: &'a Owned) -> Self {
-        Self { files, owned }
+    pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned, keeps_halo: bool) -> Self {
+        Self {
+            files: MappedFiles::new(mapped, owned),
+            owned,
+            keeps_halo,
+        }
     }
 
     /// Splits a list into segments. Returns the number of owned sources.
@@ -86,7 +93,7 @@ impl<'a> MappedPartition<'a> {
             }
         }
         let owned = split.segments.len();
-        // The gaps between the segments of owned sources are those of the others.
+        // The gaps between the segments of owned sources are the segments of the others.
         let mut before = 0;
         for at in first..owned {
             let segment = split.segments[at].clone();
@@ -120,17 +127,8 @@ impl AdjacencyLists for MappedPartition<'_> {
     type GroupState = SplitLists;
 
     #[inline(always)]
-    fn keep_memory(&self) {
-        self.files.keep_memory();
-    }
-
-    #[inline(always)]
-    fn are_on_disk(&self) -> bool {
-        self.files.are_on_disk()
-    }
-
-    fn read_ahead_head(&self, node: NodeId) {
-        self.files.read_ahead_head(node);
+    fn files(&self) -> Option<&MappedFiles<'_>> {
+        Some(&self.files)
     }
 
     fn read_ahead_list(&self, place: &SplitPlace) {
@@ -167,11 +165,6 @@ impl AdjacencyLists for MappedPartition<'_> {
         self.files.prefetch_list(&place.file);
     }
 
-    #[inline(always)]
-    fn take_damage(&self) -> Result<()> {
-        self.files.take_damage()
-    }
-
     fn degrees(&self, place: &mut SplitPlace, split: &mut SplitLists) -> Degrees {
         let Some(list) = self.files.open(&place.file) else {
             return Degrees::HALO;
@@ -180,7 +173,7 @@ impl AdjacencyLists for MappedPartition<'_> {
         Degrees {
             visible: place.visible,
             global: list.degree(),
-            listed: list.degree(),
+            listed: if self.keeps_halo { list.degree() } else { place.visible },
             halo: false,
         }
     }

@@ -5,15 +5,20 @@ use std::iter;
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
-use super::files::{FileHead, FilePlace, MappedFiles};
-use crate::view::adjacency::{AdjacencyLists, Degrees, Positions};
+use crate::{
+    partition::Owned,
+    view::{
+        adjacency::{AdjacencyLists, Degrees, Positions},
+        files::{FileHead, FilePlace, Mapped, MappedFiles},
+    },
+};
 
-/// The mapped adjacency lists of all nodes. The order of views is that of the files.
+/// The mapped adjacency lists of all nodes. Views and files have the same order.
 pub(crate) struct MappedWhole<'a>(MappedFiles<'a>);
 
 impl<'a> MappedWhole<'a> {
-    pub(super) fn new(files: MappedFiles<'a>) -> Self {
-        Self(files)
+    pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
+        Self(MappedFiles::new(mapped, owned))
     }
 }
 
@@ -24,25 +29,13 @@ impl AdjacencyLists for MappedWhole<'_> {
     type GroupState = Vec<u64>;
 
     #[inline(always)]
-    fn keep_memory(&self) {
-        self.0.keep_memory();
-    }
-
-    #[inline(always)]
-    fn are_on_disk(&self) -> bool {
-        self.0.are_on_disk()
-    }
-
-    fn read_ahead_head(&self, node: NodeId) {
-        self.0.read_ahead_head(node);
+    fn files(&self) -> Option<&MappedFiles<'_>> {
+        Some(&self.0)
     }
 
     fn read_ahead_list(&self, place: &FilePlace) {
         self.0.read_ahead_list(place);
     }
-
-    #[inline(always)]
-    fn clear(_: &mut Vec<u64>) {}
 
     #[inline(always)]
     fn head(&self, node: NodeId) -> FileHead {
@@ -62,11 +55,6 @@ impl AdjacencyLists for MappedWhole<'_> {
     #[inline(always)]
     fn prefetch_list(&self, place: &FilePlace) {
         self.0.prefetch_list(place);
-    }
-
-    #[inline(always)]
-    fn take_damage(&self) -> Result<()> {
-        self.0.take_damage()
     }
 
     #[inline(always)]

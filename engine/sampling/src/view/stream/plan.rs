@@ -14,7 +14,7 @@ use grappa_io::{
 };
 use grappa_storage::AdjacencyFiles;
 
-use super::{PIECE_EDGES, piece::Blocks};
+use super::{common::PIECE_EDGES, piece::Blocks};
 use crate::view::edge_filter::EdgeFilter;
 
 /// The chunks to read, divided into pieces.
@@ -52,7 +52,7 @@ impl StreamPlan {
             let mut payload = |file: &ContainerFile| {
                 let payload = Payload {
                     file: FileIndex(opened.len() as u32),
-                    checksums: Arc::new(Checksums::of(file)?),
+                    checksums: Arc::new(file.new_checksums()?),
                 };
                 opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
                 Ok::<_, Error>(payload)

@@ -10,7 +10,7 @@ use grappa_io::{
 use grappa_storage::Store;
 
 use super::{
-    DecoderMessage, OpenEngine, RING_BYTES, disagrees,
+    common::{DecoderMessage, OpenEngine, RING_BYTES, disagrees},
     piece::{Blocks, Directory, Piece, PieceMemory},
     plan::{Payload, StreamPlan},
 };

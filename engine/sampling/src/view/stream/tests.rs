@@ -8,7 +8,7 @@ use grappa_formats::{
     weights::ANCHOR_ROWS,
 };
 
-use super::{plan::pieces, *};
+use super::{common::RING_BYTES, plan::pieces, *};
 use crate::{
     partition::Owned,
     view::{

@@ -6,7 +6,6 @@ use grappa_io::map::FaultMeter;
 use rustix::fs::{Advice, fadvise};
 
 use super::*;
-use crate::view::adjacency::ViewLists;
 
 /// Lists that are on pages of their own.
 const STRIDE: usize = 400;
@@ -30,14 +29,16 @@ fn disk_reads<A: AdjacencyLists>(lists: &A, nodes: u64, read_ahead: bool) -> u64
     let nodes: Vec<_> = (0..nodes).step_by(STRIDE).map(NodeId).collect();
     let faults = FaultMeter::start();
     if read_ahead {
-        nodes.iter().for_each(|&node| lists.read_ahead_head(node));
+        nodes
+            .iter()
+            .for_each(|&node| lists.files().unwrap().read_ahead_head(node));
     }
     let places: Vec<_> = nodes.iter().map(|&node| lists.locate(lists.head(node))).collect();
     if read_ahead {
         places.iter().for_each(|place| lists.read_ahead_list(place));
     }
     places.iter().for_each(|place| lists.prefetch_list(place));
-    lists.take_damage().unwrap();
+    lists.files().unwrap().take_damage().unwrap();
     faults.disk_reads()
 }
 
@@ -79,7 +80,7 @@ fn samples_from_the_disk_are_those_from_memory() {
         unreachable!("the view is of the whole graph");
     };
     for node in 0..graph.nodes() {
-        lists.read_ahead_head(NodeId(node));
+        lists.files().unwrap().read_ahead_head(NodeId(node));
         lists.read_ahead_list(&lists.locate(lists.head(NodeId(node))));
     }
     assert!(all_lists(&mapped) == in_memory);

@@ -48,16 +48,8 @@ fn load(
         halo: Halo::Stop,
         edge_weights,
     };
-    let view = PartitionView {
-        nodes: store.manifest().nodes,
-        ids: store.ids().clone(),
-        owned: owned.clone(),
-        halo: Halo::Stop,
-        halo_lists: None,
-        edge_weights,
-        bytes: Csr::<u32>::bytes(&filter),
-        lists: Storage::Narrow(Csr::load(&filter, threads, open, None, &Silent)?),
-    };
+    let mut view = view(store, owned.clone(), Halo::Stop, edge_weights, ViewKind::Mapped)?;
+    view.lists = Storage::Memory(Csr::load(&filter, threads, open, None, &Silent)?);
     Ok(all_lists(&view))
 }
 
@@ -211,13 +203,12 @@ fn loading_stops_before_any_piece() {
             halo: Halo::Stop,
             halo_lists: None,
             edge_weights: false,
-            kind: ViewKind::Memory,
-            memory: u64::MAX,
+            mapped_bytes_max: None,
             threads,
             engine: Choice::Auto,
         };
         let progress = StopsAt(stop_at, AtomicU64::new(0));
-        let views = PartitionView::open_all(&store.store, owned(), 0, &options, &progress);
+        let views = PartitionView::open_all(&store.store, owned(), &options, None, &progress);
         (views.map(|views| views.len()), progress.1.into_inner())
     };
     let (views, asked) = open(u64::MAX, 2);

@@ -12,7 +12,7 @@ use grappa_formats::{
     rows::RowCodec,
 };
 use grappa_io::{
-    Error, Result,
+    Result,
     progress::Silent,
     read::{Choice, ReadEngine, ReadFile},
 };
@@ -20,9 +20,12 @@ use grappa_storage::Store;
 
 use self::graph::{Graph, TestStore};
 use super::{
-    Csr, EdgeFilter, Halo, PartitionView, Storage, ViewKind, ViewOptions,
-    adjacency::{AdjacencyLists, Degrees, Positions, ViewLists},
-    open_engine,
+    Halo, PartitionView, ViewKind, ViewLists, ViewOptions,
+    adjacency::{AdjacencyLists, Degrees, Positions},
+    edge_filter::EdgeFilter,
+    memory::Csr,
+    opened::Storage,
+    stream::open_engine,
 };
 use crate::partition::Owned;
 
@@ -37,8 +40,7 @@ pub fn view(store: &Store, owned: Owned, halo: Halo, edge_weights: bool, kind: V
         halo,
         halo_lists: None,
         edge_weights,
-        kind,
-        memory: u64::MAX,
+        mapped_bytes_max: (kind == ViewKind::Mapped).then_some(u64::MAX),
         threads: 2,
         engine: Choice::Auto,
     };
@@ -88,24 +90,23 @@ pub fn all_lists(view: &PartitionView) -> Vec<ViewList> {
         (0..view.nodes()).map(read).collect()
     }
     match &view.lists() {
-        ViewLists::WholeNarrow(lists) => all(lists, view),
-        ViewLists::WholeWide(lists) => all(lists, view),
-        ViewLists::PartitionNarrow(lists) => all(lists, view),
-        ViewLists::PartitionWide(lists) => all(lists, view),
+        ViewLists::Whole(lists) => all(lists, view),
+        ViewLists::Partition(lists) => all(lists, view),
         ViewLists::MappedWhole(lists) => all(lists, view),
         ViewLists::MappedPartition(lists) => all(lists, view),
-        ViewLists::HaloNarrow(lists) => all(lists, view),
-        ViewLists::HaloWide(lists) => all(lists, view),
-        ViewLists::HaloMapped(lists) => all(lists, view),
+        ViewLists::Halo(lists) => all(lists, view),
+        ViewLists::MappedHalo(lists) => all(lists, view),
     }
 }
 
 fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -> ViewList {
-    lists.keep_memory();
+    if let Some(files) = lists.files() {
+        files.keep_memory();
+    }
     let mut state = A::GroupState::default();
     let mut place = lists.locate(lists.head(node));
     let degrees = lists.degrees(&mut place, &mut state);
-    let count = degrees.pool(view.halo() != Halo::None);
+    let count = degrees.listed;
     let (mut sources, mut one_by_one, mut edge_weights) = (Vec::new(), Vec::new(), Vec::new());
     lists.prefetch_sources(&place, Positions::First(count));
     lists.sources_at(&place, &mut state, Positions::First(count), &mut sources);
@@ -136,15 +137,16 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
         let list = &graph.lists[node];
         let is_owned = |edge: &&(u64, f32)| owned.contains(NodeId(edge.0));
         let mut edges: Vec<_> = list.iter().filter(is_owned).copied().collect();
-        let degrees = Degrees {
-            visible: edges.len() as u64,
-            global: list.len() as u64,
-            listed: list.len() as u64,
-            halo: false,
-        };
+        let visible = edges.len() as u64;
         if halo != Halo::None {
             edges.extend(list.iter().filter(|edge| !is_owned(edge)));
         }
+        let degrees = Degrees {
+            visible,
+            global: list.len() as u64,
+            listed: edges.len() as u64,
+            halo: false,
+        };
         let (sources, all_weights) = edges.into_iter().unzip();
         ViewList {
             degrees,
@@ -216,15 +218,9 @@ fn sources_of_64_bits_equal_those_of_32() {
             halo,
             edge_weights: true,
         };
-        let wide = PartitionView {
-            lists: Storage::Wide(Csr::load(&filter, 2, &any_engine, None, &Silent).unwrap()),
-            ..view(&store.store, owned.clone(), halo, true, ViewKind::Memory).unwrap()
-        };
+        let mut wide = view(&store.store, owned.clone(), halo, true, ViewKind::Mapped).unwrap();
+        wide.lists = Storage::Memory(Csr::load_as(&filter, false, 2, &any_engine, None, &Silent).unwrap());
         assert!(all_lists(&wide) == expected_lists(&graph, &owned, halo, true));
-        assert_eq!(
-            Csr::<u64>::bytes(&filter),
-            Csr::<u32>::bytes(&filter) + 4 * filter.edges()
-        );
     }
 }
 
@@ -236,7 +232,7 @@ fn any_number_of_threads_decodes_the_same_lists() {
     for threads in [1, 2, 7] {
         let options = ViewOptions {
             threads,
-            ..in_memory(u64::MAX)
+            ..options(None)
         };
         let owned = Owned::whole(&store.store);
         let view = PartitionView::open(&store.store, owned, &options).unwrap();
@@ -244,25 +240,24 @@ fn any_number_of_threads_decodes_the_same_lists() {
     }
 }
 
-fn in_memory(memory: u64) -> ViewOptions {
+fn options(mapped_bytes_max: Option<u64>) -> ViewOptions {
     ViewOptions {
         halo: Halo::Stop,
         halo_lists: None,
         edge_weights: false,
-        kind: ViewKind::Memory,
-        memory,
+        mapped_bytes_max,
         threads: 1,
         engine: Choice::Auto,
     }
 }
 
 #[test]
-fn the_budget_decides_where_adjacency_lists_are() {
+fn views_take_the_bytes_that_the_manifest_says_or_their_limit() {
     let graph = Graph::mixed(3000);
     let store = graph.store_with(vec![0, 1000, 2500, 3000], true);
     for chunks in [&[0, 1, 2][..], &[0, 2]] {
         let owned = owning(&store.store, chunks);
-        for (halo, edge_weights) in [(Halo::Stop, false), (Halo::None, false), (Halo::Features, true)] {
+        for (halo, edge_weights) in [(Halo::Stop, false), (Halo::None, false), (Halo::Stop, true)] {
             let lists = expected_lists(&graph, &owned, halo, edge_weights);
             let edges: u64 = lists.iter().map(|list| list.sources.len() as u64).sum();
             let node_bytes = if chunks.len() == 3 { 8 } else { 16 };
@@ -271,84 +266,32 @@ fn the_budget_decides_where_adjacency_lists_are() {
                 PartitionView::bytes_in_memory(&store.store, &owned, halo, edge_weights),
                 bytes
             );
-            let open = |kind, memory| {
-                let options = ViewOptions {
-                    halo,
-                    edge_weights,
-                    kind,
-                    ..in_memory(memory)
-                };
-                PartitionView::open(&store.store, owned.clone(), &options)
-            };
-            for (kind, memory, expected) in [
-                (ViewKind::Auto, bytes, ViewKind::Memory),
-                (ViewKind::Auto, bytes - 1, ViewKind::Mapped),
-                (ViewKind::Memory, bytes, ViewKind::Memory),
-                (ViewKind::Mapped, bytes, ViewKind::Mapped),
-            ] {
-                let view = open(kind, memory).unwrap();
-                assert_eq!(view.kind(), expected);
-                // A mapped view takes at most its budget.
-                assert!(match expected {
-                    ViewKind::Memory => view.bytes() == bytes,
-                    _ => (1..=memory).contains(&view.bytes()),
-                });
-            }
-            let error = open(ViewKind::Memory, bytes - 1).unwrap_err();
-            assert!(
-                matches!(error, Error::Budget { least, .. } if least == bytes),
-                "{error}"
-            );
+            let in_memory = view(&store.store, owned.clone(), halo, edge_weights, ViewKind::Memory).unwrap();
+            assert_eq!((in_memory.kind(), in_memory.bytes()), (ViewKind::Memory, bytes));
         }
     }
 }
 
 #[test]
-fn views_share_a_budget_with_features() {
+fn mapped_views_share_a_limit() {
     let graph = Graph::mixed(3000);
     let store = graph.store_with(vec![0, 1000, 2500, 3000], false);
     let owned = || vec![owning(&store.store, &[0]), owning(&store.store, &[1, 2])];
-    let bytes = |owned: &Owned| PartitionView::bytes_in_memory(&store.store, owned, Halo::Stop, false);
-    let lists: u64 = owned().iter().map(bytes).sum();
-    let features = 100 * lists;
-    let open = |kind, memory| {
-        let options = ViewOptions {
-            kind,
-            ..in_memory(memory)
-        };
-        PartitionView::open_all(&store.store, owned(), features, &options, &Silent)
-    };
-    for (kind, memory, expected) in [
-        (ViewKind::Auto, lists + features, ViewKind::Memory),
-        (ViewKind::Auto, 4 * lists, ViewKind::Memory),
-        (ViewKind::Auto, 4 * lists - 1, ViewKind::Mapped),
-        (ViewKind::Memory, lists, ViewKind::Memory),
-        (ViewKind::Mapped, lists + features, ViewKind::Mapped),
-        // So little that pages are released again and again.
-        (ViewKind::Auto, 8, ViewKind::Mapped),
-    ] {
-        let views = open(kind, memory).unwrap();
+    // So little that pages are released again and again, and enough for all.
+    for limit in [2, 1 << 30] {
+        let views = PartitionView::open_all(&store.store, owned(), &options(Some(limit)), None, &Silent).unwrap();
         let taken: u64 = views.iter().map(|view| view.bytes()).sum();
-        assert!(views.iter().all(|view| view.kind() == expected));
-        match expected {
-            ViewKind::Memory => assert_eq!(taken, lists),
-            _ => assert!(taken <= memory / 4, "{taken} bytes of {memory}"),
-        }
+        assert!(taken <= limit && views.iter().all(|view| view.kind() == ViewKind::Mapped));
         for (view, owned) in views.iter().zip(owned()) {
             assert!(all_lists(view) == expected_lists(&graph, &owned, Halo::Stop, false));
         }
     }
-    let error = open(ViewKind::Memory, lists - 1).unwrap_err();
-    assert!(
-        matches!(error, Error::Budget { least, .. } if least == lists),
-        "{error}"
-    );
 }
 
 #[test]
 fn missing_edge_weights_are_an_error() {
     let store = Graph::mixed(100).store(2);
-    let error = whole(&store.store, true, ViewKind::Auto).unwrap_err().to_string();
+    let error = whole(&store.store, true, ViewKind::Memory).unwrap_err().to_string();
     assert!(error.contains("no edge weights"), "{error}");
 }
 
@@ -365,7 +308,7 @@ fn names_of_options_parse_as_they_are_displayed() {
             .parse::<Halo>()
             .unwrap_err()
             .to_string()
-            .contains("features, stop, neighbors and none")
+            .contains("stop, neighbors and none")
     );
     assert!(
         "disk"

@@ -34,7 +34,7 @@ fn options_without_effect_are_warned_about() {
         halo,
         ..config(partitions, layers)
     };
-    for (layers, same) in [(2, "--halo stop"), (3, "--halo aggregates")] {
+    for (layers, same) in [(2, "--halo stop"), (3, "do not follow the parameters")] {
         let found = halo(4, layers, HaloMode::History).warnings(false);
         assert!(found.len() == 1 && found[0].contains(same), "{found:?}");
         assert!(halo(4, layers, HaloMode::History).warnings(true).is_empty());
@@ -43,7 +43,7 @@ fn options_without_effect_are_warned_about() {
             matches!(&alone[..], [warning] if warning.starts_with("--halo history has no effect with --partitions 1")),
             "{alone:?}"
         );
-        for mode in [HaloMode::Features, HaloMode::Stop, HaloMode::None, HaloMode::Aggregates] {
+        for mode in [HaloMode::Stop, HaloMode::None] {
             let found = halo(4, layers, mode).warnings(false);
             assert!(found.len() == 1 && found[0].contains("--halo neighbors"), "{found:?}");
             assert!(halo(4, layers, mode).warnings(true).is_empty());
@@ -87,7 +87,7 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
             .iter()
             .cloned()
             .map(|(option, value)| (option.to_owned(), value));
-        let options: BTreeMap<String, Value> = options.collect();
+        let options: Table = options.collect();
         TrainConfig::layered(None, None, &options).unwrap().warnings(true)
     };
     for (option, value, without, shown) in [

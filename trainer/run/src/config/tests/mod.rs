@@ -2,29 +2,38 @@ mod effects;
 mod resume;
 
 use std::{
-    collections::BTreeMap,
     fs,
+    num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
 };
 
+use grappa_io::size::ByteSize;
+use grappa_sampling::{
+    partition::Schedule,
+    sample::{RandomWalks, Sampler},
+};
 use tempfile::tempdir;
-use toml::Value;
+use toml::{Table, Value};
 
 use super::*;
+use crate::{
+    Error, Result,
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
+};
 
 /// No flags of the user.
-fn none() -> BTreeMap<String, Value> {
-    BTreeMap::new()
+fn none() -> Table {
+    Table::new()
 }
 
-fn flags<const N: usize>(given: [(&str, Value); N]) -> BTreeMap<String, Value> {
+fn flags<const N: usize>(given: [(&str, Value); N]) -> Table {
     given
         .into_iter()
         .map(|(option, value)| (option.to_owned(), value))
         .collect()
 }
 
-fn layered(file: &str, flags: &BTreeMap<String, Value>) -> Result<TrainConfig> {
+fn layered(file: &str, flags: &Table) -> Result<TrainConfig> {
     let folder = tempdir().unwrap();
     let path = folder.path().join("RUN.toml");
     fs::write(&path, file).unwrap();
@@ -135,7 +144,7 @@ fn unset_options_follow_from_the_others() {
     config.check().unwrap();
     assert_eq!(config.fanouts().to_string(), "15,10,5,5");
     assert_eq!((config.concurrent(), config.batch()), (16, 64));
-    // Numbers of earlier versions are read and written as numbers, and `auto` is one partition until a store is known.
+    // Numbers are written as numbers, and `auto` is one partition until a store is known.
     assert_eq!(config.table()["partitions"].as_integer(), Some(16));
     assert_eq!(TrainConfig::default().table()["partitions"].as_str(), Some("auto"));
     assert_eq!(TrainConfig::default().partitions(), 1);
@@ -384,7 +393,7 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
 
 #[test]
 fn a_flag_too_large_for_a_file_is_an_error() {
-    let error = TrainConfig::layered(None, None, &BTreeMap::from([("epochs", u64::MAX)]))
+    let error = TrainConfig::layered(None, None, &flags([("epochs", u64::MAX.to_string().into())]))
         .unwrap_err()
         .to_string();
     assert!(error.contains("option") || error.contains("range"), "{error}");
@@ -401,6 +410,8 @@ fn names_of_choices_read_back() {
     for halo in HaloMode::ALL {
         assert_eq!(halo.to_string().parse::<HaloMode>().unwrap(), *halo);
     }
+    let removed = "aggregates".parse::<HaloMode>().unwrap_err().to_string();
+    assert_eq!(removed, "the halo mode `aggregates` was removed: use `history`");
     let error = "lion".parse::<Optimizer>().unwrap_err().to_string();
     assert_eq!(error, "unknown optimizer `lion`: use adam, adamw or sgd");
 }

@@ -1,6 +1,9 @@
 //! Options that a resumed run may change.
 
-use super::*;
+use super::{
+    super::layers::{changeable, may_change},
+    *,
+};
 
 #[test]
 fn a_resumed_run_goes_on_as_it_was_configured() {
@@ -18,7 +21,7 @@ fn a_resumed_run_goes_on_as_it_was_configured() {
 fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
     let run = everything();
     let default = TrainConfig::default().table();
-    for option in MAY_CHANGE {
+    for option in changeable() {
         let Some(value) = default.get(option) else {
             assert!(["class-names", "out"].contains(&option), "{option}");
             continue;
@@ -43,7 +46,7 @@ fn options_that_define_the_parameters_must_not_change() {
         "precision",
         "fanouts",
     ] {
-        assert!(!MAY_CHANGE.contains(&option), "{option}");
+        assert!(!may_change(option), "{option}");
     }
     let error = TrainConfig::default()
         .resumed(None, None, &flags([("seed", 2.into())]))
@@ -56,10 +59,8 @@ fn options_that_define_the_parameters_must_not_change() {
 
 #[test]
 fn changed_options_are_reported_with_both_values() {
-    for option in TrainConfig::options()
-        .iter()
-        .filter(|option| !MAY_CHANGE.contains(&option.as_str()))
-    {
+    for option in TrainOption::all().iter().filter(|option| !option.may_change()) {
+        let option = &option.name;
         let default = TrainConfig::default().table().get(option).cloned();
         let value = default.unwrap_or_else(|| "none by default".into());
         let run = [everything(), whole_views()]
@@ -101,22 +102,6 @@ fn options_of_the_run_may_be_repeated_also_if_they_contradict_the_defaults() {
 }
 
 #[test]
-fn a_run_from_before_an_option_existed_has_the_same_digest() {
-    let mut table = TrainConfig::default().table();
-    assert_eq!(table.remove("steps-per-epoch"), Some(0.into()));
-    assert_eq!(table.remove("compress"), Some("none".into()));
-    assert_eq!(table.remove("compress-rate"), Some("auto".into()));
-    let before: TrainConfig = table.clone().try_into().unwrap();
-    assert_eq!(before, TrainConfig::default());
-    // What that version computed.
-    table.retain(|option, _| !MAY_CHANGE.contains(&option));
-    assert_eq!(
-        before.digest(),
-        xxhash_rust::xxh3::xxh3_64(table.to_string().as_bytes())
-    );
-}
-
-#[test]
 fn the_digest_differs_with_every_option_that_must_not_change() {
     for (option, value) in TrainConfig::default().table() {
         let run = if ["full-graph", "last-heads"].contains(&option.as_str()) {
@@ -127,11 +112,7 @@ fn the_digest_differs_with_every_option_that_must_not_change() {
         let mut table = run.table();
         table.insert(option.clone(), value);
         let other: TrainConfig = table.try_into().unwrap();
-        assert_eq!(
-            other.digest() == run.digest(),
-            MAY_CHANGE.contains(&option.as_str()),
-            "{option}"
-        );
+        assert_eq!(other.digest() == run.digest(), may_change(&option), "{option}");
     }
     // Another program would not resume the run.
     assert_eq!(TrainConfig::default().digest(), TrainConfig::default().digest());

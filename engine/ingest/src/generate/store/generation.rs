@@ -1,0 +1,426 @@
+//! The generation of a store: the check of the memory, the chunks that are missing, splits and manifest.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+use grappa_formats::{
+    ChunkId,
+    chunks::ChunkMap,
+    features::FeatureLayout,
+    manifest::{
+        ChunkEntry, ExternalIds, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec, Manifest,
+        PermutationSpec, SplitEntry,
+    },
+    permutation::Feistel,
+};
+use grappa_io::{
+    Error, Result, durable::Destination, journal::Journal, memory::MemoryGate, progress::Progress, workers,
+};
+use grappa_storage::writer::{AdjacencyWriter, JOURNAL, StoreFolder, finished};
+use grappa_synthetic::{Generator, Split};
+use roaring::RoaringTreemap;
+
+use super::{
+    chunk::{COLUMN_WINDOW_BYTES, ChunkWriter},
+    journal::{self, ChunkDone, Record},
+    options::{StoreOptions, StoreSummary},
+    pieces::{LabelBlocks, PIECE_EDGES},
+    team_plan::{EDGE_COST, TeamPlan},
+};
+use crate::ingest::plan;
+
+/// Bytes of memory per byte of a split's bitmap: the set, its encoding, and the encoding in a file buffer.
+const SPLIT_COST: u64 = 3;
+/// The splits, in the order of the manifest.
+const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
+
+/// Generates the store of a recipe.
+///
+/// # Errors
+/// If the options contradict each other, the budget does not hold the largest adjacency list, or a file can't be read or
+/// written. After an I/O error the unfinished store stays, and a run with `options.resume` continues it.
+pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result<StoreSummary> {
+    let generation = Generation::new(options, progress)?;
+    let out = Destination {
+        path: &options.out,
+        replaces: options.replace,
+    };
+    let (folder, begun) = StoreFolder::begin(out, None, options.resume)?;
+    generation.finish(&folder).map_err(|error| folder.failed(begun, error))
+}
+
+struct Generation<'a> {
+    options: &'a StoreOptions,
+    generator: Generator,
+    permutation: Option<Feistel>,
+    chunks: ChunkMap,
+    /// The chunks to generate.
+    wanted: BTreeSet<u32>,
+    features: Option<FeatureLayout>,
+    labels: Option<LabelSpec>,
+    held: HeldMemory,
+    teams: TeamPlan,
+    /// The memory for adjacency lists that exceed a window.
+    gate: MemoryGate,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> Generation<'a> {
+    fn new(options: &'a StoreOptions, progress: &'a dyn Progress) -> Result<Self> {
+        assert!(
+            !options.edge_options.undirected,
+            "generated graphs have no reverse edges"
+        );
+        workers::check_threads(options.threads)?;
+        let generator = Generator::new(options.recipe.clone())?;
+        let nodes = generator.nodes();
+        let chunks = options.chunk_map(&generator)?;
+        let wanted = options.wanted(&chunks)?;
+        let labels = (generator.classes() > 0).then(|| LabelSpec {
+            classes: generator.classes(),
+            kind: LabelKind::Single,
+        });
+        let features = options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim));
+        let held = HeldMemory::new(options, &generator, &chunks, &wanted);
+        let memory = options.memory.saturating_sub(held.total());
+        let teams = TeamPlan::new(memory, options.threads, wanted.len());
+        let run = Self {
+            options,
+            permutation: options
+                .random_permutation
+                .then(|| Feistel::new(nodes, options.recipe.seed)),
+            features,
+            generator,
+            chunks,
+            wanted,
+            labels,
+            held,
+            teams,
+            gate: MemoryGate::new(teams.spare),
+            progress,
+        };
+        run.check_memory()?;
+        Ok(run)
+    }
+
+    /// Fails if the smallest windows, the largest adjacency list or a split do not fit in the budget.
+    fn check_memory(&self) -> Result<()> {
+        let mut least = PIECE_EDGES * EDGE_COST * self.teams.teams as u64;
+        if self.features.is_some() || self.labels.is_some() {
+            least = least.max(COLUMN_WINDOW_BYTES * (self.teams.team_threads * self.teams.teams) as u64);
+        }
+        let buckets = self.held.buckets * plan::BUCKET_COPIES;
+        let least = (least + self.held.total()).max(buckets);
+        if self.options.memory < least {
+            let (what, remedy) = if self.held.class_means > least / 2 {
+                let remedy = "raise --memory, or give fewer --classes or a smaller --feature-dim";
+                ("the features' mean of each class".to_owned(), remedy)
+            } else if buckets > least / 2 {
+                let what = plan::edge_buckets(&self.chunks, self.wanted.len() as u64);
+                (
+                    what,
+                    "raise --memory, or give fewer --chunks, or make fewer of them with --only-chunks",
+                )
+            } else {
+                let remedy = "raise --memory, give more --chunks, or use fewer --threads";
+                ("generating chunks".to_owned(), remedy)
+            };
+            return Err(Error::Budget {
+                what,
+                given: self.options.memory,
+                least,
+                remedy,
+            });
+        }
+        let largest = match self.generator.largest_degree_estimate() {
+            estimate if self.teams.holds_list(estimate) => 0,
+            // The estimate is about the whole graph. A slice need not have the largest adjacency list.
+            estimate if self.wanted.len() == self.chunks.chunks() as usize => estimate,
+            _ => self.largest_degree()?,
+        };
+        if !self.teams.holds_list(largest) {
+            let (threads, chunks) = (self.options.threads, self.wanted.len());
+            let memory = TeamPlan::memory_for_list(largest, threads, chunks, self.held.total());
+            return Err(Error::Budget {
+                what: format!("the adjacency list of a node with up to {largest} in-edges"),
+                given: self.options.memory,
+                least: memory << 20,
+                remedy: "raise --memory",
+            });
+        }
+        if self.labels.is_some() {
+            let nodes: u64 = self.wanted.iter().map(|&chunk| self.chunks.len(ChunkId(chunk))).sum();
+            let bytes = nodes.div_ceil(8) * SPLIT_COST;
+            if bytes > self.options.memory {
+                return Err(Error::Budget {
+                    what: format!("the splits of {nodes} nodes"),
+                    given: self.options.memory,
+                    least: bytes,
+                    remedy: "raise --memory, or make fewer chunks with --only-chunks",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest in-degree of the chunks to generate, or 0 if none exceeds the window.
+    fn largest_degree(&self) -> Result<u64> {
+        self.progress.stage("looking for large adjacency lists", None);
+        let wanted: Vec<_> = self.wanted.iter().copied().map(ChunkId).collect();
+        let largest = Mutex::new(0);
+        workers::for_each(self.options.threads, &wanted, |chunk| {
+            let labels = LabelBlocks::new(self.permutation.as_ref(), self.chunks.range(chunk));
+            let mut found = 0;
+            for label in labels {
+                if self.generator.degree_bound(label) > found.max(self.teams.window) {
+                    found = found.max(self.generator.degree(label));
+                }
+            }
+            let mut largest = largest.lock().unwrap_or_else(PoisonError::into_inner);
+            *largest = found.max(*largest);
+            Ok(())
+        })?;
+        Ok(largest.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn finish(&self, folder: &StoreFolder) -> Result<StoreSummary> {
+        let path = folder.path().join(JOURNAL);
+        let earlier = match path.exists() {
+            true => Some(journal::resume(folder, &path, &self.fingerprint())?),
+            false => None,
+        };
+        if let Some(manifest) = folder.committing(self.options.threads, self.progress)? {
+            let bytes_on_disk = folder.commit(&manifest)?;
+            return Ok(StoreSummary::of(&manifest, bytes_on_disk));
+        }
+        let (journal, done) = match earlier {
+            Some((journal, done)) => (journal, self.sound(folder, done)?),
+            None => {
+                let journal = Journal::create(&path)?;
+                journal.append(&Record::Started(self.fingerprint()))?;
+                (journal, BTreeMap::new())
+            }
+        };
+        let done = self.make_chunks(folder, &journal, done)?;
+        let mut files: Vec<_> = done.values().flat_map(|chunk| &chunk.files).cloned().collect();
+        let splits = self.make_splits(folder, &mut files)?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let manifest = self.manifest(done, splits, files);
+        let bytes_on_disk = folder.commit(&manifest)?;
+        Ok(StoreSummary::of(&manifest, bytes_on_disk))
+    }
+
+    /// The chunks in `done` whose files have the right checksums. The others are generated again.
+    fn sound(&self, folder: &StoreFolder, mut done: BTreeMap<u32, ChunkDone>) -> Result<BTreeMap<u32, ChunkDone>> {
+        let files = done.values().flat_map(|chunk| &chunk.files).cloned().collect();
+        let files = finished::with_kinds(folder.path(), files)?;
+        let damaged = finished::to_rewrite(folder.path(), &files, self.options.threads, self.progress)?;
+        done.retain(|_, chunk| !chunk.files.iter().any(|file| damaged.contains(&file.path)));
+        Ok(done)
+    }
+
+    /// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
+    fn fingerprint(&self) -> BTreeMap<String, String> {
+        let chunks: Vec<_> = self.wanted.iter().collect();
+        let chunks = match chunks.len() == self.chunks.chunks() as usize {
+            true => "all".to_owned(),
+            false => chunks.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        };
+        let edge_options = self.options.edge_options;
+        let flags = edge_options.dedup.then(|| ("--dedup", String::new()));
+        let features = self.options.features.iter().flat_map(|features| {
+            let source = match features.source {
+                FeatureSource::Stored => "stored",
+                FeatureSource::Procedural => "procedural",
+            };
+            [
+                ("--feature-dim", features.dim.to_string()),
+                ("--feature-dtype", features.dtype.name().to_owned()),
+                ("--features", source.to_owned()),
+            ]
+        });
+        let assign = if self.options.random_permutation {
+            "random"
+        } else {
+            "range"
+        };
+        let values = [
+            ("graph", self.options.recipe.to_json()),
+            ("--assign", assign.to_owned()),
+            ("--chunks", self.chunks.chunks().to_string()),
+            ("--only-chunks", chunks),
+            ("--self-loops", format!("{:?}", edge_options.self_loops).to_lowercase()),
+            ("version", self.options.writer.clone()),
+        ];
+        let all = values.into_iter().chain(flags).chain(features);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn manifest(&self, mut done: BTreeMap<u32, ChunkDone>, splits: Vec<SplitEntry>, files: Vec<FileEntry>) -> Manifest {
+        let edges = done.values().map(|chunk| chunk.edges).sum();
+        let edges_read = done.values().map(|chunk| chunk.drawn).sum();
+        // The edge buckets may take most of the memory, so they are moved, not copied.
+        let chunks = (0..self.chunks.chunks()).map(|chunk| match done.remove(&chunk) {
+            Some(done) => ChunkEntry::of_buckets(done.bucket_edges),
+            None => ChunkEntry::absent(false),
+        });
+        let features = self.options.features.as_ref().zip(self.features);
+        Manifest {
+            writer: self.options.writer.clone(),
+            nodes: self.chunks.nodes(),
+            edges,
+            chunk_starts: self.chunks.starts().to_vec(),
+            chunks: chunks.collect(),
+            ids: IdSpec {
+                external: ExternalIds::Dense,
+                permutation: match self.options.random_permutation {
+                    true => PermutationSpec::Feistel(self.options.recipe.seed),
+                    false => PermutationSpec::Identity,
+                },
+            },
+            features: features.map(|(options, layout)| FeatureSpec {
+                dim: layout.dim,
+                dtype: layout.dtype,
+                row_stride: layout.stride,
+                source: options.source.clone(),
+            }),
+            labels: self.labels,
+            splits,
+            weighted: false,
+            edge_options: self.options.edge_options,
+            edges_read,
+            rejected: 0,
+            generator: self.options.recipe.to_json(),
+            files,
+        }
+    }
+
+    /// Generates the chunks that are not in `done`. Returns all finished chunks.
+    fn make_chunks(
+        &self,
+        folder: &StoreFolder,
+        journal: &Journal,
+        done: BTreeMap<u32, ChunkDone>,
+    ) -> Result<BTreeMap<u32, ChunkDone>> {
+        let missing: Vec<_> = self
+            .wanted
+            .iter()
+            .copied()
+            .filter(|chunk| !done.contains_key(chunk))
+            .map(ChunkId)
+            .collect();
+        // Without a permutation, the first chunks may have much longer adjacency lists, so the size of a slice is unknown.
+        let known = self.options.random_permutation || self.wanted.len() == self.chunks.chunks() as usize;
+        let nodes: u64 = missing.iter().map(|&chunk| self.chunks.len(chunk)).sum();
+        let edge_bytes = self.generator.expected_edges() * 8.0 / self.chunks.nodes() as f64;
+        let bytes = known.then(|| (nodes as f64 * edge_bytes) as u64 + nodes * self.column_bytes());
+        self.progress.stage("generating chunks", bytes);
+        let features = self
+            .stored_features()
+            .map(|layout| self.generator.features(layout.dim as usize));
+        let writer = ChunkWriter {
+            folder,
+            chunks: &self.chunks,
+            generator: &self.generator,
+            permutation: self.permutation.as_ref(),
+            edge_options: self.options.edge_options,
+            features: self.stored_features().zip(features.as_ref()),
+            labels: self.labels,
+            teams: self.teams,
+            gate: &self.gate,
+            progress: self.progress,
+        };
+        let done = Mutex::new(done);
+        folder.write_chunks(
+            self.teams.teams,
+            &missing,
+            |chunk| writer.write(chunk),
+            |chunk, mut chunk_done: ChunkDone, files| {
+                chunk_done.files = files;
+                journal.append(&Record::Chunk(chunk.0, chunk_done.clone()))?;
+                done.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(chunk.0, chunk_done);
+                Ok(())
+            },
+        )?;
+        Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The layout of feature rows, if they are stored.
+    fn stored_features(&self) -> Option<FeatureLayout> {
+        self.features.filter(|_| self.options.stored_features().is_some())
+    }
+
+    /// Bytes per node of stored features and labels.
+    fn column_bytes(&self) -> u64 {
+        let features = self.stored_features().map_or(0, |layout| layout.stride);
+        let labels = self.labels.map_or(0, |spec| spec.row_bytes());
+        u64::from(features) + u64::from(labels)
+    }
+
+    /// Writes the splits, one after the other, because each is in memory as a whole. The splits of a slice have only nodes of
+    /// its chunks.
+    fn make_splits(&self, folder: &StoreFolder, files: &mut Vec<FileEntry>) -> Result<Vec<SplitEntry>> {
+        if self.labels.is_none() {
+            return Ok(Vec::new());
+        }
+        self.progress.stage("writing splits", None);
+        let wanted: Vec<_> = self.wanted.iter().copied().map(ChunkId).collect();
+        let mut entries = Vec::new();
+        for split in SPLITS {
+            let set = Mutex::new(RoaringTreemap::new());
+            workers::for_each(self.options.threads, &wanted, |chunk| {
+                let range = self.chunks.range(chunk);
+                let mut labels = LabelBlocks::new(self.permutation.as_ref(), range.clone());
+                let nodes = range.filter(|_| {
+                    labels
+                        .next()
+                        .is_some_and(|label| self.generator.split(label) == Some(split))
+                });
+                let part = RoaringTreemap::from_sorted_iter(nodes).expect("a range ascends");
+                *set.lock().unwrap_or_else(PoisonError::into_inner) |= part;
+                Ok(())
+            })?;
+            let set = set.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let (entry, file) = folder.write_split(split.name(), self.chunks.nodes(), &set)?;
+            entries.push(entry);
+            files.push(file);
+        }
+        Ok(entries)
+    }
+}
+
+/// Bytes of memory that are held while chunks are generated, beside adjacency lists and rows.
+#[derive(Debug, Clone, Copy)]
+struct HeldMemory {
+    /// The directories of the chunks that all teams encode at the same time.
+    directories: u64,
+    /// The features' mean of each class.
+    class_means: u64,
+    /// The edge buckets of finished chunks.
+    buckets: u64,
+}
+
+impl HeldMemory {
+    fn new(options: &StoreOptions, generator: &Generator, chunks: &ChunkMap, wanted: &BTreeSet<u32>) -> Self {
+        let largest = wanted
+            .iter()
+            .map(|&chunk| chunks.len(ChunkId(chunk)))
+            .max()
+            .unwrap_or(0);
+        let teams = TeamPlan::teams(options.threads, wanted.len()) as u64;
+        let features = options.stored_features();
+        Self {
+            directories: teams * AdjacencyWriter::directory_bytes(largest),
+            class_means: features.map_or(0, |features| generator.features_memory(features.dim as usize)),
+            buckets: plan::buckets_memory(chunks, wanted.len() as u64),
+        }
+    }
+
+    fn total(self) -> u64 {
+        self.directories + self.class_means + self.buckets
+    }
+}

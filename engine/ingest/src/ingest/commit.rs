@@ -1,0 +1,90 @@
+//! The last step of an ingest: the manifest, the file of skipped lines, and warnings about the edges.
+
+use grappa_formats::manifest::{ExternalIds, Manifest};
+use grappa_input::{EdgeSource, LimitSource, read_ids_from_one};
+use grappa_io::Result;
+use grappa_storage::files;
+
+use crate::ingest::{
+    job::IngestJob,
+    journal::Counts,
+    node_data::NodeData,
+    node_ids::GraphIds,
+    options::{Summary, rejects_path},
+    rejects::RejectsFolder,
+};
+
+/// Writes the manifest and completes the store.
+pub fn commit(
+    job: &IngestJob<'_>,
+    edges: &EdgeSource,
+    ids: GraphIds,
+    node_data: NodeData,
+    rejects: &RejectsFolder,
+) -> Result<Summary> {
+    let entries = job.journal.take_chunks();
+    let input = job.journal.input_stage();
+    let mut files = [job.journal.files(), node_data.split_files].concat();
+    if !node_data.schema.is_empty() {
+        files.push(job.store.write_file(files::SCHEMA, node_data.schema.encode())?);
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let program = &job.options.writer;
+    let manifest = Manifest {
+        writer: match &job.options.random_split {
+            Some(split) => format!("{program}; split: {}", split.describe()),
+            None => program.clone(),
+        },
+        nodes: ids.chunks.nodes(),
+        edges: entries.iter().map(|chunk| chunk.edges).sum(),
+        chunk_starts: ids.chunks.starts().to_vec(),
+        chunks: entries,
+        ids: ids.spec,
+        features: node_data.features,
+        labels: node_data.labels,
+        splits: node_data.splits,
+        weighted: edges.weighted(),
+        edge_options: job.options.edge_options,
+        edges_read: input.counts().read,
+        rejected: input.counts().rejected,
+        generator: String::new(),
+        files,
+    };
+    if manifest.rejected > 0 {
+        rejects.collect(&input, &rejects_path(job.options))?;
+        warn_of_unknown_nodes(edges, input.counts(), manifest.nodes);
+    }
+    if job.options.ids == ExternalIds::Dense && edges.counts_from_one() {
+        tracing::warn!(
+            "no edge has node 0, and node 1 has edges: if ids count from 1, node 0 is one too many, and rows of features and labels \
+             belong to other nodes; {}",
+            read_ids_from_one(manifest.nodes - 1)
+        );
+    }
+    let bytes_on_disk = job.store.commit(&manifest)?;
+    Summary::of(&manifest, bytes_on_disk, job.options)
+}
+
+/// Warns about edges that were skipped although their lines are well formed.
+fn warn_of_unknown_nodes(edges: &EdgeSource, counts: Counts, nodes: u64) {
+    let unknown = counts.unknown_nodes;
+    if unknown == 0 {
+        return;
+    }
+    let why = match &edges.options().limited_by {
+        Some(LimitSource::Rows(file)) => format!(
+            "name nodes without a row in {}, which has {nodes}; add the rows, if these nodes exist",
+            file.display()
+        ),
+        Some(LimitSource::Count(file)) => format!(
+            "name nodes that are not below {nodes}, the number of nodes in {}; raise it, if these nodes exist",
+            file.display()
+        ),
+        None => format!("name nodes that are not below --nodes {nodes}; raise it, if these nodes exist"),
+    };
+    let others = match counts.rejected - unknown {
+        0 => String::new(),
+        others => format!("; {others} more lines were left out because they are no edges"),
+    };
+    tracing::warn!("{unknown} edges were left out because they {why}{others}");
+}

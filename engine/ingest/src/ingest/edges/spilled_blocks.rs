@@ -1,0 +1,267 @@
+//! Edges that an earlier pass of the join spilled, as blocks.
+//!
+//! One segment is open at a time, because only one table fits in memory. Its files are divided into blocks of
+//! [`READ_RECORDS`] records, so that all threads share a segment:
+//!
+//! ```text
+//! each worker: next()
+//!     with the read lock: take a block of the open segment, read it, replace its keys by nodes
+//!     none left: with the write lock, which waits for the readers: check the segment, open the next
+//! ```
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use grappa_input::{BlockId, EdgeBatch};
+use grappa_io::Result;
+
+use crate::{
+    ids::table::KeyTable,
+    ingest::{
+        edges::{
+            blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock},
+            route::EdgeEnd,
+        },
+        journal::{BlockSet, StageState},
+        segments::{JoinPlan, READ_RECORDS, key_files, load},
+        spill::{self, Extent, SpillFolder},
+    },
+};
+
+/// Spilled edges, segment by segment. The key at `end` of each edge is replaced by its node.
+pub struct SpilledBlocks<'a> {
+    plan: &'a JoinPlan,
+    scratch: PathBuf,
+    edges: SpillFolder,
+    spilled: StageState,
+    end: EdgeEnd,
+    /// Blocks that an earlier run has passed on.
+    done: BlockSet,
+    current: RwLock<Current>,
+}
+
+struct Current {
+    /// The next segment to open.
+    upcoming: u32,
+    open: Option<OpenSegment>,
+    /// The table, while no segment is open.
+    table: Option<KeyTable>,
+}
+
+struct OpenSegment {
+    segment: u32,
+    table: KeyTable,
+    files: Vec<SegmentFile>,
+    next_block: AtomicU64,
+}
+
+struct SegmentFile {
+    worker: u32,
+    extent: Extent,
+    /// The number of its first block in the segment.
+    first_block: u64,
+    /// Records read so far, and the sum of their checksums.
+    records: AtomicU64,
+    sum: AtomicU64,
+}
+
+impl<'a> SpilledBlocks<'a> {
+    /// The edges in the files `edges`, which a pass spilled as `spilled` says. Blocks in `done` are left out.
+    pub fn new(
+        plan: &'a JoinPlan,
+        scratch: &Path,
+        table: KeyTable,
+        edges: SpillFolder,
+        spilled: StageState,
+        end: EdgeEnd,
+        done: BlockSet,
+    ) -> Self {
+        Self {
+            plan,
+            scratch: scratch.to_owned(),
+            edges,
+            spilled,
+            end,
+            done,
+            current: RwLock::new(Current {
+                upcoming: 0,
+                open: None,
+                table: Some(table),
+            }),
+        }
+    }
+
+    /// The table, after all segments were read.
+    pub fn into_table(self) -> KeyTable {
+        let current = self.current.into_inner().unwrap_or_else(PoisonError::into_inner);
+        current.table.expect("no segment is open any more")
+    }
+
+    /// Removes the spilled edges.
+    pub fn remove(&self) -> Result<()> {
+        let workers = self.spilled.workers.keys().copied();
+        self.edges.remove_all(0..self.plan.segments(), workers)
+    }
+
+    /// Removes the keys of all segments.
+    pub fn remove_keys(&self) -> Result<()> {
+        key_files(&self.scratch).remove_all(0..self.plan.segments(), std::iter::once(0))
+    }
+
+    /// Closes the open segment and opens the next one with a block that is not done.
+    fn advance(&self, current: &mut Current) -> Result<()> {
+        if let Some(open) = current.open.take() {
+            self.check(&open)?;
+            current.table = Some(open.table);
+        }
+        while current.upcoming < self.plan.segments() {
+            let segment = current.upcoming;
+            current.upcoming += 1;
+            let (mut files, mut blocks) = (Vec::new(), 0);
+            for (worker, extent) in self.spilled.files_of(segment) {
+                files.push(SegmentFile {
+                    worker,
+                    extent,
+                    first_block: blocks,
+                    records: AtomicU64::new(0),
+                    sum: AtomicU64::new(0),
+                });
+                blocks += extent.records.div_ceil(READ_RECORDS);
+            }
+            let done = (0..blocks)
+                .filter(|&block| self.done.contains(&BlockId { file: segment, block }))
+                .count() as u64;
+            if done < blocks {
+                if done > 0 {
+                    // The sums of `read` do not cover the blocks that are skipped.
+                    for file in &files {
+                        self.edges
+                            .read_all(file.worker, segment, file.extent, READ_RECORDS, |_| Ok(()))?;
+                    }
+                }
+                // The table is gone if a worker failed to open the last segment. That worker's error ends the run; this
+                // one must not panic before.
+                let mut table = match current.table.take() {
+                    Some(table) => table,
+                    None => self.plan.table()?,
+                };
+                load(self.plan, segment, &self.scratch, &mut table, &mut Vec::new())?;
+                current.open = Some(OpenSegment {
+                    segment,
+                    table,
+                    files,
+                    next_block: AtomicU64::new(0),
+                });
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the files of a segment with their sums. Files that a resumed run reads only in part were checked before.
+    fn check(&self, open: &OpenSegment) -> Result<()> {
+        for file in &open.files {
+            if file.records.load(Ordering::Acquire) == file.extent.records {
+                let sum = file.sum.load(Ordering::Acquire);
+                self.edges.check(file.worker, open.segment, file.extent, sum)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a block of the open segment and replaces keys by nodes.
+    fn read(&self, open: &OpenSegment, block: u64, buffers: &mut BlockBuffers) -> Result<ReadBlock> {
+        // The last file that begins at or before the block. Empty files before it have the same first block.
+        let file = open.files.partition_point(|file| file.first_block <= block) - 1;
+        let file = &open.files[file];
+        let first = (block - file.first_block) * READ_RECORDS;
+        let count = READ_RECORDS.min(file.extent.records - first);
+        buffers.words.resize(count as usize * self.edges.record_words(), 0);
+        self.edges.read(file.worker, open.segment, first, &mut buffers.words)?;
+        // The sum does not depend on the order of blocks, so workers add to it as they read.
+        file.sum.fetch_add(spill::sum(&buffers.words), Ordering::AcqRel);
+        file.records.fetch_add(count, Ordering::AcqRel);
+        let EdgeBatch {
+            sources,
+            targets,
+            weights,
+        } = &mut buffers.batch;
+        let records = buffers.words.chunks_exact(self.edges.record_words());
+        sources.clear();
+        sources.extend(records.clone().map(|record| record[0]));
+        targets.clear();
+        targets.extend(records.clone().map(|record| record[1]));
+        weights.clear();
+        if self.edges.record_words() == 3 {
+            weights.extend(records.map(|record| f32::from_bits(record[2] as u32)));
+        }
+        let keys = match self.end {
+            EdgeEnd::Source => sources,
+            EdgeEnd::Target => targets,
+        };
+        // Every key came from the dictionary, so a key that is not in the table is damage.
+        if open.table.find_all(keys).is_err() {
+            return Err(self.edges.damaged(file.worker, open.segment));
+        }
+        Ok(ReadBlock {
+            id: BlockId {
+                file: open.segment,
+                block,
+            },
+            bytes: size_of_val(&*buffers.words) as u64,
+        })
+    }
+}
+
+impl OpenSegment {
+    /// The number of the next block that is not in `done`.
+    fn take(&self, done: &BlockSet) -> Option<u64> {
+        let last = self.files.last()?;
+        let blocks = last.first_block + last.extent.records.div_ceil(READ_RECORDS);
+        loop {
+            let block = self.next_block.fetch_add(1, Ordering::Relaxed);
+            if block >= blocks {
+                return None;
+            }
+            let file = self.segment;
+            if !done.contains(&BlockId { file, block }) {
+                return Some(block);
+            }
+        }
+    }
+}
+
+impl EdgeBlocks for SpilledBlocks<'_> {
+    fn total_bytes(&self) -> u64 {
+        self.spilled.records() * self.edges.record_words() as u64 * 8
+    }
+
+    fn next(&self, buffers: &mut BlockBuffers, _on_reject: OnReject<'_>) -> Result<Option<ReadBlock>> {
+        loop {
+            let seen = {
+                let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+                match &current.open {
+                    Some(open) => {
+                        if let Some(block) = open.take(&self.done) {
+                            return self.read(open, block, buffers).map(Some);
+                        }
+                    }
+                    None if current.upcoming == self.plan.segments() => return Ok(None),
+                    None => {}
+                }
+                current.upcoming
+            };
+            // All workers come here when a segment ends. The first one to get the lock replaces the table. The others find
+            // that `upcoming` has changed.
+            let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+            if current.upcoming == seen {
+                self.advance(&mut current)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The parts of an ingest that every step works with.
+
+use std::sync::{Mutex, PoisonError};
+
+use grappa_formats::{ChunkId, chunks::ChunkMap};
+use grappa_io::{
+    Result,
+    container::WrittenFile,
+    progress::{Progress, check_stopped},
+    workers,
+};
+use grappa_storage::writer::StoreFolder;
+
+use crate::ingest::{
+    journal::{ChunkDone, IngestJournal, Stage},
+    options::IngestOptions,
+    plan::IngestBudget,
+};
+
+/// An ingest that has begun.
+pub struct IngestJob<'a> {
+    /// The options, resolved.
+    pub options: &'a IngestOptions,
+    /// Memory and threads.
+    pub budget: IngestBudget,
+    /// The unfinished store.
+    pub store: &'a StoreFolder,
+    /// The record of what is finished.
+    pub journal: IngestJournal,
+    /// Gets the progress.
+    pub progress: &'a dyn Progress,
+}
+
+impl IngestJob<'_> {
+    /// Calls `write`, on all threads, for each chunk that the journal does not list as finished. Other threads sync the
+    /// files, record the chunk in the journal, and then call `after`.
+    pub fn write_chunks(
+        &self,
+        stage: Stage,
+        chunks: &ChunkMap,
+        write: impl Fn(ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> + Sync,
+        after: impl Fn(ChunkId) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let before = self.journal.stage(stage).chunks;
+        let missing: Vec<_> = (0..chunks.chunks())
+            .filter(|chunk| !before.contains(chunk))
+            .map(ChunkId)
+            .collect();
+        self.store
+            .write_chunks(self.options.threads, &missing, write, |chunk, mut done, files| {
+                done.files = files;
+                self.journal.chunk_done(stage, chunk, done)?;
+                after(chunk)
+            })
+    }
+
+    /// Calls `visit` for each chunk, on all threads, with a value of its own for each call, and joins these values.
+    pub fn sum_chunks<T: Send>(
+        &self,
+        chunks: &ChunkMap,
+        new: impl Fn() -> T + Sync,
+        visit: impl Fn(ChunkId, &mut T) -> Result<()> + Sync,
+        join: impl Fn(&mut T, T) + Sync,
+    ) -> Result<T> {
+        let all: Vec<_> = (0..chunks.chunks()).map(ChunkId).collect();
+        let sum = Mutex::new(new());
+        workers::for_each(self.options.threads, &all, |chunk| {
+            check_stopped(self.progress)?;
+            let mut part = new();
+            visit(chunk, &mut part)?;
+            join(&mut sum.lock().unwrap_or_else(PoisonError::into_inner), part);
+            Ok(())
+        })?;
+        Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}

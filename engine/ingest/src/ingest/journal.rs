@@ -1,0 +1,437 @@
+//! The journal of an ingest: its records, and their sum.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use grappa_formats::{
+    ChunkId,
+    manifest::{ChunkEntry, FileEntry, SplitEntry},
+};
+use grappa_input::BlockId;
+use grappa_io::{Result, journal::Journal};
+use grappa_storage::writer::{JOURNAL, not_begun, same_options};
+use roaring::RoaringTreemap;
+use serde::{Deserialize, Serialize};
+
+use crate::ingest::{plan::SpillPlan, segments::JoinPlan, spill::Extent};
+
+/// The stages that spill records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// Edges, by the segment of the source's key.
+    BySource,
+    /// Edges, by the segment of the destination's key.
+    ByTarget,
+    /// Edges, by the shard of the destination.
+    Edges,
+    /// Feature rows, by the shard of the node.
+    Features,
+    /// Labels, by the shard of the node.
+    Labels,
+}
+
+/// One line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Record {
+    /// The run began. Has the fingerprint and the block size of the input.
+    Started(BTreeMap<String, String>, usize),
+    /// The run was continued with another block size, before a block was recorded.
+    BlockBytes(usize),
+    /// The input was scanned for its ids.
+    Scanned(Scan),
+    /// All ids are in the dictionary, whose file is on disk.
+    Listed(Scan, FileEntry),
+    /// The table of the node permutation is on disk. Has the number of nodes of each part.
+    Permuted(Vec<u64>, FileEntry),
+    /// The ids do not fit in memory, and were cut into segments. None: an earlier cut is not valid any more.
+    Joining(Option<JoinPlan>),
+    /// The splits that are lists of ids are on disk. Has the name of each, its number of nodes, and its file.
+    Split(Vec<(String, u64, FileEntry)>),
+    /// The division of a stage's records. A resumed run must use the same.
+    Planned(Stage, SpillPlan),
+    /// A worker has spilled these blocks. Has its extents so far, one per shard.
+    Spilled {
+        stage: Stage,
+        worker: u32,
+        blocks: Vec<(u32, u64)>,
+        extents: Vec<Extent>,
+        counts: Counts,
+    },
+    /// All edges are spilled by the shard of the destination.
+    EdgesSpilled,
+    /// A stage's files of one chunk are on disk.
+    Chunk { stage: Stage, chunk: u32, done: ChunkDone },
+}
+
+/// The size of the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Number of edges in the input without skipped ones, or an estimate of it.
+    pub edges: u64,
+}
+
+/// Counts of records that were spilled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Number of records read from the input.
+    pub read: u64,
+    /// Number of records that were skipped.
+    pub rejected: u64,
+    /// Those of them that are edges of nodes that the graph does not have.
+    #[serde(default)]
+    pub unknown_nodes: u64,
+    /// The valid part of the worker's file of skipped records.
+    pub rejects: Rejects,
+}
+
+/// The valid part of a file of skipped records. A killed run may have written more behind it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejects {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// XXH3 of these bytes, 64 bits.
+    pub checksum: u64,
+}
+
+/// A finished chunk of a stage.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ChunkDone {
+    /// Number of edges. 0 in the stages of features and labels.
+    pub edges: u64,
+    /// Number of edges by chunk of the source. Empty in the stages of features and labels.
+    pub bucket_edges: Vec<u64>,
+    /// The files.
+    pub files: Vec<FileEntry>,
+}
+
+/// The progress of a stage.
+#[derive(Debug, Clone, Default)]
+pub struct StageState {
+    /// The division of its records.
+    pub plan: Option<SpillPlan>,
+    /// Blocks of the input whose records are spilled.
+    pub blocks: BlockSet,
+    /// The files of each worker, of this run and earlier ones.
+    pub workers: BTreeMap<u32, Spilled>,
+    /// Chunks whose files are on disk.
+    pub chunks: BTreeSet<u32>,
+}
+
+/// A set of blocks. It is compressed, because large inputs have millions of blocks.
+#[derive(Debug, Clone, Default)]
+pub struct BlockSet {
+    files: BTreeMap<u32, RoaringTreemap>,
+}
+
+impl BlockSet {
+    /// Whether a block is in the set.
+    pub fn contains(&self, id: &BlockId) -> bool {
+        self.files.get(&id.file).is_some_and(|blocks| blocks.contains(id.block))
+    }
+
+    fn insert(&mut self, id: BlockId) {
+        self.files.entry(id.file).or_default().insert(id.block);
+    }
+}
+
+/// The files that a worker has spilled.
+#[derive(Debug, Clone)]
+pub struct Spilled {
+    /// The valid part of each file, one per shard.
+    pub extents: Vec<Extent>,
+    /// Its counts.
+    pub counts: Counts,
+}
+
+impl StageState {
+    /// The number of the next worker. No number is used twice, so no worker overwrites a file of another.
+    pub fn next_worker(&self) -> u32 {
+        self.workers.keys().max().map_or(0, |last| last + 1)
+    }
+
+    /// The valid part of each worker's file of a shard, with the number of the worker.
+    pub fn files_of(&self, shard: u32) -> impl Iterator<Item = (u32, Extent)> {
+        let workers = self.workers.iter();
+        workers.map(move |(&worker, spilled)| (worker, spilled.extents[shard as usize]))
+    }
+
+    /// Number of records spilled.
+    pub fn records(&self) -> u64 {
+        self.workers
+            .values()
+            .flat_map(|worker| &worker.extents)
+            .map(|extent| extent.records)
+            .sum()
+    }
+
+    /// The sum of all workers' counts. Their files of skipped records have no sum.
+    pub fn counts(&self) -> Counts {
+        self.workers.values().fold(Counts::default(), |sum, worker| Counts {
+            read: sum.read + worker.counts.read,
+            rejected: sum.rejected + worker.counts.rejected,
+            unknown_nodes: sum.unknown_nodes + worker.counts.unknown_nodes,
+            rejects: Rejects::default(),
+        })
+    }
+}
+
+/// The journal, and the sum of its records. Shared by all workers.
+pub struct IngestJournal {
+    journal: Journal,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    block_bytes: usize,
+    edges_spilled: bool,
+    scan: Option<Scan>,
+    part_sizes: Option<Vec<u64>>,
+    join: Option<JoinPlan>,
+    splits: Option<Vec<SplitEntry>>,
+    /// Finished files.
+    files: Vec<FileEntry>,
+    /// Number of edges of each finished chunk by chunk of the source. With many chunks they take most of the memory, so there
+    /// is one copy.
+    bucket_edges: BTreeMap<u32, Vec<u64>>,
+    stages: HashMap<Stage, StageState>,
+}
+
+impl IngestJournal {
+    /// Starts a journal in `folder`, for a run with the fingerprint `options` and blocks of `block_bytes`.
+    pub fn create(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
+        let journal = Journal::create(&folder.join(JOURNAL))?;
+        let known = Mutex::default();
+        let journal = Self { journal, known };
+        journal.record(Record::Started(options, block_bytes))?;
+        Ok(journal)
+    }
+
+    /// Reads the journal of an earlier run in `folder`, which must have the fingerprint `options`.
+    pub fn resume(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
+        let path = folder.join(JOURNAL);
+        let (journal, records) = Journal::resume(&path)?;
+        let mut records = records.into_iter();
+        let Some(Record::Started(before, block_bytes)) = records.next() else {
+            return Err(not_begun(&path));
+        };
+        same_options(folder, &before, &options)?;
+        let mut known = Known {
+            block_bytes,
+            ..Known::default()
+        };
+        records.for_each(|record| known.apply(record));
+        Ok(Self {
+            journal,
+            known: Mutex::new(known),
+        })
+    }
+
+    /// The journal's file. It is removed when the store is finished.
+    pub fn path(folder: &Path) -> PathBuf {
+        folder.join(JOURNAL)
+    }
+
+    /// The block size of the input. The block numbers in the journal are valid for this size only. Blocks of rows of
+    /// features and labels depend on it too.
+    pub fn block_bytes(&self) -> usize {
+        self.known().block_bytes
+    }
+
+    /// Whether blocks of the input are recorded, and a resumed run may read the others.
+    pub fn has_blocks(&self) -> bool {
+        // The blocks of a column are all spilled when its first chunk is written.
+        self.known().stages.iter().any(|(stage, progress)| match stage {
+            Stage::BySource | Stage::Edges => !progress.workers.is_empty(),
+            Stage::Features | Stage::Labels => !progress.workers.is_empty() && progress.chunks.is_empty(),
+            Stage::ByTarget => false,
+        })
+    }
+
+    /// Whether all edges are spilled by the shard of the destination.
+    pub fn are_edges_spilled(&self) -> bool {
+        self.known().edges_spilled
+    }
+
+    /// Records that all edges are spilled by the shard of the destination.
+    pub fn edges_spilled(&self) -> Result<()> {
+        self.record(Record::EdgesSpilled)
+    }
+
+    /// Records another block size. No blocks may be recorded yet.
+    pub fn reblocked(&self, block_bytes: usize) -> Result<()> {
+        self.record(Record::BlockBytes(block_bytes))
+    }
+
+    /// The size of the graph, once it is known.
+    pub fn scan(&self) -> Option<Scan> {
+        self.known().scan
+    }
+
+    /// The number of nodes of each part, once the table of the node permutation is on disk.
+    pub fn part_sizes(&self) -> Option<Vec<u64>> {
+        self.known().part_sizes.clone()
+    }
+
+    /// The cut of ids into segments, if there is one.
+    pub fn join(&self) -> Option<JoinPlan> {
+        self.known().join.clone()
+    }
+
+    /// The splits, once those that are lists of ids are on disk.
+    pub fn splits(&self) -> Option<Vec<SplitEntry>> {
+        self.known().splits.clone()
+    }
+
+    /// The progress of a stage so far.
+    pub fn stage(&self, stage: Stage) -> StageState {
+        self.known().stages.get(&stage).cloned().unwrap_or_default()
+    }
+
+    /// The progress of the pass that read the input. It has the counts of edges and rejected lines.
+    pub fn input_stage(&self) -> StageState {
+        self.stage(match self.join() {
+            Some(_) => Stage::BySource,
+            None => Stage::Edges,
+        })
+    }
+
+    /// Every file that is finished, sorted by path.
+    pub fn files(&self) -> Vec<FileEntry> {
+        let mut files = self.known().files.clone();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files
+    }
+
+    /// The manifest's entries of all chunks, in order, once their edges are written. They are taken out of the state.
+    pub fn take_chunks(&self) -> Vec<ChunkEntry> {
+        let buckets = std::mem::take(&mut self.known().bucket_edges);
+        buckets.into_values().map(ChunkEntry::of_buckets).collect()
+    }
+
+    /// Records the size of the graph.
+    pub fn scanned(&self, scan: Scan) -> Result<()> {
+        self.record(Record::Scanned(scan))
+    }
+
+    /// Records that the dictionary is finished.
+    pub fn listed(&self, scan: Scan, file: FileEntry) -> Result<()> {
+        self.record(Record::Listed(scan, file))
+    }
+
+    /// Records that the table of the node permutation is finished.
+    pub fn permuted(&self, parts: Vec<u64>, file: FileEntry) -> Result<()> {
+        self.record(Record::Permuted(parts, file))
+    }
+
+    /// Records the cut of ids into segments.
+    pub fn joining(&self, plan: JoinPlan) -> Result<()> {
+        self.record(Record::Joining(Some(plan)))
+    }
+
+    /// Records that there is no cut of ids into segments any more. Its files may be overwritten afterwards.
+    pub fn not_joining(&self) -> Result<()> {
+        self.record(Record::Joining(None))
+    }
+
+    /// Records that the files of all splits are on disk.
+    pub fn split(&self, splits: Vec<(SplitEntry, FileEntry)>) -> Result<()> {
+        let splits = splits.into_iter().map(|(split, file)| (split.name, split.nodes, file));
+        self.record(Record::Split(splits.collect()))
+    }
+
+    /// Records the division of a stage's records.
+    pub fn planned(&self, stage: Stage, plan: SpillPlan) -> Result<()> {
+        self.record(Record::Planned(stage, plan))
+    }
+
+    /// Records that a worker has spilled `blocks`, with the extents of all its files.
+    pub fn spilled(
+        &self,
+        stage: Stage,
+        worker: u32,
+        blocks: Vec<BlockId>,
+        extents: &[Extent],
+        counts: Counts,
+    ) -> Result<()> {
+        let blocks = blocks.into_iter().map(|id| (id.file, id.block)).collect();
+        self.record(Record::Spilled {
+            stage,
+            worker,
+            blocks,
+            extents: extents.to_vec(),
+            counts,
+        })
+    }
+
+    /// Records that the files of a chunk are on disk.
+    pub fn chunk_done(&self, stage: Stage, chunk: ChunkId, done: ChunkDone) -> Result<()> {
+        self.record(Record::Chunk {
+            stage,
+            chunk: chunk.0,
+            done,
+        })
+    }
+
+    fn record(&self, record: Record) -> Result<()> {
+        self.journal.append(&record)?;
+        self.known().apply(record);
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Started(_, block_bytes) | Record::BlockBytes(block_bytes) => self.block_bytes = block_bytes,
+            Record::Scanned(scan) => self.scan = Some(scan),
+            Record::Listed(scan, file) => {
+                self.scan = Some(scan);
+                self.files.push(file);
+            }
+            Record::Permuted(parts, file) => {
+                self.part_sizes = Some(parts);
+                self.files.push(file);
+            }
+            Record::Joining(plan) => self.join = plan,
+            Record::Split(splits) => {
+                let entry = |(name, nodes, file)| {
+                    self.files.push(file);
+                    SplitEntry { name, nodes }
+                };
+                self.splits = Some(splits.into_iter().map(entry).collect());
+            }
+            Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
+            Record::Spilled {
+                stage,
+                worker,
+                blocks,
+                extents,
+                counts,
+            } => {
+                let state = self.stages.entry(stage).or_default();
+                blocks
+                    .into_iter()
+                    .for_each(|(file, block)| state.blocks.insert(BlockId { file, block }));
+                state.workers.insert(worker, Spilled { extents, counts });
+            }
+            Record::EdgesSpilled => self.edges_spilled = true,
+            Record::Chunk { stage, chunk, done } => {
+                self.stages.entry(stage).or_default().chunks.insert(chunk);
+                self.files.extend(done.files);
+                if stage == Stage::Edges {
+                    self.bucket_edges.insert(chunk, done.bucket_edges);
+                }
+            }
+        }
+    }
+}

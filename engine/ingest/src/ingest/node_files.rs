@@ -1,0 +1,345 @@
+//! The open input files with data of nodes, and the checks that need no node.
+
+use std::path::Path;
+
+use grappa_formats::{
+    FormatError,
+    manifest::{ExternalIds, LabelKind},
+    schema::Schema,
+};
+use grappa_input::{Conversion, LabelSource, MatrixSource, NodeFile, Reading, SplitColumns};
+use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
+
+use crate::ingest::{
+    options::{Assign, IngestOptions, RowIds, id_kind},
+    plan::IngestBudget,
+};
+
+/// The open input files with one row per node.
+pub struct NodeFiles {
+    /// Features.
+    pub features: Option<MatrixSource>,
+    /// Labels.
+    pub labels: Option<LabelSource>,
+    /// The splits in columns of one of these.
+    pub splits: Option<SplitColumns>,
+}
+
+impl NodeFiles {
+    /// Opens the files, and reads a table of features if it must be examined. `budget` must have room for what they hold in memory.
+    pub fn open(options: &IngestOptions, budget: &IngestBudget, progress: &dyn Progress) -> Result<Self> {
+        let splits = open_split_columns(options)?;
+        if let Some(splits) = &splits {
+            check_held(splits.path(), splits.held_bytes(), budget)?;
+        }
+        if let Some(schema) = &options.encoding.schema
+            && schema.features.is_empty()
+            && options.features.is_some()
+        {
+            return Err(Error::conflict(
+                "--schema-of names a store whose features have no names",
+                "name a store that was built from a table, or omit --schema-of",
+            ));
+        }
+        let features = options.features.as_deref();
+        let mut features = features
+            .map(|path| MatrixSource::open_with(path, &options.tables))
+            .transpose()?;
+        if let Some(matrix) = &mut features {
+            check_held(matrix.path(), matrix.held_bytes(), budget)?;
+            matrix.fit(&options.encoding, options.allow_nan, id_kind(options.ids), progress)?;
+            for column in matrix.constant_columns() {
+                tracing::warn!(
+                    "{}: the column {} has the same value in each row, so it tells nodes apart by nothing",
+                    matrix.path().display(),
+                    printable(column)
+                );
+            }
+            if matrix.may_be_labels() {
+                tracing::warn!(
+                    "{}: these features are one number per node; if the numbers are classes, give the file with --labels",
+                    matrix.path().display()
+                );
+            }
+        }
+        let labels = options.labels.as_deref();
+        let labels = labels
+            .map(|path| LabelSource::open_with(path, &options.tables))
+            .transpose()?;
+        if let Some(labels) = &labels {
+            if let Some(schema) = &options.encoding.schema {
+                labels.use_classes_of(schema)?;
+            }
+            check_held(labels.path(), labels.held_bytes(), budget)?;
+        }
+        let files = Self {
+            features,
+            labels,
+            splits,
+        };
+        files.check_columns(options)?;
+        files.check_names()?;
+        Ok(files)
+    }
+
+    /// The schema of the features, without classes.
+    pub fn schema_of_features(&self) -> Schema {
+        let columns = self.features.as_ref().map_or(&[][..], MatrixSource::columns);
+        Schema {
+            features: columns.to_vec(),
+            classes: Vec::new(),
+        }
+    }
+
+    /// Fails if columns of features, or classes of sets, have the same names.
+    fn check_names(&self) -> Result<()> {
+        if let Some(features) = &self.features {
+            check_schema(features.path(), &self.schema_of_features())?;
+        }
+        match &self.labels {
+            Some(labels) => {
+                let (features, classes) = (Vec::new(), labels.class_names());
+                check_schema(labels.path(), &Schema { features, classes })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How the files are read.
+    pub fn readings(&self) -> impl Iterator<Item = Reading> {
+        let features = self.features.as_ref().map(MatrixSource::reading);
+        let labels = self.labels.as_deref().map(NodeFile::reading);
+        let splits = self.splits.as_deref().map(NodeFile::reading);
+        features.into_iter().chain(labels).chain(splits)
+    }
+
+    /// Fails if an option names columns of a table, and there is none.
+    fn check_columns(&self, options: &IngestOptions) -> Result<()> {
+        let is_table = |reading: &Reading| reading.format == "text" || reading.format == "Parquet";
+        let features = self.features.as_deref().map(NodeFile::reading).filter(is_table);
+        let labels = self.labels.as_deref().map(NodeFile::reading).filter(is_table);
+        let lists = options
+            .node_ids
+            .iter()
+            .chain(options.splits.iter().map(|split| &split.path));
+        let (features, any) = (features.is_some(), features.is_some() || labels.is_some());
+        let columns = &options.tables.columns;
+        for (option, is_given, is_used, of) in [
+            ("--features-from", !columns.features.is_empty(), features, "--features"),
+            (
+                "--missing",
+                !options.encoding.missing.0.is_empty(),
+                features,
+                "--features",
+            ),
+            (
+                "--categories",
+                options.encoding.categories.is_some(),
+                features,
+                "--features",
+            ),
+            ("--label", !columns.label.is_empty(), any, "--labels"),
+            (
+                "--id",
+                !columns.id.is_empty(),
+                any || lists.count() > 0,
+                "--features or --labels",
+            ),
+        ] {
+            if is_given && !is_used {
+                return Err(Error::conflict(
+                    format!("{option} is for the columns of a table, and {of} has no table"),
+                    format!("give {of} a table in text or Parquet, or omit {option}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the options of a random split contradict the files.
+    pub fn check_split(&self, options: &IngestOptions) -> Result<()> {
+        let Some(split) = options.random_split else {
+            return Ok(());
+        };
+        if let Some(file) = options.splits.first() {
+            return Err(Error::conflict(
+                format!(
+                    "--split {} contradicts the file of the {} nodes, {}",
+                    split.shares,
+                    file.name,
+                    file.path.display()
+                ),
+                "omit one of them",
+            ));
+        }
+        match &self.labels {
+            None if split.stratify => Err(Error::conflict(
+                "--stratify needs labels",
+                "give --labels, or omit --stratify",
+            )),
+            Some(labels) if split.stratify && labels.kind() == LabelKind::Multi => Err(Error::conflict(
+                format!(
+                    "--stratify needs one class per node, but the labels in {} are sets of classes",
+                    labels.path().display()
+                ),
+                "omit --stratify",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lists whose ids are nodes, though no edge may have them.
+    pub fn lists_of_nodes<'a>(&'a self, options: &'a IngestOptions) -> impl Iterator<Item = RowIds<'a>> {
+        let list = options.node_ids.as_deref().map(RowIds::List);
+        list.into_iter().chain(self.ids_of_features())
+    }
+
+    /// Whether ids must be looked up to know the nodes of rows.
+    pub fn has_lists(&self, options: &IngestOptions) -> bool {
+        self.lists_of_nodes(options)
+            .chain(self.ids_of_labels())
+            .next()
+            .is_some()
+    }
+
+    /// The ids of the rows of features, if they are a table with ids.
+    pub fn ids_of_features(&self) -> Option<RowIds<'_>> {
+        self.features.as_deref().and_then(ids_of)
+    }
+
+    /// The ids of the rows of labels, if they are a table with ids.
+    pub fn ids_of_labels(&self) -> Option<RowIds<'_>> {
+        self.labels.as_deref().and_then(ids_of)
+    }
+
+    /// Opens the list of the ids of the rows, and fails if it contradicts other options or files. Warns if ids that are not
+    /// dense have no such list, because rows may then have another order than the user thinks.
+    pub fn check_node_ids(&self, options: &IngestOptions) -> Result<()> {
+        let names = self.names();
+        let Some(list) = &options.node_ids else {
+            let example = match options.ids {
+                ExternalIds::Dense => return Ok(()),
+                ExternalIds::Sparse => "",
+                ExternalIds::String => ", byte by byte, so n10 comes before n2",
+            };
+            if !names.is_empty() {
+                tracing::warn!(
+                    "the rows of {} must be in ascending order of the node ids{example}; if they have another order, give \
+                     the id of each row with --node-ids, or in a column of CSV or Parquet that is named id, or with --id",
+                    names.join(" and ")
+                );
+            }
+            return Ok(());
+        };
+        let source = RowIds::List(list).open(options)?;
+        if let Some(warning) = source.warning()? {
+            tracing::warn!("{warning}");
+        }
+        if options.ids == ExternalIds::Dense && names.is_empty() {
+            return Err(Error::conflict(
+                "--node-ids with dense ids is the order of the rows of --features and --labels, and none of them has rows without ids",
+                "omit --node-ids, or give one of them; nodes without edges need --nodes",
+            ));
+        }
+        if let Assign::File(_) = options.assign {
+            return Err(Error::conflict(
+                "--assign file: has the parts in ascending order of the ids, and --node-ids gives another order",
+                "omit one of them",
+            ));
+        }
+        match source.ids() {
+            Some(ids) => self.check_number_of_ids(source.path(), ids),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if `path`, the list of the ids of the rows, has another number of ids than a file has rows.
+    pub fn check_number_of_ids(&self, path: &Path, ids: u64) -> Result<()> {
+        for file in self.without_ids() {
+            if let Some(rows) = file.rows().filter(|&rows| rows != ids) {
+                let what = format!(
+                    "expected {rows} ids, one per row of {}, found {ids}; give the id of each row, in the order of the rows{}",
+                    file.path().display(),
+                    if rows + 1 == ids {
+                        format!(", without a header: {}", Conversion::RemoveHeader.command(path))
+                    } else {
+                        String::new()
+                    }
+                );
+                return Err(Error::input(path, Position::Whole, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files whose rows have no ids, for messages.
+    pub fn names(&self) -> Vec<String> {
+        self.without_ids()
+            .map(|file| file.path().display().to_string())
+            .collect()
+    }
+
+    /// The files of features and labels whose rows have no ids.
+    fn without_ids(&self) -> impl Iterator<Item = &NodeFile> {
+        let files = [self.features.as_deref(), self.labels.as_deref()];
+        files.into_iter().flatten().filter(|file| !file.has_ids())
+    }
+
+    /// The number of nodes, if a file has a row for each, and tells the number before it is read.
+    pub fn rows(&self) -> Option<u64> {
+        let features = self.features.as_deref().and_then(NodeFile::rows);
+        let labels = self.labels.as_deref().filter(|labels| !labels.has_ids());
+        features.or_else(|| labels.and_then(NodeFile::rows))
+    }
+}
+
+/// The ids of the rows of a file, if it is a table with ids.
+fn ids_of(file: &NodeFile) -> Option<RowIds<'_>> {
+    file.has_ids().then(|| RowIds::Table(file.path()))
+}
+
+/// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.
+fn open_split_columns(options: &IngestOptions) -> Result<Option<SplitColumns>> {
+    if options.tables.columns.split.is_empty() {
+        return Ok(None);
+    }
+    let mut tables = options.features.iter().chain(&options.labels);
+    let Some(first) = tables.next() else {
+        return Err(Error::conflict(
+            "--split-column names a column of a table, and there is none",
+            "give --features or --labels with the table",
+        ));
+    };
+    match (SplitColumns::open(first, &options.tables), tables.next()) {
+        (Err(error), Some(other)) => SplitColumns::open(other, &options.tables).map_err(|_| error).map(Some),
+        (opened, _) => opened.map(Some),
+    }
+}
+
+/// Fails if columns of features, or classes, of the table `path` have the same names.
+fn check_schema(path: &Path, schema: &Schema) -> Result<()> {
+    schema.check().map_err(|what| {
+        let FormatError::Invalid { what, .. } = what else {
+            return Error::format(path)(what);
+        };
+        let what = format!("{what}; rename columns of the table, so that each has a name of its own");
+        Error::input(path, Position::Whole, what)
+    })
+}
+
+/// Refuses a file that holds more than half of the memory while it is read.
+fn check_held(path: &Path, held: u64, budget: &IngestBudget) -> Result<()> {
+    if held <= budget.memory / 2 {
+        return Ok(());
+    }
+    let what = format!(
+        "the parts of {} that stay in memory, which may take half of it",
+        path.display()
+    );
+    Err(budget.too_small(
+        what,
+        held * 2,
+        "raise --memory, or write a table again with one column of lists, or with smaller row groups, or a sparse matrix in \
+         format csr",
+    ))
+}

@@ -1,0 +1,242 @@
+//! A view that samplers read: open, in memory or mapped.
+
+use std::sync::Arc;
+
+use grappa_io::{
+    Result,
+    progress::{Progress, Silent},
+    read::Choice,
+};
+use grappa_storage::{Store, StoreIds};
+
+use super::{
+    edge_filter::EdgeFilter,
+    files::{Mapped, MappedMemory},
+    halo::Halo,
+    halo_lists::{HaloLists, WithHalo},
+    kind::ViewKind,
+    mapped::{MappedPartition, MappedWhole},
+    memory::{Csr, PartitionCsr, WholeCsr},
+    spare::SpareArenas,
+    stream::open_engine,
+};
+use crate::partition::Owned;
+
+/// Options of a [`PartitionView`].
+#[derive(Debug, Clone)]
+pub struct ViewOptions {
+    /// How sources are treated that the partition does not own.
+    pub halo: Halo,
+    /// The adjacency lists of halo nodes, with [`Halo::Neighbors`].
+    pub halo_lists: Option<Arc<HaloLists>>,
+    /// Whether the view has edge weights. Samplers that draw by weight need them.
+    pub edge_weights: bool,
+    /// If given, adjacency lists are mapped, and this is the maximum number of bytes of touched pages. They count as
+    /// memory, although the system could reclaim them; the view releases them when they exceed this. Otherwise the
+    /// lists are in memory.
+    pub mapped_bytes_max: Option<u64>,
+    /// Number of threads that decode adjacency lists into memory.
+    pub threads: usize,
+    /// The engine that reads adjacency lists into memory.
+    pub engine: Choice,
+}
+
+/// The part of a store that is sampled from. Shared by the threads that sample.
+#[derive(Debug)]
+pub struct PartitionView {
+    nodes: u64,
+    ids: Arc<StoreIds>,
+    owned: Owned,
+    halo: Halo,
+    halo_lists: Option<Arc<HaloLists>>,
+    edge_weights: bool,
+    bytes: u64,
+    pub(super) lists: Storage,
+}
+
+/// Where the adjacency lists are.
+#[derive(Debug)]
+pub(super) enum Storage {
+    Memory(Csr),
+    Mapped(Mapped),
+}
+
+/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.
+pub(crate) enum ViewLists<'a> {
+    /// The whole graph, in memory.
+    Whole(WholeCsr<'a>),
+    /// A partition, in memory.
+    Partition(PartitionCsr<'a>),
+    /// The whole graph, mapped.
+    MappedWhole(MappedWhole<'a>),
+    /// A partition, mapped.
+    MappedPartition(MappedPartition<'a>),
+    /// A partition with lists of halo nodes, in memory.
+    Halo(WithHalo<'a, PartitionCsr<'a>>),
+    /// A partition with lists of halo nodes, mapped.
+    MappedHalo(WithHalo<'a, MappedPartition<'a>>),
+}
+
+impl PartitionView {
+    /// Opens the adjacency lists of the nodes that are `owned`.
+    ///
+    /// # Errors
+    /// If the store is a slice that lacks an owned chunk, it has no edge weights and they are needed, or damage is
+    /// found.
+    pub fn open(store: &Store, owned: Owned, options: &ViewOptions) -> Result<Self> {
+        Self::open_with(store, owned, options, &Arc::default(), None, &Silent)
+    }
+
+    fn open_with(
+        store: &Store,
+        owned: Owned,
+        options: &ViewOptions,
+        mapped: &Arc<MappedMemory>,
+        spare: Option<&Arc<SpareArenas>>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let filter = EdgeFilter {
+            store,
+            owned: &owned,
+            halo: options.halo,
+            edge_weights: options.edge_weights,
+        };
+        filter.check()?;
+        let (lists, bytes) = match options.mapped_bytes_max {
+            Some(bytes_max) => {
+                let mapped = Mapped::open(&filter, bytes_max, mapped)?;
+                let bytes = mapped.bytes();
+                (Storage::Mapped(mapped), bytes)
+            }
+            None => {
+                let open = |files| open_engine(options.engine, files);
+                let csr = Csr::load(&filter, options.threads, &open, spare, progress)?;
+                (Storage::Memory(csr), Csr::bytes(&filter))
+            }
+        };
+        Ok(Self {
+            nodes: store.manifest().nodes,
+            ids: store.ids().clone(),
+            owned,
+            halo: options.halo,
+            halo_lists: options.halo_lists.clone(),
+            edge_weights: options.edge_weights,
+            bytes,
+            lists,
+        })
+    }
+
+    /// Opens the views of several partitions, all at once. They share [`ViewOptions::mapped_bytes_max`]. Takes memory
+    /// from `spare`.
+    ///
+    /// # Errors
+    /// As [`PartitionView::open`], and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop while
+    /// adjacency lists are loaded.
+    pub(crate) fn open_all(
+        store: &Store,
+        owned: Vec<Owned>,
+        options: &ViewOptions,
+        spare: Option<&Arc<SpareArenas>>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Arc<Self>>> {
+        let count = owned.len().max(1) as u64;
+        let options = ViewOptions {
+            mapped_bytes_max: options.mapped_bytes_max.map(|of_all| of_all / count),
+            ..options.clone()
+        };
+        let mapped = Arc::default();
+        let views = owned
+            .into_iter()
+            .map(|owned| Self::open_with(store, owned, &options, &mapped, spare, progress).map(Arc::new));
+        views.collect()
+    }
+
+    /// Asks the system to read mapped files ahead. From front to back this takes a fraction of the time of page faults.
+    pub(crate) fn read_ahead(&self) {
+        if let Storage::Mapped(mapped) = &self.lists {
+            mapped.read_ahead(self.edge_weights);
+        }
+    }
+
+    /// Bytes of the mapped files of adjacency lists; 0 if the lists are in memory.
+    pub fn mapped_bytes(&self) -> u64 {
+        match &self.lists {
+            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_weights),
+            Storage::Memory(_) => 0,
+        }
+    }
+
+    /// The exact number of bytes that the adjacency lists of owned nodes take in memory. Computed from the manifest
+    /// alone.
+    pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, edge_weights: bool) -> u64 {
+        Csr::bytes(&EdgeFilter {
+            store,
+            owned,
+            halo,
+            edge_weights,
+        })
+    }
+
+    /// The external ids of the nodes.
+    pub fn ids(&self) -> &StoreIds {
+        &self.ids
+    }
+
+    /// The number of nodes of the graph, owned or not.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// The nodes that can be expanded.
+    pub fn owned(&self) -> &Owned {
+        &self.owned
+    }
+
+    /// The adjacency lists of halo nodes, if they have any.
+    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+        self.halo_lists.as_ref()
+    }
+
+    pub(crate) fn set_halo_lists(&mut self, lists: Arc<HaloLists>) {
+        self.halo_lists = Some(lists);
+    }
+
+    /// Whether the view has edge weights.
+    pub fn has_edge_weights(&self) -> bool {
+        self.edge_weights
+    }
+
+    /// Where the adjacency lists are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].
+    pub fn kind(&self) -> ViewKind {
+        match self.lists {
+            Storage::Memory(_) => ViewKind::Memory,
+            Storage::Mapped(_) => ViewKind::Mapped,
+        }
+    }
+
+    /// Bytes of memory of the adjacency lists. If they are mapped, the limit for their resident pages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn lists(&self) -> ViewLists<'_> {
+        let owned = &self.owned;
+        let keeps_halo = self.halo != Halo::None;
+        let is_whole = owned.nodes() == self.nodes;
+        match (&self.lists, &self.halo_lists) {
+            (Storage::Memory(csr), _) if is_whole => ViewLists::Whole(csr.whole()),
+            (Storage::Mapped(mapped), _) if is_whole => ViewLists::MappedWhole(MappedWhole::new(mapped, owned)),
+            (Storage::Memory(csr), None) => ViewLists::Partition(csr.partition(owned, keeps_halo)),
+            (Storage::Memory(csr), Some(halo)) => {
+                ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, true), halo))
+            }
+            (Storage::Mapped(mapped), halo) => {
+                let lists = MappedPartition::new(mapped, owned, keeps_halo);
+                match halo {
+                    None => ViewLists::MappedPartition(lists),
+                    Some(halo) => ViewLists::MappedHalo(WithHalo::new(owned, lists, halo)),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The choice between rows in memory and rows that are streamed.
+
+use std::{ops::Range, thread};
+
+use grappa_io::{Result, progress::Progress, workers};
+
+use super::{
+    aggregation::{Aggregation, OwnRows, Sink, SinkWithRows},
+    blocks::{Blocks, DestinationRows},
+    budget::Budget,
+    in_memory::InMemory,
+    reduce::Reduce,
+    rows::{NodeRows, StateRows},
+    stream::{BegunAggregation, Stream},
+    tile,
+};
+
+impl Aggregation<'_> {
+    /// Aggregates for the destinations from position `first` on.
+    ///
+    /// `sink` receives the results tile by tile, in the order of nodes: a range of positions, and [`Reduce::state_width`] values
+    /// for each of them. Parts of a state that are not a result are undefined. `own` writes the own rows of destinations, if
+    /// [`Reduce::begin`] takes them.
+    ///
+    /// # Errors
+    /// If the budget does not hold the longest adjacency list, files cannot be read, or `own` or `sink` fails.
+    ///
+    /// # Panics
+    /// If the widths of rows and reduction differ.
+    pub fn run<R: Reduce>(
+        &self,
+        reduce: &R,
+        first: u64,
+        own: Option<&mut OwnRows<'_>>,
+        progress: &dyn Progress,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let rows = DestinationRows::Unread;
+        self.run_as(reduce, first, own, rows, progress, &mut |positions, states, _| {
+            sink(positions, states)
+        })
+    }
+
+    /// As [`Aggregation::run`] for all destinations, which are sources too, and by a reduction without own rows. If rows are
+    /// streamed, the rows of the destinations are passed to `sink`, which would read most of the file once more to get them.
+    ///
+    /// # Errors
+    /// As [`Aggregation::run`].
+    ///
+    /// # Panics
+    /// As [`Aggregation::run`].
+    pub fn run_with_rows<R: Reduce>(
+        &self,
+        reduce: &R,
+        progress: &dyn Progress,
+        sink: &mut SinkWithRows<'_>,
+    ) -> Result<()> {
+        self.run_as(reduce, 0, None, DestinationRows::Kept, progress, sink)
+    }
+
+    fn run_as<R: Reduce>(
+        &self,
+        reduce: &R,
+        first: u64,
+        mut own: Option<&mut OwnRows<'_>>,
+        destination_rows: DestinationRows,
+        progress: &dyn Progress,
+        sink: &mut SinkWithRows<'_>,
+    ) -> Result<()> {
+        assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
+        assert_eq!(own.is_some(), reduce.own_width() > 0, "own rows");
+        progress.stage("aggregating", None);
+        let mut without_rows = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
+        if let Some(values) = self.rows.in_memory() {
+            return InMemory::new(self, values, reduce, progress).run(first, &mut own, &mut without_rows);
+        }
+        if !self.streams() {
+            let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
+            read_all(self.rows, rows.values_mut(), self.budget.threads)?;
+            let less = Aggregation {
+                budget: Budget {
+                    memory: self.budget.memory - self.bytes_in_memory(),
+                    ..self.budget
+                },
+                rows: &rows,
+                ..*self
+            };
+            let values = rows.in_memory().expect("they are f32");
+            return InMemory::new(&less, values, reduce, progress).run(first, &mut own, &mut without_rows);
+        }
+        Stream::new(self, reduce, first, destination_rows, progress)?.run(&mut own, sink)
+    }
+
+    /// Begins [`Aggregation::run_with_rows`]: lists the edges of the first tile. [`BegunAggregation`] continues. If the rows are
+    /// [`GrowingRows`](super::GrowingRows), they may still be written while the first tile takes them. So the processor has work while a disk determines how
+    /// fast they are made.
+    ///
+    /// # Errors
+    /// As [`Aggregation::run`].
+    ///
+    /// # Panics
+    /// As [`Aggregation::run`], and if rows are not streamed.
+    pub fn begin<'a, R: Reduce>(
+        &'a self,
+        reduce: &'a R,
+        progress: &'a dyn Progress,
+    ) -> Result<BegunAggregation<'a, R>> {
+        assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
+        assert_eq!(reduce.own_width(), 0, "own rows");
+        assert!(self.streams(), "rows that memory holds have no tiles");
+        BegunAggregation::new(Stream::new(self, reduce, 0, DestinationRows::Kept, progress)?)
+    }
+
+    /// About how many times [`Aggregation::run`] reads all rows.
+    ///
+    /// # Errors
+    /// If in-degrees are damaged.
+    pub(super) fn passes<R: Reduce>(&self, reduce: &R) -> Result<u64> {
+        let Budget { memory, threads } = self.budget;
+        if !self.streams() {
+            return Ok(1);
+        }
+        let edges = self.lists.edges_to(self.destinations, threads)?;
+        let bytes = tile::bytes_of(self.destinations.len(), edges, reduce);
+        let blocks = Blocks::new(self.sources.len(), self.rows.layout().stride, memory);
+        Ok(bytes.div_ceil(memory.saturating_sub(blocks.bytes()).max(1)))
+    }
+}
+
+/// Reads all rows on `threads` threads.
+fn read_all(rows: &dyn NodeRows, out: &mut [f32], threads: usize) -> Result<()> {
+    let width = rows.width();
+    let part = (out.len() / width).div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let parts = out.chunks_mut(part * width).zip((0..).step_by(part));
+        let readers: Vec<_> = parts
+            .map(|(out, first)| {
+                let positions = first..first + (out.len() / width) as u64;
+                workers::spawn(scope, move || rows.read(positions, out))
+            })
+            .collect::<Result<_>>()?;
+        readers.into_iter().try_for_each(workers::join)
+    })
+}

@@ -1,0 +1,23 @@
+//! The number of threads.
+
+use std::num::NonZeroUsize;
+
+/// The heading of options about resources in the help.
+pub const RESOURCES: &str = "Resources";
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Threads {
+    /// Number of worker threads [default: one per processor]
+    #[arg(long, help_heading = RESOURCES, value_name = "T")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Threads {
+    /// How many threads to use.
+    pub fn get(self) -> anyhow::Result<usize> {
+        match self.threads {
+            Some(threads) => Ok(threads.get()),
+            None => Ok(std::thread::available_parallelism()?.get()),
+        }
+    }
+}

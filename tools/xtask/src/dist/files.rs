@@ -1,0 +1,33 @@
+//! Files of the tarball.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+/// Copies a file, or the files of a folder.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        make_parent(to)?;
+        return fs::copy(from, to)
+            .map(drop)
+            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()));
+    }
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        // Python leaves a folder of compiled scripts.
+        if entry.file_type()?.is_file() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    make_parent(path)?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+pub fn make_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().expect("a file is in a folder");
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
+}

@@ -1,0 +1,251 @@
+//! The charts of a run: which values it draws, and which it states as text.
+
+use grappa_run::{
+    journal::EpochRecord,
+    model::Task,
+    stages::{Stage, StageSeconds},
+};
+
+use crate::{
+    html::color_of_stage,
+    plot::{self, Across, Kind, Plot},
+    scale::Unit,
+    series::{Sample, Series},
+    tables,
+};
+
+/// The records of a run, as charts.
+pub(super) struct Charts<'a> {
+    pub records: &'a [EpochRecord],
+    pub task: Task,
+    pub best: Option<u64>,
+    /// Number of partitions.
+    pub partitions: u32,
+}
+
+impl Charts<'_> {
+    /// All charts, and a list of the values that need none.
+    pub(super) fn html(&self) -> String {
+        if self.records.is_empty() {
+            return "<p class=\"note\">No epoch is finished yet.</p>\n".to_owned();
+        }
+        let (mut figures, mut texts) = (String::new(), Vec::new());
+        for plot in self.plots() {
+            match plot.text() {
+                Some(text) => texts.push((plot.title, text)),
+                None => figures += &plot.html(),
+            }
+        }
+        if !texts.is_empty() {
+            let list = tables::facts(texts.iter().map(|(title, text)| (title.as_str(), text.as_str())));
+            figures += &format!(
+                "<section id=\"constant\">\n<h2>Without a chart</h2>\n<p class=\"note\">The same in every epoch.</p>\n{list}</section>\n"
+            );
+        }
+        format!("<div class=\"plots\">\n{figures}</div>\n")
+    }
+
+    fn plots(&self) -> [Plot; 8] {
+        [
+            self.score(),
+            self.loss(),
+            self.stages(),
+            self.of_partitions(
+                self.plot(
+                    ["plot-coverage", "Coverage of seeds", "mean fraction of in-neighbors"],
+                    (Unit::Part, Kind::LinesFromZero),
+                    vec![self.series("coverage", "single", |record| record.coverage_mean)],
+                ),
+                "100 %: one partition sees every neighborhood whole",
+            ),
+            self.plot(
+                ["plot-read", "Read from files", "bytes per epoch"],
+                (Unit::Bytes, Kind::Bars),
+                vec![self.series("read", "single", |record| Some(record.bytes_read as f64))],
+            ),
+            self.of_partitions(
+                self.plot(
+                    ["plot-gradients", "Gradients summed over partitions", "bytes per epoch"],
+                    (Unit::Bytes, Kind::Bars),
+                    vec![self.series("gradients", "single", |record| Some(record.gradient_bytes as f64))],
+                ),
+                "none: there is one partition",
+            ),
+            self.plot(
+                ["plot-edges", "Sampled edges", "edges per second of training"],
+                (Unit::EdgesPerSecond, Kind::LinesFromZero),
+                vec![self.series("edges", "single", |record| Some(record.sampled_edges_per_second))],
+            ),
+            self.plot(
+                ["plot-rate", "Learning rate", "learning rate of the last step"],
+                (Unit::Number, Kind::LinesFromZero),
+                vec![self.series("rate", "single", |record| Some(record.learning_rate))],
+            ),
+        ]
+    }
+
+    fn score(&self) -> Plot {
+        let (title, axis, series) = match self.task {
+            Task::MultiClass => (
+                "Accuracy",
+                "accuracy",
+                vec![
+                    self.series("train", "train", |record| record.train_accuracy),
+                    self.evaluated("val", "val", |record| record.val_accuracy),
+                    self.evaluated("test", "test", |record| record.test_accuracy),
+                ],
+            ),
+            Task::MultiLabel => (
+                "Micro F1",
+                "micro F1",
+                vec![
+                    self.evaluated("val", "val", |record| record.val_micro_f1),
+                    self.evaluated("test", "test", |record| record.test_micro_f1),
+                ],
+            ),
+        };
+        Plot {
+            best: self.best.map(|epoch| epoch as f64),
+            empty: "no evaluation yet",
+            ..self.plot(
+                ["plot-accuracy", title, axis],
+                (Unit::Part, Kind::Lines),
+                measured(series),
+            )
+        }
+    }
+
+    fn loss(&self) -> Plot {
+        let series = vec![
+            self.series("train", "loss", |record| Some(record.loss)),
+            self.evaluated("val", "val", |record| record.val_loss),
+        ];
+        self.plot(
+            ["plot-loss", "Loss", "mean loss of nodes"],
+            (Unit::Number, Kind::Lines),
+            measured(series),
+        )
+    }
+
+    fn stages(&self) -> Plot {
+        let seconds = self.records.iter().map(|record| record.seconds_by_stage);
+        let total = seconds.reduce(|sum, seconds| sum + seconds).unwrap_or_default();
+        let shown = total
+            .iter()
+            .filter(|(stage, seconds)| !stage.is_start_up() && *seconds != 0.0);
+        let series = shown.map(|(stage, _)| self.stage(stage)).collect();
+        Plot {
+            note: start_up(&total),
+            ..self.plot(
+                ["plot-time", "Time by stage", "wall time per epoch"],
+                (Unit::Seconds, Kind::Bars),
+                series,
+            )
+        }
+    }
+
+    fn stage(&self, stage: Stage) -> Series {
+        self.series(stage.name(), &color_of_stage(stage), |record| {
+            Some(record.seconds_by_stage[stage])
+        })
+    }
+
+    /// A plot of values by epoch: its id, its title and the title of its axis.
+    fn plot(&self, [id, title, axis]: [&'static str; 3], (unit, kind): (Unit, Kind), mut series: Vec<Series>) -> Plot {
+        let best = self
+            .best
+            .filter(|&best| self.records.iter().any(|record| record.epoch == best));
+        let rest = best.map(|epoch| epoch as f64).or_else(|| plot::last(&series));
+        series.iter_mut().for_each(|series| series.rest = rest);
+        let epoch = if best.is_some() { "best epoch" } else { "epoch" };
+        Plot {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            across: Across::Epochs,
+            axis,
+            unit,
+            kind,
+            series,
+            resting: rest.map_or_else(String::new, |rest| format!("{epoch} {rest}")),
+            best: None,
+            note: String::new(),
+            empty: "no number",
+        }
+    }
+
+    /// A value of every epoch.
+    fn series(&self, name: &str, color: &str, of: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
+        series(name, color, self.records.iter(), of)
+    }
+
+    /// A value of the epochs after which the model was evaluated. Lines connect these, whatever was trained in between.
+    fn evaluated(&self, name: &str, color: &str, of: impl Fn(&EpochRecord) -> Option<f64>) -> Series {
+        series(
+            name,
+            color,
+            self.records.iter().filter(|record| record.evaluated.is_some()),
+            of,
+        )
+    }
+
+    /// A plot that says something if there are several partitions. Else `alone` does.
+    fn of_partitions(&self, plot: Plot, alone: &'static str) -> Plot {
+        match self.partitions {
+            1 => Plot {
+                series: Vec::new(),
+                empty: alone,
+                ..plot
+            },
+            _ => plot,
+        }
+    }
+}
+
+fn series<'a>(
+    name: &str,
+    color: &str,
+    records: impl Iterator<Item = &'a EpochRecord>,
+    of: impl Fn(&EpochRecord) -> Option<f64>,
+) -> Series {
+    let samples = records.map(|record| Sample {
+        x: record.epoch as f64,
+        value: of(record).unwrap_or(f64::NAN),
+    });
+    Series {
+        name: name.to_owned(),
+        color: color.to_owned(),
+        samples: samples.collect(),
+        rest: None,
+    }
+}
+
+/// Leaves out series without any value: a store without test nodes has no test curve.
+fn measured(mut series: Vec<Series>) -> Vec<Series> {
+    series.retain(|series| series.finite().next().is_some());
+    series
+}
+
+/// The time before epochs, in HTML. A resumed run starts more than once.
+fn start_up(seconds: &StageSeconds) -> String {
+    let start_up = seconds.start_up();
+    if start_up.is_nan() || start_up <= 0.0 {
+        return String::new();
+    }
+    let stages: Vec<String> = seconds
+        .iter()
+        .filter(|(stage, seconds)| stage.is_start_up() && *seconds > 0.0)
+        .map(|(stage, seconds)| {
+            let color = color_of_stage(stage);
+            format!(
+                "<span class=\"whole\"><i class=\"{color}\"></i>{} {}</span>",
+                stage.name(),
+                Unit::Seconds.format(seconds)
+            )
+        })
+        .collect();
+    format!(
+        "Start-up, apart from epochs: {} ({})",
+        Unit::Seconds.format(start_up),
+        stages.join(", ")
+    )
+}

@@ -1,0 +1,61 @@
+//! Text in HTML, and the frame of a page.
+
+use grappa_run::stages::Stage;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Small scripts, each for the elements that a page has. A page is complete without them.
+const SCRIPTS: [&str; 3] = [
+    include_str!("charts.js"),
+    include_str!("tables.js"),
+    include_str!("confusion.js"),
+];
+
+/// A page without links to other files. The title is text; the line below the heading and the rest are HTML.
+pub(super) fn page(title: &str, heading: &str, line: &str, main: &str) -> String {
+    let (title, heading) = (escape(title), escape(heading));
+    let scripts: String = SCRIPTS.iter().map(|script| format!("{{\n{script}}}\n")).collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{heading}</h1>\n<p>{line}</p>\n</header>\n\
+         <main>\n{main}</main>\n<footer>grappa-train {version}</footer>\n<script>\n{scripts}</script>\n</body>\n</html>\n",
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// A section with a heading. All are HTML.
+pub(super) fn section(heading: &str, note: &str, content: &str) -> String {
+    let note = match note {
+        "" => String::new(),
+        note => format!("<p class=\"note\">{note}</p>\n"),
+    };
+    format!("<section>\n<h2>{heading}</h2>\n{note}{content}</section>\n")
+}
+
+/// Text as it is written in HTML, between tags or in quotes.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// Data of a script. Text in it cannot end its tag.
+pub(super) fn data(json: &serde_json::Value) -> String {
+    let json = json.to_string().replace('<', "\\u003c");
+    format!("<script type=\"application/json\">{json}</script>\n")
+}
+
+/// The CSS class of a stage's color, the same in every report.
+pub(super) fn color_of_stage(stage: Stage) -> String {
+    format!("stage-{}", stage.name())
+}

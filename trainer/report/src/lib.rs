@@ -1,0 +1,27 @@
+//! The report of a run, and the comparison of several: self-contained HTML pages.
+//!
+//! Plots are SVG that stretches with the page. Their labels are HTML, so text has the same size on a phone and on a wide screen. Small
+//! scripts show the values of an epoch that the reader points at, and sort tables; a page is complete without them. The report has a few
+//! hundred kilobytes for any number of epochs.
+
+#![forbid(unsafe_code)]
+
+mod charts;
+mod classes;
+mod compare;
+mod facts;
+mod html;
+mod plot;
+mod run_report;
+mod scale;
+mod series;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod tiles;
+
+pub use self::{
+    compare::Comparison,
+    facts::{Fact, RunFacts},
+    run_report::Report,
+};

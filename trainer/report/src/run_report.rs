@@ -1,0 +1,136 @@
+//! The report of a run.
+
+use std::time::Duration;
+
+use grappa_io::size::{count, duration};
+use grappa_run::{background::RunPages, folder::RUNNING, journal::EpochRecord, scores::ModelScores, summary::Summary};
+
+use crate::{
+    charts::Charts,
+    classes::Classes,
+    facts::{Fact, RunFacts},
+    html::{escape, page, section},
+    tables, tiles,
+};
+
+/// The contents of a report.
+#[derive(Debug)]
+pub struct Report {
+    /// Name of the store.
+    pub name: String,
+    /// The epochs so far.
+    pub records: Vec<EpochRecord>,
+    /// The result so far, and the configuration.
+    pub summary: Summary,
+    /// Scores of the model at the best epoch. None before the first evaluation.
+    pub scores: Option<ModelScores>,
+    /// Names of classes. Classes without a name are shown by number.
+    pub classes: Vec<String>,
+    /// Facts about the store, the process and the options.
+    pub facts: RunFacts,
+    /// Whether the run is finished.
+    pub is_finished: bool,
+}
+
+impl RunPages for Report {
+    fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    fn html(&self) -> String {
+        self.page()
+    }
+}
+
+impl Report {
+    fn page(&self) -> String {
+        let config = &self.summary.config;
+        let mut main = tiles::html(&self.summary, self.scores.as_ref(), self.numbers().0);
+        let charts = Charts {
+            records: &self.records,
+            task: self.summary.task,
+            best: self.summary.best_epoch,
+            partitions: self.numbers().0,
+        };
+        main += &charts.html();
+        if let Some(scores) = &self.scores {
+            main += &self.scored(scores);
+        }
+        main += &section(
+            "Wall time",
+            "From the start of the program. Files are written while training continues: their stages are the time that training waited.",
+            &tables::stages(&self.summary.seconds_by_stage),
+        );
+        main += "<div class=\"tables\">\n";
+        for (heading, facts) in [("Dataset", &self.facts.dataset), ("Run", &self.facts.process)] {
+            if !facts.is_empty() {
+                let facts = facts.iter().map(|(name, value): &Fact| (*name, value.as_str()));
+                main += &section(heading, "", &tables::facts(facts));
+            }
+        }
+        main += "</div>\n";
+        main += &section(
+            "Configuration",
+            "Options that differ from their defaults are bold. An arrow shows what auto became.",
+            &tables::configuration(config, &self.facts.chosen),
+        );
+        let line = format!(
+            "{layers}-layer {model}, hidden {hidden}, {partitions}{status}",
+            model = config.model,
+            layers = config.layers,
+            hidden = config.hidden,
+            partitions = match self.numbers() {
+                (1, _) => "unpartitioned".to_owned(),
+                (partitions, concurrent) => format!("{partitions} partitions, {concurrent} per step"),
+            },
+            status = self.status(),
+        );
+        page(&format!("{}: {}", self.name, config.model), &self.name, &line, &main)
+    }
+
+    /// The number of partitions, and of those in a step: what was trained, or what is known before the first epoch.
+    fn numbers(&self) -> (u32, u32) {
+        let Summary {
+            partitions,
+            concurrent,
+            config,
+            ..
+        } = &self.summary;
+        match partitions {
+            0 => (config.partitions(), config.concurrent()),
+            _ => (*partitions, *concurrent),
+        }
+    }
+
+    fn status(&self) -> String {
+        let done = self.summary.epochs;
+        let time = duration(Duration::from_secs_f64(self.summary.seconds_total.clamp(0.0, 1e18)));
+        let early = match self.summary.early_stopping_epoch {
+            Some(_) => format!(
+                ", ended by early stopping before the {} of --epochs",
+                self.summary.config.epochs
+            ),
+            None => String::new(),
+        };
+        match (self.is_finished, done) {
+            (true, 1) => format!(" · 1 epoch in {time}{early}"),
+            (true, _) => format!(" · {done} epochs in {time}{early}"),
+            (false, _) => format!(
+                " · {RUNNING}: epoch {done} of {}, {time} so far",
+                self.summary.config.epochs
+            ),
+        }
+    }
+
+    fn scored(&self, scores: &ModelScores) -> String {
+        let classes = Classes::new(&scores.report, &self.classes);
+        let nodes = format!("{} {} nodes", count(scores.report.nodes), escape(&scores.split));
+        let at = match self.summary.best_epoch {
+            Some(_) => "at the best epoch",
+            None => "after the last epoch",
+        };
+        let note = format!("{nodes}, {at}. Values are percentages.");
+        let html = section("Classes", &note, &classes.table()) + &classes.confusion(&nodes);
+        format!("<div class=\"tables\">\n{html}</div>\n")
+    }
+}

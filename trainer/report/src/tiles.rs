@@ -1,0 +1,109 @@
+//! The most important numbers of a run.
+
+use grappa_io::size::ByteSize;
+use grappa_run::{
+    model::Task,
+    scores::{ModelScores, ScoreReport},
+    summary::Summary,
+};
+
+use crate::{html::escape, scale::Unit};
+
+/// A name and a value. Values that a run lacks have no tile.
+type Tile = (String, Option<String>);
+
+/// The tiles of a run with this number of partitions.
+pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: u32) -> String {
+    let mut html = "<div class=\"tiles\">\n".to_owned();
+    for (what, value) in score_tiles(summary, scores)
+        .into_iter()
+        .chain(others(summary, partitions))
+    {
+        if let Some(value) = value {
+            html += &format!("<div><span>{what}</span><b>{value}</b></div>\n");
+        }
+    }
+    html + "</div>\n"
+}
+
+/// Scores, each with the name of its split.
+fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
+    let (score, is_single) = (summary.score(), summary.task == Task::MultiClass);
+    let split = scores.map_or("test", |scores| &scores.split);
+    let scored = escape(split);
+    let scores = scores.map(|scores| &scores.report);
+    let majority = scores.filter(|_| is_single).and_then(majority);
+    let micro_f1 = scores.filter(|_| is_single).and_then(|scores| scores.micro_f1);
+    // Of sets of labels, the accuracy is the share of nodes whose whole set is right.
+    let subsets = summary.test_accuracy.filter(|_| !is_single);
+    vec![
+        (format!("test {}", score.name), part(score.test)),
+        (
+            "test majority class".to_owned(),
+            part(majority.filter(|_| split == "test")),
+        ),
+        (format!("val {}", score.name), part(score.val)),
+        (
+            "val majority class".to_owned(),
+            part(majority.filter(|_| split == "val")),
+        ),
+        ("test subset accuracy".to_owned(), part(subsets)),
+        (
+            "val loss".to_owned(),
+            summary.val_loss.map(|loss| Unit::Number.format(loss)),
+        ),
+        (
+            format!("{scored} macro F1"),
+            part(scores.and_then(|scores| scores.macro_f1)),
+        ),
+        (format!("{scored} micro F1"), part(micro_f1)),
+        (
+            format!("{scored} ROC-AUC"),
+            part(scores.and_then(|scores| scores.roc_auc)),
+        ),
+        ("evaluated".to_owned(), summary.evaluated.map(|how| how.to_string())),
+    ]
+}
+
+fn others(summary: &Summary, partitions: u32) -> Vec<Tile> {
+    let gradient = summary.gradient_bytes_per_step.filter(|_| partitions > 1);
+    let rate = summary.sampled_edges_per_second;
+    let read = (summary.epochs > 0).then_some(summary.bytes_read);
+    let tiles = [
+        ("best epoch", summary.best_epoch.map(|epoch| epoch.to_string())),
+        (
+            "start-up",
+            above_zero(Unit::Seconds, Some(summary.seconds_by_stage.start_up())),
+        ),
+        (
+            "epoch time",
+            summary.seconds_per_epoch.map(|seconds| Unit::Seconds.format(seconds)),
+        ),
+        ("sampled edges", rate.map(|rate| Unit::EdgesPerSecond.format(rate))),
+        ("gradient size", above_zero(Unit::Bytes, gradient)),
+        ("sent per step", above_zero(Unit::Bytes, summary.bytes_sent_per_step)),
+        ("read in total", read.map(|bytes| ByteSize(bytes).to_string())),
+        (
+            "peak memory",
+            summary.peak_rss_bytes.map(|bytes| ByteSize(bytes).to_string()),
+        ),
+    ];
+    tiles
+        .into_iter()
+        .map(|(what, value)| (what.to_owned(), value))
+        .collect()
+}
+
+fn above_zero(unit: Unit, value: Option<f64>) -> Option<String> {
+    value.filter(|&value| value > 0.0).map(|value| unit.format(value))
+}
+
+fn part(value: Option<f64>) -> Option<String> {
+    value.map(|value| Unit::Part.format(value))
+}
+
+/// The accuracy of predicting the largest class for every node. None without nodes.
+pub(super) fn majority(scores: &ScoreReport) -> Option<f64> {
+    let largest = scores.per_class.iter().map(|class| class.support).max()?;
+    (scores.nodes > 0).then(|| largest as f64 / scores.nodes as f64)
+}

@@ -1,0 +1,229 @@
+//! The options of a run. This is their only declaration. `grappa-train --help` shows the comments.
+
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    sync::LazyLock,
+};
+
+use grappa_io::size::ByteSize;
+use grappa_sampling::{partition::Schedule, policy::REPARTITION_EVERY, sample::Fanouts};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{
+    Auto, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor,
+    Optimizer, PerLayer, ReadEngine,
+    declare::{
+        Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
+        OptionScope::{Continuation, Process},
+        TrainOption, train_options,
+    },
+};
+use crate::{
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
+    option_value::{Choice, OptionValue},
+    serde_text,
+};
+
+/// Each layer is a hop of sampling, and a pass over the graph in each evaluation.
+const LAYERS_MAX: u32 = 256;
+/// Bounds the cost of PinSAGE's walks, which every node of a minibatch makes.
+const WALKS_MAX: u32 = 10_000;
+const WALK_STEPS_MAX: u32 = 1000;
+const THREADS_MAX: u32 = 4096;
+
+train_options! {
+    "Model" {
+        /// Type of the model's layers
+        model("LAYER"): LayerKind = LayerKind::default();
+        /// Number of layers, 1 to 256
+        layers("L"): usize = 2, bounds: &[AtLeastOne, AtMost(LAYERS_MAX)];
+        /// Hidden dimension: size of a node's embedding between layers; all heads together for gat and gatv2
+        hidden("N"): usize = 128, bounds: &[AtLeastOne];
+        /// Number of attention heads, for gat and gatv2; must divide --hidden
+        heads("N"): usize = 4, bounds: &[AtLeastOne];
+        /// Number of attention heads in the last layer, which are averaged, for gat and gatv2; auto: as --heads
+        #[serde(with = "serde_text")]
+        last_heads("N"): Auto<NonZeroUsize> = Auto::Auto;
+        /// Dropout probability after each layer but the last
+        dropout("P"): f64 = 0.5, bounds: &[BelowOne];
+        /// Dropout probability of features; above 0, the first hop is sampled
+        input_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
+        /// Dropout probability of attention weights, for gat and gatv2
+        attention_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
+        /// Nonlinearity after each layer but the last
+        activation("NAME"): Activation = Activation::default();
+        /// Normalization of features before the first layer; if any, the first hop is sampled
+        normalize_features("HOW"): FeatureNorm = FeatureNorm::default();
+        /// Normalization after each layer but the last; if any, the perceptrons of gin have layer norms
+        #[serde(with = "serde_text")]
+        norm("NORM"): Auto<NormKind> = Auto::Auto, choices: norm_choices();
+        /// Add the input of each layer but the last to its output (residual connection)
+        residual("BOOL"): bool = false;
+        /// How the states of all layers make the logits (jumping knowledge)
+        jumping_knowledge("HOW"): JumpingKnowledge = JumpingKnowledge::default();
+    }
+    "Minibatches" {
+        /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
+        ///
+        /// auto: 15,10,5,5,... as many as there are layers; 10,10,... for pinsage.
+        #[serde(with = "serde_text")]
+        fanouts("N,N,..."): Auto<Fanouts> = Auto::Auto;
+        /// Sample neighbors with replacement
+        replace("BOOL"): bool = false;
+        /// Random walks per node, for pinsage: the neighbors are the nodes visited most often
+        walks("N"): u32 = 50, bounds: &[AtLeastOne, AtMost(WALKS_MAX)];
+        /// Largest number of steps per walk, for pinsage
+        ///
+        /// Evaluation and prediction take all in-neighbors with equal weights, as walks of one step would.
+        walk_steps("N"): u32 = 2, bounds: &[AtLeastOne, AtMost(WALK_STEPS_MAX)];
+        /// Probability that a walk ends after each step, for pinsage
+        walk_termination("P"): f64 = 0.5, bounds: &[Share];
+        /// Seeds per minibatch and partition
+        ///
+        /// auto: 1024 divided by the number of partitions per step.
+        #[serde(with = "serde_text")]
+        batch("N"): Auto<NonZeroUsize> = Auto::Auto;
+        /// Train without sampling: each step uses all training nodes of a partition and all edges that it sees
+        full_graph("BOOL"): bool = false;
+    }
+    "Optimizer" {
+        /// Learning rate
+        lr("RATE"): f64 = 0.003, bounds: &[AboveZero];
+        /// Learning rate schedule
+        lr_schedule("SCHEDULE"): LrSchedule = LrSchedule::default();
+        /// Epochs of linear warmup from 0 to the learning rate; may be a fraction
+        warmup("EPOCHS"): f64 = 0.0, bounds: &[NotNegative];
+        /// Epochs between two reductions, for --lr-schedule step
+        lr_step("EPOCHS"): u64 = 10, bounds: &[AtLeastOne];
+        /// Factor of each reduction, for --lr-schedule step and plateau
+        lr_factor("FACTOR"): f64 = 0.5, bounds: &[Fraction];
+        /// Evaluations without improvement before a reduction, for --lr-schedule plateau
+        lr_patience("N"): u64 = 5;
+        /// Smallest learning rate of all schedules
+        lr_min("RATE"): f64 = 0.0;
+        /// Optimizer
+        optimizer("NAME"): Optimizer = Optimizer::default(), help_order: 2;
+        /// Weight decay; one number, or one for each layer, such as 0.0005,0
+        #[serde(with = "serde_text")]
+        weight_decay("DECAY"): PerLayer = PerLayer::default();
+        /// Label smoothing: the part of each target that is spread evenly over all classes, from 0 to below 1
+        label_smoothing("S"): f64 = 0.0, bounds: &[BelowOne];
+        /// Momentum, for --optimizer sgd
+        momentum("M"): f64 = 0.0, bounds: &[BelowOne];
+        /// Largest norm of a step's gradient; larger ones are scaled down; 0: no clipping
+        clip("NORM"): f64 = 0.0, bounds: &[NotNegative];
+        /// Number of epochs
+        epochs("N"): u64 = 50, bounds: &[AtLeastOne], scope: Continuation, help_order: 0;
+        /// Steps of an epoch, at most; 0: as many as use all training nodes
+        ///
+        /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning rate schedules
+        /// count these shorter epochs.
+        steps_per_epoch("N"): u64 = 0, help_order: 1;
+    }
+    "Partitions" {
+        /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
+        ///
+        /// If not, auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in half of --memory (in
+        /// 7/8 without stored features). Then only these are in memory. If none fits, auto is 1, with lists in mapped files. With several
+        /// processes, auto is at least their number, so that each has a partition in every step, and each needs memory for its own. --memory
+        /// decides the number, and so the result; it is in metrics.jsonl and summary.json, and a resumed run keeps it.
+        #[serde(with = "serde_text")]
+        partitions("K"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
+        /// Partitions that are computed together in one step; auto: all, or as many as fit in --memory if the graph does not
+        #[serde(with = "serde_text")]
+        concurrent("Q"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
+        /// How partitions change when the graph is repartitioned
+        #[serde(with = "serde_text")]
+        schedule("NAME"): Schedule = Schedule::Sweep;
+        /// Epochs between two repartitionings
+        repartition_every("EPOCHS"): u64 = REPARTITION_EVERY, bounds: &[AtLeastOne];
+        /// Treatment of halo nodes: in-neighbors that the partition does not own
+        halo("MODE"): HaloMode = HaloMode::default();
+        /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: 25 for sage-max, 10 for
+        /// the others
+        #[serde(with = "serde_text")]
+        halo_neighbors("N"): Auto<NonZeroU32> = Auto::Auto;
+        /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition
+        correction("FORM"): Correction = Correction::default();
+        /// Strength of --correction, from 0 (none) to 1 (full)
+        shrinkage("LAMBDA"): f64 = 1.0, bounds: &[Share];
+        /// Source of the first layer's aggregates: the features of in-neighbors, reduced
+        first_hop("FROM"): FirstHop = FirstHop::default();
+    }
+    "Processes" {
+        /// Compression of the gradients that processes send each other (--workers, or a launcher)
+        compress("METHOD"): Compress = Compress::default();
+        /// Share of the gradient's values that --compress top-k sends, such as 0.01; or a range such as 0.01..0.5
+        ///
+        /// With a range, the compression ratio falls evenly over the run's epochs: from 100 at the start to 2 at the end with
+        /// 0.01..0.5. auto: 0.25.
+        #[serde(with = "serde_text")]
+        compress_rate("SHARE"): Auto<CompressRate> = Auto::Auto;
+    }
+    "Machine" {
+        /// Memory limit for the graph and its features, such as 512MiB or 4GiB; the model's memory is extra
+        #[serde(serialize_with = "exact_size", deserialize_with = "serde_text::deserialize")]
+        memory("SIZE"): ByteSize = ByteSize(4 << 30), bounds: &[AtLeastOne], scope: Process;
+        /// Number of worker threads; auto: one per processor
+        #[serde(with = "serde_text")]
+        threads("T"): Auto<NonZeroUsize> = Auto::Auto, bounds: &[AtMost(THREADS_MAX)], scope: Process;
+        /// Minibatches whose feature reads are planned together, at most; auto: as many as memory allows
+        #[serde(with = "serde_text")]
+        lookahead("N"): Auto<NonZeroUsize> = Auto::Auto, scope: Process;
+        /// How files are read
+        read_engine("ENGINE"): ReadEngine = ReadEngine::default(), scope: Process;
+        /// Random seed of initial parameters, partitions, sampling and dropout
+        #[serde(with = "serde_text")]
+        seed("N"): u64 = 1;
+        /// Number format of the model's computations
+        precision("DTYPE"): Precision = Precision::default();
+        /// Device of the model: auto, cpu, cuda or cuda:N; auto: CUDA if there is a device, else the processor
+        #[serde(with = "serde_text")]
+        device("DEVICE"): DeviceChoice = DeviceChoice::default(), scope: Process;
+    }
+    "Run" {
+        /// How the model is evaluated while it is trained
+        evaluate("HOW"): Evaluate = Evaluate::default(), scope: Continuation;
+        /// Number format of hidden states of an exact evaluation that do not fit in memory as f32
+        evaluate_states("DTYPE"): Precision = Precision::Bf16, choices: state_choices(), scope: Continuation;
+        /// Epochs between two evaluations; the last epoch is always evaluated
+        eval_every("EPOCHS"): u64 = 1, bounds: &[AtLeastOne], scope: Continuation;
+        /// Number that decides which epoch is the best; --early-stopping and --lr-schedule plateau follow it
+        monitor("WHAT"): Monitor = Monitor::default();
+        /// Evaluations without improvement before training ends; 0: never
+        early_stopping("N"): u64 = 0, scope: Continuation;
+        /// Epochs between two checkpoints; 0: only by time and at the end
+        checkpoint_every("EPOCHS"): u64 = 5, scope: Continuation;
+        /// Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only by epochs and at the end
+        checkpoint_minutes("MINUTES"): f64 = 10.0, bounds: &[NotNegative], scope: Continuation;
+        /// Number of checkpoints to keep, besides the best
+        keep("N"): usize = 3, bounds: &[AtLeastOne], scope: Continuation;
+        /// Start with the parameters of the best model of this run, which must have the same layers [default: random]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        init_from("RUN"): Option<PathBuf> = None;
+        /// File with the names of the classes, one per line, in the order of their numbers [default: the names in the store]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        class_names("FILE"): Option<PathBuf> = None, scope: Process;
+        /// Folder of the run; it must not exist [default: STORE.run in the current folder, numbered if it exists]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        out("RUN"): Option<PathBuf> = None, scope: Process, help_order: 0;
+    }
+}
+
+fn norm_choices() -> Vec<Choice> {
+    let mut choices = vec![("auto", "batch for gin, none for other models")];
+    choices.extend(NormKind::choices());
+    choices
+}
+
+fn state_choices() -> Vec<Choice> {
+    vec![
+        ("f32", "32-bit float: scores have the bits of an evaluation in memory"),
+        ("bf16", "bfloat16: half of the disk"),
+    ]
+}
+
+fn exact_size<S: Serializer>(size: &ByteSize, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&size.exact())
+}

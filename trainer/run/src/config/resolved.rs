@@ -1,0 +1,185 @@
+//! Options that follow from others: methods resolve `auto`.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use grappa_sampling::{
+    policy::{HALO_NEIGHBORS, SEEDS_OF_A_STEP},
+    sample::{Fanouts, RandomWalks, Sampler},
+};
+
+use super::{Auto, CompressRate, TrainConfig};
+use crate::{
+    Error, Result,
+    model::{LayerKind, ModelOptions, NormKind},
+};
+
+/// Factor of the fanouts of training for evaluation by sampling.
+const EVALUATION_FANOUTS: u32 = 2;
+
+impl TrainConfig {
+    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes.
+    pub fn model_options(&self, inputs: usize, outputs: usize) -> ModelOptions {
+        ModelOptions {
+            layer: self.model,
+            layers: self.layers,
+            inputs,
+            hidden: self.hidden,
+            outputs,
+            heads: self.heads,
+            last_heads: self.last_heads.value().map(NonZeroUsize::get),
+            dropout: self.dropout,
+            input_dropout: self.input_dropout,
+            attention_dropout: self.attention_dropout,
+            activation: self.activation,
+            features: self.normalize_features,
+            norm: self.norm(),
+            residual: self.residual,
+            jumping_knowledge: self.jumping_knowledge,
+            precision: self.precision,
+        }
+    }
+
+    /// The normalization after each layer but the last. `auto` is batch for GIN, because its sums would grow from layer to
+    /// layer, and none for the others.
+    pub fn norm(&self) -> NormKind {
+        self.norm.value().unwrap_or(match self.model {
+            LayerKind::Gin => NormKind::Batch,
+            _ => NormKind::None,
+        })
+    }
+
+    /// The fanouts, one per layer. `auto` is 15, 10, 5, 5, ..., and 10 at each layer for PinSAGE.
+    pub fn fanouts(&self) -> Fanouts {
+        match &self.fanouts {
+            _ if self.full_graph => Fanouts::new(&vec![-1; self.layers]).expect("a checked configuration has layers"),
+            Auto::Value(fanouts) => fanouts.clone(),
+            Auto::Auto => {
+                let fanouts: Vec<i64> = match self.model {
+                    LayerKind::PinSage => vec![10; self.layers],
+                    _ => [15, 10]
+                        .into_iter()
+                        .chain(std::iter::repeat(5))
+                        .take(self.layers)
+                        .collect(),
+                };
+                Fanouts::new(&fanouts).expect("a checked configuration has layers")
+            }
+        }
+    }
+
+    /// The sampler of neighbors: uniform, or random walks for PinSAGE. If the first layer's aggregates are known, the last hop
+    /// is left out.
+    ///
+    /// # Errors
+    /// If PinSAGE's fanouts differ, or one of them is -1.
+    ///
+    /// # Panics
+    /// If `knows_first_layer` is set for PinSAGE, which aggregates learned values.
+    pub fn sampler(&self, knows_first_layer: bool) -> Result<Sampler> {
+        let fanouts = self.fanouts();
+        if self.model != LayerKind::PinSage {
+            return Ok(self.uniform_sampler(fanouts, knows_first_layer));
+        }
+        assert!(!knows_first_layer, "PinSAGE aggregates learned values");
+        if self.full_graph {
+            return Err(Error::Options(
+                "--full-graph does not work with pinsage, whose neighbors are chosen by random walks: leave it out"
+                    .into(),
+            ));
+        }
+        let mut all = (0..fanouts.hops()).map(|hop| fanouts.at(hop));
+        // The same at each hop, or none.
+        let neighbors = all.next().filter(|first| all.all(|other| other == *first));
+        let Some(neighbors) = neighbors.flatten() else {
+            return Err(Error::Options(format!(
+                "fanouts are {fanouts}; pinsage keeps the same number of visited nodes at each hop: give the same number for \
+                 each, and not -1"
+            )));
+        };
+        Ok(Sampler::random_walks(RandomWalks {
+            hops: fanouts.hops(),
+            walks: self.walks,
+            steps: self.walk_steps,
+            termination: self.walk_termination,
+            neighbors,
+        })?)
+    }
+
+    /// The sampler of evaluations with [`Evaluate::Sampled`]: that of training, with twice the fanouts.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::sampler`].
+    pub fn evaluation_sampler(&self, knows_first_layer: bool) -> Result<Sampler> {
+        if self.model == LayerKind::PinSage {
+            return self.sampler(knows_first_layer);
+        }
+        Ok(self.uniform_sampler(self.evaluation_fanouts(), knows_first_layer))
+    }
+
+    fn uniform_sampler(&self, fanouts: Fanouts, knows_first_layer: bool) -> Sampler {
+        let fanouts = match knows_first_layer {
+            true => fanouts.without_last(),
+            false => fanouts,
+        };
+        Sampler::uniform(fanouts, self.replace)
+    }
+
+    /// The fanouts of evaluations that sample, for as many hops as the model has layers.
+    pub fn evaluation_fanouts(&self) -> Fanouts {
+        self.fanouts().times(EVALUATION_FANOUTS)
+    }
+
+    /// The number of partitions. `auto` is one: the trainer puts the number that it chose into its configuration.
+    pub fn partitions(&self) -> u32 {
+        self.partitions.value().unwrap_or(1)
+    }
+
+    /// The number of partitions that are computed together in one step. `auto` is all partitions, unless the trainer chose fewer.
+    pub fn concurrent(&self) -> u32 {
+        self.concurrent.value().unwrap_or(self.partitions())
+    }
+
+    /// In-neighbors that each halo node has at most. `auto` is 25 for SAGE-max and 10 for the others: the maximum over a few neighbors is
+    /// smaller than over all, and the few stay the same for a super-epoch.
+    pub fn halo_neighbors(&self) -> u32 {
+        let auto = match self.model {
+            LayerKind::SageMax => 25,
+            _ => HALO_NEIGHBORS,
+        };
+        self.halo_neighbors.value().map_or(auto, NonZeroU32::get)
+    }
+
+    /// Whether an epoch is one step of all seeds with all their neighbors, so that all epochs on the same partitions have the same batch.
+    pub fn repeats_batch(&self) -> bool {
+        self.full_graph && self.concurrent() >= self.partitions()
+    }
+
+    /// Seeds per minibatch and partition. `auto` is 1024 divided by the number of partitions of a step. With `full_graph` it is
+    /// unlimited.
+    pub fn batch(&self) -> usize {
+        match self.batch {
+            _ if self.full_graph => usize::MAX,
+            Auto::Value(seeds) => seeds.get(),
+            Auto::Auto => SEEDS_OF_A_STEP.div_ceil(self.concurrent().max(1) as usize),
+        }
+    }
+
+    /// Number of worker threads. `auto` is the number of processors that this process may use.
+    pub fn threads(&self) -> usize {
+        let threads = self
+            .threads
+            .value()
+            .or_else(|| std::thread::available_parallelism().ok());
+        threads.map_or(1, NonZeroUsize::get)
+    }
+
+    /// The share of values that [`Compress::TopK`] sends. `auto` is [`CompressRate::default`].
+    pub fn compress_rate(&self) -> CompressRate {
+        self.compress_rate.value().unwrap_or_default()
+    }
+
+    /// Whether training drops values at random.
+    pub fn has_dropout(&self) -> bool {
+        self.dropout > 0.0 || self.input_dropout > 0.0 || self.attention_dropout > 0.0
+    }
+}

@@ -1,0 +1,110 @@
+//! Values of options: how the text of a flag becomes a value of a configuration file.
+
+use std::{fmt::Display, path::PathBuf, str::FromStr};
+
+use grappa_io::size::ByteSize;
+use grappa_sampling::partition::Schedule;
+use toml::Value;
+
+/// A name that an option accepts, and its explanation in the help.
+pub type Choice = (&'static str, &'static str);
+
+/// The type of an option.
+pub trait OptionValue: Sized {
+    /// Whether the flag alone means `true`.
+    const IS_SWITCH: bool = false;
+
+    /// The names that the option accepts. None if its values are not names.
+    fn choices() -> Vec<Choice> {
+        Vec::new()
+    }
+
+    /// Reads the text of a flag.
+    ///
+    /// # Errors
+    /// The message says which texts are accepted.
+    fn read(text: &str) -> Result<Value, String>;
+
+    /// The value as a number, if it is one.
+    fn number(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// A text that parses as a `T`, as it is.
+pub(crate) fn checked_text<T: FromStr<Err: Display>>(text: &str) -> Result<Value, String> {
+    text.parse::<T>().map_err(|error| error.to_string())?;
+    Ok(text.into())
+}
+
+macro_rules! number_option {
+    ($($type:ty),+) => {$(
+        impl OptionValue for $type {
+            fn read(text: &str) -> Result<Value, String> {
+                let number: Self = text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())?;
+                // TOML has no integers above 2^63 - 1.
+                Ok(Value::try_from(number).unwrap_or_else(|_| text.into()))
+            }
+
+            fn number(&self) -> Option<f64> {
+                Some(*self as f64)
+            }
+        }
+    )+};
+}
+number_option!(u32, u64, usize, f64);
+
+impl OptionValue for bool {
+    const IS_SWITCH: bool = true;
+
+    fn choices() -> Vec<Choice> {
+        vec![("true", ""), ("false", "")]
+    }
+
+    fn read(text: &str) -> Result<Value, String> {
+        text.parse()
+            .map(Value::Boolean)
+            .map_err(|_| "use true or false".to_owned())
+    }
+}
+
+impl OptionValue for Option<PathBuf> {
+    fn read(text: &str) -> Result<Value, String> {
+        match text {
+            "" => Err("a path is needed".to_owned()),
+            path => Ok(path.into()),
+        }
+    }
+}
+
+impl OptionValue for ByteSize {
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+
+    fn number(&self) -> Option<f64> {
+        Some(self.0 as f64)
+    }
+}
+
+impl OptionValue for Schedule {
+    fn choices() -> Vec<Choice> {
+        let explained = Self::ALL.map(|schedule| {
+            let help = match schedule {
+                Self::Sweep => {
+                    "each partition keeps half of its nodes and rotates the rest, until all edges were visible"
+                }
+                Self::Shuffle => {
+                    "all chunks are grouped anew at random; partitions have half as many nodes as with sweep"
+                }
+                Self::Fixed => "the first partitions of sweep, which never change",
+            };
+            (schedule.name(), help)
+        });
+        explained.to_vec()
+    }
+
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+}

@@ -1,0 +1,32 @@
+//! The scores of a run's model.
+
+pub use grappa_scores::{Judged, Labels, ScoreReport, Scores, is_undecided, largest};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Evaluate;
+
+/// The scores of a model, as the summary and the report show them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelScores {
+    /// How they were computed.
+    pub evaluated: Evaluate,
+    /// Accuracy on the validation nodes.
+    pub val_accuracy: Option<f64>,
+    /// Micro F1 on the validation nodes.
+    pub val_micro_f1: Option<f64>,
+    /// Mean loss of the validation nodes.
+    pub val_loss: Option<f64>,
+    /// Accuracy on the test nodes.
+    pub test_accuracy: Option<f64>,
+    /// The split of the report: `test`, or `val` if there are no test nodes.
+    pub split: String,
+    /// All scores on that split.
+    pub report: ScoreReport,
+}
+
+impl ModelScores {
+    /// Micro F1 on the test nodes, if there are any.
+    pub fn test_micro_f1(&self) -> Option<f64> {
+        (self.split == "test").then_some(self.report.micro_f1)?
+    }
+}

@@ -1,0 +1,63 @@
+//! Losses of predictions: cross-entropy, and binary cross-entropy for sets.
+
+/// Units of a loss of 1: losses are added as integers, so that their order does not matter.
+const UNITS: f64 = (1u64 << 40) as f64;
+/// Larger losses count as infinite. With the largest number of nodes, their sum is below 2^128.
+const LOSS_MAX: f64 = (1u64 << 47) as f64;
+
+/// A sum of losses.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LossSum {
+    units: u128,
+    /// Whether a loss is not finite.
+    is_infinite: bool,
+}
+
+impl LossSum {
+    /// Adds the loss of a node.
+    pub(super) fn add(&mut self, loss: f64) {
+        match loss <= LOSS_MAX {
+            true => self.units += (loss * UNITS).round() as u128,
+            false => self.is_infinite = true,
+        }
+    }
+
+    /// The sum of the finite losses in units, and whether a loss is not finite.
+    pub(super) fn parts(self) -> (u128, bool) {
+        (self.units, self.is_infinite)
+    }
+
+    /// The sum with these [parts](Self::parts).
+    pub(super) fn of_parts(units: u128, is_infinite: bool) -> Self {
+        Self { units, is_infinite }
+    }
+
+    /// Adds another sum.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.units += other.units;
+        self.is_infinite |= other.is_infinite;
+    }
+
+    /// The mean over `nodes` nodes. None without nodes, or if a loss is not finite.
+    pub(super) fn mean(&self, nodes: u64) -> Option<f64> {
+        (nodes > 0 && !self.is_infinite).then(|| self.units as f64 / UNITS / nodes as f64)
+    }
+}
+
+/// The negative logarithm of the probability of the class `label`: cross-entropy after a softmax.
+pub(super) fn of_class(logits: &[f32], label: usize) -> f64 {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&logit| f64::from((logit - largest).exp())).sum();
+    sum.ln() + f64::from(largest) - f64::from(logits[label])
+}
+
+/// The mean over classes of the negative logarithm of the probability that the node is in the class, or is not: binary
+/// cross-entropy after a sigmoid.
+pub(super) fn of_set(logits: &[f32], is_in: impl Fn(usize) -> bool) -> f64 {
+    let losses = logits.iter().enumerate().map(|(class, &logit)| {
+        let against = f64::from(if is_in(class) { -logit } else { logit });
+        // ln(1 + e^x), without overflow.
+        against.max(0.0) + (-against.abs()).exp().ln_1p()
+    });
+    losses.sum::<f64>() / logits.len() as f64
+}

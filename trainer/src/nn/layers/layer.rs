@@ -1,0 +1,115 @@
+//! The interface of layers.
+
+use std::fmt;
+
+use tch::Tensor;
+
+use crate::nn::{
+    aggregate::{own_and_aggregate, own_states},
+    aggregate_kind::{Aggregate, Scaling},
+    backend::Backend,
+    graph::Block,
+    historical::HistoricalEmbeddings,
+    linear::{Dropout, Epilogue},
+    reduction::Reduction,
+};
+
+/// The part of a minibatch that one layer uses.
+#[derive(Debug)]
+pub(crate) struct Hop<'a> {
+    pub(crate) block: &'a Block,
+    /// The hidden states of its sources, `[sources, inputs]`.
+    pub(crate) sources: &'a Tensor,
+    pub(crate) scaling: Scaling,
+    pub(crate) historical: Option<&'a HistoricalEmbeddings>,
+    /// The dropout of attention weights.
+    pub(crate) dropout: Option<Dropout>,
+    /// Whether a residual takes the states of destinations.
+    pub(crate) wants_own: bool,
+}
+
+impl Hop<'_> {
+    /// The hidden states of the destinations, `[destinations, inputs]`.
+    pub(super) fn own_states(&self) -> Tensor {
+        own_states(Backend::Fastest, self.block, self.sources)
+    }
+
+    /// The same, or no row if they are not wanted.
+    pub(super) fn wanted_own_states(&self) -> Tensor {
+        match self.wants_own {
+            true => self.own_states(),
+            false => self.sources.narrow(0, 0, 0),
+        }
+    }
+}
+
+/// A graph convolution.
+pub(crate) trait Layer: fmt::Debug + Send {
+    /// The aggregation of the neighbors' messages.
+    fn aggregate(&self) -> Aggregate;
+
+    /// The messages of sources, from their hidden states `[sources, inputs]`. By default they are these states. A layer with other
+    /// messages also implements [`Layer::neighbors`].
+    fn messages(&self, sources: &Tensor) -> Tensor {
+        sources.shallow_clone()
+    }
+
+    /// The destinations' part of attention logits, from their hidden states `[destinations, inputs]`.
+    fn queries(&self, _own: &Tensor) -> Option<Tensor> {
+        None
+    }
+
+    /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbors'
+    /// messages, `[destinations, width]`. A layer whose update does not take the states may return none, unless they are wanted.
+    fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
+        let Hop {
+            block,
+            sources,
+            scaling,
+            historical,
+            ..
+        } = hop;
+        own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
+    }
+
+    /// The aggregation over all in-neighbors, out of core, for states of `width` values at the layer's input.
+    fn reduction(&self, width: usize) -> Reduction;
+
+    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbors' messages. `degrees` are
+    /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
+    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
+
+    /// The layer as a function of one matrix without parameters, if it is one.
+    fn combines(&self) -> Option<&dyn Combines> {
+        None
+    }
+
+    /// The layer with its weights before the aggregation instead of after it, if that computes the same.
+    fn weights_first(&self) -> Option<&dyn WeightsFirst> {
+        None
+    }
+}
+
+/// A layer whose update adds up states and aggregates before it multiplies them by weights. The sum of the first layer is the same in each pass
+/// over the same nodes.
+pub(crate) trait Combines {
+    /// The sum, `[nodes, inputs]`, of what [`Layer::update`] takes.
+    fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
+
+    /// The result of [`Layer::update`].
+    fn update(&self, combined: &Tensor, epilogue: Epilogue) -> Tensor;
+}
+
+/// A layer that can multiply hidden states by its weights before it aggregates them, because both are linear. Exact inference does so if the
+/// products are narrower than the states. Then it keeps and aggregates fewer values.
+pub(crate) trait WeightsFirst {
+    /// Number of products of a node.
+    fn width(&self) -> usize;
+
+    /// The products of nodes, `[nodes, width]`, from their hidden states `[nodes, inputs]`. The first `outputs` are what is aggregated.
+    fn products(&self, states: &Tensor) -> Tensor;
+
+    /// The result of [`Layer::update`], without an epilogue, from the nodes' products, `[nodes, width]`, and the aggregates
+    /// `[nodes, outputs]` of those of their neighbors.
+    fn update(&self, products: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
+}

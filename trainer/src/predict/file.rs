@@ -1,0 +1,322 @@
+//! Files of predictions.
+
+use std::{io::Write, path::Path};
+
+use grappa_engine::{
+    aggregate::Budget,
+    export::{
+        ExportBudget,
+        made::MadeRows,
+        node_table::DenseIds,
+        table::{TableFormat, TableOut},
+    },
+};
+use grappa_formats::{DenseId, NodeId};
+use grappa_io::{
+    durable::{self, Destination},
+    progress::Progress,
+};
+use grappa_run::{model::Task, scores::ScoreReport};
+use grappa_sampling::NodeSet;
+use grappa_storage::Store;
+use roaring::RoaringTreemap;
+
+use super::{
+    encoding::Encoding,
+    nan::{NanOutputs, NanRows},
+    options::{FileNodes, FileOptions, PredictBudget, Values},
+    scored::Scored,
+    table::Table,
+};
+use crate::{
+    Error, Result,
+    train::{
+        host_values,
+        inference::check_sets,
+        trained::{Output, Trained, Wanted},
+    },
+};
+
+/// A written file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicted {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    /// Scores of the labelled nodes of a split or a list. None for all nodes, which the model was trained on, for embeddings, and if the
+    /// store has no labels or another number of classes than the model.
+    pub scores: Option<ScoreReport>,
+    /// The nodes whose outputs are NaN, if there are any.
+    pub nan: Option<NanOutputs>,
+}
+
+/// The place of predictions.
+enum Out<'a> {
+    /// A NumPy array.
+    Npy(Destination<'a>),
+    /// A table.
+    Table(TableOut<'a>),
+}
+
+/// Predicts nodes of a store and writes their values to the new file `out`, a `.npy`, `.parquet` or `.csv` as the [module](super)
+/// describes. Computes only what the nodes depend on.
+///
+/// # Errors
+/// If the model does not fit the store, the store has no such split or is a slice and all nodes are asked for, `out` exists and is not to
+/// be replaced, its ending is unknown, files cannot be read or written, or memory is too small. Also if the outputs of all nodes are NaN.
+pub fn predict_file<'a>(
+    trained: &Trained,
+    store: &Store,
+    out: impl Into<Destination<'a>>,
+    options: impl Into<FileOptions<'a>>,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<Predicted> {
+    let out = out.into();
+    let form = form(out)?;
+    out.check()?;
+    predict_to(
+        trained,
+        store,
+        (form, durable::parent(out.path)),
+        options.into(),
+        budget,
+        progress,
+    )
+}
+
+/// As [`predict_file`], but prints CSV to `out`, such as standard output. Scratch files are in the folder of the run.
+///
+/// # Errors
+/// As [`predict_file`].
+pub fn print_predictions<'a>(
+    trained: &Trained,
+    store: &Store,
+    (out, scratch): (&mut (dyn Write + Send), &Path),
+    options: impl Into<FileOptions<'a>>,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<Predicted> {
+    let out = Out::Table(TableOut::Text(out));
+    predict_to(trained, store, (out, scratch), options.into(), budget, progress)
+}
+
+/// Predicts nodes and writes their values, with scratch files in a folder.
+fn predict_to(
+    trained: &Trained,
+    store: &Store,
+    (out, folder): (Out<'_>, &Path),
+    options: FileOptions<'_>,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<Predicted> {
+    let FileOptions { values, nodes } = options;
+    trained.check_store(store)?;
+    if matches!(nodes, FileNodes::All) && !store.manifest().is_whole() {
+        return Err(Error::WrongStore(format!(
+            "{}: the store is a slice of its graph, so it cannot predict all nodes: name a --split, or nodes with --nodes or --ids",
+            store.path().display()
+        )));
+    }
+    check_sets(
+        store.manifest().nodes,
+        trained.model().options().layers,
+        budget.memory,
+        "raise --memory",
+    )?;
+    let some = match nodes {
+        FileNodes::All => None,
+        FileNodes::Split(name) => Some(split_of(store, name)?),
+        FileNodes::Listed(nodes) => Some(nodes.iter().map(|node| node.0).collect()),
+    };
+    let options = trained.model().options();
+    let columns = match values {
+        Values::Embeddings => options.hidden,
+        _ => options.outputs,
+    };
+    let encoding = match (values, trained.task(), &out) {
+        (Values::Classes, Task::MultiClass, Out::Table(_)) => Encoding::ClassAndProbability,
+        (Values::Classes, Task::MultiClass, Out::Npy(_)) => Encoding::Class,
+        (Values::Classes, Task::MultiLabel, Out::Npy(_)) => Encoding::Set,
+        (Values::Probabilities, task, Out::Npy(_)) => Encoding::Probabilities(task),
+        (Values::Classes, Task::MultiLabel, Out::Table(_))
+        | (Values::Probabilities, _, Out::Table(_))
+        | (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
+    };
+    let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
+    let output = match values {
+        Values::Embeddings => Output::Embeddings,
+        _ => Output::Logits,
+    };
+    let inference = Budget {
+        // The rest is for the model, and for what libtorch and the results need.
+        memory: budget.memory / 4 * 3,
+        threads: budget.threads,
+    };
+    let order = ExportBudget {
+        threads: budget.threads,
+        memory: budget.memory / 2,
+    };
+    if some.is_none() {
+        // Before the inference, which may take hours.
+        made.check_memory(store, &order)
+            .map_err(|error| of_whole_budget(error, budget.memory))?;
+    }
+    let mut bytes = Vec::new();
+    let mut nan = NanRows::default();
+    let mut scored = match (&some, values) {
+        (Some(some), Values::Classes | Values::Probabilities | Values::Logits) => Scored::of(trained, store, some)?,
+        _ => None,
+    };
+    let all = store.manifest().nodes;
+    let wanted = Wanted {
+        nodes: match &some {
+            None => NodeSet::all(all),
+            Some(some) => NodeSet::of(all, some.iter().map(NodeId)),
+        },
+        output,
+    };
+    trained.infer(store, wanted, inference, folder, progress, &mut |positions, rows| {
+        bytes.clear();
+        let rows_of_values = host_values::values(rows);
+        nan.add(positions.start, &rows_of_values, columns);
+        encoding.encode(&rows_of_values, columns, &mut bytes);
+        made.write(positions.start, &bytes)?;
+        scored.as_mut().map_or(Ok(()), |scored| scored.add(rows))
+    })?;
+    let scores = scored.map(Scored::report);
+    let nan = nan.found(some.as_ref());
+    let rows = some.as_ref().map_or(all, RoaringTreemap::len);
+    if let Some(nan) = nan.filter(|nan| nan.nodes == rows) {
+        return Err(Error::NotFinite(format!(
+            "the outputs of all {rows} nodes are NaN, so there is nothing to predict, beginning with {}: the store has NaN features \
+             (ingest without --allow-nan names them), or {} has parameters that are NaN or overflow, and must be trained again",
+            store.ids().name(nan.first),
+            trained.checkpoint().display()
+        )));
+    }
+    let out = match out {
+        Out::Npy(out) => out,
+        Out::Table(out) => {
+            let (rows, ids) = match &some {
+                None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
+                Some(some) => {
+                    let (positions, ids) = in_order(store, nodes, some)?;
+                    (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
+                }
+            };
+            let bytes = Table::new(trained, values, columns).write(out, store, &rows, &ids, progress)?;
+            return Ok(Predicted {
+                nodes: ids.len(),
+                bytes,
+                scores,
+                nan,
+            });
+        }
+    };
+    let columns = columns as u64;
+    let array = match encoding {
+        Encoding::Class | Encoding::ClassAndProbability => ("<i8", None),
+        Encoding::Set => ("|i1", Some(columns)),
+        Encoding::Probabilities(_) | Encoding::Floats => ("<f4", Some(columns)),
+    };
+    let exported = match &some {
+        None => made.export(store, out, array, &order, progress)?,
+        Some(some) => {
+            let (positions, ids) = in_order(store, nodes, some)?;
+            let rows = made.selected(positions.into_iter(), progress)?;
+            rows.write_array(out, ids.len() as u64, array, progress)?
+        }
+    };
+    Ok(Predicted {
+        nodes: exported.rows,
+        bytes: exported.bytes,
+        scores,
+        nan,
+    })
+}
+
+/// An error about the half of the budget that sorts predictions, as one about the budget.
+fn of_whole_budget(error: grappa_io::Error, memory: u64) -> grappa_io::Error {
+    match error {
+        grappa_io::Error::Budget {
+            what, least, remedy, ..
+        } => grappa_io::Error::Budget {
+            what,
+            given: memory,
+            least: least.saturating_mul(2),
+            remedy,
+        },
+        other => other,
+    }
+}
+
+/// The nodes of a split.
+///
+/// # Errors
+/// If the store has no such split, or it cannot be read.
+pub fn split_of(store: &Store, name: &str) -> Result<RoaringTreemap> {
+    let names: Vec<&str> = store
+        .manifest()
+        .splits
+        .iter()
+        .map(|split| split.name.as_str())
+        .collect();
+    store.split(name)?.ok_or_else(|| {
+        let has = match names[..] {
+            [] => "it has no splits: name nodes with --nodes or --ids, or leave out --split".to_owned(),
+            _ => format!("it has {}", names.join(", ")),
+        };
+        Error::WrongStore(format!("{} has no split `{name}`; {has}", store.path().display()))
+    })
+}
+
+/// The positions of nodes in the set `some`, and their dense ids: of listed nodes in their order, else in the order of dense ids.
+fn in_order(store: &Store, nodes: FileNodes<'_>, some: &RoaringTreemap) -> Result<(Vec<u64>, Vec<DenseId>)> {
+    if let FileNodes::Listed(nodes) = nodes {
+        let sorted: Vec<u64> = some.iter().collect();
+        let positions = nodes.iter().map(|node| sorted.binary_search(&node.0));
+        let positions = positions.map(|position| position.expect("the set has the listed nodes") as u64);
+        let ids = nodes.iter().map(|&node| Ok(store.ids().dense_id(node)?));
+        return Ok((positions.collect(), ids.collect::<Result<_>>()?));
+    }
+    let placed = some.iter().zip(0..);
+    let placed = placed.map(|(node, position)| Ok((store.ids().dense_id(NodeId(node))?, position)));
+    let mut ordered = placed.collect::<Result<Vec<(DenseId, u64)>>>()?;
+    ordered.sort_unstable();
+    Ok(ordered.into_iter().map(|(id, position)| (position, id)).unzip())
+}
+
+/// The format of a file, by the ending of its name.
+fn form(out: Destination<'_>) -> Result<Out<'_>> {
+    if out.path.extension().is_some_and(|extension| extension == "npy") {
+        return Ok(Out::Npy(out));
+    }
+    match TableFormat::of(out.path) {
+        Some(format) => Ok(Out::Table(TableOut::File(out, format))),
+        None => Err(Error::Options(format!(
+            "{}: predictions are written to files that end with .npy, .parquet or .csv, or as CSV to stdout with --out -",
+            out.path.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_formats_are_refused() {
+        for out in ["preds.tsv", "preds"] {
+            let Err(error) = form(Path::new(out).into()) else {
+                panic!("{out}")
+            };
+            let error = error.to_string();
+            assert!(
+                error.contains(out) && error.contains(".npy, .parquet or .csv"),
+                "{error}"
+            );
+        }
+    }
+}

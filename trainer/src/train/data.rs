@@ -1,0 +1,88 @@
+//! The store that a model is trained on.
+
+use std::sync::Arc;
+
+use grappa_io::{machine::free_memory_bytes, size::ByteSize};
+use grappa_run::{
+    config::{Compress, TrainConfig},
+    model::{ModelOptions, Task},
+};
+use grappa_storage::{MappedChunks, Store, no_features};
+use roaring::RoaringTreemap;
+
+use super::{inference::degrees::Degrees, labels::NodeLabels, processes::Processes, slice, split::Splits};
+use crate::{Error, Result};
+
+/// The store that a model is trained on, with its labels, in-degrees and splits.
+pub(super) struct TrainingData {
+    pub store: Arc<Store>,
+    pub chunks: Arc<MappedChunks>,
+    pub labels: NodeLabels,
+    pub degrees: Degrees,
+    pub splits: Splits,
+    /// The validation and the test nodes that this process scores.
+    pub scored_splits: [Arc<RoaringTreemap>; 2],
+}
+
+impl TrainingData {
+    /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
+    pub fn open(store: Arc<Store>, config: &TrainConfig, processes: &Processes) -> Result<Self> {
+        let labels = NodeLabels::new(&store)?;
+        if store.manifest().features.is_none() {
+            return Err(no_features(store.path()).into());
+        }
+        if config.label_smoothing > 0.0 && labels.task() == Task::MultiLabel {
+            return Err(Error::Options(format!(
+                "label-smoothing is {}, and the nodes of the store have sets of labels: leave it out",
+                config.label_smoothing
+            )));
+        }
+        slice::check(&store, config.model, config.halo)?;
+        processes.check_partitions(config)?;
+        let splits = Splits::open(&store, processes)?;
+        let chunks = Arc::new(MappedChunks::open(&store)?);
+        let data = Self {
+            scored_splits: splits.scored_by(processes.share_within()),
+            degrees: Degrees::new(chunks.clone()),
+            store,
+            chunks,
+            labels,
+            splits,
+        };
+        check_memory(&data.model_options(config), config.compress)?;
+        Ok(data)
+    }
+
+    /// The shape of the model to train.
+    pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
+        let features = self.store.manifest().features.as_ref();
+        let inputs = features.map_or(0, |features| features.dim as usize);
+        config.model_options(inputs, self.labels.spec().classes as usize)
+    }
+
+    /// The name of the store: the name of its folder, without `.grappa`.
+    pub fn name(&self) -> String {
+        let stem = self.store.path().file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+}
+
+/// Refuses a model that this machine has no memory to train.
+fn check_memory(model: &ModelOptions, compress: Compress) -> Result<()> {
+    // Its value, its gradient, and two moments of the optimizer; for compressed gradients also a residual, and its successor.
+    let of_parameter = match compress {
+        Compress::Int8 | Compress::TopK => 6,
+        Compress::None | Compress::Bf16 | Compress::Lossless => 4,
+    };
+    let parameter_bytes = of_parameter * size_of::<f32>() as u64;
+    let needed = model.parameters_min().saturating_mul(parameter_bytes);
+    match free_memory_bytes() {
+        Some(free) if needed > free => Err(Error::TooLarge(format!(
+            "the model's parameters, their gradients and the optimizer's moments need at least {}, and {} are free: use a \
+             smaller --hidden, or fewer --layers",
+            ByteSize(needed),
+            ByteSize(free)
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,40 @@
+//! The loader of minibatches for training.
+
+use std::num::NonZeroUsize;
+
+use grappa_formats::aggregates::AggregateKind;
+use grappa_run::{
+    config::{HaloMode, TrainConfig},
+    model::Precision,
+};
+use grappa_sampling::{LoaderOptions, feed::OutputDtype, view::Halo};
+
+use crate::Result;
+
+/// Options for minibatches as the configuration wants them, all of a step in one batch.
+pub(super) fn loader_options(config: &TrainConfig, aggregates: Option<AggregateKind>) -> Result<LoaderOptions> {
+    Ok(LoaderOptions {
+        batch: config.batch(),
+        concurrent: Some(config.concurrent() as usize),
+        join_steps: true,
+        steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
+        seed: config.seed,
+        shuffle: !config.repeats_batch(),
+        halo: match config.halo {
+            HaloMode::Auto | HaloMode::Stop | HaloMode::History => Halo::Stop,
+            HaloMode::Neighbors => Halo::Neighbors,
+            HaloMode::None => Halo::None,
+        },
+        halo_neighbors: config.halo_neighbors(),
+        memory: config.memory.0,
+        threads: config.threads(),
+        aggregates,
+        output: match config.precision {
+            Precision::F32 => OutputDtype::F32,
+            Precision::Bf16 => OutputDtype::Bf16,
+        },
+        lookahead: config.lookahead.value().map(NonZeroUsize::get),
+        read_engine: config.read_engine.into(),
+        ..LoaderOptions::new(config.sampler(aggregates.is_some())?)
+    })
+}

@@ -1,0 +1,193 @@
+//! Exact inference of the model while it is trained: its inputs, its memory, and the nodes that it computes.
+
+use std::sync::Arc;
+
+use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
+use grappa_formats::{NodeId, manifest::FeatureDtype};
+use grappa_io::progress::Progress;
+use grappa_run::model::Precision;
+use grappa_sampling::{NeighborSample, NodeSet};
+use grappa_storage::aggregates::Aggregates;
+use roaring::RoaringTreemap;
+
+use super::{
+    data::TrainingData,
+    inference::{
+        needed::{Needed, NeededOptions, check_sets},
+        task::Inference,
+    },
+    learner::Learner,
+    partitions::{OpenPartitions, repeated_batch_memory},
+    processes::Processes,
+    resolved::ResolvedConfig,
+};
+use crate::{
+    Result,
+    nn::Model,
+    runtime::{release_memory, release_memory_above},
+};
+
+/// The memory of the tensors of steps stays during an inference if it is at most 1/STEP_SHARE of what is free. The inference leaves as much
+/// in any case, so that its results do not depend on it.
+const STEP_SHARE: u64 = 8;
+
+/// Columns of the feed.
+const FEATURES: usize = 0;
+const AGGREGATES: usize = 1;
+
+/// Memory for an inference, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// For states and features while it runs.
+    pub inference: u64,
+    /// For the historical embeddings, which stay while the next steps train.
+    pub kept: u64,
+}
+
+/// The model while it is trained, and everything that an inference of it takes.
+pub(super) struct ModelOnGraph<'a> {
+    pub config: &'a Arc<ResolvedConfig>,
+    pub processes: &'a Processes,
+    pub data: &'a Arc<TrainingData>,
+    pub learner: &'a Learner,
+    pub partitions: &'a mut OpenPartitions,
+    /// Whether the open partitions use historical embeddings.
+    pub uses_history: bool,
+    pub progress: &'a dyn Progress,
+}
+
+impl ModelOnGraph<'_> {
+    /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
+    pub fn check_sets(&self) -> Result<()> {
+        let (nodes, remedy) = (
+            self.data.store.manifest().nodes,
+            "raise --memory, or use --evaluate sampled",
+        );
+        check_sets(nodes, self.config.layers, self.processes.least_memory, remedy)
+    }
+
+    /// The nodes that the scores of some splits depend on if layers aggregate `samples` ([`NeededOptions::samples`]), and the states
+    /// `also` ([`NeededOptions::also`]); none if they are more work than `work_max`.
+    pub fn needed(
+        &self,
+        splits: &[&RoaringTreemap],
+        samples: &[Option<NeighborSample>],
+        also: &[Arc<NodeSet>],
+        work_max: f64,
+    ) -> Result<Option<Needed>> {
+        self.check_sets()?;
+        let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
+        let options = NeededOptions {
+            layers: self.config.layers,
+            samples,
+            knows_first_hop: self.config.knows_first_hop(),
+            also,
+            work_max,
+            threads: self.config.threads(),
+        };
+        let scored = NodeSet::of(self.data.store.manifest().nodes, members);
+        Needed::of(&self.data.chunks, scored, &options, self.progress)
+    }
+
+    /// The work of training an epoch on the open partitions, in the unit of [`Needed::work`].
+    pub fn work_of_epoch(&mut self) -> Result<f64> {
+        self.partitions.work_of_epoch(self.processes, self.progress)
+    }
+
+    /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
+    /// taken all memory that the views leave, so it is closed; the next epoch opens another, and historical embeddings have to be in
+    /// files. Views in turn are freed too: a pass over rows in files reads all of them once for each part of its results that fits the
+    /// memory.
+    ///
+    /// `held` are the bytes of historical embeddings, and of what evaluations left for the next ones.
+    pub fn make_room(&mut self, held: u64, keeps: bool) -> Room {
+        let (memory, loader) = (self.config.memory.0, &mut self.partitions.loader);
+        loader.close_feed_on_disk();
+        let views = loader.free_views_in_turn();
+        let features = match loader.feed() {
+            Some(feed) => feed.resident_bytes(),
+            None => loader.feature_bytes() * (1 + u64::from(self.config.knows_first_hop())),
+        };
+        // The sets of the evaluations, and of an exact inference at the end.
+        let sets = NodeSet::bytes_of(self.data.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
+        let held = views + sets + held + repeated_batch_memory(self.config, self.uses_history);
+        let free = memory.saturating_sub(held);
+        // The first refresh is before the feed opens.
+        if loader.feed().is_none() && features > free {
+            release_memory();
+            return Room {
+                inference: free.max(memory / 4),
+                kept: 0,
+            };
+        }
+        let free = free.saturating_sub(features);
+        let kept = if keeps { free / 2 } else { 0 };
+        let of_steps = free / STEP_SHARE;
+        let inference = free - kept - of_steps;
+        match inference < memory / 4 {
+            true => release_memory(),
+            false => release_memory_above(of_steps),
+        }
+        Room {
+            inference: inference.max(memory / 4),
+            kept,
+        }
+    }
+
+    /// Calls `infer` with an inference over the store, and the model.
+    pub fn with_inference<T>(&self, room: Room, infer: impl FnOnce(Inference<'_>, &Model) -> Result<T>) -> Result<T> {
+        let features = self.features()?;
+        let first_hop = self.first_hop_rows()?;
+        let inference = Inference {
+            store: &self.data.store,
+            chunks: &self.data.chunks,
+            features: &*features,
+            first_hop: first_hop.as_deref(),
+            first_inputs: None,
+            budget: Budget {
+                memory: room.inference,
+                threads: self.config.threads(),
+            },
+            kept_memory: room.kept,
+            scratch: &self.config.folder,
+            rounded_states: match self.config.evaluate_states {
+                // Training must not depend on memory.
+                _ if self.uses_history => FeatureDtype::F32,
+                Precision::F32 => FeatureDtype::F32,
+                Precision::Bf16 => FeatureDtype::Bf16,
+            },
+            device: self.config.device,
+        };
+        infer(inference, &self.learner.model)
+    }
+
+    /// The features of all nodes: those of the feed if it holds them, and else those in files.
+    fn features(&self) -> Result<Box<dyn NodeRows + '_>> {
+        match self
+            .partitions
+            .loader
+            .feed()
+            .and_then(|feed| feed.resident_rows(FEATURES))
+        {
+            Some(rows) => Ok(Box::new(rows)),
+            None => Ok(Box::new(StoreFeatures::open(&self.data.store)?)),
+        }
+    }
+
+    /// The pre-aggregated features of all nodes, if the model takes them.
+    fn first_hop_rows(&self) -> Result<Option<Box<dyn NodeRows + '_>>> {
+        let Some(kind) = self.config.aggregates else {
+            return Ok(None);
+        };
+        if let Some(rows) = self
+            .partitions
+            .loader
+            .feed()
+            .and_then(|feed| feed.resident_rows(AGGREGATES))
+        {
+            return Ok(Some(Box::new(rows)));
+        }
+        let aggregates = Aggregates::open(&self.data.store, kind)?;
+        Ok(aggregates.map(|aggregates| Box::new(StoredRows::of_aggregates(&self.data.store, aggregates)) as _))
+    }
+}

@@ -1,0 +1,20 @@
+//! A run: epochs with evaluations, records, reports and checkpoints, from its first epoch or its last checkpoint to its summary.
+
+mod agreement;
+pub(super) mod decisions;
+mod end;
+mod files;
+mod follow;
+mod logits;
+mod resume;
+mod run;
+mod start;
+mod train;
+mod watcher;
+
+pub use self::{
+    agreement::{agree_on_options, hello},
+    follow::follow,
+    train::{train, train_first},
+    watcher::Watcher,
+};

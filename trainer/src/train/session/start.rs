@@ -1,0 +1,234 @@
+//! The start of a run, on all ranks: a trainer with new parameters, or with the state of a checkpoint.
+
+use std::{path::PathBuf, sync::Arc};
+
+use grappa_formats::schema::Schema;
+use grappa_io::machine::memory_limit;
+use grappa_run::{
+    checkpoint::{Checkpoint, Checkpoints, RunState},
+    class_names,
+    config::TrainConfig,
+    folder::{RunFolder, class_names_of},
+    stages::{Stage, StageClock},
+};
+use grappa_storage::Store;
+use tch::Device;
+
+use super::{
+    agreement::{agree_on_checkpoint, agree_on_first_hop},
+    resume,
+    watcher::Watcher,
+};
+use crate::{
+    Error, Result,
+    distributed::ProcessGroup,
+    train::{
+        advice, data::TrainingData, initial::Initial, processes::Processes, resolved::ResolvedConfig, trainer::Trainer,
+    },
+};
+
+/// How to use less memory.
+pub(super) const OUT_OF_MEMORY: &str = "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; checkpoints, if there are any, are intact";
+
+/// What rank 0 has besides the others: it writes the files of the run.
+#[derive(Clone, Copy)]
+pub(super) struct RunWriter<'a> {
+    pub folder: &'a RunFolder,
+    pub checkpoints: &'a Checkpoints,
+}
+
+/// A run to start.
+pub(super) struct NewRun {
+    pub store: Arc<Store>,
+    pub config: TrainConfig,
+    pub device: Device,
+    pub group: Option<Arc<ProcessGroup>>,
+    /// The folder of the run.
+    pub folder: PathBuf,
+    pub clock: StageClock,
+}
+
+/// A run that was started on this rank.
+pub(super) struct StartedRun {
+    pub trainer: Trainer,
+    pub state: RunState,
+    /// The checkpoint that it continues from.
+    pub resumed: Option<PathBuf>,
+    /// Names of the classes: the user's, or else the store's.
+    pub classes: Vec<String>,
+}
+
+impl NewRun {
+    /// Starts the run. All ranks call this. Rank 0 has `found` the checkpoint to continue from, and has a `writer`.
+    pub fn start(
+        mut self,
+        found: Option<(PathBuf, Checkpoint)>,
+        writer: Option<RunWriter<'_>>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<StartedRun> {
+        let found = agree_on_checkpoint(self.group.as_deref(), &self.folder, found)?;
+        let (store, config) = (self.store, self.config);
+        let from = found.as_ref().map(|(_, checkpoint)| &checkpoint.state);
+        let processes = Processes::meet(&store, self.group, config.memory.0)?;
+        let digest = processes.digest(&store)?;
+        if let (Some(state), Some(writer)) = (from, writer) {
+            resume::check_store(writer.folder.path(), state, &store, digest)?;
+        }
+        // Before features are pre-aggregated, which may take hours.
+        let data = TrainingData::open(store, &config, &processes)?;
+        let schema = data.store.schema()?;
+        let mut classes = Vec::new();
+        if let Some(writer) = writer {
+            writer.folder.write_schema(&schema)?;
+            let had_names = from.is_some_and(RunState::has_class_names);
+            classes = given_classes(writer.folder, &config, data.labels.spec().classes.into(), had_names)?;
+        }
+        let initial = match from {
+            None => initial(&config, &data, &schema, watcher)?,
+            Some(_) => None,
+        };
+        let is_first = processes.is_first();
+        if is_first {
+            processes.describe().iter().for_each(|hosts| watcher.tell(hosts));
+        }
+        self.clock.enter(Stage::Preaggregate);
+        let aggregates = agree_on_first_hop(processes.group.as_deref(), &data.store, &config, from, watcher)?;
+        self.clock.enter(Stage::Open);
+        let config = ResolvedConfig::new(
+            &data.store,
+            config,
+            from,
+            aggregates,
+            self.device,
+            self.folder,
+            &processes,
+        )?;
+        if is_first {
+            config.reason.iter().for_each(|reason| watcher.tell(reason));
+        }
+        warn_of_limits(&config, &data, &processes, from.is_some(), watcher)?;
+        let mut state = RunState {
+            config_digest: config.given().digest(),
+            store_digest: digest,
+            ..RunState::default()
+        };
+        let mut trainer = Trainer::of_processes(config, data, processes)?;
+        trainer.clock = self.clock;
+        if is_first && trainer.data.store.manifest().weighted {
+            watcher.warn(
+                "training does not use the edge weights of the store; only `grappa-store sample --by-weight` draws by them",
+            );
+        }
+        tell_warnings(&mut trainer, watcher);
+        let task = trainer.data.labels.task();
+        watcher.task(task);
+        let resumed = match found {
+            Some((path, checkpoint)) => {
+                if let Some(writer) = writer {
+                    check_resumed(writer, &path, &checkpoint, state.config_digest, watcher)?;
+                }
+                trainer.restore(&path, &checkpoint, watcher.progress())?;
+                state = checkpoint.state;
+                Some(path)
+            }
+            None => {
+                state.inputs = trainer.model().options().inputs as u64;
+                state.outputs = trainer.model().options().outputs as u64;
+                state.generation = trainer.generation();
+                state.note_task(task);
+                trainer.measure_features(watcher.progress())?;
+                initial.map_or(Ok(()), |initial| initial.load(&trainer.learner))?;
+                None
+            }
+        };
+        state.note_edges(trainer.data.store.manifest().edge_options);
+        state.note_class_names(!classes.is_empty());
+        state.note_schema(&schema);
+        if classes.is_empty() {
+            classes = schema.classes;
+        }
+        Ok(StartedRun {
+            trainer,
+            state,
+            resumed,
+            classes,
+        })
+    }
+}
+
+/// Warns about memory limits of this machine, and, at the start of a new run, about data that suggest other options.
+fn warn_of_limits(
+    config: &ResolvedConfig,
+    data: &TrainingData,
+    processes: &Processes,
+    resumes: bool,
+    watcher: &mut dyn Watcher,
+) -> Result<()> {
+    let local_rank = processes.group.as_ref().map_or(0, |group| group.place().local_rank);
+    if local_rank == 0 {
+        let beyond = advice::limit_warning(config.memory, processes.processes_of_host(), memory_limit());
+        beyond.iter().for_each(|warning| watcher.warn(warning));
+    }
+    if resumes {
+        return Ok(());
+    }
+    if processes.group.is_none() {
+        let advice = advice::memory_advice(&data.store, config.aggregates, config.memory)?;
+        advice.iter().for_each(|advice| watcher.tell(advice));
+    }
+    if processes.is_first() {
+        let warnings = advice::of_data(&data.store, config.normalize_features)?;
+        warnings.iter().for_each(|warning| watcher.warn(warning));
+    }
+    Ok(())
+}
+
+/// Checks the files of a run that continues from a checkpoint, and removes later ones.
+fn check_resumed(
+    writer: RunWriter<'_>,
+    path: &std::path::Path,
+    checkpoint: &Checkpoint,
+    config_digest: u64,
+    watcher: &mut dyn Watcher,
+) -> Result<()> {
+    if checkpoint.state.config_digest != config_digest {
+        let what = "the checkpoint was made with other options than those of the run; start a new run";
+        return Err(Error::run_file(path, what));
+    }
+    writer.checkpoints.forget_after(checkpoint.state.step)?;
+    resume::check_best(writer.checkpoints, checkpoint, watcher)
+}
+
+/// The parameters that a new run starts with, if they are not random.
+fn initial(
+    config: &TrainConfig,
+    data: &TrainingData,
+    schema: &Schema,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Initial>> {
+    let Some(run) = &config.init_from else { return Ok(None) };
+    let mut warnings = Vec::new();
+    let initial = Initial::read(run, &data.model_options(config), schema, &mut warnings)?;
+    warnings.iter().for_each(|warning| watcher.warn(warning));
+    Ok(Some(initial))
+}
+
+/// The names of the classes that the user gave: from the file, or else from the run's folder.
+fn given_classes(
+    folder: &RunFolder,
+    config: &TrainConfig,
+    classes: u64,
+    are_there: bool,
+) -> grappa_run::Result<Vec<String>> {
+    let Some(path) = &config.class_names else {
+        return class_names_of(folder.path(), classes, are_there);
+    };
+    let names = class_names::read(path, classes)?;
+    folder.write_class_names(&names)?;
+    Ok(names)
+}
+
+/// Passes the warnings of a trainer on.
+pub(super) fn tell_warnings(trainer: &mut Trainer, watcher: &mut dyn Watcher) {
+    trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
+}

@@ -1,0 +1,131 @@
+//! Training on rank 0, or on the only process.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Instant, SystemTime},
+};
+
+use grappa_run::{
+    background::{BackgroundWriter, Unwritten},
+    checkpoint::Latest,
+    config::TrainConfig,
+    folder::RunFolder,
+    stages::StageClock,
+    summary::Summary,
+};
+use grappa_storage::Store;
+use tch::Device;
+
+use super::{
+    files::RunOutput,
+    resume,
+    run::RunInProgress,
+    start::{NewRun, OUT_OF_MEMORY, RunWriter},
+    watcher::Watcher,
+};
+use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory};
+
+/// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint.
+///
+/// # Errors
+/// If options do not fit the store or the earlier run, files cannot be read or written, or a loss is not finite. Checkpoints stay,
+/// and the run can be resumed. A full disk is not an error: training warns and continues without the files that do not fit.
+///
+/// If progress says to stop ([`Progress::is_stopped`]), the step in progress is finished and a checkpoint is written. An evaluation,
+/// an exact inference or a pre-aggregation is aborted. The error is then [`Error::Stopped`]. A resumed run computes the same as
+/// one without the stop.
+pub fn train(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: &RunFolder,
+    resume: bool,
+    device: Device,
+    watcher: &mut dyn Watcher,
+) -> Result<Summary> {
+    train_first(store, config, folder, resume, device, None, watcher)
+}
+
+/// [`train`], as rank 0 of a group if one is given. The other ranks call [`follow`](super::follow).
+///
+/// # Errors
+/// As [`train`], and if another rank has left or cannot be reached.
+pub fn train_first(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: &RunFolder,
+    resume: bool,
+    device: Device,
+    group: Option<Arc<ProcessGroup>>,
+    watcher: &mut dyn Watcher,
+) -> Result<Summary> {
+    let process = (watcher.command(), SystemTime::now() - watcher.started());
+    let run = NewRun {
+        store,
+        config,
+        device,
+        group,
+        folder: folder.path().to_owned(),
+        clock: StageClock::started(watcher.started()),
+    };
+    catch_out_of_memory(OUT_OF_MEMORY, || run.train_in(folder, resume, process, watcher))
+}
+
+impl NewRun {
+    fn train_in(
+        self,
+        folder: &RunFolder,
+        resume: bool,
+        process: (String, SystemTime),
+        watcher: &mut dyn Watcher,
+    ) -> Result<Summary> {
+        let checkpoints = folder.checkpoints(self.config.keep)?;
+        let latest = match resume {
+            true => checkpoints.latest()?,
+            false => Latest::default(),
+        };
+        latest.warnings.iter().for_each(|warning| watcher.warn(warning));
+        let writer = RunWriter {
+            folder,
+            checkpoints: &checkpoints,
+        };
+        let started = self.start(latest.found, Some(writer), watcher)?;
+        let (state, config) = (started.state, started.trainer.config.clone());
+        match &started.resumed {
+            Some(path) => resume::tell(&state, &config, path, watcher),
+            None if resume => watcher.tell("there is no checkpoint to continue from: training starts with epoch 1"),
+            None => {}
+        }
+        let journal = folder.journal(state.epoch, state.step)?;
+        if started.resumed.is_some()
+            && let Some(last) = journal.records().last()
+            && let Some(rise) = resume::rise_of_rate(&state, &config, last.learning_rate)
+        {
+            watcher.warn(&rise);
+        }
+        thread::scope(|scope| {
+            let run = RunInProgress {
+                output: RunOutput {
+                    writer: BackgroundWriter::new(scope, folder, &checkpoints),
+                    before: resume::seconds_before(&state, journal.records()),
+                    recorded: resume::recorded(&state, journal.records()),
+                    checkpoints: &checkpoints,
+                    folder,
+                    state,
+                    journal,
+                    saved: Instant::now(),
+                    unwritten: Unwritten::default(),
+                    save_problems: Vec::new(),
+                    shown: None,
+                },
+                trainer: started.trainer,
+                process,
+                classes: started.classes,
+                evaluation_seconds: None,
+                warned_of_nan: false,
+                told_baseline: false,
+            };
+            run.train(watcher)
+        })
+    }
+}

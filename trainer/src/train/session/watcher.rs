@@ -1,0 +1,37 @@
+//! What a run tells its caller.
+
+use std::time::Duration;
+
+use grappa_io::progress::Progress;
+use grappa_run::{journal::EpochRecord, model::Task};
+
+/// Observes a run.
+pub trait Watcher {
+    /// Receives the progress of stages. If it says to stop, training ends early; see [`train`].
+    fn progress(&self) -> &dyn Progress;
+
+    /// The time since the start of the program when training begins. It counts as wall time of the run.
+    fn started(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The command line of the process, for the report.
+    fn command(&self) -> String {
+        String::new()
+    }
+
+    /// Receives the kind of predictions, before the first epoch.
+    fn task(&mut self, _task: Task) {}
+
+    /// Receives what a run will do, before its first epoch.
+    fn tell(&mut self, _what: &str) {}
+
+    /// An epoch begins. The first one has the number 1.
+    fn begin(&mut self, _epoch: u64, _epochs: u64) {}
+
+    /// An epoch is finished.
+    fn epoch(&mut self, record: &EpochRecord, epochs: u64);
+
+    /// Receives a problem that the run survives.
+    fn warn(&mut self, what: &str);
+}
