@@ -52,6 +52,24 @@
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 //!
+//! Epochs without shuffling visit a list in its order:
+//!
+//! ```
+//! # let (_cora, store) = grappa_cora::Cora::ingest();
+//! use grappa_engine::{Loader, NodeId, sample::Seeds};
+//!
+//! let list = vec![NodeId(2000), NodeId(3), NodeId(77)];
+//! let builder = Loader::open(&store).seeds(Seeds::List(list.clone().into())).fanouts([5]).batch(2);
+//! let mut loader = builder.options(|options| options.shuffle = false).without_features().memory(64 << 20).start()?;
+//! let mut seen = Vec::new();
+//! for batch in loader.epoch(0)? {
+//!     let batch = batch?;
+//!     seen.extend_from_slice(&batch.minibatch().nodes[..batch.minibatch().seeds]);
+//! }
+//! assert_eq!(seen, list);
+//! # Ok::<(), grappa_engine::Error>(())
+//! ```
+//!
 //! With partitions, each one expands its own nodes only. All have the same number of minibatches:
 //!
 //! ```
@@ -95,6 +113,11 @@
 //! sampler.sample(&view, &[NodeId(7), NodeId(8)], key, &mut scratch, &mut first)?;
 //! sampler.sample(&view, &[NodeId(7), NodeId(8)], key, &mut scratch, &mut second)?;
 //! assert_eq!(first.nodes, second.nodes);
+//!
+//! // As in PyTorch Geometric, a node draws once: the seeds have no edges in the second block.
+//! sampler.drawing_once().sample(&view, &[NodeId(7), NodeId(8)], key, &mut scratch, &mut second)?;
+//! assert_eq!(second.blocks[1].offsets[..3], [0, 0, 0]);
+//! assert_eq!(second.blocks[0], first.blocks[0]);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
 //!

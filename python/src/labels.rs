@@ -1,9 +1,6 @@
 //! The labels of nodes, as arrays.
 
-use grappa_engine::{NodeId, Result, Store};
-use grappa_formats::manifest::LabelKind;
-use grappa_io::map::Access;
-use grappa_storage::MappedLabels;
+use grappa_engine::{NodeId, Result, Store, formats::manifest::LabelKind, io::map::Access, store::MappedLabels};
 
 use crate::array::Array;
 

@@ -10,11 +10,10 @@ use std::{
     time::Duration,
 };
 
-use grappa_engine::{Batch, Loader as EngineLoader, Seeds, Store as EngineStore};
-use grappa_io::progress::Silent;
-use grappa_sampling::{
-    LoaderOptions,
-    sample::{Fanouts, Sampler},
+use grappa_engine::{
+    Batch, Loader as EngineLoader, Silent, Store as EngineStore,
+    formats::assignment::Assignment,
+    sample::{Fanouts, LoaderOptions, Sampler, Seeds, feed::BatchSource},
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -107,7 +106,7 @@ impl Loader {
                 Some(numbers) => Seeds::List(nodes_of(&store, &numbers)?.into()),
             };
             let mut loader = EngineLoader::new(&store, options);
-            let whole = grappa_formats::assignment::Assignment::whole(store.chunks().chunks());
+            let whole = Assignment::whole(store.chunks().chunks());
             loader.partition(&whole, &seeds, &Silent).map_err(exception)?;
             let labels = Labels::open(&store).map_err(exception)?;
             Ok(Delivery {
@@ -119,7 +118,7 @@ impl Loader {
         };
         let delivery = py.detach(open)?;
         let all = delivery.loader.all_batches(0);
-        let (batches, seeds) = (grappa_sampling::feed::BatchSource::batches(&all), all.seeds_of_all());
+        let (batches, seeds) = (BatchSource::batches(&all), all.seeds_of_all());
         let (sender, receiver) = channel();
         let thread = thread::Builder::new()
             .name("grappa-loader".to_owned())

@@ -3,8 +3,7 @@
 //! A store orders its nodes by chunks. Python sees the order of the user instead: node k is the one with the k-th smallest id of the
 //! input, which is k itself for dense ids.
 
-use grappa_engine::{NodeId, Store};
-use grappa_formats::DenseId;
+use grappa_engine::{NodeId, Store, formats::DenseId};
 use pyo3::{exceptions::PyIndexError, prelude::*};
 
 use crate::error::exception;

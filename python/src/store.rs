@@ -2,8 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use grappa_engine::{ExternalId, NodeId, Store as EngineStore};
-use grappa_formats::ChunkId;
+use grappa_engine::{ChunkId, ExternalId, NodeId, Store as EngineStore};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,

@@ -27,6 +27,7 @@ use grappa_io::{
     container::{ContainerWriter, WrittenFile},
     heap,
     memory::{MemoryGate, SpareBuffers},
+    progress::check_stopped,
     workers::{self, ReadAhead, Worker},
 };
 
@@ -289,6 +290,7 @@ impl Column<'_> {
             spilled.push(block.id);
             uncommitted += block.bytes.len() as u64;
             self.job.progress.advance(block.bytes.len() as u64, 0);
+            check_stopped(self.job.progress)?;
             if uncommitted >= COMMIT_BYTES && self.input.is_sound() {
                 uncommitted = 0;
                 let spilled = std::mem::take(&mut spilled);
@@ -343,6 +345,7 @@ impl Column<'_> {
                 }
                 writer.write(&places)?;
                 self.job.progress.advance(places.len() as u64, 0);
+                check_stopped(self.job.progress)?;
             }
         }
         Ok((ChunkDone::default(), vec![writer.finish(meta)?]))

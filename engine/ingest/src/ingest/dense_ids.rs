@@ -10,7 +10,11 @@ use std::sync::{
 };
 
 use grappa_input::{BlockId, EdgeBatch, EdgeSource, OnBadLine};
-use grappa_io::{Error, Position, Result, progress::Progress, workers};
+use grappa_io::{
+    Error, Position, Result,
+    progress::{Progress, check_stopped},
+    workers,
+};
 
 use crate::ingest::{
     journal::Scan,
@@ -61,6 +65,7 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
                 }
                 edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
                 progress.advance(block.input_bytes(), batch.sources.len() as u64);
+                check_stopped(progress)?;
             }
             Ok(())
         })

@@ -122,6 +122,7 @@ fn collect<C>(
                 let count = collect(&mut collector, &block)? as u64;
                 edges.fetch_add(count, Ordering::Relaxed);
                 progress.advance(block.input_bytes(), count);
+                check_stopped(progress)?;
             }
             finish(collector)
         })

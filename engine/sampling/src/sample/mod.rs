@@ -9,7 +9,8 @@
 //! sampled like DGL's `NeighborSampler`:
 //!
 //! - At each hop, every node that was reached so far is a destination and draws in-neighbors. Nodes that drew at an
-//!   earlier hop draw again, independently. (PyG draws once per node, so its batches have fewer edges.)
+//!   earlier hop draw again, independently. PyG draws once per node, so its batches have fewer edges;
+//!   [`Sampler::drawing_once`] does the same.
 //! - Without replacement, a node whose in-degree is at most the fanout keeps all in-edges. With replacement, it has as
 //!   many edges as the fanout, or none if it has no in-edges.
 //! - A node without in-edges is a destination without edges. It is a source of its block nevertheless, because

@@ -76,8 +76,15 @@ impl Sampler {
 
     /// The same sampler for minibatches like those of PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
     /// reached it, and has no edges in later blocks.
+    ///
+    /// # Panics
+    /// If it takes random walks, which start at each destination of a hop.
     #[must_use]
     pub fn drawing_once(mut self) -> Self {
+        assert!(
+            matches!(self.method, Method::Neighbors { .. }),
+            "random walks start at each destination"
+        );
         self.draws_once = true;
         self
     }

@@ -21,6 +21,7 @@ use grappa_io::{
     container::WrittenFile,
     durable, heap,
     memory::SpareBuffers,
+    progress::check_stopped,
     sort::{bits_for, sort_keys, sort_pairs},
     text::printable,
 };
@@ -146,6 +147,7 @@ impl<'a> SortPass<'a> {
             self.job
                 .progress
                 .advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
+            check_stopped(self.job.progress)?;
             start = end;
         }
         let key_bits = self.keys.source_bits + bits_for(part.targets.end);

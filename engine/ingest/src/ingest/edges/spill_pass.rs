@@ -15,7 +15,11 @@
 use std::path::Path;
 
 use grappa_input::{BadEdge, BlockId, EdgeBatch, EdgeSource, IdLimit, Reject};
-use grappa_io::{Result, progress::Progress, workers};
+use grappa_io::{
+    Result,
+    progress::{Progress, check_stopped},
+    workers,
+};
 
 use super::{
     blocks::{BlockBuffers, EdgeBlocks, InputBlocks, ReadBlock, Replace},
@@ -88,6 +92,7 @@ impl SpillPass<'_> {
                 && let Some(block) = blocks.next(&mut buffers, &mut |path, reject| worker.reject(path, &reject))?
             {
                 progress.advance(block.bytes, buffers.batch.sources.len() as u64);
+                check_stopped(progress)?;
                 worker.spill(block, &buffers.batch)?;
                 if worker.uncommitted_bytes >= commit_bytes {
                     worker.commit(journal)?;
