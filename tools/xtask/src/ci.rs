@@ -18,7 +18,7 @@ use crate::{
     command::{BUILD, cargo, run, target_folder},
     dist, docs, examples, extras, fuzz, lint,
     quickstart::{self, Dataset, Profile},
-    setup, test,
+    setup, test, wheel,
 };
 
 /// Runs all checks, and the tests if `with_tests`.
@@ -39,6 +39,7 @@ pub fn ci(with_tests: bool) -> Result<()> {
     // A second time, over what the first left.
     stages.run("quickstart", || quickstart::quickstart(Dataset::Cora, Profile::Dev))?;
     stages.run("docs", || docs::docs("debug"))?;
+    stages.run("python", wheel::test_build)?;
     stages.run("dist", || dist::dist(None, Profile::Dev, true))?;
     stages.run("fuzz", fuzz::try_once)?;
     if !with_tests {

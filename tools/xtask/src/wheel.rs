@@ -1,14 +1,15 @@
-//! `cargo xtask wheel`: the Python package as a wheel, which is installed into a fresh environment and tested there.
+//! `cargo xtask wheel`: the Python package as a wheel, which is installed into a fresh environment and tested there. CI tests the
+//! package with the library that it built for the other tests, because a wheel is compiled with other features.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    command::{output, program, run, target_folder},
+    command::{output, program, root, run, target_folder},
     extras,
     quickstart::Profile,
     setup,
@@ -25,15 +26,43 @@ pub fn wheel(profile: Profile) -> Result<PathBuf> {
     }
     let python = setup::python_of(&venv)?;
     run(setup::pip(&python).arg(&wheel).arg("pytest"))?;
-    test(&python, None)?;
-    match extras::pyg_python() {
-        Some(with_pyg) => test(&with_pyg, Some(&site_packages(&python)?))?,
-        None => eprintln!(
-            "no PyTorch Geometric: the tests that need it were skipped (`cargo xtask setup --tests` installs it)"
-        ),
-    }
+    test(&python, &[])?;
+    test_with_pyg(&[site_packages(&python)?])?;
     println!("the wheel is {}", wheel.display());
     Ok(wheel)
+}
+
+/// Tests the package with the library of the last build of the workspace, with and without PyTorch Geometric.
+pub fn test_build() -> Result<()> {
+    let folder = target_folder().join("wheel");
+    let python = setup::python_of(&folder.join("tests"))?;
+    run(setup::pip(&python).args(["numpy", "pytest"]))?;
+    let package = folder.join("package/grappa");
+    fs::create_dir_all(&package).context("cannot create the folder of the package")?;
+    for entry in fs::read_dir(root().join("python/grappa"))? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == "py") {
+            fs::copy(&file, package.join(file.file_name().expect("it has an extension")))?;
+        }
+    }
+    let library = target_folder().join("debug/lib_grappa.so");
+    fs::copy(&library, package.join("_grappa.abi3.so"))
+        .with_context(|| format!("{} is missing: build the workspace first", library.display()))?;
+    let packages = folder.join("package");
+    test(&python, std::slice::from_ref(&packages))?;
+    test_with_pyg(&[packages, site_packages(&python)?])
+}
+
+fn test_with_pyg(packages: &[PathBuf]) -> Result<()> {
+    match extras::pyg_python() {
+        Some(python) => test(&python, packages),
+        None => {
+            eprintln!(
+                "no PyTorch Geometric: the tests that need it were skipped (`cargo xtask setup --tests` installs it)"
+            );
+            Ok(())
+        }
+    }
 }
 
 fn build(folder: &Path, profile: Profile) -> Result<PathBuf> {
@@ -67,14 +96,12 @@ fn build(folder: &Path, profile: Profile) -> Result<PathBuf> {
     Ok(wheel)
 }
 
-/// Runs the tests of the package. `packages` is a folder that Python also imports from.
-fn test(python: &Path, packages: Option<&Path>) -> Result<()> {
+/// Runs the tests of the package. Python imports from `packages`, too.
+fn test(python: &Path, packages: &[PathBuf]) -> Result<()> {
     let mut tests = program(python);
     tests.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider", "python/tests"]);
     tests.env("PYTHONDONTWRITEBYTECODE", "1");
-    if let Some(packages) = packages {
-        tests.env("PYTHONPATH", packages);
-    }
+    tests.env("PYTHONPATH", env::join_paths(packages)?);
     run(&mut tests)
 }
 
