@@ -113,7 +113,7 @@ fn run_tensors(input: &Input) -> String {
         for tensor in &tensors {
             assert_eq!(
                 tensor.bytes.len(),
-                tensor.shape.iter().product::<usize>() * tensor.dtype.bytes()
+                tensor.shape.iter().product::<usize>() * tensor.dtype.bitsize() / 8
             );
         }
         // A tensor without a name can be read, and is not written.
