@@ -37,8 +37,8 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
             .0
             .first_chunk()?;
         let sums = words.map(|four: [u8; 32]| {
-            let ones = |word: usize| u64::from(load_word(&four, 8 * word).count_ones());
-            (ones(0) | ones(1) << 16 | ones(2) << 32 | ones(3) << 48).wrapping_mul(LANES)
+            let [a, b, c, d] = [0, 8, 16, 24].map(|at| u64::from(load_word(&four, at).count_ones()));
+            (a | b << 16 | c << 32 | d << 48).wrapping_mul(LANES)
         });
         Some(Self { byte, words, sums })
     }
