@@ -289,7 +289,7 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
         labels,
         ..fixture.files.clone()
     };
-    fixture.same(fixture.ingest(&files, "--node-ids").arg(in_order));
+    fixture.same(fixture.ingest(&files, "").arg("--node-ids").arg(in_order));
 
     let train = fixture.table("train.parquet", &[("node", Column::Integers(&graph.splits[0]))], 7);
     fixture.same_nodes(|files| files.splits[0] = train);
