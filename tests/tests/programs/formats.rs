@@ -66,7 +66,8 @@ impl Fixture {
         run(command).success();
         let out = self.path("same.grappa");
         let mut expected = self.store.clone();
-        // A table has names of columns, and an array has none: the store of a table has a schema, which its manifest lists.
+        // A table has names of columns, and an array has none: the store of a table has a schema, which its manifest
+        // lists.
         if out.join("schema").exists() {
             for name in ["schema", "manifest"] {
                 fs::remove_file(out.join(name)).unwrap();

@@ -1,4 +1,5 @@
-//! Bad input is an error of one line that names file, position and remedy. No unfinished store is left. The other errors of files are in
+//! Bad input is an error of one line that names file, position and remedy. No unfinished store is left. The other
+//! errors of files are in
 //! `misread`.
 
 use std::{
