@@ -74,16 +74,14 @@ fn warning_about_scales(names: &[String], width: usize, rows: &[f32]) -> Option<
     let scales = || largest.iter().enumerate().filter(|(_, scale)| **scale > 0.0);
     let (most, high) = scales().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let (least, low) = scales().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    let name = |feature: usize| match names.get(feature) {
+    let [most, least] = [most, least].map(|feature| match names.get(feature) {
         Some(name) => name.clone(),
         None => format!("feature {feature} (counted from 0)"),
-    };
+    });
     (high / low >= SCALES_NOTED).then(|| {
         format!(
-            "features differ by orders of magnitude: {} goes up to {high:.3e} and {} up to {low:.3e}, so the model hardly sees the second; \
-             try --normalize-features standard",
-            name(most),
-            name(least)
+            "features differ by orders of magnitude: {most} goes up to {high:.3e} and {least} up to {low:.3e}, so the model hardly sees the second; \
+             try --normalize-features standard"
         )
     })
 }

@@ -26,7 +26,7 @@ use grappa_run::{
     model::Task,
     stages::{Stage, StageClock},
 };
-use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches, Stall};
+use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{
     exchange::{LossWeights, exchanged_bytes},
@@ -399,9 +399,9 @@ impl Trainer {
         // The clock was in the stage `Sample` whenever the loop waited. A thread that loads for a GPU waits for the feed also while the loop
         // does not wait.
         let waited = self.clock.seconds()[Stage::Sample] - waited_before;
-        let stall = |of: fn(&Stall) -> f64| of(&after.stall) - of(&before.stall);
-        let (read, assemble) = (stall(|stall| stall.read), stall(|stall| stall.assemble));
-        let all = stall(|stall| stall.sample) + read + assemble;
+        let (before, after) = (before.stall, after.stall);
+        let (read, assemble) = (after.read - before.read, after.assemble - before.assemble);
+        let all = after.sample - before.sample + read + assemble;
         let share = if all > waited { waited / all } else { 1.0 };
         self.clock.shift(Stage::Sample, Stage::Read, share * read);
         self.clock.shift(Stage::Sample, Stage::Assemble, share * assemble);

@@ -194,6 +194,6 @@ fn left_at(left: &[u8], step: u64, bytes: usize) -> Option<Vec<f32>> {
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
-    let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("bytes of a value"));
-    bytes.chunks_exact(size_of::<f32>()).map(value).collect()
+    let (values, _) = bytes.as_chunks();
+    values.iter().map(|&value| f32::from_le_bytes(value)).collect()
 }

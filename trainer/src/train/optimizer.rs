@@ -86,11 +86,11 @@ impl Optimizer {
                 _ => gradient += decayed,
             }
         }
-        let correct = |beta: f64| 1.0 - beta.powf(self.steps as f64);
+        let [first, second] = [BETAS.0, BETAS.1].map(|beta| 1.0 - beta.powf(self.steps as f64));
         let rates = Rates {
             betas: BETAS,
-            step: rate / correct(BETAS.0),
-            deviation: correct(BETAS.1).sqrt(),
+            step: rate / first,
+            deviation: second.sqrt(),
             epsilon: EPSILON,
         };
         match values.device() {
@@ -134,12 +134,11 @@ impl Decay {
             Some(0.0) => Self::None,
             Some(decay) => Self::Uniform(decay),
             None => {
-                let part = |(name, tensor): &(String, Tensor)| {
+                let parts = parameters.named().iter().map(|(name, tensor)| {
                     let decay = config.weight_decay.of(layer_of(name, config.layers));
                     tensor.detach().full_like(decay).view([-1])
-                };
-                let parts: Vec<Tensor> = parameters.named().iter().map(part).collect();
-                Self::Each(Tensor::cat(&parts, 0))
+                });
+                Self::Each(Tensor::cat(&parts.collect::<Vec<_>>(), 0))
             }
         }
     }

@@ -118,8 +118,8 @@ impl ScoredNodes {
 
     /// Bytes of memory of what stays, apart from sets of nodes.
     pub(super) fn memory(&self) -> u64 {
-        let bytes = |scored: &Scored| scored.first_inputs.bytes();
-        self.all().iter().map(bytes).sum::<u64>() + self.left_bytes()
+        let bytes: u64 = self.all().iter().map(|scored| scored.first_inputs.bytes()).sum();
+        bytes + self.left_bytes()
     }
 
     /// Bytes of these that stay only so that the system need not clear them again.

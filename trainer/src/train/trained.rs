@@ -198,12 +198,12 @@ impl Trained {
     /// # Errors
     /// If the schema of the store cannot be read.
     pub fn has_classes_of(&self, store: &Store) -> Result<bool> {
-        let has_number = |classes: u32| u64::from(classes) == self.state.outputs;
         let is_same = match self.match_of_classes(&store.schema()?) {
             Match::Unnamed | Match::OneUnnamed | Match::Same => true,
             Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => false,
         };
-        Ok(is_same && store.manifest().labels.is_some_and(|labels| has_number(labels.classes)))
+        let classes = store.manifest().labels.map(|labels| u64::from(labels.classes));
+        Ok(is_same && classes == Some(self.state.outputs))
     }
 
     /// The names of the classes of a store's labels.
@@ -395,14 +395,9 @@ pub(super) fn find(
         latest => latest?,
     };
     let of_run = latest.found.as_ref().map(|(_, checkpoint)| checkpoint.state.clone());
-    let has = |step| {
-        best.as_ref()
-            .is_some_and(|(_, checkpoint)| checkpoint.state.step >= step)
-    };
-    let missing = of_run
-        .as_ref()
-        .and_then(|state| state.best)
-        .filter(|wanted| !has(wanted.step));
+    let has_step = best.as_ref().map(|(_, checkpoint)| checkpoint.state.step);
+    let missing = of_run.as_ref().and_then(|state| state.best);
+    let missing = missing.filter(|wanted| has_step.is_none_or(|step| step < wanted.step));
     if best.is_none() {
         warnings.extend(latest.warnings);
     }

@@ -21,11 +21,10 @@ impl LossWeights {
     pub const VALUES: usize = 4;
 
     pub(super) fn to_values(self) -> [f32; Self::VALUES] {
-        let parts = |weight: f64| {
+        let [[a, b], [c, d]] = [self.factors, self.seeds].map(|weight| {
             let high = weight as f32;
             [high, (weight - f64::from(high)) as f32]
-        };
-        let ([a, b], [c, d]) = (parts(self.factors), parts(self.seeds));
+        });
         [a, b, c, d]
     }
 

@@ -89,8 +89,8 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
     while !state.is_over(config.epochs, config.early_stopping) {
         watcher.begin(state.epoch + 1, config.epochs);
         let (learning_rate, epoch) = (state.learning_rate, state.epoch);
-        let rate = |step, steps| learning_rate.at(&config, epoch, step, steps);
-        let trained = trainer.epoch(epoch, &rate, watcher.progress());
+        let rate = &|step, steps| learning_rate.at(&config, epoch, step, steps);
+        let trained = trainer.epoch(epoch, rate, watcher.progress());
         tell_warnings(trainer, watcher);
         trained?;
         let score = match is_evaluated(&config, epoch) {
