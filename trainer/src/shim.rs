@@ -76,7 +76,7 @@ pub(crate) fn load_cuda() -> Result<(), String> {
     })
 }
 
-/// A backward pass: from the gradients of a function's outputs (None means zeros) to those of its inputs. The second argument says for
+/// A backward pass: from the gradients of a function's outputs (None means zeros) to the gradients of its inputs. The second argument says for
 /// each input whether its gradient is wanted. The closure is dropped after the backward pass.
 pub(crate) type Backward = Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>;
 

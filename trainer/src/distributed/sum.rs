@@ -52,7 +52,7 @@ pub(crate) fn slices(values: usize, ranks: usize) -> Vec<Range<usize>> {
     (0..ranks).map(|rank| start(rank)..start(rank + 1)).collect()
 }
 
-/// Makes `own`, the values of rank `rank`, the sum over all ranks. `parts` has room for as many values of each rank, and those of the others.
+/// Makes `own`, the values of rank `rank`, the sum over all ranks. `parts` has as many values of each rank; its own part is overwritten.
 fn add_up(parts: &mut [f32], own: &mut [f32], rank: usize) {
     if own.is_empty() {
         return;

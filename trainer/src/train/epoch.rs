@@ -81,7 +81,7 @@ pub(super) trait Save {
 /// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
 type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>>;
 
-/// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
+/// The time of an epoch with fewer steps says little about the time of a step: the first ones open files and fill buffers.
 const MEASURED_STEPS: u64 = 50;
 
 impl Trainer {
@@ -140,7 +140,7 @@ impl Trainer {
         }
     }
 
-    /// Ends the steps of an epoch: on rank 0, its metrics become those of all processes.
+    /// Ends the steps of an epoch: on rank 0, its metrics become the sums over all processes.
     fn total(&self, mut partial: PartialEpoch) -> Result<PartialEpoch> {
         if let Some(group) = &self.processes.group
             && let Some(all) = group.gather("metrics", partial)?

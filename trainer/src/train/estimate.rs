@@ -31,7 +31,7 @@ struct Expected {
     bytes: f64,
 }
 
-/// Refuses minibatches that do not fit into this machine's memory. Returns a warning for those that take long.
+/// Refuses minibatches that do not fit into this machine's memory. Returns a warning about minibatches that take long.
 pub(super) fn check(
     hosts: &Hosts,
     config: &ResolvedConfig,

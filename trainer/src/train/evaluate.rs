@@ -249,7 +249,7 @@ fn reports(on: &ModelOnGraph<'_>, scored: Result<SplitScores<'_>>) -> Result<Opt
     reports_of(on, on.processes.agree(scored, on.progress)?)
 }
 
-/// The scores of all processes, none of which failed.
+/// The scores of all processes, after none has failed.
 fn reports_of(on: &ModelOnGraph<'_>, mut scores: SplitScores<'_>) -> Result<Option<Vec<ScoreReport>>> {
     if let Some(group) = &on.processes.group {
         let Some(all) = group.gather_words(&scores.to_words(), on.progress)? else {

@@ -116,7 +116,7 @@ impl GradientExchange {
     /// The residuals of all ranks for a checkpoint, by rank; empty if there are none.
     ///
     /// # Panics
-    /// If those of the other ranks were not collected since the last step.
+    /// If the residuals of the other ranks were not collected since the last step.
     pub fn residuals(&self, processes: &Processes, step: u64) -> Vec<NamedTensor> {
         let Some(own) = self.residual.as_deref() else {
             return Vec::new();

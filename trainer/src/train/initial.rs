@@ -93,7 +93,7 @@ fn shown(value: Option<&Value>) -> String {
     value.map_or("none".to_owned(), |value| value.to_string().replace('"', ""))
 }
 
-/// Options in which a model differs from another, except for those that do not belong to its parameters.
+/// Options in which a model differs from another, except for options that do not concern its parameters.
 fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
     let [model, other] = [model, other].map(|options| {
         let options = ModelOptions {

@@ -2,9 +2,10 @@
 //!
 //! On a processor Adam is one loop ([`adam`]), because each of its ten operators would wake threads.
 
-use grappa_run::config::{Optimizer as Kind, TrainConfig};
+use grappa_run::config::Optimizer as Kind;
 use tch::{Device, Tensor, no_grad};
 
+use super::resolved::ResolvedConfig;
 use crate::{
     kernels::update::{Moments, Rates, adam},
     nn::Parameters,
@@ -22,14 +23,14 @@ pub struct Optimizer {
     decay: Decay,
     momentum: f64,
     steps: u64,
-    /// Moments, zero at first: the running mean of the gradient (or its momentum), and that of its square.
+    /// Moments, zero at first: the running mean of the gradient (or its momentum), and the running mean of its square.
     first: Tensor,
     second: Tensor,
 }
 
 impl Optimizer {
     /// An optimizer without steps.
-    pub fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+    pub fn new(config: &ResolvedConfig, parameters: &Parameters) -> Self {
         let values = parameters.flat_values();
         Self {
             kind: config.optimizer,
@@ -129,7 +130,7 @@ enum Decay {
 }
 
 impl Decay {
-    fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+    fn new(config: &ResolvedConfig, parameters: &Parameters) -> Self {
         match config.weight_decay.uniform() {
             Some(0.0) => Self::None,
             Some(decay) => Self::Uniform(decay),

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Error, Resource, Result};
 
-/// The seconds of an inference per unit of work, next to those of forward and backward passes: an inference has no backward passes
+/// The seconds of an inference per unit of work, next to forward and backward passes: an inference has no backward passes
 /// (2026-11-26, the time of an evaluation).
 pub(super) const fn inference_time(model: LayerKind) -> f64 {
     match model {
@@ -65,7 +65,7 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// The nodes of some splits, which are `known` already or are looked for. `work` is that of one inference in all processes.
+    /// The nodes of some splits, which are `known` already or are looked for. `work` is the work of one inference in all processes.
     fn of(
         on: &ModelOnGraph<'_>,
         known: Option<Needed>,
@@ -89,7 +89,7 @@ impl Scored {
         })
     }
 
-    /// Scores of one inference, of which nothing stays.
+    /// One inference that leaves nothing for later ones.
     pub(super) fn once(needed: Needed, scratch: &Path) -> Self {
         Self {
             work: needed.work(),
@@ -146,7 +146,7 @@ impl ScoredNodes {
         self.all().first()
     }
 
-    /// Decides how to evaluate, and finds the nodes to compute. The method is that of rank 0.
+    /// Decides how to evaluate, and finds the nodes to compute. Rank 0 gives the method.
     pub(super) fn choose(on: &mut ModelOnGraph<'_>, method: Evaluate) -> Result<Self> {
         let work_max = match on.processes.broadcast("method", || Ok(method))? {
             Evaluate::Sampled => return Self::of_samples(on),
@@ -258,7 +258,7 @@ fn evaluation_samples(config: &ResolvedConfig) -> Option<Vec<Option<NeighborSamp
         return None;
     }
     let fanouts = config.evaluation_fanouts();
-    // The first hop is that of the last layer.
+    // The last layer samples the first hop.
     let samples = (0..config.layers).rev().map(|hop| {
         fanouts.at(hop).map(|per_node| NeighborSample {
             per_node,

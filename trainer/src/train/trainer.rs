@@ -143,7 +143,7 @@ impl Trainer {
         (on, &mut self.history, &mut self.evaluations)
     }
 
-    /// Assigns chunks to the partitions of a super-epoch and opens the views of those that this process serves, unless they are open.
+    /// Assigns chunks to the partitions of a super-epoch and opens the views of the partitions that this process serves, unless they are open.
     pub(super) fn open_partitions(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
         if self.partitions.are_open_for(super_epoch, self.config.partitions()) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! The historical embeddings of halo nodes: rows that exact inference leaves for the steps of a super-epoch.
 //!
 //! For each layer between the first and the last, exact inference saves the aggregate of the in-neighbors' states of halo nodes.
-//! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are those of seeds, which are not halo nodes.
+//! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are of seeds, which are not halo nodes.
 //! Only halo nodes that steps can reach have rows ([`HistoricalNodes`]).
 //!
 //! With [`Keep::Neighbors`] it also samples one in-neighbor per node. It saves the difference between the aggregate and the
@@ -85,7 +85,7 @@ impl HistoricalNodes {
         threads: usize,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        // Rows of neighbors are gathered from those of the set before, which therefore has the neighbors, too.
+        // Rows of neighbors are gathered from the rows of the set before, which therefore has the neighbors, too.
         let (mut sets, mut drawn) = (Vec::<Arc<NodeSet>>::new(), Vec::<DrawnNeighbors>::new());
         for set in reached {
             let set = match drawn.last() {
@@ -241,7 +241,7 @@ impl HistoricalRows {
         })
     }
 
-    /// Bytes of the rows that partitions get: a partition gets those of its own halo nodes in reach. `of_partitions` has the
+    /// Bytes of the rows that partitions get: a partition gets the rows of its own halo nodes in reach. `of_partitions` has the
     /// numbers of these nodes, summed over the partitions, for one hop, two, ...
     pub(in crate::train) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, of_partitions: &[u64]) -> u64 {
         let all = self.layers.iter().flatten().chain(&self.inputs);
@@ -285,7 +285,7 @@ impl HistoricalRows {
     }
 }
 
-/// In-degrees, rounded like those that are kept.
+/// In-degrees, rounded like kept values.
 pub(in crate::train) fn as_kept(degrees: &[f32]) -> Tensor {
     Tensor::from_slice(degrees).to_kind(Kind::BFloat16).to_kind(Kind::Float)
 }

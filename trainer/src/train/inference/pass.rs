@@ -267,7 +267,7 @@ impl LayerPass<'_> {
         self.read(self.rows, &self.places(positions))
     }
 
-    /// The states of a range of outputs, while those of the `next` one are read ahead.
+    /// The states of a range of outputs, while the states of the `next` one are read ahead.
     fn own_before(&self, positions: Range<u64>, next: Range<u64>) -> Result<Tensor> {
         let own = self.own(positions)?;
         read_each_ahead(self.rows, &self.places(next));

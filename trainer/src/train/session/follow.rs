@@ -40,8 +40,8 @@ use crate::{
     train::{evaluate::evaluate_exactly, trainer::Trainer},
 };
 
-/// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is that of
-/// the run, which rank 0 has created.
+/// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is the
+/// folder of the run, which rank 0 has created.
 ///
 /// # Errors
 /// As [`train`](super::train), and if another rank has left or cannot be reached.

@@ -275,7 +275,7 @@ pub(super) fn tell_if_long(what: &str, seconds: Option<f64>, watcher: &mut dyn W
     }
 }
 
-/// The scores for the summary and the report. The report has those of the test nodes, or of the validation nodes if there are no
+/// The scores for the summary and the report. The report has the scores of the test nodes, or of the validation nodes if there are no
 /// test nodes.
 pub(super) fn scored(evaluation: &Evaluation) -> ModelScores {
     let val = &evaluation.val;
