@@ -26,8 +26,8 @@
 //!
 //! Before the first layer there are `feature_mean` and `feature_deviation` `[i]`, if features are standardized.
 //!
-//! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
-//! or `multi-label`; `class_names` and `feature_names`, lists, which are empty if classes or features have no names.
+//! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`,
+//! `multi-class` or `multi-label`; `class_names` and `feature_names`, lists, which are empty if classes or features have no names.
 
 use std::collections::BTreeMap;
 

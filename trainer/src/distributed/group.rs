@@ -220,7 +220,8 @@ impl ProcessGroup {
         Ok(Some(values))
     }
 
-    /// The values that some ranks tell each other, in the order of `ranks`. All of these must call it, with a name that was not used before.
+    /// The values that some ranks tell each other, in the order of `ranks`. All of these must call it, with a name that was not used
+    /// before.
     pub(super) fn exchange<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -319,8 +320,8 @@ impl ProcessGroup {
         }));
     }
 
-    /// Ends the part of this rank, after [`ProcessGroup::announce`]. The process should then end without running static destructors, because
-    /// threads of c10d may still be at work.
+    /// Ends the part of this rank, after [`ProcessGroup::announce`]. The process should then end without running static destructors,
+    /// because threads of c10d may still be at work.
     pub fn leave(&self) {
         let _ = self.watch.set(&keys::bye(self.place.rank), &json(&()));
         self.linger();

@@ -19,8 +19,8 @@ use super::group::ProcessGroup;
 use crate::{Result, shim};
 
 impl ProcessGroup {
-    /// Replaces a tensor, f32 in the processor's memory, by its sum over all ranks. All must call it with a tensor of the same size. All get
-    /// the same sum, bit for bit.
+    /// Replaces a tensor, f32 in the processor's memory, by its sum over all ranks. All must call it with a tensor of the same size. All
+    /// get the same sum, bit for bit.
     ///
     /// # Errors
     /// If a rank has left or cannot be reached. The tensor is then undefined.

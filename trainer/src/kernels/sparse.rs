@@ -33,8 +33,8 @@ const FINITE_BLOCK: usize = 1024;
 /// Inputs that are transposed at a time.
 const BLOCK: usize = 16;
 
-/// Whether at most one value in `sparsity` is not zero, of rows of `width` values. Some rows decide. A product of a zero and a weight that is
-/// not finite would be NaN, so with such weights the answer is no.
+/// Whether at most one value in `sparsity` is not zero, of rows of `width` values. Some rows decide. A product of a zero and a weight that
+/// is not finite would be NaN, so with such weights the answer is no.
 pub(crate) fn is_sparse<T: Element>(rows: &[T], width: usize, weight: &[f32], sparsity: usize) -> bool {
     if width < WIDTH_MIN || rows.is_empty() {
         return false;

@@ -16,7 +16,8 @@ use crate::{
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///
-/// On the processor, layers work on the CSR itself. For other devices and for libtorch's operators, it is converted to tensors on first use.
+/// On the processor, layers work on the CSR itself. For other devices and for libtorch's operators, it is converted to tensors on first
+/// use.
 #[derive(Debug)]
 pub struct Block {
     destinations: usize,

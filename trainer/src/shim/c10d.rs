@@ -1,7 +1,7 @@
 //! PyTorch's distributed engine, c10d: its group of processes on Gloo, and the client of its key-value store (TCPStore).
 //!
-//! The wheel of PyTorch has the headers of c10d, but not the headers of gloo. The headers in `shim/gloo` declare what c10d's headers name, so
-//! that they compile; nothing of gloo is used directly.
+//! The wheel of PyTorch has the headers of c10d, but not the headers of gloo. The headers in `shim/gloo` declare what c10d's headers name,
+//! so that they compile; nothing of gloo is used directly.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},

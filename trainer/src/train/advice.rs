@@ -28,8 +28,8 @@ const GIB: u64 = 1 << 30;
 /// Memory that is advised for minibatches, besides an eighth of what stays in memory.
 const ADVICE_BUFFERS: u64 = GIB;
 
-/// Memory of a process besides `--memory`: code, libtorch, and a small model. R-MAT 21 with 256 MiB was killed in a container of 512 MiB, and
-/// was not with 640 MiB.
+/// Memory of a process besides `--memory`: code, libtorch, and a small model. R-MAT 21 with 256 MiB was killed in a container of 512 MiB,
+/// and was not with 640 MiB.
 const PROCESS_BYTES: u64 = 350 << 20;
 
 /// Warnings about labels and features of a store that hardly let a model learn.

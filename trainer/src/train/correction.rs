@@ -9,8 +9,9 @@
 //! c(v) = product over inner hops of the mean of l(u) / g(u) over the nodes u of that hop reached from v
 //! ```
 //!
-//! It takes the mean over nodes, not the product over draws, because the variance of a product grows with the number of draws.
-//! With coverage as importance weight, the gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler: "Grappa", arXiv
+//! It takes the mean over nodes, not the product over draws, because the variance of a product grows with the number of draws. With
+//! coverage as importance weight, the gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler:
+//! "Grappa", arXiv
 //! 2602.01872)
 //!
 //! ```text

@@ -396,8 +396,8 @@ impl Trainer {
     fn add_feed(&mut self, partial: &mut PartialEpoch, (before, waited_before): (FeedStats, f64), after: &FeedStats) {
         partial.bytes_read += after.bytes_read - before.bytes_read;
         self.clock.enter(Stage::Load);
-        // The clock was in the stage `Sample` whenever the loop waited. A thread that loads for a GPU waits for the feed also while the loop
-        // does not wait.
+        // The clock was in the stage `Sample` whenever the loop waited. A thread that loads for a GPU waits for the feed also while the
+        // loop does not wait.
         let waited = self.clock.seconds()[Stage::Sample] - waited_before;
         let (before, after) = (before.stall, after.stall);
         let (read, assemble) = (after.read - before.read, after.assemble - before.assemble);

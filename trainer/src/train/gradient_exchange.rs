@@ -63,7 +63,8 @@ impl GradientExchange {
         self.exchange.sum(gradient, weights, done, &mut self.residual)
     }
 
-    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two steps.
+    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two
+    /// steps.
     pub fn collect(&mut self, processes: &Processes, step: u64, is_due: bool) -> Result<()> {
         let (Some(group), Some(own)) = (&processes.group, self.residual.as_deref()) else {
             return Ok(());

@@ -134,8 +134,8 @@ impl OpenPartitions {
         lists.given().listed * ID_BYTES + lists.given().rows * row_bytes
     }
 
-    /// The work of training an epoch in all processes, in the unit of [`Needed::work`]. Counts the edges of the first step of the open
-    /// partitions, unless they were counted before.
+    /// The work of training an epoch in all processes, in the unit of [`Needed::work`](super::inference::Needed::work). Counts the edges of
+    /// the first step of the open partitions, unless they were counted before.
     pub fn work_of_epoch(&mut self, processes: &Processes, progress: &dyn Progress) -> Result<f64> {
         if let Some(work) = self.epoch_work {
             return Ok(work);
@@ -182,7 +182,8 @@ pub(super) fn repeated_batch_memory(config: &ResolvedConfig, uses_history: bool)
     }
 }
 
-/// Whether halo nodes get sampled in-neighbors: with `--halo auto`, if historical embeddings cannot be used, cost too much, or cost accuracy.
+/// Whether halo nodes get sampled in-neighbors: with `--halo auto`, if historical embeddings cannot be used, cost too much, or cost
+/// accuracy.
 pub(super) fn expands_halo(config: &ResolvedConfig, uses_history: bool) -> bool {
     config.halo == HaloMode::Auto && config.partitions() > 1 && !uses_history
 }

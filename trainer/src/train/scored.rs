@@ -41,7 +41,8 @@ const TOGETHER: f64 = 1.3;
 /// The same if features are in files: reading the few that are needed takes as long for both as for one.
 const TOGETHER_FROM_FILES: f64 = 2.0;
 
-/// The inputs of the first layer for the validation nodes, and the inputs for the test nodes, stay in a file if they take at most this share of the free disk.
+/// The inputs of the first layer for the validation nodes, and the inputs for the test nodes, stay in a file if they take at most this
+/// share of the free disk.
 const FIRST_INPUTS_DISK_SHARE: u64 = 8;
 
 /// The nodes to compute for the scores of the validation and of the test nodes.

@@ -158,8 +158,8 @@ impl Trained {
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
     ///
     /// # Errors
-    /// If numbers of features differ (the message has both), if nodes have no features, or if the store is a slice that lacks what the model
-    /// needs.
+    /// If numbers of features differ (the message has both), if nodes have no features, or if the store is a slice that lacks what the
+    /// model needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
@@ -279,9 +279,9 @@ impl Trained {
         Ok([edges, classes, columns, names].into_iter().flatten().collect())
     }
 
-    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends
-    /// on are computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's
-    /// first layer took pre-aggregated features and the store has them, inference takes them too.
+    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends on are
+    /// computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's first
+    /// layer took pre-aggregated features and the store has them, inference takes them too.
     ///
     /// # Errors
     /// If the model does not fit the store, the store is a slice without a wanted node, files cannot be read, scratch files in `scratch`

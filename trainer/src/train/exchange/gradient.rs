@@ -49,12 +49,12 @@ pub struct Summed {
 /// Sums the gradients of all participants of a step. A participant without a batch takes part with zeros, so nobody waits for
 /// ever.
 pub trait Exchange {
-    /// Replaces a gradient by the sum over all participants. Returns the sums of their loss weights. `gradient` is f32 of
-    /// `[parameters + LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from
-    /// 0 to 1, which a schedule of compression follows.
+    /// Replaces a gradient by the sum over all participants. Returns the sums of their loss weights. `gradient` is f32 of `[parameters +
+    /// LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from 0 to 1, which
+    /// a schedule of compression follows.
     ///
-    /// `residual` is f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. It is added to the gradient,
-    /// and becomes what this exchange does not send; none if an exchange sends everything.
+    /// `residual` is f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. It is added to the
+    /// gradient, and becomes what this exchange does not send; none if an exchange sends everything.
     ///
     /// # Errors
     /// If a participant cannot be reached. The residual then stays as it was.

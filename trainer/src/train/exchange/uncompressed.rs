@@ -33,7 +33,8 @@ impl Exchange for InProcess {
 pub struct AllReduce(pub Arc<ProcessGroup>);
 
 impl AllReduce {
-    /// Bytes that each of `ranks` sends to sum `bytes`: its values of the slices of all others, and the sum of its own slice to each of them.
+    /// Bytes that each of `ranks` sends to sum `bytes`: its values of the slices of all others, and the sum of its own slice to each of
+    /// them.
     pub fn sent_bytes(bytes: u64, ranks: u64) -> u64 {
         2 * (ranks - 1) * bytes / ranks
     }

@@ -48,7 +48,8 @@ pub(super) struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// Takes the aggregates from `first_hop`, which has rows of all nodes. The rows of the next outputs are read on another thread meanwhile.
+    /// Takes the aggregates from `first_hop`, which has rows of all nodes. The rows of the next outputs are read on another thread
+    /// meanwhile.
     pub(super) fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let all = NodeSet::all(self.outputs.universe());
         let columns = [

@@ -44,7 +44,7 @@ use crate::{
 /// folder of the run, which rank 0 has created.
 ///
 /// # Errors
-/// As [`train`](super::train), and if another rank has left or cannot be reached.
+/// As [`train`](super::train()), and if another rank has left or cannot be reached.
 pub fn follow(
     store: Arc<Store>,
     config: TrainConfig,
