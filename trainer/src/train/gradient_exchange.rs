@@ -17,7 +17,7 @@ use grappa_run::{
 use tch::Tensor;
 
 use super::{
-    exchange::{AllReduce, Compressed, Exchange, InProcess, LossWeights, Summed},
+    exchange::{AllReduce, Compressed, Exchange, InProcess, LossWeights, Summed, Unsent},
     named_tensors::of_another_model,
     processes::Processes,
 };
@@ -38,7 +38,7 @@ struct CollectedResiduals {
 pub(super) struct GradientExchange {
     exchange: Box<dyn Exchange>,
     /// The part of its gradients that this rank has not sent so far, if it leaves any.
-    residual: Option<Vec<f32>>,
+    residual: Unsent,
     /// On rank 0, the residuals of the other ranks when they were last collected.
     collected: Option<CollectedResiduals>,
 }

@@ -46,6 +46,10 @@ pub struct Summed {
     pub sent_bytes: u64,
 }
 
+/// The residual of a participant: the part of its gradients that it has not sent so far, f32 of `[parameters]`. None if its exchange sends
+/// everything.
+pub type Unsent = Option<Vec<f32>>;
+
 /// Sums the gradients of all participants of a step. A participant without a batch takes part with zeros, so nobody waits for
 /// ever.
 pub trait Exchange {
@@ -53,18 +57,11 @@ pub trait Exchange {
     /// LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from 0 to 1, which
     /// a schedule of compression follows.
     ///
-    /// `residual` is f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. It is added to the
-    /// gradient, and becomes what this exchange does not send; none if an exchange sends everything.
+    /// The residual is added to the gradient, and becomes what this exchange does not send.
     ///
     /// # Errors
     /// If a participant cannot be reached. The residual then stays as it was.
-    fn sum(
-        &self,
-        gradient: &Tensor,
-        weights: LossWeights,
-        done: f64,
-        residual: &mut Option<Vec<f32>>,
-    ) -> Result<Summed>;
+    fn sum(&self, gradient: &Tensor, weights: LossWeights, done: f64, residual: &mut Unsent) -> Result<Summed>;
 
     /// Whether it leaves residuals.
     fn has_feedback(&self) -> bool {
