@@ -37,7 +37,7 @@ impl NodeLabels {
     /// The labels of the nodes of `store`.
     pub fn new(store: &Store) -> Result<Self> {
         let Some(spec) = store.manifest().labels else {
-            return Err(Error::Options(format!(
+            return Err(Error::NoLabels(format!(
                 "{}: nodes have no labels to learn; ingest them with --labels",
                 store.path().display()
             )));

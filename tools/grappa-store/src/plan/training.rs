@@ -19,7 +19,7 @@ use grappa_engine::{
     store::{aggregates::Aggregates, files},
 };
 
-use super::Speed;
+use super::speed::Speed;
 use crate::{
     args::{self, PlannedFirstHop, PlannedHalo},
     table::{Table, exact},
