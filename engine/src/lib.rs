@@ -55,12 +55,12 @@
 //! Failures are [`Error`]s that name the file, the place in it and a remedy:
 //!
 //! ```
-//! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Error, Loader};
+//! use std::path::Path;
 //!
-//! let error = Loader::open(&store).memory(1 << 20).start().err().expect("1 MiB is too little");
-//! assert!(matches!(error, Error::Budget { .. }), "{error}");
-//! assert!(error.to_string().contains("--memory"), "{error}");
+//! use grappa_engine::Store;
+//!
+//! let error = Store::open(Path::new("missing.grappa")).unwrap_err().to_string();
+//! assert!(error.contains("missing.grappa") && error.contains("no such store"), "{error}");
 //! ```
 //!
 //! # This crate is the front door

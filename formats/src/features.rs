@@ -379,8 +379,10 @@ impl FeatureLayout {
             FeatureDtype::Bf16 => f32::from_bits(0x7f7f_8000),
         };
         // 32-bit counters vectorize together with f32. One counter per piece cannot overflow.
-        let count = |piece: &[f32]| piece.iter().map(|v| u32::from(!below(v.abs(), limit))).sum::<u32>();
-        values.chunks(1 << 16).map(|piece| count(piece) as usize).sum()
+        let counts = values
+            .chunks(1 << 16)
+            .map(|piece| piece.iter().map(|v| u32::from(!below(v.abs(), limit))).sum::<u32>());
+        counts.map(|count| count as usize).sum()
     }
 
     /// Checks feature rows that start at byte `offset` of the file, and the features that may follow them. Padding must

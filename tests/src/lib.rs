@@ -5,7 +5,9 @@
 //!
 //! ```text
 //! formats      one graph in every accepted format gives one store
-//! input        bad input is an error with place and remedy, and leaves nothing behind
+//! misread      each input gives the graph that its author means, or an error with place and remedy
+//! input        bad input is an error of the program, and leaves nothing behind
+//! generate     grappa-gen makes what it says, or says why not
 //! features     add-features makes the right features and survives a kill
 //! concurrent   of two processes on one output, one works and the other says why it stops
 //! crash        a run killed at any moment is resumed to the same store

@@ -149,15 +149,16 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// The same command, with the default effect of SIGINT. Shells start background processes with SIGINT ignored, and programs keep it so.
+/// The same command, with the default effect of SIGINT. Shells start background processes with SIGINT ignored, and
+/// programs keep it so.
 pub fn interruptible(command: &Command) -> Command {
     let mut default = Command::new("env");
     default.arg("--default-signal=INT,HUP");
     started_by(default, command)
 }
 
-/// The same command, whose files have at most `kib` KiB. It stands in for a full disk: it needs no privileges, and its errors occur at the
-/// same places.
+/// The same command, whose files have at most `kib` KiB. It stands in for a full disk: it needs no privileges, and its
+/// errors occur at the same places.
 pub fn with_short_files(command: &Command, kib: u32) -> Command {
     /// The unit of a shell's `ulimit -f`, in bytes.
     const FILE_BLOCK: u32 = 512;

@@ -1,6 +1,6 @@
 //! Exports the model of a run for other programs: one safetensors file with the parameters of the best evaluation.
 //!
-//! Names and shapes are those of a PyTorch module with PyTorch Geometric's layers in a `ModuleList` named `layers`, so
+//! Names and shapes are as in a PyTorch module with PyTorch Geometric's layers in a `ModuleList` named `layers`, so
 //! `load_state_dict` accepts the file. `trainer/python/grappa_model.py` is that module. In the table, i and o are the widths before and
 //! after a layer, and h is the number of heads. A head has o/h values, or o in the last layer, which averages heads.
 //!
@@ -26,8 +26,8 @@
 //!
 //! Before the first layer there are `feature_mean` and `feature_deviation` `[i]`, if features are standardized.
 //!
-//! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
-//! or `multi-label`; `class_names` and `feature_names`, lists, which are empty if classes or features have no names.
+//! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`,
+//! `multi-class` or `multi-label`; `class_names` and `feature_names`, lists, which are empty if classes or features have no names.
 
 use std::collections::BTreeMap;
 

@@ -86,7 +86,7 @@ pub(crate) fn release_memory_above(bytes: u64) {
     }
 }
 
-/// Returns freed memory to the operating system: that of large tensors, and what the C library's heap has.
+/// Returns freed memory to the operating system: kept blocks of large tensors, and free pages of the C library's heap.
 pub(crate) fn release_memory() {
     memory::release_kept();
     memory::trim_heap();
@@ -264,7 +264,7 @@ pub fn device(choice: DeviceChoice) -> Result<Device> {
     }
 }
 
-/// The device of a process that shares its host with others, of which it is number `local_rank`. Without an index, each has a GPU of its
+/// The device of process number `local_rank` of a host. Without an index, each has a GPU of its
 /// own.
 ///
 /// # Errors

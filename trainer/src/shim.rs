@@ -76,8 +76,8 @@ pub(crate) fn load_cuda() -> Result<(), String> {
     })
 }
 
-/// A backward pass: from the gradients of a function's outputs (None means zeros) to those of its inputs. The second argument says for
-/// each input whether its gradient is wanted. The closure is dropped after the backward pass.
+/// A backward pass: from the gradients of a function's outputs (None means zeros) to the gradients of its inputs. The second argument says
+/// for each input whether its gradient is wanted. The closure is dropped after the backward pass.
 pub(crate) type Backward = Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>;
 
 struct Context {
@@ -91,9 +91,9 @@ pub(crate) fn gradients_are_recorded(inputs: &[&Tensor]) -> bool {
     grappa_gradients_are_on() && inputs.iter().any(|input| input.requires_grad())
 }
 
-/// Adds a node to the autograd graph: `outputs`, which were computed without autograd, become functions of `inputs` with the backward
-/// pass that `backward` makes. Does nothing if [no gradients are recorded](gradients_are_recorded). The backward pass may keep an output only [`Tensor::detach`]ed;
-/// otherwise both would keep each other alive for ever.
+/// Adds a node to the autograd graph: `outputs`, which were computed without autograd, become functions of `inputs` with the backward pass
+/// that `backward` makes. Does nothing if [no gradients are recorded](gradients_are_recorded). The backward pass may keep an output only
+/// [`Tensor::detach`]ed; otherwise both would keep each other alive for ever.
 ///
 /// A panic of the backward pass becomes an error of libtorch, and so of `Tensor::backward`.
 pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: impl FnOnce() -> Backward) {

@@ -236,6 +236,11 @@ impl<'a> Directory<'a> {
         })
     }
 
+    #[inline(always)]
+    fn sum_of_sizes(&self, codes: &[[u8; 8]]) -> u32 {
+        codes.iter().flatten().map(|&code| self.sizes[usize::from(code)]).sum()
+    }
+
     /// Where the row at `slot` of a line starts, and how many exceptions are before it in the line.
     #[inline(always)]
     fn before(&self, line: &[u8; LINE_BYTES], slot: usize, size_of: impl Fn(u64) -> u64) -> (u64, u64) {
@@ -248,10 +253,8 @@ impl<'a> Directory<'a> {
         // Through memory: otherwise the compiler takes vectors apart, which is slower. Two sums, so that not every
         // addition waits for the previous one.
         let before = std::hint::black_box(&before);
-        let size = |code: u8| self.sizes[usize::from(code)];
-        let sum_of = |words: &[[u8; 8]]| -> u32 { words.iter().flatten().map(|&code| size(code)).sum() };
         let (first, last) = before[HEAD_BYTES / 8..].split_at(LINE_BYTES / 16);
-        let sum = std::hint::black_box(sum_of(first)) + sum_of(last);
+        let sum = std::hint::black_box(self.sum_of_sizes(first)) + self.sum_of_sizes(last);
         let mut start = start(line) + u64::from(sum % COUNT_ONE);
         let exceptions = u64::from(sum / COUNT_ONE);
         for index in 0..exceptions {

@@ -116,19 +116,19 @@ pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) -
         }
         cursor.put(word, (shape.upper_bits - base) as u32);
     }
-    let low = |source: u64| source & mask(low_bits);
+    let low_mask = mask(low_bits);
     if low_bits <= WORD_BITS as u32 / 2 {
         let pairs = sources.chunks_exact(2);
         let last = pairs.remainder();
         for pair in pairs {
-            cursor.put(low(pair[0]) | low(pair[1]) << low_bits, 2 * low_bits);
+            cursor.put(pair[0] & low_mask | (pair[1] & low_mask) << low_bits, 2 * low_bits);
         }
         for &source in last {
-            cursor.put(low(source), low_bits);
+            cursor.put(source & low_mask, low_bits);
         }
     } else {
         for &source in sources {
-            cursor.put(low(source), low_bits);
+            cursor.put(source & low_mask, low_bits);
         }
     }
     let written = cursor.written();
@@ -149,7 +149,7 @@ pub(super) struct EliasFanoRow<'a> {
 }
 
 impl<'a> EliasFanoRow<'a> {
-    /// The row at bit `at` of the payload, which holds all of it. Its layout is that of its degree, unless it is empty.
+    /// The row at bit `at` of the payload, which holds all of it. Its layout follows from its degree, unless it is empty.
     #[inline(always)]
     pub(super) fn new(payload: &'a [u8], at: u64, degree: u64, shape: Shape, source_max: u64) -> Self {
         let upper_at = at + shape.all_hint_bits(degree);
@@ -288,7 +288,7 @@ impl<'a> EliasFanoRow<'a> {
             low
         };
         let start = out.len();
-        // The degree is that of a row which fits the payload.
+        // A row with this degree fits the payload.
         out.resize(start + self.degree as usize, 0);
         let mut missing = &mut out[start..];
         if self.shape.upper_bits == 0 {

@@ -244,9 +244,8 @@ impl<'a> Rows<'a> {
     /// If the range ends beyond the last row.
     pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Row<'a>> + '_ {
         assert!(rows.end <= self.meta.rows, "rows {rows:?} of {}", self.meta.rows);
-        let size_of = |code| self.exception_bits(code);
         rows.clone()
-            .zip(self.directory.places(rows, size_of))
+            .zip(self.directory.places(rows, |code| self.exception_bits(code)))
             .map(|(row, place)| self.row_at(&self.place(row, place)))
     }
 

@@ -37,8 +37,8 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
             .0
             .first_chunk()?;
         let sums = words.map(|four: [u8; 32]| {
-            let ones = |word: usize| u64::from(load_word(&four, 8 * word).count_ones());
-            (ones(0) | ones(1) << 16 | ones(2) << 32 | ones(3) << 48).wrapping_mul(LANES)
+            (ones_of(&four, 0) | ones_of(&four, 1) << 16 | ones_of(&four, 2) << 32 | ones_of(&four, 3) << 48)
+                .wrapping_mul(LANES)
         });
         Some(Self { byte, words, sums })
     }
@@ -88,6 +88,12 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
             rank: (rank - before) as u32,
         })
     }
+}
+
+/// Number of ones of a word of some bytes.
+#[inline(always)]
+fn ones_of(bytes: &[u8; 32], word: usize) -> u64 {
+    load_word(bytes, 8 * word).count_ones().into()
 }
 
 /// A one of a word.

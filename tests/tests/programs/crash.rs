@@ -209,8 +209,8 @@ fn resume_requires_the_same_run() {
     assert!(!store.exists());
 }
 
-/// `--resume` with less memory: while nothing depends on it, sparse ids are cut into more segments. Once edges are read in the
-/// segments that there are, the run tells how much memory these need.
+/// `--resume` with less memory: while nothing depends on it, sparse ids are cut into more segments. Once edges are read
+/// in the segments that there are, the run tells how much memory these need.
 #[test]
 fn a_run_that_continues_with_less_memory_never_exceeds_it() {
     need_faults!();

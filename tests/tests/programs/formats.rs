@@ -66,7 +66,8 @@ impl Fixture {
         run(command).success();
         let out = self.path("same.grappa");
         let mut expected = self.store.clone();
-        // A table has names of columns, and an array has none: the store of a table has a schema, which its manifest lists.
+        // A table has names of columns, and an array has none: the store of a table has a schema, which its manifest
+        // lists.
         if out.join("schema").exists() {
             for name in ["schema", "manifest"] {
                 fs::remove_file(out.join(name)).unwrap();
@@ -289,7 +290,7 @@ fn tables_with_ids_in_any_order_give_the_same_store() {
         labels,
         ..fixture.files.clone()
     };
-    fixture.same(fixture.ingest(&files, "--node-ids").arg(in_order));
+    fixture.same(fixture.ingest(&files, "").arg("--node-ids").arg(in_order));
 
     let train = fixture.table("train.parquet", &[("node", Column::Integers(&graph.splits[0]))], 7);
     fixture.same_nodes(|files| files.splits[0] = train);

@@ -96,7 +96,8 @@ fn random_edges(random: &mut Random, count: usize, targets: Range<u64>) -> Vec<u
     bytes
 }
 
-/// The first chunk takes most of the memory to sort, and its buffers are kept. The second one exceeds the memory and is divided.
+/// The first chunk takes most of the memory to sort, and its buffers are kept. The second one exceeds the memory and is
+/// divided.
 #[test]
 fn a_large_chunk_after_one_that_just_fits_is_sorted_like_with_more_memory() {
     let folder = ProgramFolder::new();
@@ -310,8 +311,8 @@ fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
     let json = ran.json();
     let mut found: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
     found.sort_unstable();
-    let wanted = "bytes_on_disk chunks chunks_present class_names edges edges_per_second edges_read feature_names inputs \
-                  nodes peak_rss_bytes rejected seconds";
+    let wanted = "bytes_on_disk chunks chunks_present class_names edges edges_per_second edges_read feature_names \
+                  inputs nodes peak_rss_bytes rejected seconds";
     assert_eq!(found.join(" "), wanted);
     for (key, value) in [
         ("nodes", 1000),

@@ -1,4 +1,5 @@
-//! Bad input is an error of one line that names file, position and remedy. No unfinished store is left. The other errors of files are in
+//! Bad input is an error of one line that names file, position and remedy. No unfinished store is left. The other
+//! errors of files are in
 //! `misread`.
 
 use std::{
@@ -64,9 +65,10 @@ fn an_ogb_folder_whose_edges_exceed_its_number_of_nodes_is_refused() {
 fn missing_files_and_folders_are_named() {
     let folder = ProgramFolder::new();
     folder.write("edges.tsv", "0 1\n");
+    fs::create_dir_all(folder.path("parent/child")).unwrap();
     for (options, parts) in [
         ("--edges no.tsv", &["no.tsv", "No such file"][..]),
-        ("--edges .", &["folder", "--ogb"]),
+        ("--edges parent", &["folder", "--ogb"]),
         ("--edges edges.tsv --tmp edges.tsv/x", &["edges.tsv"]),
         ("--ogb .", &["raw/edge.csv.gz", "raw/data.npz", "--edges"]),
         ("--ogb edges.tsv", &["edges.tsv", "Not a directory"]),
@@ -78,7 +80,7 @@ fn missing_files_and_folders_are_named() {
             .run(&format!("ingest --edges edges.tsv --out {out}"))
             .failure(&[out]);
     }
-    assert_eq!(folder.names(), ["edges.tsv"]);
+    assert_eq!(folder.names(), ["edges.tsv", "parent"]);
 }
 
 /// Permissions do not apply to root, so root becomes another user for this test.

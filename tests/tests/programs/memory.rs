@@ -77,8 +77,11 @@ fn a_run_that_was_killed_while_it_read_features_continues_with_other_memory() {
 fn many_chunks_stay_within_the_budget_or_are_refused_with_one_that_suffices() {
     let folder = ProgramFolder::new();
     folder.write("edges.tsv", "0 1\n");
-    for make in ["ingest --edges edges.tsv", "gen er --edge-factor 1"] {
-        let line = format!("{make} --nodes 10000 --chunks 2048 --threads 1 --json --out graph --force --memory");
+    for make in [
+        "ingest --edges edges.tsv --out ingested",
+        "gen er --edge-factor 1 --out generated",
+    ] {
+        let line = format!("{make} --nodes 10000 --chunks 2048 --threads 1 --json --memory");
         let refused = folder.run(&format!("{line} 64MiB"));
         refused.failure(&["2048 x 2048 pairs of chunks", "at least 96 MiB", "--memory", "--chunks"]);
         assert_within(96, &folder.success(&format!("{line} 96MiB")));

@@ -1,7 +1,8 @@
-//! Inputs that could be read as something else: each gives the graph that its author means, or an error with the options, or the
-//! command, that say it. Then the input is read with these options.
+//! Inputs that could be read as something else: each gives the graph that its author means, or an error with the
+//! options, or the command, that say it. Then the input is read with these options.
 //!
-//! The cases are in tables, in `misread/`. Ingest runs in this process, because a program for each would take most of the time.
+//! The cases are in tables, in `misread/`. Ingest runs in this process, because a program for each would take most of
+//! the time.
 
 mod columns;
 mod edges;
@@ -57,9 +58,9 @@ const TRIANGLE: SharedFile = ("e.txt", "0 1\n1 2\n2 0\n", "0>1&1>2&2>0");
 /// Checks a table of inputs. A line that begins with `--` has the options of the inputs below it.
 ///
 /// An input that is read is `FILE: TEXT | READING | GRAPH`, with a part of what the summary says. An input that is
-/// refused is `FILE: TEXT | !ERROR | REMEDY | GRAPH`, with parts of the error, between ` && ` if there are several. The remedy is options or a command: it is
-/// applied if there is a graph. ` + ` separates files. A graph is `EDGES | FEATURES | LABELS`, without the edges if they
-/// are in a shared file.
+/// refused is `FILE: TEXT | !ERROR | REMEDY | GRAPH`, with parts of the error, between ` && ` if there are several. The
+/// remedy is options or a command: it is applied if there is a graph. ` + ` separates files. A graph is `EDGES |
+/// FEATURES | LABELS`, without the edges if they are in a shared file.
 fn check_inputs(shared: Option<SharedFile>, table: &[&'static str]) {
     let mut arguments = "";
     for line in table {

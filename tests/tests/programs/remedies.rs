@@ -1,7 +1,7 @@
 //! The commands that errors about input files print: each is run as it stands there, and its result is read.
 //!
-//! Commands of Python run in the Python of `GRAPPA_PYG_PYTHON`, which `cargo xtask` installs. A command whose programs or modules
-//! are missing is a skipped part.
+//! Commands of Python run in the Python of `GRAPPA_PYG_PYTHON`, which `cargo xtask` installs. A command whose programs
+//! or modules are missing is a skipped part.
 
 mod cases;
 
@@ -28,8 +28,8 @@ struct Case {
     made_by: &'static str,
     /// Modules of Python, or programs after `$`, that making and converting take. NumPy is imported as `np`.
     needs: Vec<&'static str>,
-    /// Options that are refused; their first file has the error. After `$grappa-ingest`, the program runs with them, and
-    /// has the command in an error or a warning.
+    /// Options that are refused; their first file has the error. After `$grappa-ingest`, the program runs with them,
+    /// and has the command in an error or a warning.
     refused: &'static str,
     /// Options that read the result. `e.txt` is an edge from 0 to 1, if `made_by` writes no other.
     read: &'static str,

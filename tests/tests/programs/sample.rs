@@ -113,8 +113,8 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     ] {
         folder.run(&sample(&format!("--batches 1 {wish}"))).failure(&[remedy]);
     }
-    // The error names the smallest sufficient budget, which works. A budget that is too small for minibatches of seeds alone
-    // is refused without sampling, and that error names a smaller one.
+    // The error names the smallest sufficient budget, which works. A budget that is too small for minibatches of seeds
+    // alone is refused without sampling, and that error names a smaller one.
     for view in ["auto", "mapped", "memory"] {
         let with = |memory: &str| sample(&format!("--batches 20 --view {view} --memory {memory}"));
         let mut memory = if view == "memory" { "10MiB" } else { "9MiB" }.to_owned();
@@ -258,7 +258,8 @@ fn aggregates_are_made_once_verified_and_replaced_when_asked() {
     preaggregate("--kind gcn --replace --memory 1KiB").failure(&["MiB is needed"]);
 }
 
-/// Threads free the lists and states of one tile before the next. Kept by each thread, they would take the budget twice more.
+/// Threads free the lists and states of one tile before the next. Kept by each thread, they would take the budget twice
+/// more.
 #[test]
 fn aggregation_takes_little_more_memory_than_its_budget() {
     const BUDGET: u64 = 32 << 20;

@@ -22,7 +22,8 @@ pub(crate) fn clear() {
 /// Prints a line on stderr, above the progress bar.
 pub(crate) fn eprint_line(line: &str) {
     if let Some(line) = log::shown(line, true) {
-        // In one call, because several processes may write to the same terminal. An error cannot be reported if stderr is closed.
+        // In one call, because several processes may write to the same terminal. An error cannot be reported if stderr
+        // is closed.
         above(|| {
             let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
         });

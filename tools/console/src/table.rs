@@ -1,7 +1,7 @@
 //! Tables of text.
 
-/// Lines of cells in columns that are as wide as their widest cells, with two spaces between them. Cells of the columns in `right` end
-/// at the same place. Lines do not end with spaces.
+/// Lines of cells in columns that are as wide as their widest cells, with two spaces between them. Cells of the columns
+/// in `right` end at the same place. Lines do not end with spaces.
 ///
 /// # Panics
 /// If a row is longer than the first one.

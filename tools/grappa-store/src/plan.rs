@@ -1,30 +1,25 @@
 //! `grappa-store plan`: estimates size and time of a store before it is built, and of training before it begins.
 
+mod speed;
 mod training;
 
 use std::time::Duration;
 
-use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
 use grappa_engine::{
     Store,
-    io::regular,
     plan::{
-        Degrees, Plan, PlanOptions, PlannedTime, Rates,
-        measure::measure,
-        plan,
+        Degrees, Plan, PlanOptions, PlannedTime, Rates, plan,
         train::{TrainPlan, plan_training},
     },
 };
 use serde::Serialize;
 
+use self::speed::Speed;
 use crate::{
     args,
     table::{Table, exact, parts_of},
 };
-
-/// Size limit of the file of rates, which has a few numbers.
-const RATES_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct Planned {
@@ -46,15 +41,8 @@ struct PlannedTraining {
     rates: Rates,
 }
 
-/// Speed of the machine: measured, given or assumed.
-struct Speed {
-    rates: Rates,
-    disk_bandwidth: u64,
-    threads: usize,
-}
-
 pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
-    let speed = speed(options, console)?;
+    let speed = Speed::of(options, console)?;
     let Speed {
         rates,
         disk_bandwidth,
@@ -106,32 +94,6 @@ pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
         free_memory,
         threads,
         train,
-    })
-}
-
-fn speed(options: &args::PlanArgs, console: &Console) -> anyhow::Result<Speed> {
-    let mut rates: Rates = match &options.rates {
-        Some(path) => {
-            let text = regular::read_text(path, RATES_BYTES_MAX)?;
-            serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object of rates", path.display()))?
-        }
-        None => Rates::default(),
-    };
-    let threads = options.threads.get()?;
-    let mut disk_bandwidth = options.disk_bandwidth.0;
-    if let Some(folder) = &options.measure {
-        let bars = console.bars();
-        let measured = measure(folder, threads, &bars);
-        drop(bars);
-        let measured = measured.context("cannot measure")?;
-        rates.train = measured.rates;
-        // Training mostly reads.
-        disk_bandwidth = measured.disk_read as u64;
-    }
-    Ok(Speed {
-        rates,
-        disk_bandwidth,
-        threads,
     })
 }
 

@@ -16,12 +16,12 @@
 //! The last line of `config.toml` and of `classes.txt` is a checksum of the lines before it. It is verified whenever the run
 //! is read. To edit one of these files, remove that line.
 
+mod names;
 mod replaced;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -30,7 +30,8 @@ use std::{
 use grappa_formats::schema::Schema;
 use grappa_io::{Error as EngineError, durable, regular};
 
-use self::replaced::REPLACED;
+pub use self::names::{ASSIGNMENTS, CHECKPOINTS, CLASSES, CONFIG, REPORT, RUNNING, SCHEMA, SUMMARY, log_of_rank};
+use self::names::{REPLACED, is_log, refuse_links};
 use super::{
     checkpoint::{Checkpoints, RunState},
     checksum_line::with_checksum,
@@ -42,41 +43,9 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// The file of the configuration.
-pub const CONFIG: &str = "config.toml";
-/// The file of the result.
-pub const SUMMARY: &str = "summary.json";
-/// The file of the report.
-pub const REPORT: &str = "report.html";
-/// A report contains this text if its run is not finished.
-pub const RUNNING: &str = "<strong>running</strong>";
-/// The file of the names of classes.
-pub const CLASSES: &str = "classes.txt";
-/// The file of the names of features and classes in the store.
-pub const SCHEMA: &str = grappa_formats::schema::FILE;
-/// The folder of the assignments of chunks to partitions. It has the same files as that of a store.
-pub const ASSIGNMENTS: &str = "assignments";
-/// The folder of checkpoints.
-pub const CHECKPOINTS: &str = "checkpoints";
-
 /// Whether a report is complete and its run is finished.
 pub fn is_finished(report: &[u8]) -> bool {
     report.ends_with(b"</html>\n") && !report.windows(RUNNING.len()).any(|part| part == RUNNING.as_bytes())
-}
-
-/// The file of the messages of a rank.
-pub fn log_of_rank(rank: u32) -> String {
-    format!("{LOG}{rank}{LOG_END}")
-}
-
-const LOG: &str = "rank-";
-const LOG_END: &str = ".log";
-
-fn is_log(name: &OsStr) -> bool {
-    let rank = name
-        .to_str()
-        .and_then(|name| name.strip_prefix(LOG)?.strip_suffix(LOG_END));
-    rank.is_some_and(|rank| rank.parse::<u32>().is_ok())
 }
 
 /// The folder of a run, locked for this process.
@@ -120,6 +89,27 @@ impl RunFolder {
         };
         run.write_config(config)?;
         Ok(run)
+    }
+
+    /// As [`RunFolder::create`], but sets a run aside that the folder contains. [`RunFolder::remove_replaced`] removes it, and
+    /// [`RunFolder::remove_if_not_begun`] puts it back.
+    ///
+    /// # Errors
+    /// If the folder contains files that are not a run's, another process works on the run, or files cannot be moved.
+    pub fn replace(path: &Path, config: &TrainConfig) -> Result<Self> {
+        if path.join(CONFIG).exists() {
+            replaced::set_aside(path)?;
+        }
+        Self::create(path, config)
+    }
+
+    /// Removes the run that this one replaces, if it replaces one.
+    ///
+    /// # Errors
+    /// If files cannot be removed.
+    pub fn remove_replaced(&self) -> Result<()> {
+        self.check()?;
+        Ok(durable::remove_folder(&self.path().join(REPLACED))?)
     }
 
     /// Opens the folder of an earlier run, to resume it.
@@ -389,35 +379,4 @@ fn first_name(store: &Path) -> String {
         .file_stem()
         .map_or_else(|| "grappa".into(), |name| name.to_string_lossy());
     format!("{name}.run")
-}
-
-/// Refuses symbolic links in place of a run's files and folders: what is written there would go to files of somebody else. The folder
-/// itself may be a link.
-fn refuse_links(folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder).map_err(EngineError::io("read", folder))? {
-        let entry = entry.map_err(EngineError::io("read", folder))?;
-        let kind = entry.file_type().map_err(EngineError::io("read", folder))?;
-        if kind.is_symlink() && is_of_run(&entry.file_name()) {
-            let what = "this is a symbolic link, and a run writes to files of its own only: remove the link; to keep a run on another \
-                        disk, make its whole folder a link";
-            return Err(Error::run_file(&entry.path(), what));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a run writes a file or folder of this name.
-fn is_of_run(name: &OsStr) -> bool {
-    let names = [
-        CONFIG,
-        METRICS,
-        CHECKPOINTS,
-        ASSIGNMENTS,
-        CLASSES,
-        SCHEMA,
-        REPORT,
-        SUMMARY,
-        REPLACED,
-    ];
-    names.iter().any(|own| name == *own) || is_log(name) || name.as_encoded_bytes().starts_with(EVENTS.as_bytes())
 }

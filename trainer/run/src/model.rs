@@ -1,13 +1,14 @@
-//! The shape of a model: kinds of layers, norms and numbers, and sizes. `grappa_trainer::nn` builds models of this shape.
+//! The shape of a model: kinds of layers, norms and numbers, and sizes. `grappa_trainer::nn` builds models of this
+//! shape.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, names::named_enum};
 
 named_enum! {
-    /// The kind of a model's layers: GraphSAGE (Hamilton, Ying, Leskovec, 2017), GCN (Kipf, Welling, 2017), GAT (Veličković et al.,
-    /// 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), PinSAGE (Ying et al., 2018), whose blocks
-    /// have edge weights.
+    /// The kind of a model's layers: GraphSAGE (Hamilton, Ying, Leskovec, 2017), GCN (Kipf, Welling, 2017), GAT
+    /// (Veličković et al., 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), PinSAGE
+    /// (Ying et al., 2018), whose blocks have edge weights.
     "model" LayerKind {
         /// GraphSAGE, mean of the neighbors (PyTorch Geometric's SAGEConv)
         Sage = "sage",
@@ -27,8 +28,9 @@ named_enum! {
 }
 
 named_enum! {
-    /// The normalization after each layer but the last: over the nodes of a minibatch (Ioffe, Szegedy, 2015; PyTorch's BatchNorm1d,
-    /// with momentum 0.1), or over the values of a node (Ba, Kiros, Hinton, 2016; PyTorch Geometric's LayerNorm with `mode="node"`).
+    /// The normalization after each layer but the last: over the nodes of a minibatch (Ioffe, Szegedy, 2015; PyTorch's
+    /// BatchNorm1d, with momentum 0.1), or over the values of a node (Ba, Kiros, Hinton, 2016; PyTorch Geometric's
+    /// LayerNorm with `mode="node"`).
     "norm" NormKind {
         /// no normalization
         None = "none",
@@ -56,8 +58,9 @@ named_enum! {
 }
 
 named_enum! {
-    /// How the states of all layers make the logits (Xu et al.: "Representation Learning on Graphs with Jumping Knowledge Networks",
-    /// 2018). As in PyTorch Geometric's models, every layer then has the hidden dimension, and a linear layer follows.
+    /// How the states of all layers make the logits (Xu et al.: "Representation Learning on Graphs with Jumping
+    /// Knowledge Networks", 2018). As in PyTorch Geometric's models, every layer then has the hidden dimension, and a
+    /// linear layer follows.
     "jumping knowledge" JumpingKnowledge {
         /// the last layer makes them
         None = "none",
@@ -69,15 +72,15 @@ named_enum! {
 }
 
 named_enum! {
-    /// The normalization of features before the first layer: none, PyTorch Geometric's NormalizeFeatures (for features that are not
-    /// negative), or scikit-learn's StandardScaler.
+    /// The normalization of features before the first layer: none, PyTorch Geometric's NormalizeFeatures (for features
+    /// that are not negative), or scikit-learn's StandardScaler.
     "normalization of features" FeatureNorm {
         /// as they are in the store
         None = "none",
         /// divide the features of a node by the sum of their magnitudes
         Row = "row",
-        /// mean 0 and variance 1 for each feature over all nodes of the store; predictions on another store use the same
-        /// means and variances
+        /// mean 0 and variance 1 for each feature over all nodes of the store; predictions on another store use the
+        /// same means and variances
         Standard = "standard",
     }
 }

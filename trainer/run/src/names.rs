@@ -1,7 +1,7 @@
 //! Enums whose variants have names that users type.
 
-/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the help of
-/// an option. The first variant is the default. The comment of a variant is its explanation in the help.
+/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde, a list of all variants and the
+/// help of an option. The first variant is the default. The comment of a variant is its explanation in the help.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
@@ -95,9 +95,9 @@ pub(crate) fn removed(what: &str, text: &str, replacement: &str) -> Error {
     Error::Options(format!("the {what} `{text}` was removed: use `{replacement}`"))
 }
 
-/// The name that the user probably meant: the longest one that `text` contains (`graphsage`, `GATv2Conv`), or else the one
-/// with the fewest typing errors, if they are at most 2 and at most half of the text. Case, hyphens and underscores don't
-/// count.
+/// The name that the user probably meant: the longest one that `text` contains (`graphsage`, `GATv2Conv`), or else the
+/// one with the fewest typing errors, if they are at most 2 and at most half of the text. Case, hyphens and underscores
+/// don't count.
 pub(crate) fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
     let text = plain(text);
     let contained = names.iter().filter(|name| text.contains(&plain(name)));

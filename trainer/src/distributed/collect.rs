@@ -31,7 +31,7 @@ impl ProcessGroup {
         self.reduce_words(words, Reduction::Union, progress)
     }
 
-    /// Collects the words of each rank, of which ranks may have different numbers, in the order of ranks. Rank 0 gets all of them, and the
+    /// Collects the words of each rank, in the order of ranks. Ranks may have different numbers of words. Rank 0 gets all of them, and the
     /// others none.
     ///
     /// # Errors

@@ -94,13 +94,13 @@ impl ProcessGroup {
         (departure.rank != self.place.rank).then_some(departure.rank)
     }
 
-    /// Replaces a tensor by what `reduction` makes of those of all ranks. Gives up if progress says to stop; this rank has to leave then.
+    /// Reduces the tensors of all ranks to one, which replaces each. Gives up if progress says to stop; this rank has to leave then.
     pub(super) fn reduce(&self, tensor: &Tensor, reduction: Reduction, progress: &dyn Progress) -> Result<()> {
         self.finished(|gloo| gloo.all_reduce(tensor, reduction), progress)
     }
 
     /// Sends `messages[r]` to rank r, and returns the message of each rank, by rank. All must call it. The message of this rank to itself
-    /// does not leave the process. `lengths` are those of the messages of each rank to this one; without them, the ranks tell each other
+    /// does not leave the process. `lengths` has the length of each rank's message to this one; without them, the ranks tell each other
     /// first, with [`LENGTH_BYTES`] each.
     ///
     /// # Errors
@@ -220,7 +220,8 @@ impl ProcessGroup {
         Ok(Some(values))
     }
 
-    /// The values that some ranks tell each other, in the order of `ranks`. All of these must call it, with a name that was not used before.
+    /// The values that some ranks tell each other, in the order of `ranks`. All of these must call it, with a name that was not used
+    /// before.
     pub(super) fn exchange<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -234,7 +235,7 @@ impl ProcessGroup {
             .collect()
     }
 
-    /// The values that ranks left under `name` by [`ProcessGroup::leave_behind`] when they stopped: those of all other ranks, as far as they
+    /// The values that ranks left under `name` by [`ProcessGroup::leave_behind`] when they stopped, of all other ranks, as far as they
     /// arrive.
     pub fn left_behind<T: DeserializeOwned>(&self, name: &str) -> Vec<Option<T>> {
         let until = Instant::now() + LINGER;
@@ -285,7 +286,7 @@ impl ProcessGroup {
     /// Calls `work` on one rank after the other, rank 0 first.
     ///
     /// # Errors
-    /// That of `work`, and those of [`ProcessGroup::share`].
+    /// The error of `work`, and the errors of [`ProcessGroup::share`].
     pub fn in_turn<T>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let message = self.message(name);
         if let Some(before) = self.place.rank.checked_sub(1) {
@@ -319,8 +320,8 @@ impl ProcessGroup {
         }));
     }
 
-    /// Ends the part of this rank, after [`ProcessGroup::announce`]. The process should then end without running static destructors, because
-    /// threads of c10d may still be at work.
+    /// Ends the part of this rank, after [`ProcessGroup::announce`]. The process should then end without running static destructors,
+    /// because threads of c10d may still be at work.
     pub fn leave(&self) {
         let _ = self.watch.set(&keys::bye(self.place.rank), &json(&()));
         self.linger();

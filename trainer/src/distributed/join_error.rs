@@ -11,7 +11,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Settings that must be the same on all ranks: a name, and a value that people can compare. The first one that differs is reported,
-    /// so a setting comes before those that follow from it.
+    /// so a setting comes before settings that follow from it.
     pub same: Vec<(String, String)>,
 }
 

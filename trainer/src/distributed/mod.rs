@@ -9,7 +9,7 @@
 //! each repartition     which halo nodes are in reach, and the work that depends on them    Gloo
 //! the first epoch      where ranks of one machine find the feature rows that they share     store
 //! each epoch           metrics to rank 0, the score of the evaluation from it             store
-//! twice a second       a sign of life, and a look at those of the others                  store
+//! twice a second       a sign of life, and a look at the others' signs                    store
 //! ```
 //!
 //! A rank may take its time: while it shows signs of life, the others wait. A rank that ends, or shows no sign of life for the

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// The variable by which a process knows that `grappa-train --workers` started it. It has the id of that process.
 pub const LAUNCHER: &str = "GRAPPA_LAUNCHER";
 
-/// The place of this process among those that train together.
+/// The place of this process among the processes that train together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// RANK: the number of this process.

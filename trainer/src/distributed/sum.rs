@@ -19,8 +19,8 @@ use super::group::ProcessGroup;
 use crate::{Result, shim};
 
 impl ProcessGroup {
-    /// Replaces a tensor, f32 in the processor's memory, by its sum over all ranks. All must call it with a tensor of the same size. All get
-    /// the same sum, bit for bit.
+    /// Replaces a tensor, f32 in the processor's memory, by its sum over all ranks. All must call it with a tensor of the same size. All
+    /// get the same sum, bit for bit.
     ///
     /// # Errors
     /// If a rank has left or cannot be reached. The tensor is then undefined.
@@ -52,7 +52,7 @@ pub(crate) fn slices(values: usize, ranks: usize) -> Vec<Range<usize>> {
     (0..ranks).map(|rank| start(rank)..start(rank + 1)).collect()
 }
 
-/// Makes `own`, the values of rank `rank`, the sum over all ranks. `parts` has room for as many values of each rank, and those of the others.
+/// Makes `own`, the values of rank `rank`, the sum over all ranks. `parts` has as many values of each rank; its own part is overwritten.
 fn add_up(parts: &mut [f32], own: &mut [f32], rank: usize) {
     if own.is_empty() {
         return;

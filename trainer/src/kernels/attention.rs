@@ -1,6 +1,6 @@
 //! Attention: sums of rows with an attention weight per edge and head, the softmax of logits, and the logits of GAT and GATv2.
 //!
-//! The rows of the CSR are destinations. A row of values has those of the first head, then those of the second, and so on. Attention
+//! The rows of the CSR are destinations. A row has the values of the first head, then the values of the second, and so on. Attention
 //! weights and logits are `[edges, heads]`, which is small next to rows. An edge costs loading its source's row, as in
 //! [`gather`](super::gather). libtorch's operators would write and read a row per edge several times.
 
@@ -43,7 +43,7 @@ impl Edges<'_> {
         self.width / self.heads
     }
 
-    /// Prefetches rows some edges ahead of those of a destination.
+    /// Prefetches rows some edges ahead of the edges of a destination.
     #[inline(always)]
     fn prefetch(&self, destination: usize, rows: &[f32]) {
         for edge in self.of(destination) {
@@ -80,7 +80,7 @@ pub(crate) fn weighted_sum(edges: Edges<'_>, rows: &[f32], weights: &[f32], resu
     weighted(edges, rows, |edge| edge, weights, results);
 }
 
-/// The gradient of [`weighted_sum`]'s rows, from that of its results: the same over the transposed edges.
+/// The gradient of [`weighted_sum`]'s rows, from the gradient of its results: the same over the transposed edges.
 pub(crate) fn weighted_sum_backward(
     transposed: &Transposed,
     width: usize,
@@ -264,7 +264,7 @@ fn exp_of_negative(x: f32) -> f32 {
     if x < -87.0 { 0.0 } else { sum * scale }
 }
 
-/// GAT's logits: for each edge and head, the leaky relu of the score of the source plus that of the destination.
+/// GAT's logits: for each edge and head, the leaky relu of the score of the source plus the score of the destination.
 pub(crate) fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32], results: &mut [f32]) {
     let heads = edges.heads;
     for_edges(edges, results, |range, results| {
@@ -282,7 +282,7 @@ pub(crate) fn sum_logits(edges: Edges<'_>, sources: &[f32], destinations: &[f32]
     });
 }
 
-/// The gradients of [`sum_logits`]' scores, from its results and their gradient: of those of sources, and of those of destinations.
+/// The gradients of [`sum_logits`]' scores, from its results and their gradient: for sources, and for destinations.
 pub(crate) fn sum_logits_backward(
     edges: Edges<'_>,
     transposed: &Transposed,
@@ -357,8 +357,8 @@ pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32
     });
 }
 
-/// The gradients of the inputs of [`pair_logits`], from that of the logits. Fills those of sources and destinations where they are
-/// wanted, and returns that of the attention vector.
+/// The gradients of the inputs of [`pair_logits`], from the gradient of the logits. Fills them for sources and destinations where they are
+/// wanted, and returns the gradient of the attention vector.
 pub(crate) fn pair_logits_backward(
     edges: Edges<'_>,
     transposed: &Transposed,

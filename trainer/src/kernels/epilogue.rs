@@ -74,7 +74,7 @@ impl Epilogue {
         });
     }
 
-    /// Computes the gradients of all rows from those of their results. As [`Epilogue::backward`].
+    /// Computes the gradients of all rows from the gradients of their results. As [`Epilogue::backward`].
     pub(crate) fn backward_all<T: Element>(&self, columns: usize, results: &[T], of_results: &[T], gradient: &mut [T]) {
         assert_eq!(results.len(), of_results.len(), "matrices of the same shape");
         for_each(in_parts(columns, results, gradient), |(first, results, gradient)| {
@@ -92,7 +92,7 @@ impl Epilogue {
         });
     }
 
-    /// Replaces the gradient of a row's results by that of its values. `results` are those of [`Epilogue::forward`]. Only relu needs
+    /// Replaces the gradient of a row's results by the gradient of its values. `results` are from [`Epilogue::forward`]. Only relu needs
     /// them; without it they may be empty.
     pub(crate) fn backward<T: Element>(&self, row: usize, results: &[T], gradient: &mut [f32]) {
         match (self.relu, &self.dropout) {

@@ -65,7 +65,7 @@ pub(crate) struct Term<'a, T> {
     pub(crate) nonzeros: &'a [NonzeroRows],
 }
 
-/// The gradients to compute, and the destinations of those of rows.
+/// The gradients to compute, and where gradients of rows go.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a, T> {
     /// For each term, its destination `[rows, inputs]`; none if not wanted.
@@ -94,7 +94,7 @@ pub(crate) struct Products<'a, T> {
 
 /// Types of the values of rows.
 pub(crate) trait Number: Element {
-    /// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns those of each term for [`Term::nonzeros`].
+    /// Computes `result`, `[rows, outputs]`. If it `keeps` nonzero values, it returns them for [`Term::nonzeros`] of each term.
     fn forward(
         products: Products<'_, Self>,
         bias: Option<&[f32]>,
@@ -102,7 +102,7 @@ pub(crate) trait Number: Element {
         result: &mut [Self],
     ) -> Vec<Vec<NonzeroRows>>;
 
-    /// Computes gradients from that of the result, `gradient`. A relu also needs the result itself.
+    /// Computes gradients from the gradient of the result. A relu also needs the result itself.
     fn backward(
         products: Products<'_, Self>,
         gradient: &[Self],
@@ -450,7 +450,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         }
     }
 
-    /// The gradient of some rows before the epilogue, with padded rows. Also adds it to that of the bias.
+    /// The gradient of some rows before the epilogue, with padded rows. Also adds it to the gradient of the bias.
     fn through_epilogue(&self, first: usize, rows: usize, inner: &mut [f32], bias: &mut [f32]) {
         let outputs = self.products.outputs;
         for (row, inner) in inner.chunks_mut(padded(outputs)).take(rows).enumerate() {

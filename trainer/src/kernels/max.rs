@@ -49,7 +49,7 @@ pub(crate) fn max<T: Element>(
     winners
 }
 
-/// The gradient of the rows, from that of the results.
+/// The gradient of the rows, from the gradient of the results.
 pub(crate) fn max_backward<T: Element>(
     gradient: &[T],
     width: usize,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::shim::Element;
 
-/// Rows of which values are counted to tell whether all have few nonzero ones.
+/// Rows whose values are counted to tell whether all have few nonzero ones.
 const COUNTED_ROWS: usize = 32;
 /// A product of single values that skips zeros takes less time if at most one value in this number is not zero.
 pub(crate) const FORWARD_SPARSITY: usize = 3;
@@ -33,8 +33,8 @@ const FINITE_BLOCK: usize = 1024;
 /// Inputs that are transposed at a time.
 const BLOCK: usize = 16;
 
-/// Whether at most one value in `sparsity` is not zero, of rows of `width` values. Some rows decide. A product of a zero and a weight that is
-/// not finite would be NaN, so with such weights the answer is no.
+/// Whether at most one value in `sparsity` is not zero, of rows of `width` values. Some rows decide. A product of a zero and a weight that
+/// is not finite would be NaN, so with such weights the answer is no.
 pub(crate) fn is_sparse<T: Element>(rows: &[T], width: usize, weight: &[f32], sparsity: usize) -> bool {
     if width < WIDTH_MIN || rows.is_empty() {
         return false;
@@ -59,13 +59,13 @@ pub(crate) fn are_finite(values: &[f32]) -> bool {
 pub(crate) struct Nonzeros {
     width: usize,
     count: usize,
-    /// With room for one vector after those of a whole row.
+    /// With room for one vector after the values of a whole row.
     columns: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl Nonzeros {
-    /// Space for those of a row of `width` values.
+    /// Space for the nonzero values of a row of `width` values.
     pub(crate) fn of_width(width: usize) -> Self {
         assert!(u32::try_from(width).is_ok(), "{width} columns");
         Self {
@@ -76,7 +76,7 @@ impl Nonzeros {
         }
     }
 
-    /// Finds those of a row. NaN is not zero.
+    /// Finds the nonzero values of a row. NaN is not zero.
     pub(crate) fn find<T: Element>(&mut self, instructions: Instructions, row: &[T]) -> NonzeroRow<'_> {
         assert_eq!(row.len(), self.width, "values of a row");
         self.count = 0;

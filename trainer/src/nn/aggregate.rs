@@ -65,7 +65,7 @@ pub fn aggregate(
     own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, historical).1
 }
 
-/// The states of the destinations, from those of all sources, `[sources, width]`.
+/// The states of the destinations, from the states of all sources, `[sources, width]`.
 pub(crate) fn own_states(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
     let Some(own) = block.own_places() else {
         return rows.narrow(0, 0, block.destinations() as i64);
@@ -336,7 +336,7 @@ fn sum_with_operators(block: &Block, kind: Aggregate, scaling: Scaling, messages
     .0
 }
 
-/// The factors of a linear aggregation as those of its edges, f32 of `[edges]` on the block's device. The block keeps them.
+/// The factors of a linear aggregation as factors of its edges, f32 of `[edges]` on the block's device. The block keeps them.
 fn operator_weights(block: &Block, kind: Aggregate, scaling: Scaling) -> Option<Tensor> {
     block.edge_weights(kind, scaling, || {
         let factors = factors(block, kind, scaling);

@@ -116,7 +116,7 @@ fn pairs(inputs: &[Tensor; 3]) -> Pairs<'_> {
 }
 
 /// For each destination and head, the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
-/// `[edges, heads]`. The dropout is that of the weights.
+/// `[edges, heads]`. The dropout is of the weights.
 pub(crate) fn attend(
     backend: Backend,
     block: &Block,

@@ -59,7 +59,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Replaces parameters and buffers by those of a file of any program. Names and shapes must be the same.
+    /// Reads parameters and buffers from a file of any program. Names and shapes must be the same.
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or has other tensors. Then nothing is replaced.

@@ -16,7 +16,8 @@ use crate::{
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///
-/// On the processor, layers work on the CSR itself. For other devices and for libtorch's operators, it is converted to tensors on first use.
+/// On the processor, layers work on the CSR itself. For other devices and for libtorch's operators, it is converted to tensors on first
+/// use.
 #[derive(Debug)]
 pub struct Block {
     destinations: usize,
@@ -57,7 +58,7 @@ pub(crate) struct Csr {
 
 /// The places of destinations among the sources, as the CSR of a graph in which each destination has one edge: from itself.
 ///
-/// In a joined minibatch, a node may be a destination several times. Its row is that of one source.
+/// In a joined minibatch, a node may be a destination several times. Its row is the row of one source.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) offsets: Vec<u32>,
@@ -173,10 +174,10 @@ impl Block {
         blocks
     }
 
-    /// Adds the in-degree of each source in the whole graph. The store has those of halo nodes, too.
+    /// Adds the in-degree of each source in the whole graph. The store has the in-degrees of halo nodes, too.
     ///
     /// # Panics
-    /// If their number is not that of the sources.
+    /// If there is not one for each source.
     pub fn with_source_degrees(mut self, degrees: &[u64]) -> Self {
         self.set_source_degrees(degrees.iter().copied());
         self
@@ -255,7 +256,7 @@ impl Block {
         edges.chain(weights).chain(self.destination_degrees.get())
     }
 
-    /// The factors of edges in an aggregation, of `[edges]` on the device: those that are kept, or else those that `make` returns.
+    /// The factors of edges in an aggregation, of `[edges]` on the device: the kept ones, or else the result of `make`.
     pub(crate) fn edge_weights(
         &self,
         kind: Aggregate,
@@ -297,7 +298,7 @@ impl Block {
         })
     }
 
-    /// The same edges, and before those of each destination one from itself.
+    /// The same edges, and, first for each destination, one from itself.
     pub(crate) fn with_own(&self) -> &Self {
         self.with_own.get_or_init(|| {
             let mut csr = Csr {
@@ -328,7 +329,7 @@ impl Block {
         &self.global
     }
 
-    /// The values of destinations, from those of sources.
+    /// The values of destinations, from the values of sources.
     pub(crate) fn of_destinations(&self, values: &[f32]) -> Vec<f32> {
         (0..self.destinations)
             .map(|destination| values[self.own(destination)])

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
-/// Known aggregates of some destinations of a block: those of halo nodes, from the last exact inference.
+/// Known aggregates of halo nodes among the destinations of a block, from the last exact inference.
 #[derive(Debug)]
 pub struct HistoricalEmbeddings {
-    /// Their places among the destinations, int64 of `[rows]`, each at most once. The known aggregates replace those of sampled
+    /// Their places among the destinations, int64 of `[rows]`, each at most once. The known aggregates replace the aggregates of sampled
     /// edges.
     pub destinations: Tensor,
     /// The aggregates, f32 of `[rows, result width of the layer's reduction]`. With a [`Neighbor`], their differences to its
@@ -24,7 +24,7 @@ impl HistoricalEmbeddings {
         [&self.destinations, &self.rows].into_iter().chain(neighbors)
     }
 
-    /// The names of the nodes of its rows, from those of all destinations. On a processor only.
+    /// The names of the nodes of its rows, from the names of all destinations. On a processor only.
     pub(crate) fn names(&self, names: &[u64]) -> Arc<[u64]> {
         let places: Vec<i64> = Vec::try_from(&self.destinations).expect("places are int64");
         places.into_iter().map(|place| names[place as usize]).collect()

@@ -176,7 +176,7 @@ fn backward<T: Number>(
     of_terms.chain(of_bias).collect()
 }
 
-/// `nonzeros` are those that the forward pass returned.
+/// `nonzeros` is the result of the forward pass.
 fn as_terms<'a, T: Number>(terms: &'a [(Tensor, Tensor)], nonzeros: &'a [Vec<NonzeroRows>]) -> Vec<Term<'a, T>> {
     terms
         .iter()

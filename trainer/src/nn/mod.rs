@@ -4,7 +4,7 @@
 //! inference applies it to whole graphs, layer by layer and chunk by chunk, with [`Model::messages`], [`Model::queries`],
 //! [`Model::reduction`] and [`Model::update`].
 //!
-//! Layers compute the same as those of PyTorch Geometric. The tests compare values and gradients with arrays from there.
+//! Layers compute the same as layers of PyTorch Geometric. The tests compare values and gradients with arrays from there.
 //!
 //! On a processor, the expensive operations are our own loops (`crate::kernels`). On other devices all operations are
 //! libtorch's. On a processor, our loops give the same bits for any number of threads.

@@ -94,7 +94,7 @@ impl Names {
 /// Which nodes rows belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowsOf {
-    /// To those of the minibatch, each once.
+    /// To the nodes of the minibatch, each once.
     Inputs,
     /// To destinations.
     Destinations,
@@ -214,7 +214,7 @@ impl Model {
         }
     }
 
-    /// Features as the first layer takes them; none if it takes those of the store. [`Model::forward`] normalizes by itself.
+    /// Features as the first layer takes them; none if it takes them as the store has them. [`Model::forward`] normalizes by itself.
     pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<ChangedRows<'a>> {
         self.features.of_rows(features)
     }
@@ -235,7 +235,7 @@ impl Model {
             )
     }
 
-    /// Features as the first layer takes them, from those of the store. They are the same in each pass.
+    /// Features as the first layer takes them, from features as the store has them. They are the same in each pass.
     pub fn normalized_features(&self, rows: &Tensor) -> Tensor {
         self.features.apply(rows).to_kind(self.kind())
     }
@@ -249,7 +249,7 @@ impl Model {
 
     /// Logits of the seeds, f32 of `[seeds, outputs]`.
     ///
-    /// `blocks` are those of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
+    /// `blocks` are the blocks of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
     /// or has the historical embeddings for each block.
     ///
     /// # Panics
@@ -354,7 +354,7 @@ impl Model {
         no_grad(|| self.layers[layer].queries(&self.state(layer, rows).to_kind(self.kind())))
     }
 
-    /// The aggregation of a layer over all in-neighbors. For PinSAGE, whose neighborhoods in training are those of random walks, all
+    /// The aggregation of a layer over all in-neighbors. For PinSAGE, whose neighborhoods in training come from random walks, all
     /// in-neighbors have the same weight here.
     pub fn reduction(&self, layer: usize) -> Reduction {
         self.layers[layer].reduction(self.state_width(layer))

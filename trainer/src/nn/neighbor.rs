@@ -47,7 +47,7 @@ use super::{
     model::{Model, Operands, Pass},
 };
 
-/// Keeps the keys of this dropout apart from those of the layers.
+/// Keeps the keys of this dropout apart from the keys of the layers.
 const DROPOUT_KEY: u64 = 1 << 32;
 
 impl Model {

@@ -164,7 +164,7 @@ fn gradients(of_values: Tensor, of_weights: &norm::WeightGradients) -> Vec<Optio
     ]
 }
 
-/// Moves running statistics towards those of a batch.
+/// Moves running statistics towards the statistics of a batch.
 fn take_in(running: &Tensor, of_batch: &[f32], factor: f64) {
     let of_batch = Tensor::from_slice(of_batch) * (factor * MOMENTUM);
     let _ = running.shallow_clone().g_mul_scalar_(1.0 - MOMENTUM).g_add_(&of_batch);

@@ -17,7 +17,7 @@ pub enum Reduction {
     Max(Max),
     /// The sum.
     Sum(Sum),
-    /// GCN's sum, divided by the square root of the in-degree + 1. Its messages are divided by that of the source.
+    /// GCN's sum, divided by the square root of the in-degree + 1. Its messages are divided by the same root for the source.
     Gcn(Sum),
     /// A mean with attention weights.
     Attention(Attention),

@@ -1,7 +1,7 @@
 //! PyTorch's distributed engine, c10d: its group of processes on Gloo, and the client of its key-value store (TCPStore).
 //!
-//! The wheel of PyTorch has the headers of c10d, but not those of gloo. The headers in `shim/gloo` declare what c10d's headers name, so
-//! that they compile; nothing of gloo is used directly.
+//! The wheel of PyTorch has the headers of c10d, but not the headers of gloo. The headers in `shim/gloo` declare what c10d's headers name,
+//! so that they compile; nothing of gloo is used directly.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -220,7 +220,7 @@ impl Group {
     /// come by [`Group::send`] with the same `tag` on the other ranks. The part of this rank is not touched.
     ///
     /// # Panics
-    /// If there is not one length per rank, or they do not add up to that of `output`.
+    /// If there is not one length per rank, or they do not add up to the length of `output`.
     pub(crate) fn receive(&self, output: &Tensor, values: &[i64], tag: u8) -> Result<Receives> {
         self.check(output, values);
         let (group, output) = (self.group.as_ptr(), output.as_ptr().cast());
@@ -230,7 +230,7 @@ impl Group {
     }
 
     /// Starts to send a part of `input` to each other rank, or all of it without numbers of values. The work ends when all parts are sent,
-    /// and those that `receives` is for have come. It keeps the memory of the tensors.
+    /// and the parts of `receives` have come. It keeps the memory of the tensors.
     ///
     /// # Panics
     /// As [`Group::receive`].

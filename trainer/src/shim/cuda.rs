@@ -47,7 +47,7 @@ pub(crate) fn pinned(values: i64) -> Option<Tensor> {
     Some(unsafe { Tensor::from_ptr(pinned.as_ptr().cast()) })
 }
 
-/// A second stream of a CUDA device. Its work runs beside that of the current stream.
+/// A second stream of a CUDA device. Its work runs beside the work of the current stream.
 #[derive(Debug)]
 pub(crate) struct SideStream(NonNull<c_void>);
 

@@ -49,7 +49,7 @@ pub(crate) fn release_kept() {
 pub(crate) fn trim_heap() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: `int malloc_trim(size_t)` returns free pages, at any time, and leaves so many bytes at the end of the heap.
+        // SAFETY: `int malloc_trim(size_t)` returns free pages, at any time, and leaves `left` bytes at the end of the heap.
         unsafe extern "C" {
             safe fn malloc_trim(left: usize) -> i32;
         }

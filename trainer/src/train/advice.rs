@@ -28,8 +28,8 @@ const GIB: u64 = 1 << 30;
 /// Memory that is advised for minibatches, besides an eighth of what stays in memory.
 const ADVICE_BUFFERS: u64 = GIB;
 
-/// Memory of a process besides `--memory`: code, libtorch, and a small model. R-MAT 21 with 256 MiB was killed in a container of 512 MiB, and
-/// was not with 640 MiB.
+/// Memory of a process besides `--memory`: code, libtorch, and a small model. R-MAT 21 with 256 MiB was killed in a container of 512 MiB,
+/// and was not with 640 MiB.
 const PROCESS_BYTES: u64 = 350 << 20;
 
 /// Warnings about labels and features of a store that hardly let a model learn.
@@ -74,16 +74,14 @@ fn warning_about_scales(names: &[String], width: usize, rows: &[f32]) -> Option<
     let scales = || largest.iter().enumerate().filter(|(_, scale)| **scale > 0.0);
     let (most, high) = scales().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let (least, low) = scales().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    let name = |feature: usize| match names.get(feature) {
+    let [most, least] = [most, least].map(|feature| match names.get(feature) {
         Some(name) => name.clone(),
         None => format!("feature {feature} (counted from 0)"),
-    };
+    });
     (high / low >= SCALES_NOTED).then(|| {
         format!(
-            "features differ by orders of magnitude: {} goes up to {high:.3e} and {} up to {low:.3e}, so the model hardly sees the second; \
-             try --normalize-features standard",
-            name(most),
-            name(least)
+            "features differ by orders of magnitude: {most} goes up to {high:.3e} and {least} up to {low:.3e}, so the model hardly sees the second; \
+             try --normalize-features standard"
         )
     })
 }

@@ -9,8 +9,9 @@
 //! c(v) = product over inner hops of the mean of l(u) / g(u) over the nodes u of that hop reached from v
 //! ```
 //!
-//! It takes the mean over nodes, not the product over draws, because the variance of a product grows with the number of draws.
-//! With coverage as importance weight, the gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler: "Grappa", arXiv
+//! It takes the mean over nodes, not the product over draws, because the variance of a product grows with the number of draws. With
+//! coverage as importance weight, the gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler:
+//! "Grappa", arXiv
 //! 2602.01872)
 //!
 //! ```text
@@ -75,25 +76,31 @@ pub fn coverage(minibatch: &Minibatch) -> Vec<f32> {
 
 /// l / g of each destination of a block.
 fn block_coverage(block: &Block) -> Vec<f32> {
-    let ratio = |destination: usize| match (block.halo[destination], block.global[destination]) {
-        (true, _) => 0.0,
-        (false, 0) => 1.0,
-        (false, global) => (block.visible[destination] as f64 / global as f64) as f32,
-    };
-    (0..block.destinations).map(ratio).collect()
+    (0..block.destinations)
+        .map(
+            |destination| match (block.halo[destination], block.global[destination]) {
+                (true, _) => 0.0,
+                (false, 0) => 1.0,
+                (false, global) => (block.visible[destination] as f64 / global as f64) as f32,
+            },
+        )
+        .collect()
 }
 
 /// The factors by which the losses of a partition's seeds are multiplied, from their coverage.
 pub fn factors(correction: Correction, shrinkage: f64, coverage: &[f32]) -> Vec<f32> {
-    let shrunk = |weight: f32| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32;
     match correction {
         Correction::None => vec![1.0; coverage.len()],
-        Correction::Node => coverage.iter().map(|&weight| shrunk(weight)).collect(),
+        Correction::Node => coverage.iter().map(|&weight| shrunk(weight, shrinkage)).collect(),
         Correction::Batch => {
             let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
-            vec![shrunk(mean); coverage.len()]
+            vec![shrunk(mean, shrinkage); coverage.len()]
         }
     }
+}
+
+fn shrunk(weight: f32, shrinkage: f64) -> f32 {
+    (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32
 }
 
 /// The running mean of the mean factor of a seed.

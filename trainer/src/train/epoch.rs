@@ -26,7 +26,7 @@ use grappa_run::{
     model::Task,
     stages::{Stage, StageClock},
 };
-use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches, Stall};
+use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{
     exchange::{LossWeights, exchanged_bytes},
@@ -81,7 +81,7 @@ pub(super) trait Save {
 /// The next batch, loaded; none after the last one. Waiting for it is a stage of its own.
 type NextBatch<'a> = &'a mut dyn FnMut(&mut StageClock) -> Option<Result<Loaded>>;
 
-/// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
+/// The time of an epoch with fewer steps says little about the time of a step: the first ones open files and fill buffers.
 const MEASURED_STEPS: u64 = 50;
 
 impl Trainer {
@@ -140,7 +140,7 @@ impl Trainer {
         }
     }
 
-    /// Ends the steps of an epoch: on rank 0, its metrics become those of all processes.
+    /// Ends the steps of an epoch: on rank 0, its metrics become the sums over all processes.
     fn total(&self, mut partial: PartialEpoch) -> Result<PartialEpoch> {
         if let Some(group) = &self.processes.group
             && let Some(all) = group.gather("metrics", partial)?
@@ -395,12 +395,12 @@ impl Trainer {
     fn add_feed(&mut self, partial: &mut PartialEpoch, (before, waited_before): (FeedStats, f64), after: &FeedStats) {
         partial.bytes_read += after.bytes_read - before.bytes_read;
         self.clock.enter(Stage::Load);
-        // The clock was in the stage `Sample` whenever the loop waited. A thread that loads for a GPU waits for the feed also while the loop
-        // does not wait.
+        // The clock was in the stage `Sample` whenever the loop waited. A thread that loads for a GPU waits for the feed also while the
+        // loop does not wait.
         let waited = self.clock.seconds()[Stage::Sample] - waited_before;
-        let stall = |of: fn(&Stall) -> f64| of(&after.stall) - of(&before.stall);
-        let (read, assemble) = (stall(|stall| stall.read), stall(|stall| stall.assemble));
-        let all = stall(|stall| stall.sample) + read + assemble;
+        let (before, after) = (before.stall, after.stall);
+        let (read, assemble) = (after.read - before.read, after.assemble - before.assemble);
+        let all = after.sample - before.sample + read + assemble;
         let share = if all > waited { waited / all } else { 1.0 };
         self.clock.shift(Stage::Sample, Stage::Read, share * read);
         self.clock.shift(Stage::Sample, Stage::Assemble, share * assemble);

@@ -8,7 +8,7 @@ use grappa_run::{
     config::TrainConfig,
     model::{LayerKind, ModelOptions},
 };
-use grappa_sampling::partition::{HeldChunk, Hosts, Schedule, Share};
+use grappa_sampling::partition::{Hosts, Schedule, Share};
 
 use super::resolved::ResolvedConfig;
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ struct Expected {
     bytes: f64,
 }
 
-/// Refuses minibatches that do not fit into this machine's memory. Returns a warning for those that take long.
+/// Refuses minibatches that do not fit into this machine's memory. Returns a warning about minibatches that take long.
 pub(super) fn check(
     hosts: &Hosts,
     config: &ResolvedConfig,
@@ -39,8 +39,8 @@ pub(super) fn check(
     train_nodes: u64,
     share: Share,
 ) -> Result<Option<String>> {
-    let size = |of: fn(HeldChunk) -> u64| hosts.trained().map(|(_, held)| of(held)).sum::<u64>() as f64;
-    let (nodes, edges) = (size(|held| held.nodes), size(|held| held.edges));
+    let nodes = hosts.trained().map(|(_, held)| held.nodes).sum::<u64>() as f64;
+    let edges = hosts.trained().map(|(_, held)| held.edges).sum::<u64>() as f64;
     let expected = expect(nodes, edges, config, model, train_nodes, config.knows_first_hop());
     // A step computes the minibatches of its partitions together, as far as this process serves them.
     let partitions = config.concurrent().div_ceil(share.workers());

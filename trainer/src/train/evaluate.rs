@@ -1,7 +1,8 @@
 //! Evaluation while training, by exact inference or by sampled neighbors.
 //!
-//! Only nodes that the scores depend on are computed ([`Needed`]). Test nodes are scored when the validation score improved, because
-//! nothing else needs their score. If the test nodes cost little beside the validation nodes, one inference scores both.
+//! Only nodes that the scores depend on are computed ([`Needed`](super::inference::Needed)). Test nodes are scored when the validation
+//! score improved, because nothing else needs their score. If the test nodes cost little beside the validation nodes, one inference scores
+//! both.
 //!
 //! If several processes train together, each scores a part of the nodes. Rank 0 adds up the counts, so it reports the scores that a
 //! single process has.
@@ -77,8 +78,8 @@ pub(super) struct Evaluations {
 }
 
 impl Evaluations {
-    /// Decides how to evaluate the model. `before` is how the run was evaluated before it was resumed, which only rank 0 knows: `auto` keeps
-    /// to that. Returns a sentence about the evaluations.
+    /// Decides how to evaluate the model. `before` is how the run was evaluated before it was resumed, which only rank 0 knows: `auto`
+    /// keeps to that. Returns a sentence about the evaluations.
     ///
     /// # Errors
     /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
@@ -249,7 +250,7 @@ fn reports(on: &ModelOnGraph<'_>, scored: Result<SplitScores<'_>>) -> Result<Opt
     reports_of(on, on.processes.agree(scored, on.progress)?)
 }
 
-/// The scores of all processes, none of which failed.
+/// The scores of all processes, after none has failed.
 fn reports_of(on: &ModelOnGraph<'_>, mut scores: SplitScores<'_>) -> Result<Option<Vec<ScoreReport>>> {
     if let Some(group) = &on.processes.group {
         let Some(all) = group.gather_words(&scores.to_words(), on.progress)? else {

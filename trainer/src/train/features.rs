@@ -24,8 +24,8 @@ pub fn tensors(batch: &Arc<Batch>, device: Device) -> Vec<Tensor> {
     let all = view_memory(batch.clone(), rows.columns() * rows.rows(), rows.dim(), kind);
     let all = send(all, device);
     let nodes = rows.rows() as i64;
-    let column = |column: usize| all.narrow(0, column as i64 * nodes, nodes);
-    (0..rows.columns()).map(column).collect()
+    let columns = 0..rows.columns() as i64;
+    columns.map(|column| all.narrow(0, column * nodes, nodes)).collect()
 }
 
 fn features(batch: &Batch) -> &FeatureBuffer {

@@ -17,7 +17,7 @@ use grappa_run::{
 use tch::Tensor;
 
 use super::{
-    exchange::{AllReduce, Compressed, Exchange, InProcess, LossWeights, Summed},
+    exchange::{AllReduce, Compressed, Exchange, InProcess, LossWeights, Summed, Unsent},
     named_tensors::of_another_model,
     processes::Processes,
 };
@@ -38,7 +38,7 @@ struct CollectedResiduals {
 pub(super) struct GradientExchange {
     exchange: Box<dyn Exchange>,
     /// The part of its gradients that this rank has not sent so far, if it leaves any.
-    residual: Option<Vec<f32>>,
+    residual: Unsent,
     /// On rank 0, the residuals of the other ranks when they were last collected.
     collected: Option<CollectedResiduals>,
 }
@@ -63,7 +63,8 @@ impl GradientExchange {
         self.exchange.sum(gradient, weights, done, &mut self.residual)
     }
 
-    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two steps.
+    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two
+    /// steps.
     pub fn collect(&mut self, processes: &Processes, step: u64, is_due: bool) -> Result<()> {
         let (Some(group), Some(own)) = (&processes.group, self.residual.as_deref()) else {
             return Ok(());
@@ -116,7 +117,7 @@ impl GradientExchange {
     /// The residuals of all ranks for a checkpoint, by rank; empty if there are none.
     ///
     /// # Panics
-    /// If those of the other ranks were not collected since the last step.
+    /// If the residuals of the other ranks were not collected since the last step.
     pub fn residuals(&self, processes: &Processes, step: u64) -> Vec<NamedTensor> {
         let Some(own) = self.residual.as_deref() else {
             return Vec::new();
@@ -194,6 +195,6 @@ fn left_at(left: &[u8], step: u64, bytes: usize) -> Option<Vec<f32>> {
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
-    let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("bytes of a value"));
-    bytes.chunks_exact(size_of::<f32>()).map(value).collect()
+    let (values, _) = bytes.as_chunks();
+    values.iter().map(|&value| f32::from_le_bytes(value)).collect()
 }

@@ -88,9 +88,14 @@ fn check_classes(run: &Path, named: &Schema, schema: &Schema) -> Result<()> {
     }
 }
 
-/// Options in which a model differs from another, except for those that do not belong to its parameters.
+/// The value of an option, for people.
+fn shown(value: Option<&Value>) -> String {
+    value.map_or("none".to_owned(), |value| value.to_string().replace('"', ""))
+}
+
+/// Options in which a model differs from another, except for options that do not concern its parameters.
 fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
-    let comparable = |options: &ModelOptions| {
+    let [model, other] = [model, other].map(|options| {
         let options = ModelOptions {
             dropout: 0.0,
             input_dropout: 0.0,
@@ -102,9 +107,7 @@ fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
             Ok(Value::Object(options)) => options,
             _ => Map::new(),
         }
-    };
-    let (model, other) = (comparable(model), comparable(other));
-    let shown = |value: Option<&Value>| value.map_or("none".to_owned(), |value| value.to_string().replace('"', ""));
+    });
     model
         .iter()
         .filter(|(name, value)| other.get(*name) != Some(value))

@@ -36,9 +36,11 @@ pub struct NodeLabels {
 impl NodeLabels {
     /// The labels of the nodes of `store`.
     pub fn new(store: &Store) -> Result<Self> {
-        let no = |what: &str| Err(Error::NoLabels(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
-            return no("nodes have no labels to learn; ingest them with --labels");
+            return Err(Error::NoLabels(format!(
+                "{}: nodes have no labels to learn; ingest them with --labels",
+                store.path().display()
+            )));
         };
         let used: u64 = store.manifest().splits.iter().map(|split| split.nodes).sum();
         let map = store.chunks().clone();
@@ -106,25 +108,28 @@ impl NodeLabels {
         }))
     }
 
+    fn unlabelled(&self, node: NodeId) -> Error {
+        Error::NoLabels(format!(
+            "{} is a training node without label: leave it out of --train, or label it",
+            self.ids.name(node)
+        ))
+    }
+
     /// The labels of nodes, as [`losses`](crate::nn::losses) takes them.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
-        let unlabelled = |node| {
-            Error::NoLabels(format!(
-                "{} is a training node without label: leave it out of --train, or label it",
-                self.ids.name(node)
-            ))
-        };
         Ok(match self.spec.kind {
             LabelKind::Single => {
-                let class = |&node| match self.class(node)? {
-                    -1 => Err(unlabelled(node)),
+                let classes = nodes.iter().map(|&node| match self.class(node)? {
+                    -1 => Err(self.unlabelled(node)),
                     class => Ok(class),
-                };
-                Tensor::from_slice(&nodes.iter().map(class).collect::<Result<Vec<i64>>>()?)
+                });
+                Tensor::from_slice(&classes.collect::<Result<Vec<i64>>>()?)
             }
             LabelKind::Multi => {
-                let set = |&node| self.set(node)?.ok_or_else(|| unlabelled(node));
-                let sets = nodes.iter().map(set).collect::<Result<Vec<_>>>()?.concat();
+                let sets = nodes
+                    .iter()
+                    .map(|&node| self.set(node)?.ok_or_else(|| self.unlabelled(node)));
+                let sets = sets.collect::<Result<Vec<_>>>()?.concat();
                 Tensor::from_slice(&sets).view([nodes.len() as i64, i64::from(self.spec.classes)])
             }
         })

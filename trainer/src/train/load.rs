@@ -63,7 +63,7 @@ pub(super) struct Loaded {
     /// until the device has read the batch's memory, which the feed then fills again.
     done: Option<Done>,
     pub batch: Arc<Batch>,
-    /// Its minibatches: those of all partitions of the step.
+    /// The minibatches of all partitions of the step.
     pub parts: Vec<BatchPlace>,
     pub tensors: Tensors,
     /// Coverage of each seed.
@@ -138,7 +138,7 @@ impl DeviceCopy {
 }
 
 impl Loading {
-    /// Loads batches in a thread of its own, while `use_them` receives those that are loaded. One loaded batch waits until it is
+    /// Loads batches in a thread of its own, while `use_them` receives the loaded ones. One loaded batch waits until it is
     /// received.
     ///
     /// # Panics
@@ -180,7 +180,7 @@ impl Loading {
         let coverage = coverage(batch.minibatch());
         let mut factors = Vec::with_capacity(coverage.len());
         for &part in &parts {
-            // The seeds are those of the first partition, then those of the second, and so on.
+            // The seeds of the first partition come first, then the seeds of the second, and so on.
             let seeds = factors.len()..factors.len() + batches.seeds_of(part);
             let of_part = correction::factors(self.config.correction, self.config.shrinkage, &coverage[seeds]);
             factors.extend(of_part);

@@ -13,6 +13,20 @@
 //!             it leaves the historical embeddings of halo nodes        `historical`
 //! ```
 //!
+//! [`Trainer`] composes owners, which take what else they need as arguments:
+//!
+//! ```text
+//! resolved           the options, with a value for each that was `auto`
+//! processes          the ranks that train together, and the chunks of each
+//! data               the store, labels, degrees, splits
+//! learner            the model, its optimizer, the exchange of its gradients
+//! partitions         the open partitions, and the loader of their minibatches
+//! refresh            the historical embeddings of halo nodes
+//! evaluate           the nodes that evaluations compute
+//! model_on_graph     an inference of the model while it is trained: its inputs and its memory
+//! session            a run: start on all ranks, epochs, files
+//! ```
+//!
 //! The result depends on K, Q and the seed. It does not depend on the number of processes that serve the partitions, on how files
 //! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`numbers`). On a processor, runs are equal to
 //! the bit, on any number of threads.

@@ -161,7 +161,7 @@ impl ModelOnGraph<'_> {
         infer(inference, &self.learner.model)
     }
 
-    /// The features of all nodes: those of the feed if it holds them, and else those in files.
+    /// The features of all nodes, from the feed if it holds them, and else from files.
     fn features(&self) -> Result<Box<dyn NodeRows + '_>> {
         match self
             .partitions

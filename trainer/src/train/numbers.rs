@@ -47,8 +47,8 @@ impl ChosenNumbers {
         }
     }
 
-    /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks must
-    /// call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
+    /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks
+    /// must call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
     fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, processes: &Processes) -> Result<Self> {
         let given = [config.partitions.value(), config.concurrent.value()];
         if let [Some(partitions), Some(concurrent)] = given {

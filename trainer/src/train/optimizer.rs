@@ -2,9 +2,10 @@
 //!
 //! On a processor Adam is one loop ([`adam`]), because each of its ten operators would wake threads.
 
-use grappa_run::config::{Optimizer as Kind, TrainConfig};
+use grappa_run::config::Optimizer as Kind;
 use tch::{Device, Tensor, no_grad};
 
+use super::resolved::ResolvedConfig;
 use crate::{
     kernels::update::{Moments, Rates, adam},
     nn::Parameters,
@@ -22,14 +23,14 @@ pub struct Optimizer {
     decay: Decay,
     momentum: f64,
     steps: u64,
-    /// Moments, zero at first: the running mean of the gradient (or its momentum), and that of its square.
+    /// Moments, zero at first: the running mean of the gradient (or its momentum), and the running mean of its square.
     first: Tensor,
     second: Tensor,
 }
 
 impl Optimizer {
     /// An optimizer without steps.
-    pub fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+    pub fn new(config: &ResolvedConfig, parameters: &Parameters) -> Self {
         let values = parameters.flat_values();
         Self {
             kind: config.optimizer,
@@ -86,11 +87,11 @@ impl Optimizer {
                 _ => gradient += decayed,
             }
         }
-        let correct = |beta: f64| 1.0 - beta.powf(self.steps as f64);
+        let [first, second] = [BETAS.0, BETAS.1].map(|beta| 1.0 - beta.powf(self.steps as f64));
         let rates = Rates {
             betas: BETAS,
-            step: rate / correct(BETAS.0),
-            deviation: correct(BETAS.1).sqrt(),
+            step: rate / first,
+            deviation: second.sqrt(),
             epsilon: EPSILON,
         };
         match values.device() {
@@ -129,17 +130,16 @@ enum Decay {
 }
 
 impl Decay {
-    fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+    fn new(config: &ResolvedConfig, parameters: &Parameters) -> Self {
         match config.weight_decay.uniform() {
             Some(0.0) => Self::None,
             Some(decay) => Self::Uniform(decay),
             None => {
-                let part = |(name, tensor): &(String, Tensor)| {
+                let parts = parameters.named().iter().map(|(name, tensor)| {
                     let decay = config.weight_decay.of(layer_of(name, config.layers));
                     tensor.detach().full_like(decay).view([-1])
-                };
-                let parts: Vec<Tensor> = parameters.named().iter().map(part).collect();
-                Self::Each(Tensor::cat(&parts, 0))
+                });
+                Self::Each(Tensor::cat(&parts.collect::<Vec<_>>(), 0))
             }
         }
     }

@@ -66,7 +66,7 @@ impl OpenPartitions {
         })
     }
 
-    /// Whether the open partitions are those of a super-epoch. A single partition is the whole graph in every super-epoch.
+    /// Whether the partitions of a super-epoch are open. A single partition is the whole graph in every super-epoch.
     pub fn are_open_for(&mut self, super_epoch: u64, partitions: u32) -> bool {
         if self.super_epoch.is_some() && partitions == 1 {
             self.super_epoch = Some(super_epoch);
@@ -134,8 +134,8 @@ impl OpenPartitions {
         lists.given().listed * ID_BYTES + lists.given().rows * row_bytes
     }
 
-    /// The work of training an epoch in all processes, in the unit of [`Needed::work`]. Counts the edges of the first step of the open
-    /// partitions, unless they were counted before.
+    /// The work of training an epoch in all processes, in the unit of [`Needed::work`](super::inference::Needed::work). Counts the edges of
+    /// the first step of the open partitions, unless they were counted before.
     pub fn work_of_epoch(&mut self, processes: &Processes, progress: &dyn Progress) -> Result<f64> {
         if let Some(work) = self.epoch_work {
             return Ok(work);
@@ -147,7 +147,7 @@ impl OpenPartitions {
         if served.batches() > 0 && served.places(0)[0].step == 0 {
             served.sample(0, &mut served.scratch(), &mut minibatch)?;
         }
-        // Processes that divide the partitions sample as many together. Their nodes are not as many: those of one process are shared.
+        // Processes that divide the partitions sample as many together. Their nodes are fewer: the partitions of one process share nodes.
         let mut sampled = [(minibatch.seeds + minibatch.edges()) as u64];
         processes.sum(&mut sampled, progress)?;
         let work = SAMPLED_EDGE_WORK * sampled[0] as f64 * steps as f64;
@@ -182,7 +182,8 @@ pub(super) fn repeated_batch_memory(config: &ResolvedConfig, uses_history: bool)
     }
 }
 
-/// Whether halo nodes get sampled in-neighbors: with `--halo auto`, if historical embeddings cannot be used, cost too much, or cost accuracy.
+/// Whether halo nodes get sampled in-neighbors: with `--halo auto`, if historical embeddings cannot be used, cost too much, or cost
+/// accuracy.
 pub(super) fn expands_halo(config: &ResolvedConfig, uses_history: bool) -> bool {
     config.halo == HaloMode::Auto && config.partitions() > 1 && !uses_history
 }

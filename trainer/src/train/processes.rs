@@ -102,7 +102,7 @@ impl Processes {
         self.hosts.trains(self.rank(), chunk)
     }
 
-    /// The digest of what the run trains on: that of the store, or of the graph and of the chunks that its hosts have.
+    /// The digest of what the run trains on: of the store, or of the graph and the chunks that its hosts have.
     pub fn digest(&self, store: &Store) -> Result<u64> {
         if self.hosts.count() == 1 {
             return store_digest(store);
@@ -255,7 +255,7 @@ pub(super) fn comparable_digest(store: &Store) -> Result<String> {
     })
 }
 
-/// The digest of a store: that of its manifest, which names all other files with theirs.
+/// The digest of a store: the digest of its manifest, which has the digests of all other files.
 pub(super) fn store_digest(store: &Store) -> Result<u64> {
     Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
 }

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Error, Resource, Result};
 
-/// The seconds of an inference per unit of work, next to those of forward and backward passes: an inference has no backward passes
+/// The seconds of an inference per unit of work, next to forward and backward passes: an inference has no backward passes
 /// (2026-11-26, the time of an evaluation).
 pub(super) const fn inference_time(model: LayerKind) -> f64 {
     match model {
@@ -41,7 +41,8 @@ const TOGETHER: f64 = 1.3;
 /// The same if features are in files: reading the few that are needed takes as long for both as for one.
 const TOGETHER_FROM_FILES: f64 = 2.0;
 
-/// The inputs of the first layer for the validation nodes, and the inputs for the test nodes, stay in a file if they take at most this share of the free disk.
+/// The inputs of the first layer for the validation nodes, and the inputs for the test nodes, stay in a file if they take at most this
+/// share of the free disk.
 const FIRST_INPUTS_DISK_SHARE: u64 = 8;
 
 /// The nodes to compute for the scores of the validation and of the test nodes.
@@ -65,7 +66,7 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// The nodes of some splits, which are `known` already or are looked for. `work` is that of one inference in all processes.
+    /// The nodes of some splits, which are `known` already or are looked for. `work` is the work of one inference in all processes.
     fn of(
         on: &ModelOnGraph<'_>,
         known: Option<Needed>,
@@ -89,7 +90,7 @@ impl Scored {
         })
     }
 
-    /// Scores of one inference, of which nothing stays.
+    /// One inference that leaves nothing for later ones.
     pub(super) fn once(needed: Needed, scratch: &Path) -> Self {
         Self {
             work: needed.work(),
@@ -118,8 +119,8 @@ impl ScoredNodes {
 
     /// Bytes of memory of what stays, apart from sets of nodes.
     pub(super) fn memory(&self) -> u64 {
-        let bytes = |scored: &Scored| scored.first_inputs.bytes();
-        self.all().iter().map(bytes).sum::<u64>() + self.left_bytes()
+        let bytes: u64 = self.all().iter().map(|scored| scored.first_inputs.bytes()).sum();
+        bytes + self.left_bytes()
     }
 
     /// Bytes of these that stay only so that the system need not clear them again.
@@ -146,7 +147,7 @@ impl ScoredNodes {
         self.all().first()
     }
 
-    /// Decides how to evaluate, and finds the nodes to compute. The method is that of rank 0.
+    /// Decides how to evaluate, and finds the nodes to compute. Rank 0 gives the method.
     pub(super) fn choose(on: &mut ModelOnGraph<'_>, method: Evaluate) -> Result<Self> {
         let work_max = match on.processes.broadcast("method", || Ok(method))? {
             Evaluate::Sampled => return Self::of_samples(on),
@@ -258,7 +259,7 @@ fn evaluation_samples(config: &ResolvedConfig) -> Option<Vec<Option<NeighborSamp
         return None;
     }
     let fanouts = config.evaluation_fanouts();
-    // The first hop is that of the last layer.
+    // The last layer samples the first hop.
     let samples = (0..config.layers).rev().map(|hop| {
         fanouts.at(hop).map(|per_node| NeighborSample {
             per_node,

@@ -5,9 +5,9 @@
 //! whose neighborhoods leave the slice are lower bounds of those on the whole graph.
 //!
 //! Features of absent chunks are computed, or stored in the slice (`halo` in the manifest). A slice that lacks them must be without edges
-//! from these chunks. Pre-aggregated features aggregate over the whole graph. A slice has those of all nodes whose stored features it has,
-//! so its first layer is exact, and with two layers so is everything. GCN needs the in-degrees of sources. A slice has those of absent
-//! chunks beside their features; without edges from absent chunks, in-degrees are those inside the slice.
+//! from these chunks. Pre-aggregated features aggregate over the whole graph. A slice has the aggregates of all nodes whose stored features
+//! it has, so its first layer is exact, and with two layers so is everything. GCN needs the in-degrees of sources. A slice has the
+//! in-degrees of absent chunks beside their features; without edges from absent chunks, in-degrees are those inside the slice.
 
 use grappa_io::text;
 use grappa_run::{config::HaloMode, model::LayerKind};

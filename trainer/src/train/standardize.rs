@@ -99,9 +99,11 @@ impl Moments {
     }
 
     fn deviations(&self) -> Vec<f32> {
-        // NaN stays.
-        let deviation = |&variance: &f64| if variance == 0.0 { 1.0 } else { variance.sqrt() as f32 };
-        self.variance.iter().map(deviation).collect()
+        self.variance
+            .iter()
+            // NaN stays.
+            .map(|&variance| if variance == 0.0 { 1.0 } else { variance.sqrt() as f32 })
+            .collect()
     }
 }
 
@@ -137,12 +139,14 @@ fn moments(
         }
     }
     let count = nodes as f64;
-    let mean = |(sum, first): (&f64, &f32)| f64::from(*first) + sum / count;
-    let variance = |(sum, square): (&f64, &f64)| (square / count - (sum / count).powi(2)).max(0.0);
+    let means = sums.iter().zip(&first);
+    let variances = sums.iter().zip(&squares);
     Ok(Moments {
         rows: nodes,
-        mean: sums.iter().zip(&first).map(mean).collect(),
-        variance: sums.iter().zip(&squares).map(variance).collect(),
+        mean: means.map(|(sum, first)| f64::from(*first) + sum / count).collect(),
+        variance: variances
+            .map(|(sum, square)| (square / count - (sum / count).powi(2)).max(0.0))
+            .collect(),
     })
 }
 

@@ -5,7 +5,7 @@
 //! is the sum of the gradients of the partitions, which is all that an exchange needs. A node that several partitions reach is in
 //! the input once. Its features, and with pre-aggregated features its first layer, are the same in all of them.
 //!
-//! Only a batch norm tells the difference: its statistics are those of all rows of the step.
+//! Only a batch norm tells the difference: its statistics are of all rows of the step.
 
 use grappa_run::{
     model::Task,

@@ -158,8 +158,8 @@ impl Trained {
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
     ///
     /// # Errors
-    /// If numbers of features differ (the message has both), if nodes have no features, or if the store is a slice that lacks what the model
-    /// needs.
+    /// If numbers of features differ (the message has both), if nodes have no features, or if the store is a slice that lacks what the
+    /// model needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::WrongStore(format!("{}: {what}", store.path().display())));
@@ -198,12 +198,12 @@ impl Trained {
     /// # Errors
     /// If the schema of the store cannot be read.
     pub fn has_classes_of(&self, store: &Store) -> Result<bool> {
-        let has_number = |classes: u32| u64::from(classes) == self.state.outputs;
         let is_same = match self.match_of_classes(&store.schema()?) {
             Match::Unnamed | Match::OneUnnamed | Match::Same => true,
             Match::Reordered(_) | Match::Other { .. } | Match::Encoded(_) => false,
         };
-        Ok(is_same && store.manifest().labels.is_some_and(|labels| has_number(labels.classes)))
+        let classes = store.manifest().labels.map(|labels| u64::from(labels.classes));
+        Ok(is_same && classes == Some(self.state.outputs))
     }
 
     /// The names of the classes of a store's labels.
@@ -279,9 +279,9 @@ impl Trained {
         Ok([edges, classes, columns, names].into_iter().flatten().collect())
     }
 
-    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends
-    /// on are computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's
-    /// first layer took pre-aggregated features and the store has them, inference takes them too.
+    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends on are
+    /// computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's first
+    /// layer took pre-aggregated features and the store has them, inference takes them too.
     ///
     /// # Errors
     /// If the model does not fit the store, the store is a slice without a wanted node, files cannot be read, scratch files in `scratch`
@@ -395,14 +395,9 @@ pub(super) fn find(
         latest => latest?,
     };
     let of_run = latest.found.as_ref().map(|(_, checkpoint)| checkpoint.state.clone());
-    let has = |step| {
-        best.as_ref()
-            .is_some_and(|(_, checkpoint)| checkpoint.state.step >= step)
-    };
-    let missing = of_run
-        .as_ref()
-        .and_then(|state| state.best)
-        .filter(|wanted| !has(wanted.step));
+    let has_step = best.as_ref().map(|(_, checkpoint)| checkpoint.state.step);
+    let missing = of_run.as_ref().and_then(|state| state.best);
+    let missing = missing.filter(|wanted| has_step.is_none_or(|step| step < wanted.step));
     if best.is_none() {
         warnings.extend(latest.warnings);
     }

@@ -143,7 +143,8 @@ impl Trainer {
         (on, &mut self.history, &mut self.evaluations)
     }
 
-    /// Assigns chunks to the partitions of a super-epoch and opens the views of those that this process serves, unless they are open.
+    /// Assigns chunks to the partitions of a super-epoch and opens the views of the partitions that this process serves, unless they are
+    /// open.
     pub(super) fn open_partitions(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
         if self.partitions.are_open_for(super_epoch, self.config.partitions()) {
             return Ok(());
@@ -233,7 +234,8 @@ impl Trainer {
         evaluations.evaluate(&mut on, history, epoch, improves)
     }
 
-    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two steps.
+    /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two
+    /// steps.
     pub(super) fn collect_residuals(&mut self, is_due: bool) -> Result<()> {
         self.learner
             .gradients

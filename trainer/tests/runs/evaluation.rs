@@ -229,7 +229,8 @@ fn logits_of_many_classes_come_in_pieces_of_16_mib() {
     }
 }
 
-/// Calls `check` with an inference whose second layer takes the states of the first one as they are written to `scratch`.
+/// Calls `check` with an inference whose second layer takes the states of the first one as they are written to
+/// `scratch`.
 fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) -> grappa_trainer::Result<()>)) {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);

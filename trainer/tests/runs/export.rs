@@ -27,7 +27,8 @@ use tch::Device;
 
 use crate::stores::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained_as};
 
-/// Loads each model, computes the logits of its whole graph, and compares. The modules are loaded once, because that is slow.
+/// Loads each model, computes the logits of its whole graph, and compares. The modules are loaded once, because that is
+/// slow.
 const CHECK: &str = r#"
 import json, sys
 import numpy, torch

@@ -137,7 +137,8 @@ fn steps_of(run: &Path) -> Vec<String> {
     steps
 }
 
-/// The steps of the events in a run's only event file, which has nothing but whole records. `journal/events.rs` draws them.
+/// The steps of the events in a run's only event file, which has nothing but whole records. `journal/events.rs` draws
+/// them.
 fn steps_of_events(run: &Path) -> Vec<u64> {
     let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
     let mut files = names.filter(|path| path.to_str().unwrap().contains("events.out.tfevents."));
@@ -267,7 +268,8 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
         Err(why) => grappa_skip::skip!("{why}"),
     };
     let config = |evaluate| TrainConfig {
-        // The states of a layer take 12.8 MiB in f32. A maximum is of states, where a mean would be of narrower products.
+        // The states of a layer take 12.8 MiB in f32. A maximum is of states, where a mean would be of narrower
+        // products.
         hidden: 8192,
         model: LayerKind::SageMax,
         evaluate_states: Precision::F32,

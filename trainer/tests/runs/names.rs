@@ -28,7 +28,8 @@ const COLUMNS: [&str; 6] = ["age", "income", "visits", "is_new", "height", "orde
 /// Sorted, as ingest numbers them.
 const PLANS: [&str; 3] = ["basic", "free", "gold"];
 
-/// The store of `DENSE` as tables: with the columns `order` of its features, called as in `columns`, and names of classes.
+/// The store of `DENSE` as tables: with the columns `order` of its features, called as in `columns`, and names of
+/// classes.
 fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[&str]) -> Arc<Store> {
     let arrays = folder.join("arrays");
     if !arrays.exists() {

@@ -1,8 +1,7 @@
 //! Training equals PyTorch Geometric's, step by step: the same initial weights, without dropout, on Cora.
 //!
-//! Each kind of layer is trained with two of the optimizers and schedules, so each of these is tried with three kinds of
-//! layers. PinSAGE is left out, because PyTorch Geometric does not
-//! have it. [`super::export`] has how to run it.
+//! Each kind of layer is trained with two of the optimizers and schedules, so each of these is tried with three kinds
+//! of layers. PinSAGE is left out, because PyTorch Geometric does not have it. [`super::export`] has how to run it.
 
 use std::{
     fs,
@@ -32,8 +31,9 @@ const TOLERANCE: f64 = 1e-5;
 
 /// The steps that agree to [`TOLERANCE`].
 ///
-/// Where a rounding error moves a value across the bend of a ReLU, the gradient jumps. GATv2 has such a bend within its attention, and
-/// sums make the values of deep GINs large. From their first jump, losses differ by more than rounding; PyTorch Geometric's own do in f32 and f64.
+/// Where a rounding error moves a value across the bend of a ReLU, the gradient jumps. GATv2 has such a bend within its
+/// attention, and sums make the values of deep GINs large. From their first jump, losses differ by more than rounding;
+/// PyTorch Geometric's own do in f32 and f64.
 fn exact_steps(config: &TrainConfig) -> usize {
     match config.model {
         LayerKind::Gatv2 => 10,

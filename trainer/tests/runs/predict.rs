@@ -233,7 +233,8 @@ fn predictions_in_every_form(folder: &Path, shape: Shape) {
         assert_close(&[probability], &[probabilities[dense as usize]]);
     }
 
-    // A split has the same values, in the order of ids. Listed nodes have theirs in the order of the list, which may name a node twice.
+    // A split has the same values, in the order of ids. Listed nodes have theirs in the order of the list, which may
+    // name a node twice.
     let mut test = dense_ids(&store, "test");
     test.sort_unstable();
     let list = vec![7, 3, 30, 7];

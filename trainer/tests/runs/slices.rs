@@ -80,8 +80,8 @@ fn slice(out: &Path, source: FeatureSource) -> Arc<Store> {
     generated(out, source, Some(PRESENT.map(|chunk| chunk..=chunk).to_vec()))
 }
 
-/// The whole store of a graph without the edges and the splits of the other chunks. With [`SliceEdges::Inside`], also without edges from
-/// them.
+/// The whole store of a graph without the edges and the splits of the other chunks. With [`SliceEdges::Inside`], also
+/// without edges from them.
 fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<Store> {
     fs::create_dir_all(folder).unwrap();
     let generator = Generator::new(recipe()).unwrap();
@@ -134,8 +134,8 @@ fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<S
     Arc::new(store)
 }
 
-/// All neighbors and no dropout, so that the order of adjacency lists does not matter. No batch norm either: gradients of biases before it
-/// are rounding errors alone, and Adam makes steps of them.
+/// All neighbors and no dropout, so that the order of adjacency lists does not matter. No batch norm either: gradients
+/// of biases before it are rounding errors alone, and Adam makes steps of them.
 fn deterministic() -> TrainConfig {
     TrainConfig {
         norm: Auto::Value(NormKind::Layer),
@@ -227,8 +227,8 @@ fn a_slice_with_halo_features_trains_like_its_graph_without_the_edges_of_other_c
     trains_like_its_graph(SliceEdges::All);
 }
 
-/// Compares a slice with stored features, those of other chunks included if their edges are, with its graph without the edges that the
-/// slice lacks.
+/// Compares a slice with stored features, those of other chunks included if their edges are, with its graph without the
+/// edges that the slice lacks.
 fn trains_like_its_graph(edges: SliceEdges) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -264,7 +264,8 @@ fn trains_like_its_graph(edges: SliceEdges) {
                 let path = path(&format!("{name}-{model}-{first_hop}-{halo}-{partitions}.run"));
                 train_at(store, &config, &path).unwrap().1.records
             };
-            // Partitions of the slice have other chunks than those of the whole store, so losses differ. They must fall.
+            // Partitions of the slice have other chunks than those of the whole store, so losses differ. They must
+            // fall.
             let found = of(&slice, "slice");
             // The slice has the in-degrees of halo nodes in the whole graph, and `reduced` lacks their in-edges.
             let other_degrees = (model, edges) == (LayerKind::Gcn, SliceEdges::All);

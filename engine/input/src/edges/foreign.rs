@@ -101,9 +101,12 @@ fn is_metis(data: &[&[u8]], counts: &[usize]) -> bool {
     if rows == 0 || rows > nodes || edges.checked_mul(2) != Some(ends) {
         return false;
     }
+    let Some(lists) = lists.iter().map(|line| numbers(line)).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
     let arcs: HashSet<(u64, u64)> = (1..)
         .zip(lists)
-        .flat_map(|(node, line)| numbers(line).unwrap_or_default().into_iter().map(move |id| (node, id)))
+        .flat_map(|(node, ids)| ids.into_iter().map(move |id| (node, id)))
         .collect();
     match rows == nodes {
         // Each edge is in the lists of both of its ends.

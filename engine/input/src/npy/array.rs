@@ -144,7 +144,7 @@ fn truncated_if(truncated: bool, extent: &Extent) -> Result<()> {
     if truncated {
         return Err(extent.error_at(
             0,
-            "the file ends within its .npy header: it is truncated; write it again".to_owned(),
+            "the file ends within its .npy header: it is truncated; write it again",
         ));
     }
     Ok(())

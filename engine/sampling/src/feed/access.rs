@@ -100,13 +100,16 @@ impl RowAccess {
 
     /// Counts the rows of a batch, unless the planner counted them.
     pub fn count_unplanned(&self, rows: usize, counters: &Counters) {
-        let kind = match self {
-            Self::Generated(_) => &counters.rows_generated,
-            Self::Stored(stored) if stored.pool.is_none() => &counters.rows_resident,
+        let (generated, resident) = match self {
+            Self::Generated(_) => (rows as u64, 0),
+            Self::Stored(stored) if stored.pool.is_none() => (0, rows as u64),
             Self::None | Self::Stored(_) => return,
         };
-        counters.rows_wanted.add(rows as u64);
-        kind.add(rows as u64);
+        counters.add(|stats| {
+            stats.rows_wanted += rows as u64;
+            stats.rows_generated += generated;
+            stats.rows_resident += resident;
+        });
     }
 }
 

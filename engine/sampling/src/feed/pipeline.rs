@@ -15,6 +15,7 @@ use super::{
     reader::{FetchOutcome, WindowReader},
     source::BatchSource,
     state::{Stage, schedule::ReaderTask},
+    stats::Stall,
     worker::Worker,
 };
 use crate::view::TurnsEpoch;
@@ -70,8 +71,10 @@ impl EpochThreads {
             if let Some((index, batch, features)) = state.deliver() {
                 drop(state);
                 core.changed.notify_all();
-                core.counters.batches.add(1);
-                core.counters.edges.add(batch.minibatch.edges() as u64);
+                core.counters.add(|stats| {
+                    stats.batches += 1;
+                    stats.edges += batch.minibatch.edges() as u64;
+                });
                 return Some(Ok(Batch {
                     index,
                     batch,
@@ -79,17 +82,18 @@ impl EpochThreads {
                     core,
                 }));
             }
-            let stall = match state.next_stage() {
-                None | Some(Stage::Sampling | Stage::Unreserved | Stage::Sampled) => &core.counters.stall_sample_ns,
-                Some(Stage::Planned(window)) if !state.is_fetched(window) => &core.counters.stall_read_ns,
-                Some(Stage::Planned(_) | Stage::Assembling | Stage::Ready) => &core.counters.stall_assemble_ns,
+            let stall: fn(&mut Stall) -> &mut f64 = match state.next_stage() {
+                None | Some(Stage::Sampling | Stage::Unreserved | Stage::Sampled) => |stall| &mut stall.sample,
+                Some(Stage::Planned(window)) if !state.is_fetched(window) => |stall| &mut stall.read,
+                Some(Stage::Planned(_) | Stage::Assembling | Stage::Ready) => |stall| &mut stall.assemble,
             };
             if state.wait_for_batch() {
                 core.changed.notify_all();
             }
             let since = Instant::now();
             state = core.wait(state);
-            stall.add(since.elapsed().as_nanos() as u64);
+            core.counters
+                .add(|stats| *stall(&mut stats.stall) += since.elapsed().as_secs_f64());
         }
     }
 
@@ -170,7 +174,7 @@ fn read_windows(core: &FeedCore, mut engine: Box<dyn ReadEngine>) -> Box<dyn Rea
                     seconds = started.elapsed().as_secs_f64(),
                     "read a window"
                 );
-                core.counters.windows.add(1);
+                core.counters.add(|stats| stats.windows += 1);
                 core.lock().fetched(window.misses);
             }
             Ok(FetchOutcome::Stopped) => core.lock().not_fetched(window),

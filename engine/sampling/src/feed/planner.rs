@@ -112,8 +112,10 @@ impl Planner {
             self.leave_spare_slots(nodes, slots, clock);
             outcome = self.request_rows(nodes, slots, clock, counters)?;
         }
-        counters.rows_wanted.add((slots.len() - first) as u64);
-        counters.rows_missed.add((self.window.misses.len() - misses) as u64);
+        counters.add(|stats| {
+            stats.rows_wanted += (slots.len() - first) as u64;
+            stats.rows_missed += (self.window.misses.len() - misses) as u64;
+        });
         Ok(outcome)
     }
 
@@ -164,7 +166,7 @@ impl Planner {
                 }
             }
         }
-        counters.rows_resident.add(resident_rows);
+        counters.add(|stats| stats.rows_resident += resident_rows);
         Ok(outcome)
     }
 
@@ -231,7 +233,7 @@ impl Planner {
                 break;
             }
         }
-        counters.rows_adopted.add((self.window.misses.len() - needed) as u64);
+        counters.add(|stats| stats.rows_adopted += (self.window.misses.len() - needed) as u64);
         self.window.misses.sort_unstable();
     }
 

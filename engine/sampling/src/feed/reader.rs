@@ -86,8 +86,10 @@ impl WindowReader<'_> {
                 }
                 let submitted = engine.submit(&waiting)?;
                 for read in waiting.drain(..submitted) {
-                    counters.reads.add(1);
-                    counters.bytes_read.add(pages_bytes(&read));
+                    counters.add(|stats| {
+                        stats.reads += 1;
+                        stats.bytes_read += pages_bytes(&read);
+                    });
                 }
                 if submitted == 0 || engine.in_flight() >= engine.depth() {
                     break;

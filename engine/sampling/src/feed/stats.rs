@@ -1,6 +1,6 @@
 //! Statistics of a feed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Statistics since the feed was opened. Rows are feature rows, and bytes are as stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -64,75 +64,26 @@ pub struct Stall {
     pub assemble: f64,
 }
 
-/// A counter that all threads add to.
+/// The counters behind [`FeedStats`]. All threads add to them, a few times per batch and per read.
 #[derive(Debug, Default)]
-pub(super) struct Sum(AtomicU64);
-
-impl Sum {
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn seconds(&self) -> f64 {
-        self.get() as f64 / 1e9
-    }
-}
-
-/// The counters behind [`FeedStats`].
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub batches: Sum,
-    pub edges: Sum,
-    pub rows_wanted: Sum,
-    pub rows_resident: Sum,
-    pub rows_generated: Sum,
-    pub rows_missed: Sum,
-    pub rows_adopted: Sum,
-    pub bytes_read: Sum,
-    pub reads: Sum,
-    pub windows: Sum,
-    pub read_ns: Sum,
-    /// Nanoseconds, multiplied by the number of reads in flight.
-    pub depth_ns: Sum,
-    pub stall_sample_ns: Sum,
-    pub stall_read_ns: Sum,
-    pub stall_assemble_ns: Sum,
-}
+pub(super) struct Counters(Mutex<FeedStats>);
 
 impl Counters {
+    /// Adds to the statistics. `queue_depth` sums seconds, multiplied by the number of reads in flight.
+    pub fn add(&self, add: impl FnOnce(&mut FeedStats)) {
+        add(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The current statistics. `row_bytes` is the stored size of a row, over all columns.
     pub fn stats(&self, row_bytes: usize) -> FeedStats {
-        let (wanted, resident, generated) = (
-            self.rows_wanted.get(),
-            self.rows_resident.get(),
-            self.rows_generated.get(),
-        );
-        let missed = self.rows_missed.get();
+        let stats = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_memory = stats.rows_resident + stats.rows_generated;
         FeedStats {
-            batches: self.batches.get(),
-            edges: self.edges.get(),
-            rows_wanted: wanted,
-            rows_resident: resident,
-            rows_generated: generated,
-            // Saturating, because other threads count while the counters are loaded one by one.
-            rows_pooled: wanted.saturating_sub(resident + generated + missed),
-            rows_missed: missed,
-            rows_adopted: self.rows_adopted.get(),
-            bytes_wanted: wanted * row_bytes as u64,
-            bytes_read: self.bytes_read.get(),
-            reads: self.reads.get(),
-            windows: self.windows.get(),
-            read_seconds: self.read_ns.seconds(),
-            queue_depth: ratio(self.depth_ns.get() as f64, self.read_ns.get() as f64),
-            stall: Stall {
-                sample: self.stall_sample_ns.seconds(),
-                read: self.stall_read_ns.seconds(),
-                assemble: self.stall_assemble_ns.seconds(),
-            },
+            // Saturating, because a batch adds to the counters one by one.
+            rows_pooled: stats.rows_wanted.saturating_sub(in_memory + stats.rows_missed),
+            bytes_wanted: stats.rows_wanted * row_bytes as u64,
+            queue_depth: ratio(stats.queue_depth, stats.read_seconds),
+            ..stats
         }
     }
 }

@@ -1,13 +1,12 @@
 //! The nodes that a partition owns: ranges of node ids, numbered with local ids.
 //!
-//! Finding the local id of a node costs a lookup of its chunk and one in an array of C entries. The opposite direction
-//! is a binary search in the runs. There are at most as many runs as owned chunks. Memory: 25 bytes per chunk of the
-//! store.
+//! Finding the local id of a node costs a lookup of its chunk and one in an array of C entries. There are at most as many
+//! runs as owned chunks.
 
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
 use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunks::ChunkMap};
 use grappa_storage::Store;
@@ -18,12 +17,6 @@ use super::seeds::SeedNodes;
 /// The index of a node among the nodes that a partition owns, in ascending order of node ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalId(pub u64);
-
-impl fmt::Display for LocalId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Marks a chunk that is not owned, in place of the first local id of the chunk.
 const NOT_OWNED: u64 = u64::MAX;
@@ -37,8 +30,6 @@ pub struct Owned {
     variable: Vec<ChunkId>,
     /// Ascending, not empty, not adjacent.
     runs: Vec<Range<u64>>,
-    /// The local id of the first node of each run.
-    run_locals: Vec<u64>,
     /// The local id of the first node of each chunk of the store, or [`NOT_OWNED`].
     chunk_locals: Vec<u64>,
     nodes: u64,
@@ -86,7 +77,6 @@ impl Owned {
             base: Vec::new(),
             variable: Vec::new(),
             runs: Vec::new(),
-            run_locals: Vec::new(),
             chunk_locals: vec![NOT_OWNED; chunks.chunks() as usize],
             nodes: 0,
         };
@@ -118,10 +108,7 @@ impl Owned {
         }
         match self.runs.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
-            _ => {
-                self.runs.push(range.clone());
-                self.run_locals.push(self.nodes);
-            }
+            _ => self.runs.push(range.clone()),
         }
         self.nodes += range.end - range.start;
     }
@@ -191,31 +178,6 @@ impl Owned {
         let chunk = self.chunks.chunk_of(node).0 as usize;
         let first = self.chunk_locals[chunk];
         (first != NOT_OWNED).then(|| LocalId(first + (node.0 - self.chunks.starts()[chunk])))
-    }
-
-    /// The node with a local id.
-    ///
-    /// # Panics
-    /// If the local id does not exist.
-    #[inline]
-    pub fn node(&self, local: LocalId) -> NodeId {
-        assert!(
-            local.0 < self.nodes,
-            "local id {local} is out of range: the partition owns {} nodes",
-            self.nodes
-        );
-        let run = self.run_locals.partition_point(|&first| first <= local.0) - 1;
-        NodeId(self.runs[run].start + (local.0 - self.run_locals[run]))
-    }
-
-    /// The local ids of the nodes of an owned chunk.
-    ///
-    /// # Panics
-    /// If the chunk is not owned.
-    pub fn locals_of(&self, chunk: ChunkId) -> Range<LocalId> {
-        assert!(self.owns(chunk), "chunk {chunk} is not owned");
-        let first = self.chunk_locals[chunk.0 as usize];
-        LocalId(first)..LocalId(first + self.chunks.len(chunk))
     }
 
     /// Number of the seeds of this partition, which [`Owned::seeds`] lists.

@@ -61,7 +61,9 @@ pub(super) enum Storage {
     Mapped(Mapped),
 }
 
-/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.
+/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each. Lists of the
+/// whole graph take half of the heads in memory, and need no split as mapped lists. For lists in memory and mapped lists,
+/// see `benches/record/feed.md` and `2026-11-23-mapped-lists.md`.
 pub(crate) enum ViewLists<'a> {
     /// The whole graph, in memory.
     Whole(WholeCsr<'a>),

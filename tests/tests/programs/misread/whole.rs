@@ -1,4 +1,5 @@
-//! A table with all kinds of columns, from files to the features, labels and splits of a store; and the next table, with its schema.
+//! A table with all kinds of columns, from files to the features, labels and splits of a store; and the next table,
+//! with its schema.
 
 use std::{collections::BTreeSet, fs};
 

@@ -19,7 +19,7 @@ use grappa_engine::{
     store::{aggregates::Aggregates, files},
 };
 
-use super::Speed;
+use super::speed::Speed;
 use crate::{
     args::{self, PlannedFirstHop, PlannedHalo},
     table::{Table, exact},
@@ -158,7 +158,7 @@ fn of_graph(options: &args::PlanArgs, graph: &Graph, speed: &Speed) -> anyhow::R
         bail!("--concurrent is {concurrent}, and there are {partitions} partition(s): it must be at most that");
     }
     if let Some(partitions) = training.partitions
-        && partitions > graph.chunks.into()
+        && partitions > graph.chunks
     {
         bail!(
             "--partitions is {partitions}, and there are {} chunk(s): it must be at most that; --chunks of grappa-ingest and \

@@ -40,7 +40,8 @@ fn a_limit_of_the_length_of_files_is_an_error_that_names_what_cannot_be_written(
     }
 }
 
-/// Messages of a process that ends because libtorch, the loader or a thread that has begun gets no memory: none of them can refuse it.
+/// Messages of a process that ends because libtorch, the loader or a thread that has begun gets no memory: none of them
+/// can refuse it.
 const NOT_OURS: [&str; 6] = [
     "error while loading shared libraries",
     "terminate called",

@@ -7,8 +7,8 @@ use crate::fixture::TrainFolder;
 /// Memory beyond the budget and the peak on a tiny graph, which is that of libtorch and the model.
 const SLACK: u64 = 32 << 20;
 
-/// A folder with a store of 500 nodes, and one with many. It is on a disk, because a file system in memory has no page cache to bypass
-/// or to count.
+/// A folder with a store of 500 nodes, and one with many. It is on a disk, because a file system in memory has no page
+/// cache to bypass or to count.
 fn folder(nodes: u64) -> TrainFolder {
     let folder = TrainFolder::on_disk();
     for (name, nodes) in [("tiny", 500), ("large", nodes)] {
@@ -26,7 +26,8 @@ fn peak(folder: &TrainFolder, arguments: &str) -> Option<u64> {
         .as_u64()
 }
 
-/// The messages and states of all nodes take several times the budget, and so would the tensors of a tile's destinations.
+/// The messages and states of all nodes take several times the budget, and so would the tensors of a tile's
+/// destinations.
 #[test]
 fn predictions_with_attention_take_little_more_memory_than_their_budget() {
     const BUDGET: u64 = 96 << 20;

@@ -1,5 +1,5 @@
-//! The bytes that cross a network when two hosts train together, counted at the network interface: those of the gradients, compressed or
-//! not.
+//! The bytes that cross a network when two hosts train together, counted at the network interface: those of the
+//! gradients, compressed or not.
 //!
 //! The hosts are network namespaces that a pair of virtual interfaces connects.
 
@@ -94,7 +94,8 @@ fn rank(hosts: &Hosts, number: usize, folder: &Path, compress: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Trains on two hosts, and compares the bytes at their interfaces with those of the metrics. Returns the bytes of a step.
+/// Trains on two hosts, and compares the bytes at their interfaces with those of the metrics. Returns the bytes of a
+/// step.
 fn train_on(hosts: &Hosts, folder: &Path, compress: &str) -> u64 {
     let before = [0, 1].map(|host| hosts.sent_bytes(host));
     let ranks = [0, 1].map(|number| rank(hosts, number, folder, compress));
@@ -112,8 +113,8 @@ fn train_on(hosts: &Hosts, folder: &Path, compress: &str) -> u64 {
     };
     for host in [0, 1] {
         let sent = hosts.sent_bytes(host) - before[host];
-        // The encodings of a rank differ in length from those of the other, if they have no fixed length. And there are headers,
-        // acknowledgements, and the messages of the store.
+        // The encodings of a rank differ in length from those of the other, if they have no fixed length. And there are
+        // headers, acknowledgements, and the messages of the store.
         let least = reported - reported / 100;
         let most = reported + reported / 20 + 100_000 + residual * host as u64;
         assert!(

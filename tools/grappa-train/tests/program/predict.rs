@@ -37,8 +37,8 @@ fn predictions_come_with_the_number_that_the_run_monitors() {
     }
 }
 
-/// Options of `predict` and `export` that would give something else than they ask for, files that exist, and `-`, which prints what
-/// a file would contain.
+/// Options of `predict` and `export` that would give something else than they ask for, files that exist, and `-`, which
+/// prints what a file would contain.
 #[test]
 fn predictions_and_models_go_to_stdout_or_replace_a_file_if_told() {
     let folder = trained("--epochs 1");

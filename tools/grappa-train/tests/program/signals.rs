@@ -59,8 +59,8 @@ fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
     }
 }
 
-/// Runs a program on a terminal, which is closed when the file `metrics` has two lines. The program has the default effect of SIGHUP, or
-/// ignores it. Exits with the code of the program.
+/// Runs a program on a terminal, which is closed when the file `metrics` has two lines. The program has the default
+/// effect of SIGHUP, or ignores it. Exits with the code of the program.
 const ON_A_TERMINAL: &str = "
 import os, pty, signal, sys, threading
 metrics, effect, *command = sys.argv[1:]

@@ -95,7 +95,8 @@ named_enum! {
 }
 
 named_enum! {
-    /// The number that decides which epoch is the best: higher scores, or lower losses. Early stopping and the schedule `plateau` follow it.
+    /// The number that decides which epoch is the best: higher scores, or lower losses. Early stopping and the schedule
+    /// `plateau` follow it.
     "thing to monitor" Monitor {
         /// validation accuracy; micro F1 if nodes have sets of labels
         Score = "score",
@@ -135,8 +136,8 @@ named_enum! {
         Bf16 = "bf16",
         /// 8 bits per value: a quarter of the bytes; rounding errors are added to the next gradient
         Int8 = "int8",
-        /// only the share --compress-rate of the values, those of the largest magnitude; the others are added to the next
-        /// gradient
+        /// only the share --compress-rate of the values, those of the largest magnitude; the others are added to the
+        /// next gradient
         TopK = "top-k",
         /// 32-bit float, entropy-coded without loss
         Lossless = "lossless",
@@ -151,7 +152,8 @@ pub enum DeviceChoice {
     Auto,
     /// The processor.
     Cpu,
-    /// A CUDA device: the one with this index, or that of the process, which is the first one unless processes divide the GPUs of a host.
+    /// A CUDA device: the one with this index, or that of the process, which is the first one unless processes divide
+    /// the GPUs of a host.
     Cuda(Option<usize>),
 }
 

@@ -36,11 +36,11 @@ pub struct TrainOption {
 pub enum OptionScope {
     /// For the whole run. Its results depend on the value, or the meaning of its parameters does.
     Run,
-    /// A resumed run may change the value. Results up to the checkpoint do not depend on it. With other values of `epochs` (the end of
-    /// a cosine), `evaluate`, `eval-every` and `early-stopping`, the rest of the run differs.
+    /// A resumed run may change the value. Results up to the checkpoint do not depend on it. With other values of
+    /// `epochs` (the end of a cosine), `evaluate`, `eval-every` and `early-stopping`, the rest of the run differs.
     Continuation,
-    /// Each process has a value of its own: its machine, and paths of files that only rank 0 reads and writes. A resumed run may change
-    /// it. With another `device`, results may differ in their last bits.
+    /// Each process has a value of its own: its machine, and paths of files that only rank 0 reads and writes. A
+    /// resumed run may change it. With another `device`, results may differ in their last bits.
     Process,
 }
 
@@ -117,8 +117,9 @@ impl TrainOption {
     }
 }
 
-/// Declares [`TrainConfig`](super::TrainConfig) and its [`TrainOption`]s. An option has its description, its serde attribute, its name and
-/// the placeholder of its value, its type, its default value, and fields of [`TrainOption`] that differ from [`TrainOption::new`].
+/// Declares [`TrainConfig`](super::TrainConfig) and its [`TrainOption`]s. An option has its description, its serde
+/// attribute, its name and the placeholder of its value, its type, its default value, and fields of [`TrainOption`]
+/// that differ from [`TrainOption::new`].
 macro_rules! train_options {
     ($($section:literal { $(
         $(#[doc = $help:literal])+
@@ -143,7 +144,8 @@ macro_rules! train_options {
         }
 
         impl TrainConfig {
-            /// The values of the options as numbers, in the order of [`TrainOption::all`]. None for an option that is no number.
+            /// The values of the options as numbers, in the order of [`TrainOption::all`]. None for an option that is
+            /// no number.
             pub(super) fn numbers(&self) -> Vec<Option<f64>> {
                 vec![$($(OptionValue::number(&self.$field),)+)+]
             }

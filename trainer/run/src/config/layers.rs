@@ -10,8 +10,8 @@ use super::{Preset, TrainConfig, TrainOption};
 use crate::{Error, Result, checksum_line, names};
 
 impl TrainConfig {
-    /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags override the
-    /// file. `flags` are the options that the user gave.
+    /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags
+    /// override the file. `flags` are the options that the user gave.
     ///
     /// # Errors
     /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
@@ -24,8 +24,8 @@ impl TrainConfig {
         Ok(config)
     }
 
-    /// As [`TrainConfig::layered`], but options are not checked against each other. Options that are given to resume a run go over
-    /// those of the run, and not over the defaults.
+    /// As [`TrainConfig::layered`], but options are not checked against each other. Options that are given to resume a
+    /// run go over those of the run, and not over the defaults.
     ///
     /// # Errors
     /// If the file cannot be read, or has an unknown key or a wrong value.
@@ -36,8 +36,8 @@ impl TrainConfig {
         Self::default().overlaid(preset, file, flags)
     }
 
-    /// The configuration of a resumed run: `self` is what the run was started with; the preset, the file and the flags override it in
-    /// this order.
+    /// The configuration of a resumed run: `self` is what the run was started with; the preset, the file and the flags
+    /// override it in this order.
     ///
     /// # Errors
     /// As [`TrainConfig::layered`]. Also if an option differs that must not; the message names it with both values.
@@ -171,7 +171,8 @@ fn wrong(file: &Path, text: &str, error: &toml::de::Error, what: String) -> Erro
     EngineError::input(file, position, what).into()
 }
 
-/// An error about a value of another type than its option, without names of Rust's types. `before` is the text before the value.
+/// An error about a value of another type than its option, without names of Rust's types. `before` is the text before
+/// the value.
 fn wrong_type(before: &str, given: &Table, error: &toml::de::Error) -> Option<String> {
     if !error.message().starts_with("invalid type: ") && !error.message().starts_with("invalid value: ") {
         return None;

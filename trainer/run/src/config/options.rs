@@ -117,20 +117,22 @@ train_options! {
         epochs("N"): u64 = 50, bounds: &[AtLeastOne], scope: Continuation, help_order: 0;
         /// Steps of an epoch, at most; 0: as many as use all training nodes
         ///
-        /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning rate schedules
-        /// count these shorter epochs.
+        /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning
+        /// rate schedules count these shorter epochs.
         steps_per_epoch("N"): u64 = 0, help_order: 1;
     }
     "Partitions" {
         /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
         ///
-        /// If not, auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in half of --memory (in
-        /// 7/8 without stored features). Then only these are in memory. If none fits, auto is 1, with lists in mapped files. With several
-        /// processes, auto is at least their number, so that each has a partition in every step, and each needs memory for its own. --memory
-        /// decides the number, and so the result; it is in metrics.jsonl and summary.json, and a resumed run keeps it.
+        /// If not, auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in
+        /// half of --memory (in 7/8 without stored features). Then only these are in memory. If none fits, auto is 1,
+        /// with lists in mapped files. With several processes, auto is at least their number, so that each has a
+        /// partition in every step, and each needs memory for its own. --memory decides the number, and so the result;
+        /// it is in metrics.jsonl and summary.json, and a resumed run keeps it.
         #[serde(with = "serde_text")]
         partitions("K"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
-        /// Partitions that are computed together in one step; auto: all, or as many as fit in --memory if the graph does not
+        /// Partitions that are computed together in one step; auto: all, or as many as fit in --memory if the graph
+        /// does not
         #[serde(with = "serde_text")]
         concurrent("Q"): Auto<u32> = Auto::Auto, bounds: &[AtLeastOne];
         /// How partitions change when the graph is repartitioned
@@ -140,8 +142,8 @@ train_options! {
         repartition_every("EPOCHS"): u64 = REPARTITION_EVERY, bounds: &[AtLeastOne];
         /// Treatment of halo nodes: in-neighbors that the partition does not own
         halo("MODE"): HaloMode = HaloMode::default();
-        /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: 25 for sage-max, 10 for
-        /// the others
+        /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning; auto: 25
+        /// for sage-max, 10 for the others
         #[serde(with = "serde_text")]
         halo_neighbors("N"): Auto<NonZeroU32> = Auto::Auto;
         /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition
@@ -156,8 +158,8 @@ train_options! {
         compress("METHOD"): Compress = Compress::default();
         /// Share of the gradient's values that --compress top-k sends, such as 0.01; or a range such as 0.01..0.5
         ///
-        /// With a range, the compression ratio falls evenly over the run's epochs: from 100 at the start to 2 at the end with
-        /// 0.01..0.5. auto: 0.25.
+        /// With a range, the compression ratio falls evenly over the run's epochs: from 100 at the start to 2 at the
+        /// end with 0.01..0.5. auto: 0.25.
         #[serde(with = "serde_text")]
         compress_rate("SHARE"): Auto<CompressRate> = Auto::Auto;
     }
@@ -195,14 +197,16 @@ train_options! {
         early_stopping("N"): u64 = 0, scope: Continuation;
         /// Epochs between two checkpoints; 0: only by time and at the end
         checkpoint_every("EPOCHS"): u64 = 5, scope: Continuation;
-        /// Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only by epochs and at the end
+        /// Minutes between two checkpoints, also within an epoch; with several processes, after the next epoch. 0: only
+        /// by epochs and at the end
         checkpoint_minutes("MINUTES"): f64 = 10.0, bounds: &[NotNegative], scope: Continuation;
         /// Number of checkpoints to keep, besides the best
         keep("N"): usize = 3, bounds: &[AtLeastOne], scope: Continuation;
         /// Start with the parameters of the best model of this run, which must have the same layers [default: random]
         #[serde(skip_serializing_if = "Option::is_none")]
         init_from("RUN"): Option<PathBuf> = None;
-        /// File with the names of the classes, one per line, in the order of their numbers [default: the names in the store]
+        /// File with the names of the classes, one per line, in the order of their numbers [default: the names in the
+        /// store]
         #[serde(skip_serializing_if = "Option::is_none")]
         class_names("FILE"): Option<PathBuf> = None, scope: Process;
         /// Folder of the run; it must not exist [default: STORE.run in the current folder, numbered if it exists]

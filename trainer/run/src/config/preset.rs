@@ -1,8 +1,9 @@
 //! Options of published settings, by name.
 //!
-//! A preset (`presets.toml`) has the options that a script of PyTorch Geometric, DGL or OGB sets, as a configuration file has them.
-//! Options that it leaves out keep their defaults. Each preset belongs to the graph of its script and is refused on others, because its
-//! options were tuned for that graph. What a script does beyond options is in the help of its preset.
+//! A preset (`presets.toml`) has the options that a script of PyTorch Geometric, DGL or OGB sets, as a configuration
+//! file has them. Options that it leaves out keep their defaults. Each preset belongs to the graph of its script and is
+//! refused on others, because its options were tuned for that graph. What a script does beyond options is in the help
+//! of its preset.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

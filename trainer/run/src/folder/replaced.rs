@@ -10,46 +10,28 @@ use std::{
 
 use grappa_io::{Error as EngineError, durable};
 
-use super::{CONFIG, RunFolder, is_of_run, refuse_links};
-use crate::{Error, Result, config::TrainConfig, own_folder::OwnFolder};
+use super::names::{CONFIG, REPLACED, is_of_run, refuse_links};
+use crate::{Error, Result, own_folder::OwnFolder};
 
-/// The folder of the replaced run, in the folder of the new run.
-pub(super) const REPLACED: &str = "replaced";
-
-impl RunFolder {
-    /// As [`RunFolder::create`], but sets a run aside that the folder contains. [`RunFolder::remove_replaced`] removes it, and
-    /// [`RunFolder::remove_if_not_begun`] puts it back.
-    ///
-    /// # Errors
-    /// If the folder contains files that are not a run's, another process works on the run, or files cannot be moved.
-    pub fn replace(path: &Path, config: &TrainConfig) -> Result<Self> {
-        if path.join(CONFIG).exists() {
-            refuse_links(path)?;
-            if let Some(other) = names(path)?.into_iter().find(|name| !is_of_run_or_temporary(name)) {
-                let what = "this is no file of a run, so --force does not replace the run in this folder; move the file, or choose another \
-                            folder with --out";
-                return Err(Error::run_file(&path.join(other), what));
-            }
-            // Nobody works on the run while it is moved.
-            let _own = OwnFolder::lock(path)?;
-            set_aside(path)?;
-        }
-        Self::create(path, config)
+/// Sets the run in `path` aside.
+///
+/// # Errors
+/// If the folder has files that are not a run's, another process works on the run, or files cannot be moved.
+pub(super) fn set_aside(path: &Path) -> Result<()> {
+    refuse_links(path)?;
+    if let Some(other) = names(path)?.into_iter().find(|name| !is_of_run_or_temporary(name)) {
+        let what = "this is no file of a run, so --force does not replace the run in this folder; move the file, or choose another \
+                        folder with --out";
+        return Err(Error::run_file(&path.join(other), what));
     }
-
-    /// Removes the run that this one replaces, if it replaces one.
-    ///
-    /// # Errors
-    /// If files cannot be removed.
-    pub fn remove_replaced(&self) -> Result<()> {
-        self.check()?;
-        Ok(durable::remove_folder(&self.path().join(REPLACED))?)
-    }
+    // Nobody works on the run while it is moved.
+    let _own = OwnFolder::lock(path)?;
+    move_files(path)
 }
 
 /// Moves the run in `path` into its folder of the replaced run. If a run is there whose successor has not finished, that one stays, and the
 /// successor is removed.
-fn set_aside(path: &Path) -> Result<()> {
+fn move_files(path: &Path) -> Result<()> {
     let replaced = path.join(REPLACED);
     durable::create_folder(&replaced)?;
     let keeps_older = replaced.join(CONFIG).exists();

@@ -22,7 +22,7 @@ pub(in crate::distributed) struct Store {
 }
 
 impl Store {
-    /// Connects to the store of `place` within `join`, or to that of this process. Later, each answer may take `silence`.
+    /// Connects to the store of `place` within `join`, or to the store of this process. Later, each answer may take `silence`.
     pub fn open(place: &Place, own: Option<&StoreServer>, join: Duration, silence: Duration) -> Result<Self> {
         // A host may not know itself by the name that others know.
         let (host, port) = own.map_or_else(

@@ -138,7 +138,7 @@ impl StoreServer {
         }
     }
 
-    /// The variables that give a process the place of a rank: those that [`Place::from_environment`] reads.
+    /// The variables that give a process the place of a rank, as [`Place::from_environment`] reads them.
     pub fn variables(&self, rank: u32, ranks: u32) -> Vec<(&'static str, String)> {
         let secret = self.shared.secret.text();
         [

@@ -3,8 +3,8 @@
 //! c10d's client blocks until it has an answer, for ever if the other end accepts connections and stays silent. So a thread uses it,
 //! which is left behind if an answer takes too long.
 //!
-//! The protocol belongs to a version of PyTorch. The error about a store that does not answer names the version of torchrun if it is another
-//! version than libtorch here, and comes soon.
+//! The protocol belongs to a version of PyTorch. The error about a store that does not answer names the version of torchrun if it is
+//! another version than libtorch here, and comes soon.
 
 use std::{
     fs,

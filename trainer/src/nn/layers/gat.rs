@@ -46,7 +46,7 @@ impl Gat {
         float(&linear(&[(rows, &self.weight)], None, Epilogue::NONE))
     }
 
-    /// `att W x` of each head, with the attention of sources and then with that of destinations: `[rows, 2 * heads]`.
+    /// `att W x` of each head, first with the attention of sources, then with the attention of destinations: `[rows, 2 * heads]`.
     ///
     /// `att W` is a row for each head. So the scores cost a product with few columns, and their gradient does not pass through `W x`, which
     /// would take several passes over rows as wide as all heads.

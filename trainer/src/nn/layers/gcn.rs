@@ -14,7 +14,7 @@ use crate::nn::{
 /// PyTorch Geometric's GCNConv: `W (sum over neighbors s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, with the in-degrees d of the
 /// node and s of the neighbor. It adds a self-loop to each node and divides by the square roots of in-degrees.
 ///
-/// In-degrees are those of the whole graph. A self-loop of the graph counts besides the added one. PyTorch Geometric merges the two, so
+/// In-degrees are of the whole graph. A self-loop of the graph counts besides the added one. PyTorch Geometric merges the two, so
 /// ingest without self-loops to get the same numbers.
 #[derive(Debug)]
 pub(crate) struct Gcn {

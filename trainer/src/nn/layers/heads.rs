@@ -31,7 +31,7 @@ impl Heads {
         }
     }
 
-    /// The layer's result, from those of the heads, `[nodes, count * width]`.
+    /// The layer's result, from the results of the heads, `[nodes, count * width]`.
     pub(crate) fn finish(&self, heads: &Tensor, epilogue: Epilogue, kind: Kind) -> Tensor {
         let heads = heads.to_kind(Kind::Float);
         let values = if self.mean {

@@ -90,8 +90,8 @@ pub(crate) trait Layer: fmt::Debug + Send {
     }
 }
 
-/// A layer whose update adds up states and aggregates before it multiplies them by weights. The sum of the first layer is the same in each pass
-/// over the same nodes.
+/// A layer whose update adds up states and aggregates before it multiplies them by weights. The sum of the first layer is the same in each
+/// pass over the same nodes.
 pub(crate) trait Combines {
     /// The sum, `[nodes, inputs]`, of what [`Layer::update`] takes.
     fn combined(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
@@ -100,8 +100,8 @@ pub(crate) trait Combines {
     fn update(&self, combined: &Tensor, epilogue: Epilogue) -> Tensor;
 }
 
-/// A layer that can multiply hidden states by its weights before it aggregates them, because both are linear. Exact inference does so if the
-/// products are narrower than the states. Then it keeps and aggregates fewer values.
+/// A layer that can multiply hidden states by its weights before it aggregates them, because both are linear. Exact inference does so if
+/// the products are narrower than the states. Then it keeps and aggregates fewer values.
 pub(crate) trait WeightsFirst {
     /// Number of products of a node.
     fn width(&self) -> usize;

@@ -17,7 +17,7 @@ use grappa_codecs::{Dense, Malformed, top_k};
 use grappa_run::config::{Compress, CompressRate};
 use tch::Tensor;
 
-use super::gradient::{Exchange, LossWeights, Summed, set_values, values_of};
+use super::gradient::{Exchange, LossWeights, Summed, Unsent, set_values, values_of};
 use crate::{
     Error, Result,
     distributed::{LENGTH_BYTES, ProcessGroup, slices},
@@ -60,7 +60,7 @@ impl Compressed {
         &self,
         codec: Dense,
         values: &mut [f32],
-        residual: &mut Option<Vec<f32>>,
+        residual: &mut Unsent,
         weights: LossWeights,
     ) -> Result<Summed> {
         let (own, slices) = (self.own(), slices(values.len(), self.ranks()));
@@ -115,7 +115,7 @@ impl Compressed {
         &self,
         count: usize,
         values: &mut [f32],
-        residual: &mut Option<Vec<f32>>,
+        residual: &mut Unsent,
         weights: LossWeights,
     ) -> Result<Summed> {
         let (own, ranks) = (self.own(), self.ranks());
@@ -167,13 +167,7 @@ impl Compressed {
 }
 
 impl Exchange for Compressed {
-    fn sum(
-        &self,
-        gradient: &Tensor,
-        weights: LossWeights,
-        done: f64,
-        residual: &mut Option<Vec<f32>>,
-    ) -> Result<Summed> {
+    fn sum(&self, gradient: &Tensor, weights: LossWeights, done: f64, residual: &mut Unsent) -> Result<Summed> {
         let mut values = values_of(gradient);
         if let Some(residual) = residual {
             values
@@ -286,12 +280,7 @@ mod tests {
     }
 
     /// Sums a gradient of each rank. Returns the sum, and what the exchange says.
-    fn sum(
-        exchange: &Compressed,
-        values: &[f32],
-        weights: LossWeights,
-        residual: &mut Option<Vec<f32>>,
-    ) -> (Vec<f32>, Summed) {
+    fn sum(exchange: &Compressed, values: &[f32], weights: LossWeights, residual: &mut Unsent) -> (Vec<f32>, Summed) {
         let room = Tensor::zeros([LossWeights::VALUES as i64], (Kind::Float, Device::Cpu));
         let gradient = Tensor::cat(&[Tensor::from_slice(values), room], 0);
         let summed = exchange.sum(&gradient, weights, 0.5, residual).unwrap();

@@ -21,11 +21,10 @@ impl LossWeights {
     pub const VALUES: usize = 4;
 
     pub(super) fn to_values(self) -> [f32; Self::VALUES] {
-        let parts = |weight: f64| {
+        let [[a, b], [c, d]] = [self.factors, self.seeds].map(|weight| {
             let high = weight as f32;
             [high, (weight - f64::from(high)) as f32]
-        };
-        let ([a, b], [c, d]) = (parts(self.factors), parts(self.seeds));
+        });
         [a, b, c, d]
     }
 
@@ -47,25 +46,22 @@ pub struct Summed {
     pub sent_bytes: u64,
 }
 
+/// The residual of a participant: the part of its gradients that it has not sent so far, f32 of `[parameters]`. None if its exchange sends
+/// everything.
+pub type Unsent = Option<Vec<f32>>;
+
 /// Sums the gradients of all participants of a step. A participant without a batch takes part with zeros, so nobody waits for
 /// ever.
 pub trait Exchange {
-    /// Replaces a gradient by the sum over all participants. Returns the sums of their loss weights. `gradient` is f32 of
-    /// `[parameters + LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from
-    /// 0 to 1, which a schedule of compression follows.
+    /// Replaces a gradient by the sum over all participants. Returns the sums of their loss weights. `gradient` is f32 of `[parameters +
+    /// LossWeights::VALUES]`: its last values are room for the loss weights. `done` is the part of the run that is over, from 0 to 1, which
+    /// a schedule of compression follows.
     ///
-    /// `residual` is f32 of `[parameters]`: the part of its gradients that this participant has not sent so far. It is added to the gradient,
-    /// and becomes what this exchange does not send; none if an exchange sends everything.
+    /// The residual is added to the gradient, and becomes what this exchange does not send.
     ///
     /// # Errors
     /// If a participant cannot be reached. The residual then stays as it was.
-    fn sum(
-        &self,
-        gradient: &Tensor,
-        weights: LossWeights,
-        done: f64,
-        residual: &mut Option<Vec<f32>>,
-    ) -> Result<Summed>;
+    fn sum(&self, gradient: &Tensor, weights: LossWeights, done: f64, residual: &mut Unsent) -> Result<Summed>;
 
     /// Whether it leaves residuals.
     fn has_feedback(&self) -> bool {

@@ -15,6 +15,6 @@ mod uncompressed;
 
 pub(super) use self::compressed::Compressed;
 pub use self::{
-    gradient::{Exchange, LossWeights, Summed, exchanged_bytes},
+    gradient::{Exchange, LossWeights, Summed, Unsent, exchanged_bytes},
     uncompressed::{AllReduce, InProcess},
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::gradient::{Exchange, LossWeights, Summed};
+use super::gradient::{Exchange, LossWeights, Summed, Unsent};
 use crate::{Result, distributed::ProcessGroup};
 
 /// The exchange of a single process. It trains all partitions and has already added up their gradients. There may be a residual that the
@@ -13,13 +13,7 @@ use crate::{Result, distributed::ProcessGroup};
 pub struct InProcess;
 
 impl Exchange for InProcess {
-    fn sum(
-        &self,
-        gradient: &Tensor,
-        weights: LossWeights,
-        _done: f64,
-        residual: &mut Option<Vec<f32>>,
-    ) -> Result<Summed> {
+    fn sum(&self, gradient: &Tensor, weights: LossWeights, _done: f64, residual: &mut Unsent) -> Result<Summed> {
         if let Some(residual) = residual.take() {
             let residual = Tensor::from_slice(&residual).to_device(gradient.device());
             let _ = no_grad(|| gradient.narrow(0, 0, residual.size()[0]).g_add_(&residual));
@@ -33,20 +27,15 @@ impl Exchange for InProcess {
 pub struct AllReduce(pub Arc<ProcessGroup>);
 
 impl AllReduce {
-    /// Bytes that each of `ranks` sends to sum `bytes`: its values of the slices of all others, and the sum of its own slice to each of them.
+    /// Bytes that each of `ranks` sends to sum `bytes`: its values of the slices of all others, and the sum of its own slice to each of
+    /// them.
     pub fn sent_bytes(bytes: u64, ranks: u64) -> u64 {
         2 * (ranks - 1) * bytes / ranks
     }
 }
 
 impl Exchange for AllReduce {
-    fn sum(
-        &self,
-        gradient: &Tensor,
-        weights: LossWeights,
-        _done: f64,
-        residual: &mut Option<Vec<f32>>,
-    ) -> Result<Summed> {
+    fn sum(&self, gradient: &Tensor, weights: LossWeights, _done: f64, residual: &mut Unsent) -> Result<Summed> {
         assert!(
             residual.is_none(),
             "a run keeps its compression, and this one leaves no residual"

@@ -11,7 +11,7 @@ use grappa_storage::MappedChunks;
 
 use crate::kernels::parallel;
 
-/// The in-degrees of all nodes, memory-mapped. A slice may have those of halo nodes whose chunks it lacks; others are 0.
+/// The in-degrees of all nodes, memory-mapped. A slice may have the in-degrees of halo nodes whose chunks it lacks; others are 0.
 #[derive(Clone)]
 pub struct Degrees(Arc<MappedChunks>);
 

@@ -1,7 +1,7 @@
 //! The historical embeddings of halo nodes: rows that exact inference leaves for the steps of a super-epoch.
 //!
 //! For each layer between the first and the last, exact inference saves the aggregate of the in-neighbors' states of halo nodes.
-//! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are those of seeds, which are not halo nodes.
+//! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are of seeds, which are not halo nodes.
 //! Only halo nodes that steps can reach have rows ([`HistoricalNodes`]).
 //!
 //! With [`Keep::Neighbors`] it also samples one in-neighbor per node. It saves the difference between the aggregate and the
@@ -85,7 +85,7 @@ impl HistoricalNodes {
         threads: usize,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        // Rows of neighbors are gathered from those of the set before, which therefore has the neighbors, too.
+        // Rows of neighbors are gathered from the rows of the set before, which therefore has the neighbors, too.
         let (mut sets, mut drawn) = (Vec::<Arc<NodeSet>>::new(), Vec::<DrawnNeighbors>::new());
         for set in reached {
             let set = match drawn.last() {
@@ -113,8 +113,7 @@ impl HistoricalNodes {
         threads: usize,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let all = || NodeSet::all(chunks.map().nodes());
-        let reached = (0..layers.saturating_sub(2)).map(|_| all()).collect();
+        let reached = vec![NodeSet::all(chunks.map().nodes()); layers.saturating_sub(2)];
         Self::new(chunks, reached, keep, threads, progress)
     }
 
@@ -242,17 +241,16 @@ impl HistoricalRows {
         })
     }
 
-    /// Bytes of the rows that partitions get: a partition gets those of its own halo nodes in reach. `of_partitions` has the
+    /// Bytes of the rows that partitions get: a partition gets the rows of its own halo nodes in reach. `of_partitions` has the
     /// numbers of these nodes, summed over the partitions, for one hop, two, ...
     pub(in crate::train) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, of_partitions: &[u64]) -> u64 {
-        let bytes = |rows: &SetRows| {
+        let all = self.layers.iter().flatten().chain(&self.inputs);
+        let bytes = all.map(|rows| {
             let own = nodes.sets().iter().rev().zip(of_partitions);
-            let own = own
-                .filter(|(set, _)| Arc::ptr_eq(set, &rows.nodes))
-                .map(|(_, nodes)| nodes);
-            own.sum::<u64>() * u64::from(KEPT_AS.row_bytes(rows.rows.width() as u32))
-        };
-        self.layers.iter().flatten().chain(&self.inputs).map(bytes).sum()
+            let own = own.filter(|(set, _)| Arc::ptr_eq(set, &rows.nodes));
+            own.map(|(_, nodes)| nodes).sum::<u64>() * u64::from(KEPT_AS.row_bytes(rows.rows.width() as u32))
+        });
+        bytes.sum()
     }
 
     /// Bytes of memory that the rows take.
@@ -287,7 +285,7 @@ impl HistoricalRows {
     }
 }
 
-/// In-degrees, rounded like those that are kept.
+/// In-degrees, rounded like kept values.
 pub(in crate::train) fn as_kept(degrees: &[f32]) -> Tensor {
     Tensor::from_slice(degrees).to_kind(Kind::BFloat16).to_kind(Kind::Float)
 }
@@ -336,7 +334,7 @@ impl HistoricalRows {
         fanouts: &Fanouts,
         device: Device,
     ) -> Result<Vec<Option<HistoricalEmbeddings>>> {
-        let known = |(hop, block): (usize, &sample::Block)| {
+        let known = minibatch.blocks.iter().enumerate().map(|(hop, block)| {
             let layer = fanouts.hops() - 1 - hop;
             let halo = halo_of(minibatch, block, degrees)?;
             if layer == 0 || halo.is_empty() {
@@ -346,12 +344,15 @@ impl HistoricalRows {
             let mut historical = self.of(layer, &nodes, &halo, degrees, device)?;
             if let Some(neighbor) = &mut historical.neighbor {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
-                let spread = |node: &NodeId| Ok((degrees.of(*node)?.min(fanout) as f32).sqrt().recip());
-                let spread = nodes.iter().map(spread).collect::<Result<Vec<f32>>>()?;
+                let spread = nodes.iter().map(|&node| {
+                    let drawn = degrees.of(node)?.min(fanout) as f32;
+                    Ok(drawn.sqrt().recip())
+                });
+                let spread = spread.collect::<Result<Vec<f32>>>()?;
                 neighbor.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), device));
             }
             Ok(Some(historical))
-        };
-        minibatch.blocks.iter().enumerate().map(known).collect()
+        });
+        known.collect()
     }
 }

@@ -118,7 +118,7 @@ impl<'a> Keeper<'a> {
         Ok(all)
     }
 
-    /// For each node of the set `at`, the row of its neighbor. `rows` are those of the nodes in `rows_of`.
+    /// For each node of the set `at`, the row of its neighbor. `rows` are the rows of the nodes in `rows_of`.
     fn gathered(&mut self, rows: &dyn NodeRows, rows_of: &NodeSet, at: usize) -> Result<SetRows> {
         let mut out = self.rows(self.nodes.sets()[at].clone(), rows.width())?;
         let threads = self.inference.budget.threads;

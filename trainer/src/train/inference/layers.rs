@@ -319,11 +319,8 @@ impl Layers<'_> {
 
     /// Space for rows. Those in memory may have any values, so all must be written.
     fn rows(&self, rows: u64, width: usize, place: StatesPlace) -> Result<StateRows> {
-        let kept = || {
-            let space = self.inference.first_inputs.filter(|_| place.memory > 0)?;
-            space.take_memory(rows, StateRows::layout_of(width, place.dtype))
-        };
-        match kept() {
+        let space = self.inference.first_inputs.filter(|_| place.memory > 0);
+        match space.and_then(|space| space.take_memory(rows, StateRows::layout_of(width, place.dtype))) {
             Some(states) => Ok(states),
             None => place.create(self.inference.scratch, rows, width),
         }

@@ -11,7 +11,7 @@ use crate::Result;
 /// The nodes whose states exact inference needs, layer by layer.
 ///
 /// The result is wanted for some nodes. The last layer takes the states of these and of all their in-neighbors; the layer before
-/// takes those of the in-neighbors of all these in turn. Nodes that are in no such set are never read.
+/// takes the states of the in-neighbors of all these in turn. Nodes that are in no such set are never read.
 #[derive(Debug, Clone)]
 pub struct Needed {
     /// At index l: the nodes whose states layer l takes. Last: the nodes whose results are wanted.
@@ -50,7 +50,7 @@ pub struct NeededOptions<'a> {
     pub samples: &'a [Option<NeighborSample>],
     /// Whether the first layer's aggregates are known, so that it takes no in-neighbors.
     pub knows_first_hop: bool,
-    /// More nodes whose states are needed: at index l, those of the states that layer l + 1 makes.
+    /// More nodes whose states are needed: at index l, the nodes whose states layer l + 1 makes.
     pub also: &'a [Arc<NodeSet>],
     /// The largest work to look for; see [`Needed::work`].
     pub work_max: f64,

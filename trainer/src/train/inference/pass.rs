@@ -48,7 +48,8 @@ pub(super) struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// Takes the aggregates from `first_hop`, which has rows of all nodes. The rows of the next outputs are read on another thread meanwhile.
+    /// Takes the aggregates from `first_hop`, which has rows of all nodes. The rows of the next outputs are read on another thread
+    /// meanwhile.
     pub(super) fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let all = NodeSet::all(self.outputs.universe());
         let columns = [
@@ -267,7 +268,7 @@ impl LayerPass<'_> {
         self.read(self.rows, &self.places(positions))
     }
 
-    /// The states of a range of outputs, while those of the `next` one are read ahead.
+    /// The states of a range of outputs, while the states of the `next` one are read ahead.
     fn own_before(&self, positions: Range<u64>, next: Range<u64>) -> Result<Tensor> {
         let own = self.own(positions)?;
         read_each_ahead(self.rows, &self.places(next));

@@ -56,7 +56,7 @@ pub fn hello(store: &Store) -> Result<Hello> {
     Ok(Hello { same })
 }
 
-/// Makes sure that all ranks train with the same options, except those that each process has for itself ([`OptionScope::Process`]). All
+/// Makes sure that all ranks train with the same options, except options that each process has for itself ([`OptionScope::Process`]). All
 /// ranks must call it.
 ///
 /// # Errors

@@ -68,7 +68,7 @@ impl RunInProgress<'_, '_> {
     }
 
     /// The exact scores of the best model, if evaluations sampled neighbors and may be exact. The trainer then has that model. Without
-    /// a best model, the scores are those of the last one.
+    /// a best model, the scores are of the last one.
     fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
         // Lines of the journal may be missing.
         let scores = self.output.state.scores.as_ref();

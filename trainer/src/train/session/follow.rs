@@ -40,11 +40,11 @@ use crate::{
     train::{evaluate::evaluate_exactly, trainer::Trainer},
 };
 
-/// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is that of
-/// the run, which rank 0 has created.
+/// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is the
+/// folder of the run, which rank 0 has created.
 ///
 /// # Errors
-/// As [`train`](super::train), and if another rank has left or cannot be reached.
+/// As [`train`](super::train()), and if another rank has left or cannot be reached.
 pub fn follow(
     store: Arc<Store>,
     config: TrainConfig,
@@ -89,8 +89,8 @@ fn epochs(trainer: &mut Trainer, state: &mut RunState, group: &ProcessGroup, wat
     while !state.is_over(config.epochs, config.early_stopping) {
         watcher.begin(state.epoch + 1, config.epochs);
         let (learning_rate, epoch) = (state.learning_rate, state.epoch);
-        let rate = |step, steps| learning_rate.at(&config, epoch, step, steps);
-        let trained = trainer.epoch(epoch, &rate, watcher.progress());
+        let rate = &|step, steps| learning_rate.at(&config, epoch, step, steps);
+        let trained = trainer.epoch(epoch, rate, watcher.progress());
         tell_warnings(trainer, watcher);
         trained?;
         let score = match is_evaluated(&config, epoch) {

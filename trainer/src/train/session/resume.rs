@@ -1,4 +1,4 @@
-//! The start of a resumed run: whether the store and the files are those of the run, where training continues, and the time so far.
+//! The start of a resumed run: whether the store and the files belong to the run, where training continues, and the time so far.
 
 use std::path::Path;
 
@@ -75,8 +75,8 @@ pub(super) fn check_best(checkpoints: &Checkpoints, latest: &Checkpoint, watcher
     Ok(())
 }
 
-/// A warning if the learning rate is much larger than that of the last epoch, `last`: more epochs stretch the cosine schedule, which had
-/// come to its end.
+/// A warning if the learning rate is much larger than the rate of the last epoch, `last`: more epochs stretch the cosine schedule, which
+/// had come to its end.
 pub(super) fn rise_of_rate(state: &RunState, config: &TrainConfig, last: f64) -> Option<String> {
     let next = state.learning_rate.at(config, state.epoch, 0, 1);
     let rises = config.lr_schedule == LrSchedule::Cosine && state.epoch < config.epochs && next > RISE_NOTED * last;

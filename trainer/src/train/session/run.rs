@@ -103,10 +103,12 @@ impl RunInProgress<'_, '_> {
         watcher.begin(self.output.state.epoch + 1, self.trainer.config.epochs);
         let (learning_rate, epoch) = (self.output.state.learning_rate, self.output.state.epoch);
         let config = self.trainer.config.clone();
-        let rate = |step, steps| learning_rate.at(&config, epoch, step, steps);
-        let trained = self
-            .trainer
-            .saved_epoch(epoch, &rate, Some(&mut self.output), watcher.progress());
+        let trained = self.trainer.saved_epoch(
+            epoch,
+            &|step, steps| learning_rate.at(&config, epoch, step, steps),
+            Some(&mut self.output),
+            watcher.progress(),
+        );
         std::mem::take(&mut self.output.save_problems)
             .iter()
             .for_each(|problem| watcher.warn(problem));
@@ -115,7 +117,7 @@ impl RunInProgress<'_, '_> {
             Err(error) if error.is_stopped() => return Err(self.stopped(watcher)),
             trained => trained?,
         };
-        let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
+        let last_rate = learning_rate.at(&config, epoch, stats.steps.saturating_sub(1), stats.steps.max(1));
         let evaluation = match is_evaluated(&self.trainer.config, epoch) {
             true => self.evaluate(watcher)?,
             false => None,
@@ -274,7 +276,7 @@ pub(super) fn tell_if_long(what: &str, seconds: Option<f64>, watcher: &mut dyn W
     }
 }
 
-/// The scores for the summary and the report. The report has those of the test nodes, or of the validation nodes if there are no
+/// The scores for the summary and the report. The report has the scores of the test nodes, or of the validation nodes if there are no
 /// test nodes.
 pub(super) fn scored(evaluation: &Evaluation) -> ModelScores {
     let val = &evaluation.val;

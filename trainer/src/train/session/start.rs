@@ -1,6 +1,9 @@
 //! The start of a run, on all ranks: a trainer with new parameters, or with the state of a checkpoint.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use grappa_formats::schema::Schema;
 use grappa_io::machine::memory_limit;
@@ -186,7 +189,7 @@ fn warn_of_limits(
 /// Checks the files of a run that continues from a checkpoint, and removes later ones.
 fn check_resumed(
     writer: RunWriter<'_>,
-    path: &std::path::Path,
+    path: &Path,
     checkpoint: &Checkpoint,
     config_digest: u64,
     watcher: &mut dyn Watcher,

@@ -32,9 +32,9 @@ use crate::{Result, distributed::ProcessGroup, runtime::catch_out_of_memory};
 /// If options do not fit the store or the earlier run, files cannot be read or written, or a loss is not finite. Checkpoints stay,
 /// and the run can be resumed. A full disk is not an error: training warns and continues without the files that do not fit.
 ///
-/// If progress says to stop ([`Progress::is_stopped`]), the step in progress is finished and a checkpoint is written. An evaluation,
-/// an exact inference or a pre-aggregation is aborted. The error is then [`Error::Stopped`]. A resumed run computes the same as
-/// one without the stop.
+/// If progress says to stop ([`Progress::is_stopped`](grappa_io::progress::Progress::is_stopped)), the step in progress is finished and a
+/// checkpoint is written. An evaluation, an exact inference or a pre-aggregation is aborted. The error is then
+/// [`Error::Stopped`](crate::Error::Stopped). A resumed run computes the same as one without the stop.
 pub fn train(
     store: Arc<Store>,
     config: TrainConfig,
@@ -46,7 +46,7 @@ pub fn train(
     train_first(store, config, folder, resume, device, None, watcher)
 }
 
-/// [`train`], as rank 0 of a group if one is given. The other ranks call [`follow`](super::follow).
+/// [`train`], as rank 0 of a group if one is given. The other ranks call [`follow`](super::follow()).
 ///
 /// # Errors
 /// As [`train`], and if another rank has left or cannot be reached.

@@ -7,7 +7,7 @@ use grappa_run::{journal::EpochRecord, model::Task};
 
 /// Observes a run.
 pub trait Watcher {
-    /// Receives the progress of stages. If it says to stop, training ends early; see [`train`].
+    /// Receives the progress of stages. If it says to stop, training ends early; see [`train`](super::train()).
     fn progress(&self) -> &dyn Progress;
 
     /// The time since the start of the program when training begins. It counts as wall time of the run.

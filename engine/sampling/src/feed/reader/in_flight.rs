@@ -67,7 +67,7 @@ impl TouchedFiles {
 pub(super) struct DepthMeter<'a> {
     counters: &'a Counters,
     since: Instant,
-    depth: u64,
+    depth: usize,
 }
 
 impl<'a> DepthMeter<'a> {
@@ -81,14 +81,16 @@ impl<'a> DepthMeter<'a> {
 
     pub fn start(&mut self, depth: usize) {
         self.since = Instant::now();
-        self.depth = depth as u64;
+        self.depth = depth;
     }
 
     pub fn stop(&mut self) {
         if self.depth > 0 {
-            let nanoseconds = self.since.elapsed().as_nanos() as u64;
-            self.counters.read_ns.add(nanoseconds);
-            self.counters.depth_ns.add(nanoseconds * self.depth);
+            let seconds = self.since.elapsed().as_secs_f64();
+            self.counters.add(|stats| {
+                stats.read_seconds += seconds;
+                stats.queue_depth += seconds * self.depth as f64;
+            });
         }
     }
 }
