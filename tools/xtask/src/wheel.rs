@@ -34,10 +34,17 @@ pub fn wheel(profile: Profile) -> Result<PathBuf> {
 
 /// Tests the package with the library of the last build of the workspace, with and without PyTorch Geometric.
 pub fn test_build() -> Result<()> {
-    let folder = target_folder().join("wheel");
-    let python = setup::python_of(&folder.join("tests"))?;
+    let packages = package()?;
+    let python = setup::python_of(&target_folder().join("wheel/tests"))?;
     run(setup::pip(&python).args(["numpy", "pytest"]))?;
-    let package = folder.join("package/grappa");
+    test(&python, std::slice::from_ref(&packages))?;
+    test_with_pyg(&[packages, site_packages(&python)?])
+}
+
+/// A folder that Python imports the package from, with the library of the last build of the workspace.
+pub fn package() -> Result<PathBuf> {
+    let packages = target_folder().join("wheel/package");
+    let package = packages.join("grappa");
     fs::create_dir_all(&package).context("cannot create the folder of the package")?;
     for entry in fs::read_dir(root().join("python/grappa"))? {
         let file = entry?.path();
@@ -48,9 +55,7 @@ pub fn test_build() -> Result<()> {
     let library = target_folder().join("debug/lib_grappa.so");
     fs::copy(&library, package.join("_grappa.abi3.so"))
         .with_context(|| format!("{} is missing: build the workspace first", library.display()))?;
-    let packages = folder.join("package");
-    test(&python, std::slice::from_ref(&packages))?;
-    test_with_pyg(&[packages, site_packages(&python)?])
+    Ok(packages)
 }
 
 fn test_with_pyg(packages: &[PathBuf]) -> Result<()> {

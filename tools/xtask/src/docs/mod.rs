@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use self::blocks::{Block, Language, Runs, blocks};
 use crate::{
     command::{output, program, root, run, target_folder},
-    extras,
+    extras, wheel,
 };
 
 /// What commands of pages read.
@@ -37,6 +37,7 @@ pub fn docs(profile: &str) -> Result<()> {
     let place = Place {
         programs: target_folder().join(profile),
         python: extras::pyg_python(),
+        packages: wheel::package()?,
     };
     let mut skipped = Vec::new();
     for page in pages()? {
@@ -81,6 +82,8 @@ struct Place {
     programs: PathBuf,
     /// A Python with PyTorch Geometric.
     python: Option<PathBuf>,
+    /// The folder of the Python package.
+    packages: PathBuf,
 }
 
 impl Place {
@@ -109,7 +112,8 @@ impl Place {
         let mut interpreter = match (block.language, &self.python) {
             (Language::Python, Some(python)) => {
                 let mut interpreter = program(python);
-                interpreter.arg("-").env("PYTHONPATH", "trainer/python");
+                let packages = std::env::join_paths([Path::new("trainer/python"), &self.packages])?;
+                interpreter.arg("-").env("PYTHONPATH", packages);
                 interpreter
             }
             (Language::Python, None) => bail!("no Python"),
