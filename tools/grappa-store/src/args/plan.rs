@@ -109,10 +109,10 @@ pub struct Training {
     #[arg(long, help_heading = TRAINING, value_name = "B", requires = "train", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
     /// Number of partitions [default: from --memory]
-    #[arg(long, help_heading = TRAINING, value_name = "K", requires = "train", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, help_heading = TRAINING, value_name = "K", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub partitions: Option<u32>,
     /// Partitions of a step [default: from --memory]
-    #[arg(long, help_heading = TRAINING, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, help_heading = TRAINING, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub concurrent: Option<u32>,
     /// Source of the first layer's aggregates [default: preaggregated if features are stored]
     #[arg(long, help_heading = TRAINING, value_enum, requires = "train")]
