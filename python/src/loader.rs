@@ -3,7 +3,7 @@
 use std::{
     process,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
     },
     thread::{self, JoinHandle},
@@ -32,6 +32,8 @@ use crate::{
 
 /// Batches that are ready while Python uses another one.
 const READY_BATCHES: usize = 1;
+/// The error of an iterator whose epoch was ended from outside.
+const ENDED: &str = "this epoch was ended: its loader was closed, or started another epoch";
 /// How often Python sees Ctrl-C while it waits.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -45,7 +47,12 @@ pub struct Loader {
     seeds: u64,
     process: u32,
     leases: Arc<Leases>,
+    /// The inbox of the epoch in progress.
+    current: Mutex<Inbox>,
 }
+
+/// Where the batches of an epoch arrive. None after the epoch was ended from outside.
+type Inbox = Arc<Mutex<Option<Receiver<Result<Prepared, grappa_engine::Error>>>>>;
 
 /// An epoch to deliver.
 struct Command {
@@ -131,6 +138,7 @@ impl Loader {
             seeds,
             process: process::id(),
             leases: Arc::default(),
+            current: Mutex::default(),
         })
     }
 
@@ -146,25 +154,28 @@ impl Loader {
     }
 
     /// Starts an epoch. An earlier one that is not finished ends.
-    fn epoch(&self, epoch: u64) -> PyResult<Batches> {
+    fn epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<Batches> {
         if self.process != process::id() {
             return Err(PyRuntimeError::new_err(
                 "this loader was made before a fork, and its threads are in the other process; start processes with the \
                  method \"spawn\", or make the loader after the fork",
             ));
         }
+        py.detach(|| self.end_epoch());
         let (sender, receiver) = sync_channel(READY_BATCHES);
-        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let inbox = Inbox::new(Mutex::new(Some(receiver)));
+        let commands = lock(&self.commands);
         let sent = commands
             .as_ref()
             .is_some_and(|commands| commands.send(Command { epoch, batches: sender }).is_ok());
-        match sent {
-            true => Ok(Batches {
-                receiver: Mutex::new(receiver),
-                leases: self.leases.clone(),
-            }),
-            false => Err(PyRuntimeError::new_err("this loader is closed")),
+        if !sent {
+            return Err(PyRuntimeError::new_err("this loader is closed"));
         }
+        *lock(&self.current) = inbox.clone();
+        Ok(Batches {
+            inbox,
+            leases: self.leases.clone(),
+        })
     }
 
     /// Ends the threads.
@@ -173,16 +184,28 @@ impl Loader {
     }
 }
 
+/// The lock of a value that no panic leaves half changed.
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Loader {
     fn end(&self) {
         // Threads of a process that was forked do not exist in the other one.
         if self.process != process::id() {
             return;
         }
-        drop(self.commands.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(lock(&self.commands).take());
+        self.end_epoch();
+        let thread = lock(&self.thread).take();
         // A panic was shown when it happened.
         thread.map(JoinHandle::join);
+    }
+
+    /// Ends the epoch in progress: the thread finds that nobody takes its batches.
+    fn end_epoch(&self) {
+        let inbox = lock(&self.current).clone();
+        drop(lock(&inbox).take());
     }
 }
 
@@ -239,7 +262,7 @@ impl Delivery {
 /// The batches of an epoch.
 #[pyclass(frozen, module = "grappa._grappa")]
 pub struct Batches {
-    receiver: Mutex<Receiver<Result<Prepared, grappa_engine::Error>>>,
+    inbox: Inbox,
     leases: Arc<Leases>,
 }
 
@@ -251,11 +274,8 @@ impl Batches {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let prepared = loop {
-            let received = py.detach(|| {
-                let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
-                receiver.recv_timeout(INTERVAL)
-            });
-            match received {
+            let received = py.detach(|| Some(lock(&self.inbox).as_ref()?.recv_timeout(INTERVAL)));
+            match received.ok_or_else(|| PyRuntimeError::new_err(ENDED))? {
                 Ok(prepared) => break prepared.map_err(exception)?,
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),

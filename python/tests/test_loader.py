@@ -3,6 +3,8 @@
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -99,6 +101,20 @@ def test_an_epoch_that_was_broken_off_does_not_disturb_the_next(store):
             break
     loader.set_epoch(0)
     assert all(np.array_equal(batch.n_id, n_id) for batch, n_id in zip(loader, whole, strict=True))
+
+
+def test_an_iterator_that_is_left_over_blocks_neither_another_epoch_nor_the_exit(store, cora):
+    loader = grappa.NeighborLoader(store, [3], batch_size=8, shuffle=False)
+    first, second = iter(loader), iter(loader)
+    with pytest.raises(RuntimeError, match="started another epoch"):
+        list(first)
+    assert sum(batch.batch_size for batch in second) == store.splits["train"]
+    script = f"""
+import grappa
+batches = iter(grappa.NeighborLoader({os.fspath(cora)!r}, [3], batch_size=8))
+next(batches)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_a_loader_can_be_pickled(store):
