@@ -1,7 +1,7 @@
 //! The Python module `grappa._grappa`: stores, ingest and loaders. The package `grappa` in the folder beside it gives them the
 //! interfaces of NumPy, PyTorch and PyTorch Geometric.
 //!
-//! Nothing here links libtorch. Arrays reach Python through the buffer protocol ([`array`]), so NumPy and PyTorch use the
+//! Nothing here links libtorch. Arrays reach Python through the buffer protocol (`array`), so NumPy and PyTorch use the
 //! memory that Rust wrote. Threads of Rust never take the GIL, and the GIL is free while Python waits for them.
 
 mod array;

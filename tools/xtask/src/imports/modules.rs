@@ -94,7 +94,7 @@ impl Crate {
         child: &ItemMod,
     ) -> Result<()> {
         let name = child.ident.to_string();
-        let path = [parent, &[name.clone()]].concat();
+        let path = [parent, std::slice::from_ref(&name)].concat();
         let own = children.join(&name);
         if let Some((_, items)) = &child.content {
             return self.read_items(folder, file, &own, path, items);
@@ -128,7 +128,7 @@ impl Crate {
     fn file_of(&self, module: &[String], name: &[String], reexports_max: usize) -> Option<&Path> {
         let (mut at, rest) = self.start_of(module, name)?;
         for (index, segment) in rest.iter().enumerate() {
-            let child = [at.as_slice(), &[segment.clone()]].concat();
+            let child = [at.as_slice(), std::slice::from_ref(segment)].concat();
             if self.modules.contains_key(&child) {
                 at = child;
                 continue;
