@@ -15,7 +15,7 @@ pub type Sink<'a> = dyn FnMut(Range<u64>, &mut Vec<f32>) -> Result<()> + 'a;
 /// As [`Sink`]. Also receives the destinations' rows in their encoding, if the pass has read them.
 pub type SinkWithRows<'a> = dyn FnMut(Range<u64>, &mut Vec<f32>, Option<&[u8]>) -> Result<()> + 'a;
 
-/// Writes the own rows ([`Reduce::begin`]) of a range of positions among the destinations. Ranges come in ascending order, each small beside
+/// Writes the own rows ([`Reduce::begin`](super::Reduce::begin)) of a range of positions among the destinations. Ranges come in ascending order, each small beside
 /// the budget.
 pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 

@@ -105,7 +105,7 @@ impl TrainConfig {
         })?)
     }
 
-    /// The sampler of evaluations with [`Evaluate::Sampled`]: that of training, with twice the fanouts.
+    /// The sampler of evaluations with [`Evaluate::Sampled`](super::Evaluate::Sampled): the sampler of training, with twice the fanouts.
     ///
     /// # Errors
     /// As [`TrainConfig::sampler`].
@@ -173,7 +173,7 @@ impl TrainConfig {
         threads.map_or(1, NonZeroUsize::get)
     }
 
-    /// The share of values that [`Compress::TopK`] sends. `auto` is [`CompressRate::default`].
+    /// The share of values that [`Compress::TopK`](super::Compress::TopK) sends. `auto` is [`CompressRate::default`].
     pub fn compress_rate(&self) -> CompressRate {
         self.compress_rate.value().unwrap_or_default()
     }
