@@ -93,7 +93,7 @@
 //!     sample::{
 //!         BatchKey, Minibatch, Sampler, Scratch,
 //!         partition::Owned,
-//!         view::{Halo, PartitionView, ViewKind, ViewOptions},
+//!         view::{Halo, PartitionView, ViewOptions},
 //!     },
 //! };
 //!
@@ -101,8 +101,7 @@
 //!     halo: Halo::default(),
 //!     halo_lists: None,
 //!     edge_weights: false,
-//!     kind: ViewKind::Memory,
-//!     memory: 64 << 20,
+//!     mapped_bytes_max: None, // in memory
 //!     threads: 1,
 //!     engine: Choice::Auto,
 //! };
@@ -187,7 +186,7 @@
 //! let assignment = assignment(Schedule::Shuffle, &chunk_sizes(store.manifest()), 4, 1, 0, 0)?;
 //! let owned = Owned::of(&assignment, &store, PartitionId(2));
 //! assert_eq!(owned.base().len(), 4); // of 16 chunks
-//! let first = owned.node(LocalId(0));
+//! let first = NodeId(store.chunks().range(owned.base()[0]).start);
 //! assert_eq!(owned.local(first), Some(LocalId(0)));
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
