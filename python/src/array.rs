@@ -31,7 +31,7 @@ pub const I64: ValueType = ValueType { format: c"l", bytes: 8 };
 pub const U8: ValueType = ValueType { format: c"B", bytes: 1 };
 
 /// The number of batches whose memory Python may have at the same time: the one in use, and the one that follows.
-const LEASES_MAX: usize = 2;
+pub const LEASES_MAX: usize = 2;
 
 /// Counts the batches of a loader whose memory Python has.
 #[derive(Default)]

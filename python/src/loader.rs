@@ -13,7 +13,10 @@ use std::{
 use grappa_engine::{
     Batch, Loader as EngineLoader, Silent, Store as EngineStore,
     formats::assignment::Assignment,
-    sample::{Fanouts, LoaderOptions, Sampler, Seeds, feed::BatchSource},
+    sample::{
+        Fanouts, LoaderOptions, Sampler, Seeds,
+        feed::{BatchSource, Stopper},
+    },
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -22,7 +25,7 @@ use pyo3::{
 };
 
 use crate::{
-    array::{Array, Leases},
+    array::{Array, LEASES_MAX, Leases},
     error::exception,
     labels::Labels,
     layout::CooEdges,
@@ -47,8 +50,21 @@ pub struct Loader {
     seeds: u64,
     process: u32,
     leases: Arc<Leases>,
-    /// The inbox of the epoch in progress.
-    current: Mutex<Inbox>,
+    current: Mutex<EpochInProgress>,
+}
+
+/// How an epoch is ended from outside.
+#[derive(Clone, Default)]
+struct EpochInProgress {
+    inbox: Inbox,
+    end: Arc<Mutex<EpochEnd>>,
+}
+
+#[derive(Default)]
+struct EpochEnd {
+    is_ended: bool,
+    /// Wakes the thread if it waits for a batch. None before the feed has begun.
+    stopper: Option<Stopper>,
 }
 
 /// Where the batches of an epoch arrive. None after the epoch was ended from outside.
@@ -58,6 +74,7 @@ type Inbox = Arc<Mutex<Option<Receiver<Result<Prepared, grappa_engine::Error>>>>
 struct Command {
     epoch: u64,
     batches: SyncSender<Result<Prepared, grappa_engine::Error>>,
+    end: Arc<Mutex<EpochEnd>>,
 }
 
 /// A batch as Python gets it.
@@ -163,15 +180,22 @@ impl Loader {
         }
         py.detach(|| self.end_epoch());
         let (sender, receiver) = sync_channel(READY_BATCHES);
-        let inbox = Inbox::new(Mutex::new(Some(receiver)));
+        let current = EpochInProgress {
+            inbox: Inbox::new(Mutex::new(Some(receiver))),
+            end: Arc::default(),
+        };
+        let command = Command {
+            epoch,
+            batches: sender,
+            end: current.end.clone(),
+        };
         let commands = lock(&self.commands);
-        let sent = commands
-            .as_ref()
-            .is_some_and(|commands| commands.send(Command { epoch, batches: sender }).is_ok());
+        let sent = commands.as_ref().is_some_and(|commands| commands.send(command).is_ok());
         if !sent {
             return Err(PyRuntimeError::new_err("this loader is closed"));
         }
-        *lock(&self.current) = inbox.clone();
+        let inbox = current.inbox.clone();
+        *lock(&self.current) = current;
         Ok(Batches {
             inbox,
             leases: self.leases.clone(),
@@ -204,8 +228,14 @@ impl Loader {
 
     /// Ends the epoch in progress: the thread finds that nobody takes its batches.
     fn end_epoch(&self) {
-        let inbox = lock(&self.current).clone();
+        let EpochInProgress { inbox, end } = lock(&self.current).clone();
         drop(lock(&inbox).take());
+        let mut end = lock(&end);
+        end.is_ended = true;
+        // It may wait for memory that Python has.
+        if let Some(stopper) = end.stopper.take() {
+            stopper.stop();
+        }
     }
 }
 
@@ -236,7 +266,16 @@ impl Delivery {
         } = self;
         let batches = loader.batches(command.epoch, |batches| batches)?;
         let mut seeds = Vec::new();
-        for batch in loader.deliver(&batches) {
+        let arriving = loader.deliver(&batches);
+        arriving.hold_while_waiting(LEASES_MAX as u64);
+        {
+            let mut end = lock(&command.end);
+            if end.is_ended {
+                return Ok(());
+            }
+            end.stopper = Some(arriving.stopper());
+        }
+        for batch in arriving {
             let batch = batch?;
             batches.seed_indices(batch.index(), &mut seeds);
             let minibatch = batch.minibatch();

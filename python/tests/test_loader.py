@@ -77,8 +77,9 @@ def test_arrays_outlive_their_loader_and_are_their_users(store):
         assert np.array_equal(batch.n_id, n_id) and np.array_equal(batch.x, x)
 
 
-def test_a_thousand_kept_batches_block_nothing(store):
-    loader = grappa.NeighborLoader(store, [3], batch_size=1, input_nodes=np.arange(1000), memory="32MiB")
+@pytest.mark.parametrize("options", [{"memory": "32MiB"}, {"memory": "32MiB", "threads": 1}, {"memory": "9MiB", "threads": 1}])
+def test_a_thousand_kept_batches_block_nothing(store, options):
+    loader = grappa.NeighborLoader(store, [3], batch_size=1, input_nodes=np.arange(1000), **options)
     assert sum(batch.batch_size for batch in list(loader)) == 1000
 
 
@@ -112,7 +113,7 @@ def test_an_iterator_that_is_left_over_blocks_neither_another_epoch_nor_the_exit
     script = f"""
 import grappa
 batches = iter(grappa.NeighborLoader({os.fspath(cora)!r}, [3], batch_size=8))
-next(batches)
+kept = [next(batches), next(batches)]
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
