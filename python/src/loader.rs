@@ -90,7 +90,7 @@ struct Prepared {
 struct Delivery {
     store: Arc<EngineStore>,
     loader: EngineLoader,
-    labels: Option<Labels>,
+    labels: Option<Arc<Labels>>,
     /// Whether batches have the labels of all nodes, not only those of seeds.
     labels_all: bool,
 }
@@ -116,6 +116,7 @@ impl Loader {
         if batch_size == 0 {
             return Err(PyValueError::new_err("batch_size is 0; give at least 1"));
         }
+        let labels = py.detach(|| store.mapped_labels())?;
         let store = store.engine().clone();
         let fanouts = Fanouts::new(&fanouts).map_err(exception)?;
         let sampler = Sampler::uniform(fanouts, replace).drawing_once();
@@ -132,7 +133,6 @@ impl Loader {
             let mut loader = EngineLoader::new(&store, options);
             let whole = Assignment::whole(store.chunks().chunks());
             loader.partition(&whole, &seeds, &Silent).map_err(exception)?;
-            let labels = Labels::open(&store).map_err(exception)?;
             Ok(Delivery {
                 store,
                 loader,

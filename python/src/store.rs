@@ -1,6 +1,9 @@
 //! An open store.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use grappa_engine::{ChunkId, ExternalId, NodeId, Store as EngineStore};
 use pyo3::{
@@ -20,11 +23,22 @@ use crate::{
 #[pyclass(frozen, module = "grappa._grappa")]
 pub struct Store {
     store: Arc<EngineStore>,
+    /// Mapped when they are first read: that opens a file per chunk.
+    labels: Mutex<Option<Arc<Labels>>>,
 }
 
 impl Store {
     pub fn engine(&self) -> &Arc<EngineStore> {
         &self.store
+    }
+
+    /// The labels of the store, if it has any.
+    pub fn mapped_labels(&self) -> PyResult<Option<Arc<Labels>>> {
+        let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        if labels.is_none() {
+            *labels = Labels::open(&self.store).map_err(exception)?.map(Arc::new);
+        }
+        Ok(labels.clone())
     }
 }
 
@@ -34,7 +48,10 @@ impl Store {
     #[new]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let store = py.detach(|| EngineStore::open(&path)).map_err(exception)?;
-        Ok(Self { store: Arc::new(store) })
+        Ok(Self {
+            store: Arc::new(store),
+            labels: Mutex::default(),
+        })
     }
 
     #[getter]
@@ -148,7 +165,7 @@ impl Store {
     /// The labels of nodes: a class each, -1 for none; or a row of 0 and 1 if nodes have sets of classes.
     fn labels(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
         py.detach(|| {
-            let labels = Labels::open(&self.store).map_err(exception)?.ok_or_else(|| {
+            let labels = self.mapped_labels()?.ok_or_else(|| {
                 let path = self.store.path().display();
                 GrappaError::new_err(format!("{path} has no labels; ingest with labels=..."))
             })?;

@@ -15,7 +15,8 @@ use grappa_input::{
 use grappa_io::Result;
 use grappa_tests::{archive::write_npz, npy::Npy, parquet::write_parquet};
 
-use crate::{Input, Target, repair::zip_after_choice, scratch::Scratch, target::no_repair};
+use super::shared::small;
+use crate::{Input, Target, repair::zip_after_choice, scratch::Scratch};
 
 /// Words of text files.
 const TEXT: &[&str] = &[
@@ -85,14 +86,9 @@ fn target(
     run: fn(&Input) -> String,
 ) -> Target {
     Target {
-        name,
-        seeds,
-        words,
-        repair: no_repair,
-        run,
         // Buffers of lines and of unpackers, and a block.
         memory_base: 24 << 20,
-        memory_per_byte: 256,
+        ..small(name, words, seeds, run)
     }
 }
 
