@@ -2,7 +2,7 @@
 //!
 //! Each program in `src/bin` answers one question with one command; `benches/README.md` lists them. Measured programs run
 //! in child processes, and the kernel counts their processor time and peak memory ([`child`]). The measuring process stays
-//! small, because on Linux the peak memory of a child starts with that of its parent.
+//! small, because on Linux the peak memory of a child starts with its parent's memory.
 
 #![deny(unsafe_code)]
 

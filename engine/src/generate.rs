@@ -15,7 +15,7 @@
 //! ```
 //! use grappa_engine::generate::{AdjacencyBuffer, Generator, Model, Recipe, Rmat};
 //!
-//! // 2^36 nodes and 10^12 edges, of which this computes one list.
+//! // 2^36 nodes and 10^12 edges; this computes one list.
 //! let generator = Generator::new(Recipe::new(Model::Rmat(Rmat::graph500(36, 16.0)), 1))?;
 //! let mut buffer = AdjacencyBuffer::default();
 //! let sources = generator.adjacency_list(12_345, None, &mut buffer);

@@ -172,9 +172,9 @@ impl Bench for Args {
             Err(why) => format!("Left out: DistDGL ({why})."),
         });
         record.add(
-            "MB are those of the host that sends most, counted at its interface: with Grappa all bytes of the run, with its start and its \
-             evaluation, divided by the steps; with DistDGL those of the epochs. Seconds are the medians of the epochs after the first, \
-             without evaluation. Grappa's test accuracy is that of an exact evaluation, DistDGL's that of sampled neighbors; both score the \
+            "MB count the host that sends most, counted at its interface: with Grappa all bytes of the run, with its start and its \
+             evaluation, divided by the steps; with DistDGL the bytes of the epochs. Seconds are the medians of the epochs after the first, \
+             without evaluation. Grappa's test accuracy is from an exact evaluation, DistDGL's from sampled neighbors; both score the \
              model of the last epoch.",
         );
         Ok(())

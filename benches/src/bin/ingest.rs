@@ -134,7 +134,7 @@ impl Bench for Args {
             setup.measure(record)?;
         }
         record.add(
-            "Seconds of Python peers exclude the start of the interpreter and imports; their processor time and peak memory are those of \
+            "Seconds of Python peers exclude the start of the interpreter and imports; their processor time and peak memory count \
              the whole process. Grappa's seconds include all syncs. \"Edges\" are those in the result: some contenders merge parallel \
              edges. Rates count the edges read.",
         );

@@ -105,7 +105,7 @@ impl Arena {
         };
         let length = usize::try_from(bytes).map_err(|_| refused(io::ErrorKind::OutOfMemory.into()))?;
         // SAFETY: the file has no name and a fixed length, so only processes that were told of it map it. They write their parts of it, and
-        // read those of others after these have said that they are done.
+        // read the others' bytes after these have said that they are done.
         let map = unsafe { MmapOptions::new().len(length).map_mut(file) }.map_err(refused)?;
         if let Err(error) = map.advise(Advice::HugePage) {
             tracing::debug!("no huge pages in shared memory: {error}");

@@ -245,7 +245,7 @@ fn remedy(source: &io::Error) -> &'static str {
              vm.max_map_count`), or use stores with fewer --chunks"
         }
         Some(Errno::FBIG) => {
-            "; the process has reached its limit of the length of a file, or that of the file system: raise the limit (`ulimit -f`)"
+            "; the process has reached its limit of the length of a file, or the file system's limit: raise the limit (`ulimit -f`)"
         }
         _ => "",
     }

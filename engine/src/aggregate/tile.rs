@@ -364,7 +364,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             let lengths = degrees.iter().map(|&degree| lists.length(degree));
             longest = lengths.fold(longest, u64::max);
         }
-        // With more memory, rows may be streamed from their own files and not from a copy: those of all nodes, in which up to an eighth is
+        // With more memory, rows may be streamed from their own files and not from a copy: the rows of all nodes, in which up to an eighth is
         // padding.
         let sources = self.aggregation.store.manifest().nodes;
         let stride = self.blocks.stride + self.blocks.stride / 8;

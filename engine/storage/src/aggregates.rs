@@ -47,7 +47,7 @@ impl Aggregates {
             check_layout(store, &meta).map_err(Error::format(file.path()))?;
             let found = (meta.layout, meta.with_features);
             if *layout.get_or_insert(found) != found {
-                let what = "the feature rows have another layout than those of the chunks before";
+                let what = "the feature rows have another layout than in the chunks before";
                 return Err(Error::format(file.path())(FormatError::invalid(64, what)));
             }
             files.push(Some(file.close()?));
@@ -103,7 +103,7 @@ fn check_layout(store: &Store, meta: &FeaturesMeta) -> std::result::Result<(), F
         }
         Some((_, of_store)) if meta.with_features && of_store != dtype => {
             let what = format!(
-                "features of type {} follow the rows, and those of the store have {}",
+                "features of type {} follow the rows, and the store's features have {}",
                 dtype.name(),
                 of_store.name()
             );

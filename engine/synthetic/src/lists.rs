@@ -21,7 +21,7 @@ pub struct AdjacencyLists<'a> {
 
 impl AdjacencyBuffer {
     /// Applies the options to the lists in the buffer: removes parallel edges, and removes or adds self-loops. The lists must
-    /// be sorted and be those of `first_node` and the nodes after it.
+    /// be sorted and be the lists of `first_node` and the nodes after it.
     pub fn apply(&mut self, options: EdgeOptions, first_node: u64) {
         if !options.dedup && options.self_loops == SelfLoops::Keep {
             return;

@@ -80,11 +80,11 @@ impl Rows<'_> {
             let what = match (at / LINE_BYTES) as u64 {
                 line if line * LINE_ROWS < meta.rows => {
                     format!(
-                        "the directory's line of rows {}.. is not that of the rows",
+                        "the directory's line of rows {}.. does not match the rows",
                         line * LINE_ROWS
                     )
                 }
-                _ => "the directory's exceptions are not those of the rows".into(),
+                _ => "the directory's exceptions do not match the rows".into(),
             };
             return Err(problem(RowsPart::Degrees, at, what));
         }

@@ -395,7 +395,7 @@ impl<'a> EliasFanoRow<'a> {
         if high == 0 {
             return (0, 0);
         }
-        // Find the zero with number `high - 1`: before it are the ones of all smaller high parts. Hint `j` gives the
+        // Find the zero with number `high - 1`: before it are the set bits of all smaller high parts. Hint `j` gives the
         // position of source `256 * (j + 1)`, and so its high part.
         let hint = self.partition(0..hints(self.degree), |j| {
             self.hint(j).saturating_sub((j + 1) * HINT_EVERY) < high

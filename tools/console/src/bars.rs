@@ -181,7 +181,7 @@ fn style(counts: StageUnit, total: Option<u64>, edges: &Arc<AtomicU64>) -> Progr
         .with_key("done", move |state: &ProgressState, out: &mut dyn fmt::Write| {
             let edges = edges.load(Relaxed);
             let text = match (counts, state.len()) {
-                // The bar is drawn before it has the numbers of the stage, with those of the stage before, which may count something else.
+                // The bar is drawn before it has the numbers of the stage, with the numbers of the stage before, which may count something else.
                 (_, length) if length != total => "starting".to_owned(),
                 (StageUnit::Steps, length) => stepped(state.pos(), length.unwrap_or(0), edges, state.elapsed()),
                 (_, length) => done(state.pos(), length, edges, state.per_sec(), state.elapsed()),

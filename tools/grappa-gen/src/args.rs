@@ -194,7 +194,7 @@ struct Quadrants {
 struct ClassesOfRmat {
     /// Number of classes, up to 65536; nodes then have labels and splits [default: no classes]
     ///
-    /// In-degrees stay those of R-MAT, and so do expected out-degrees if b = c. Nodes without in-edges can only be told by their own
+    /// In-degrees stay as in R-MAT, and so do expected out-degrees if b = c. Nodes without in-edges can only be told by their own
     /// features.
     #[arg(long, help_heading = MODEL, value_name = "K")]
     classes: Option<u32>,

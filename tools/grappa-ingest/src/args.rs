@@ -81,7 +81,7 @@ pub struct IngestArgs {
     /// spaces separate them, and a warning says how a line that may have names is read.
     #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = header_lines())]
     header: HeaderLine,
-    /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: that of the first lines]
+    /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: found in the first lines]
     ///
     /// The summary says which one was found. Integers may also have spaces or tabs between them.
     #[arg(long, help_heading = INPUT, value_name = "SEPARATOR")]
@@ -186,7 +186,7 @@ pub struct IngestArgs {
     /// order of the ids.
     #[arg(long, help_heading = NODES, value_name = "COLUMN", value_delimiter = ',')]
     id: Vec<String>,
-    /// Column with the label of each node, in the table of --labels; in that of --features, it is left out
+    /// Column with the label of each node, in the table of --labels; the table of --features leaves it out
     ///
     /// Several columns, separated by commas, have a zero or one for each class.
     #[arg(long, help_heading = NODES, value_name = "COLUMN", value_delimiter = ',')]

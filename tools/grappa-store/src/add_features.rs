@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args;
 
-/// Defaults of `fastrp`, close to those of the paper.
+/// Defaults of `fastrp`, close to the paper's.
 const DIM: u32 = 128;
 const HOPS: u32 = 3;
 const SEED: u64 = 1;

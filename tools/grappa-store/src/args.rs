@@ -91,7 +91,7 @@ pub enum Command {
     /// Make a store of some chunks of a store, with hard links where possible
     ///
     /// Training needs features of the sources of all edges of a slice, and GCN their in-degrees. If features are stored and not computed, take
-    /// those of the other chunks along with --halo-features, or leave out the edges from other chunks with --edges inside. Every file is compared with its checksums. The
+    /// the features of the other chunks along with --halo-features, or leave out the edges from other chunks with --edges inside. Every file is compared with its checksums. The
     /// slice has the pre-aggregated features of all nodes whose features it has, if the store has some.
     #[command(after_long_help = "\
 Examples:
@@ -208,7 +208,7 @@ pub struct SampleArgs {
         value_parser = parse_seeds
     )]
     pub seeds: Seeds,
-    /// Number of partitions to sample from [default: those of the store]
+    /// Number of partitions to sample from [default: the store's]
     #[arg(long, help_heading = SAMPLING, value_name = "K")]
     pub partitions: Option<u32>,
     /// Number of partitions that take part in a step [default: all]
@@ -288,7 +288,7 @@ pub struct PreaggregateArgs {
     /// Reduction over the in-neighbors
     #[arg(long, value_name = "KIND", value_parser = explained(AggregateKind::ALL, AggregateKind::name, aggregate_help))]
     pub kind: AggregateKind,
-    /// Type of a stored value [default: that of the features]
+    /// Type of a stored value [default: the type of the features]
     #[arg(long, value_parser = dtypes())]
     pub dtype: Option<FeatureDtype>,
     /// Store the features of each node beside its aggregates. Training on a graph that exceeds the memory then reads half as many

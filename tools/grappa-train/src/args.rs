@@ -84,7 +84,7 @@ impl Sources {
         TrainConfig::layered(self.preset()?, self.config.as_deref(), &self.given.0)
     }
 
-    /// The options as given to resume a run. They are not checked, because they go over those of the run.
+    /// The options as given to resume a run. They are not checked, because they override the options of the run.
     pub fn unchecked(&self) -> Result<TrainConfig> {
         TrainConfig::unchecked(self.preset()?, self.config.as_deref(), &self.given.0)
     }
@@ -191,13 +191,13 @@ const RUN: &str = "Run";
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["out", "nodes", "ids", "split"])))]
 pub struct PredictArgs {
-    /// Folder of the run; its parameters are those of the best evaluation
+    /// Folder of the run; the parameters with the best evaluation are used
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Store with the nodes to predict
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Write the file with all nodes, or those of --split or --ids, one row per node
+    /// Write the file with all nodes, or the nodes of --split or --ids, one row per node
     ///
     /// Rows are in the order of sorted ids; with --ids, in the order of its file.
     ///
@@ -240,7 +240,7 @@ pub struct PredictArgs {
 /// A run, and the file to export its model to.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// Folder of the run; its parameters are those of the best evaluation
+    /// Folder of the run; the parameters with the best evaluation are used
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// File to write, in the safetensors format; it must not exist, unless --force is given

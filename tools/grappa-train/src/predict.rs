@@ -45,7 +45,7 @@ struct PredictingModel {
     task: Task,
 }
 
-/// All nodes, or those of a split, in a file.
+/// All nodes, or the nodes of a split, in a file.
 #[derive(Serialize)]
 struct WrittenPredictions {
     path: String,

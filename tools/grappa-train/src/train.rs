@@ -38,7 +38,7 @@ struct Screen {
     bars: EpochBars,
 }
 
-/// Bars whose stages are those of an epoch.
+/// Bars with the stages of an epoch.
 struct EpochBars {
     bars: Bars,
     /// Prefix of the stage names: the number of the epoch.
@@ -269,7 +269,7 @@ fn open_together(
     options: &args::TrainArgs,
 ) -> anyhow::Result<Opened> {
     let mut found = None;
-    // An option that a rank does not give is that of the run, so each needs to know what it continues.
+    // The run decides an option that a rank does not give, so each needs to know what it continues.
     let before = group.share("run to resume", || {
         found = begun(path, options).map_err(workers::for_all)?;
         Ok(found.as_ref().map(RunFolder::config).transpose()?)
@@ -320,7 +320,7 @@ fn begun(store: &Path, options: &args::TrainArgs) -> anyhow::Result<Option<RunFo
     }
 }
 
-/// The configuration of a run that continues with that of `before`, or of a new one.
+/// The configuration of a run that continues with the configuration of `before`, or of a new one.
 fn configured(options: &args::TrainArgs, before: Option<&TrainConfig>) -> grappa_run::Result<TrainConfig> {
     match before {
         Some(before) => options.sources.resumed(before),
@@ -453,7 +453,7 @@ impl Summary for Trained {
                 ),
                 None => "there are no validation and test nodes".to_owned(),
             };
-            return format!("{folder}: {kept}, so the model is that of the last epoch ({epochs}), in {seconds:.1} s");
+            return format!("{folder}: {kept}, so the model is from the last epoch ({epochs}), in {seconds:.1} s");
         }
         let val = match (summary.config.monitor, summary.val_loss, summary.task) {
             (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What cargo-fuzz passes, but for the sanitizer of memory: counters of edges, and calls at comparisons, divisions and indices. These
-/// flags replace those of .cargo/config.toml, so they repeat its processor.
+/// flags replace the flags of .cargo/config.toml, so they repeat its processor.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                         -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-trace-divs \

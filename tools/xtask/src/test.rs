@@ -26,7 +26,7 @@ use crate::{
 /// Names the file that skipped tests append to.
 const SKIPS: &str = "GRAPPA_SKIPS";
 
-/// Builds the tests and the programs that they run. Benches are left out; features are those of [`crate::command::BUILD`].
+/// Builds the tests and the programs that they run. Benches are left out; features are as in [`crate::command::BUILD`].
 const TEST_BUILD: [&str; 11] = [
     "build",
     "--workspace",
@@ -70,7 +70,7 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
         .env(SKIPS, &skips)
         .env(BUILT, "1")
         // Tests and their programs run beside each other. Threads of libtorch that spin while they wait take the processors from the
-        // others: those of the training tests took twice the processor time.
+        // others: training tests took twice the processor time.
         .env("OMP_WAIT_POLICY", "passive");
     // On a single processor the harness runs tests on the main thread, which is not named after the test.
     if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {

@@ -63,7 +63,7 @@ impl Dense {
         }
     }
 
-    /// Replaces values by those of an encoding.
+    /// Replaces values by the values that an encoding keeps.
     ///
     /// # Errors
     /// If these bytes do not encode `values.len()` values. The values are then undefined.

@@ -23,7 +23,7 @@ use crate::malformed::Malformed;
 
 const PLANES: usize = size_of::<f32>();
 const LENGTH_BYTES: usize = size_of::<u64>();
-/// Higher levels search longer for repeated bytes, of which gradients have few.
+/// Higher levels search longer for repeated bytes, and gradients have few.
 const LEVEL: i32 = 1;
 
 pub(super) fn encode(values: &[f32], out: &mut Vec<u8>) {

@@ -34,7 +34,7 @@ pub fn encode(values: &[f32], count: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Replaces values by those of an encoding of `count` of them, and by zeros.
+/// Keeps the `count` values that an encoding has, and replaces the others by zeros.
 ///
 /// # Errors
 /// If these bytes are no such encoding. The values are then undefined.

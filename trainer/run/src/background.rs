@@ -52,7 +52,7 @@ pub struct Unwritten {
     pub latest: Option<Checkpoint>,
 }
 
-/// Writes [`RunFiles`] on another thread, those of one epoch at a time.
+/// Writes [`RunFiles`] on another thread, one epoch at a time.
 pub struct BackgroundWriter<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     folder: &'env RunFolder,

@@ -23,7 +23,7 @@ pub(crate) fn with_checksum(text: &str) -> String {
 /// The text of the file `path` before the checksum; all of it if there is none.
 ///
 /// # Errors
-/// If the checksum is not that of the text.
+/// If the checksum does not match the text.
 pub(crate) fn checked<'a>(path: &Path, text: &'a str) -> Result<&'a str> {
     // Wherever it is: damage may have joined it to the line before.
     let Some((before, checksum)) = text.rsplit_once(MARK) else {
@@ -31,7 +31,7 @@ pub(crate) fn checked<'a>(path: &Path, text: &'a str) -> Result<&'a str> {
     };
     if checksum != format!("{:016x}\n", xxh3_64(before.as_bytes())) {
         let what = format!(
-            "damaged: its checksum is not that of its contents; restore it from a copy or, if it was edited on purpose, \
+            "damaged: its checksum does not match its contents; restore it from a copy or, if it was edited on purpose, \
              remove its last line (`{MARK}...`)"
         );
         return Err(Error::run_file(path, what));

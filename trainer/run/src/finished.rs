@@ -33,7 +33,7 @@ pub struct FinishedRun {
 }
 
 impl FinishedRun {
-    /// The run in `folder`, if all its files are those of a finished run, and resuming it with the options in `config` would change
+    /// The run in `folder`, if all its files belong to a finished run, and resuming it with the options in `config` would change
     /// none of its results. Changes no file.
     ///
     /// If a file cannot be read or is damaged, the run does not count as finished: resuming it makes the file again, or says what is wrong.
@@ -46,7 +46,7 @@ impl FinishedRun {
         let before = &summary["config"];
         let epochs_max = before["epochs"].as_u64()?;
         let early_stopping = before["early-stopping"].as_u64()?;
-        // While a run trains, its summary and its report are those of fewer epochs, or say that it is running.
+        // While a run trains, its summary and its report cover fewer epochs, or say that it is running.
         let is_written = summary["epochs"] == state.epoch && is_finished(&read(REPORT)?);
         let is_over = state.is_over(epochs_max, early_stopping) && state.is_over(config.epochs, config.early_stopping);
         // The scores may become exact: the user asks for it, or there was no room for it before.

@@ -166,7 +166,7 @@ impl RunFolder {
     }
 
     /// The default folder of a new run on `store`: `web.run`, `web.run.2`, and so on for the store `web.grappa`, in the working folder. Its
-    /// number is above those of all folders that exist, so the newest run has the highest one.
+    /// number is above the numbers of all folders that exist, so the newest run has the highest one.
     pub fn unused(store: &Path) -> PathBuf {
         numbered(store, numbers(store).max().unwrap_or(0).saturating_add(1))
     }
@@ -260,7 +260,7 @@ impl RunFolder {
         Journal::open(self.path(), epoch, step)
     }
 
-    /// Syncs the records of epochs, so that a checkpoint that is written after this does not outlive those of its epochs.
+    /// Syncs the records of epochs, so that a checkpoint that is written after this does not outlive the records of its epochs.
     ///
     /// # Errors
     /// If the file cannot be synced.

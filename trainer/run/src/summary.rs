@@ -53,7 +53,7 @@ pub struct Summary {
     pub peak_rss_bytes: Option<u64>,
     /// The generation of the last assignment of chunks to partitions.
     pub generation: u64,
-    /// Number of partitions: that of the configuration, or what `auto` became. 0 without epochs, as the next one.
+    /// Number of partitions: as configured, or what `auto` became. 0 without epochs, as the next one.
     pub partitions: u32,
     /// Number of partitions that are computed together in a step.
     pub concurrent: u32,
@@ -80,13 +80,13 @@ pub struct BestScore {
 impl Summary {
     /// The result of a run with these epochs in `state`. `seconds` is its wall time.
     ///
-    /// Scores are those of the state, because a checkpoint has a checksum and lines of `metrics.jsonl` have none. Records may be missing:
+    /// Scores come from the state, because a checkpoint has a checksum and lines of `metrics.jsonl` have none. Records may be missing:
     /// means are over the other epochs.
     pub fn new(records: &[EpochRecord], state: &RunState, config: &TrainConfig, seconds: StageSeconds) -> Self {
         let last = records.last();
         let at_best = match &state.best {
             Some(best) => records.iter().find(|record| record.epoch == best.epoch),
-            // Without validation nodes, the model is that of the last epoch.
+            // Without validation nodes, the model is from the last epoch.
             None => last.filter(|record| record.epoch == state.epoch),
         };
         let training: f64 = records.iter().map(|record| record.seconds_by_stage.training()).sum();
@@ -160,7 +160,7 @@ impl Summary {
         }
     }
 
-    /// Whether the run was evaluated, and there are no validation nodes. The model is then that of the last epoch.
+    /// Whether the run was evaluated, and there are no validation nodes. The model is then from the last epoch.
     pub fn lacks_validation(&self) -> bool {
         // A loss may be missing because it is not finite. An accuracy is there if there are nodes.
         self.best_epoch.is_none() && self.evaluated.is_some() && self.val_accuracy.is_none()

@@ -1,7 +1,7 @@
 //! Scores of predictions: accuracy, loss, F1, ROC-AUC, confusion matrix.
 //!
 //! [`Scores`] takes logits and labels in batches, on one process or on several. The result does not depend on the batches or their order, because counts and
-//! the sum of losses are integers. Definitions are those of scikit-learn, and the tests compare with it. The fields say what
+//! the sum of losses are integers. Definitions follow scikit-learn, and the tests compare with it. The fields say what
 //! happens where a score is undefined, for example for a class without nodes.
 //!
 //! Cost: an exponential and a few operations per logit, counts per class, and a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
@@ -59,7 +59,7 @@ pub struct Judged {
     loss: f64,
     /// None if a logit is NaN.
     predicted: Option<usize>,
-    /// The logit of class 1 less that of class 0: grows with the probability of class 1 of two.
+    /// The logit of class 1 minus the logit of class 0: grows with the probability of class 1 of two.
     margin: f32,
 }
 
@@ -127,7 +127,7 @@ impl Scores {
 
     /// Adds nodes. `logits` is `[nodes, classes]`, row by row.
     ///
-    /// The predicted class is that of the largest logit, the first one if several are equal. A predicted set has the classes with
+    /// The predicted class has the largest logit, the first one if several are equal. A predicted set has the classes with
     /// logits above 0. A node with a NaN logit has no prediction and counts as wrong.
     ///
     /// # Panics
@@ -291,7 +291,7 @@ pub struct ScoreReport {
     /// nodes.
     pub micro_f1: Option<f64>,
     /// Area under the receiver operating characteristic: the probability that a node in the class is ranked above one outside,
-    /// where ties count half. For two classes, that of class 1. For sets, the mean over the classes that have nodes inside and
+    /// where ties count half. For two classes, the area of class 1. For sets, the mean over the classes that have nodes inside and
     /// outside. None if it is undefined, was not requested, or a logit is NaN.
     pub roc_auc: Option<f64>,
     /// Scores of each class.

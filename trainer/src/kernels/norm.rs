@@ -8,7 +8,7 @@
 //! result      unit(x) * weight + bias
 //! backward    h = gradient * weight
 //!             of x       (h - mean(h) - unit(x) * mean(h * unit(x))) / deviation
-//!             of weight  the sum of gradient * unit(x) over rows; of bias, that of gradient
+//!             of weight  the sum of gradient * unit(x) over rows; of bias, the sum of gradient
 //! ```
 
 use super::{

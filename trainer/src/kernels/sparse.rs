@@ -362,7 +362,7 @@ mod tests {
     use super::*;
     use crate::kernels::multiply::{Factors, multiply};
 
-    /// Rows of which one value in `one_in` is not zero.
+    /// Rows in which one value in `one_in` is not zero.
     fn rows(count: usize, width: usize, one_in: usize) -> Vec<f32> {
         let value = |i: usize| match (i * i + i / 7) % one_in {
             0 => (i % 23) as f32 * 0.37 - 4.0,

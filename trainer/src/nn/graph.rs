@@ -353,7 +353,7 @@ impl Block {
 
     /// In-degree of each destination in the whole graph, f32 of `[destinations]` on the device.
     ///
-    /// 0 for halo nodes without a list and without historical embeddings. So GCN gives their own state the whole weight, as that of a node
+    /// 0 for halo nodes without a list and without historical embeddings. So GCN gives their own state the whole weight, as for a node
     /// without in-neighbors, and not a small share of a sum that is not known.
     pub(crate) fn destination_degrees(&self) -> &Tensor {
         self.destination_degrees.get_or_init(|| {

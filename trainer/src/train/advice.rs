@@ -117,7 +117,7 @@ pub(super) fn memory_advice(
     ))
 }
 
-/// A warning about budgets of `processes` processes of this host that leave no room for libtorch in its memory, or in that of a container
+/// A warning about budgets of `processes` processes of this host that leave no room for libtorch in its memory, or in the memory of a container
 /// or job.
 pub(super) fn limit_warning(memory: ByteSize, processes: u32, limit: Option<MemoryLimit>) -> Option<String> {
     let (bytes, of_what) = match limit? {

@@ -118,7 +118,7 @@ fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Opti
         ListsPlace::Memory if workers > 1 => Some(format!("{numbers}: {workers} processes divide them")),
         ListsPlace::Memory => None,
         ListsPlace::InTurn(bytes) => Some(format!(
-            "{numbers}: {size}; those of a step and of the next one take at most {}{each}",
+            "{numbers}: {size}; the minibatches of a step and of the next one take at most {}{each}",
             ByteSize(bytes)
         )),
         ListsPlace::Mapped(remedy) => {

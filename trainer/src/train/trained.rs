@@ -165,7 +165,7 @@ impl Trained {
         let no = |what: &str| Err(Error::WrongStore(format!("{}: {what}", store.path().display())));
         let Some(features) = &manifest.features else {
             return no(&format!(
-                "nodes have no features, which the model needs; ingest them with --features, or, if those of the run's store were \
+                "nodes have no features, which the model needs; ingest them with --features, or, if the features of the run's store were \
                  computed, compute them with the same options: `grappa-store add-features {} ...` (`grappa-store info` of the \
                  run's store has the options)",
                 store.path().display()
@@ -186,9 +186,7 @@ impl Trained {
             LabelKind::Multi => Task::MultiLabel,
         });
         if task != self.task() {
-            return no(
-                "its nodes have one class each and those of the run have sets of labels, or the other way round",
-            );
+            return no("its nodes have one class each and the run's nodes have sets of labels, or the other way round");
         }
         Ok(())
     }
@@ -418,7 +416,7 @@ pub(super) fn find(
     }
     if let Some(missing) = missing {
         warnings.push(format!(
-            "{}: the best model of the run, that of epoch {}, is missing here; using the model after epoch {} instead",
+            "{}: the best model of the run, from epoch {}, is missing here; using the model after epoch {} instead",
             folder.join(folder::CHECKPOINTS).display(),
             missing.epoch,
             state.epoch

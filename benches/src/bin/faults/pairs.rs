@@ -17,7 +17,7 @@ use grappa_tests::{
 };
 
 const QUESTION: &str = "Do two ingests of one output, started up to two seconds apart, always make one correct store? One must succeed, \
-                        the store must equal that of an undisturbed run byte for byte, no other files may be left, and the other \
+                        the store must equal the store of an undisturbed run byte for byte, no other files may be left, and the other \
                         ingest must fail with the reason.";
 
 /// Number of pairs, and time between the two starts.

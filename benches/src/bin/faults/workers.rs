@@ -53,7 +53,7 @@ const OPTIONS: [&str; 17] = [
 /// Number of kills.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Runs of which one rank is killed
+    /// Runs in which one rank is killed
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     kills: u64,
     /// Selects ranks and moments

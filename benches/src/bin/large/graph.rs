@@ -70,7 +70,7 @@ impl Graph {
         }
     }
 
-    /// The size relative to that of the full bench.
+    /// The size relative to the full bench.
     fn share(self, args: &Args) -> f64 {
         let full = match self {
             Self::Stored => 26,

@@ -23,7 +23,7 @@ pub struct Args {
     /// The R-MAT graph of `procedural` has 2^S nodes [default: scale + 3]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(12..=37))]
     pub procedural_scale: Option<u32>,
-    /// The R-MAT graph of `slice`, of which 2 of 1024 chunks are made, has 2^S nodes [default: scale + 10]
+    /// The R-MAT graph of `slice`, has 2^S nodes; 2 of its 1024 chunks are made [default: scale + 10]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(22..=40))]
     pub slice_scale: Option<u32>,
     /// Value of --memory for `default` and `exact` [default: 2 GiB at scale 26, in proportion to the nodes; at least 64 MiB]

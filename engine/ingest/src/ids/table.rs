@@ -14,7 +14,7 @@ use grappa_io::{Result, arena::Arena, prefetch::prefetch};
 /// Bytes of memory per key, rounded up.
 pub const BYTES_PER_KEY: u64 = 22;
 
-/// The line of a key is prefetched so many lookups before it is searched.
+/// Lookups between the prefetch of a key's line and its search.
 const AHEAD: usize = 32;
 
 const LINE_SLOTS: usize = 4;

@@ -21,7 +21,7 @@ const PART_IDS_MIN: usize = 1 << 10;
 const TEXT_ID_BYTES: u64 = 12;
 /// Bytes of a node in a set, if few nodes are in it: then each is alone in its container.
 pub const SET_ENTRY_BYTES: u64 = 48;
-/// One search of the dictionary takes about as long as to load so many ids into tables. A search takes 25 us (10^6 strings, cached, two
+/// One search of the dictionary takes about as long as to load this number of ids into tables. A search takes 25 us (10^6 strings, cached, two
 /// threads); loading an id is estimated at 50 ns.
 const SEARCH_COST: u64 = 500;
 

@@ -264,7 +264,7 @@ impl Unknown {
             }
         };
         let what = format!(
-            "{} of {} ids are not those of nodes, and {id} is the first; remove their rows, {remedy}",
+            "{} of {} ids belong to no node, and {id} is the first; remove their rows, {remedy}",
             self.count,
             self.count + known
         );

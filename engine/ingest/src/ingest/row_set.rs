@@ -8,7 +8,7 @@ use crate::ingest::id_lists::SET_ENTRY_BYTES;
 
 /// A set of nodes that ids in any order add to.
 ///
-/// A bit per node is one cache miss per id. If that takes more memory than a compressed set of so many nodes, this is the compressed set,
+/// A bit per node is one cache miss per id. If that takes more memory than a compressed set of the nodes, this is the compressed set,
 /// which takes several.
 pub enum RowSet {
     /// A bit per node.

@@ -508,7 +508,7 @@ fn weights_in_column(files: &[EdgeFile], allow_empty: bool) -> Result<bool> {
         without.file.path(),
         Position::Whole,
         format!(
-            "edges here have no weight, those of {} have one; all files must agree",
+            "edges here have no weight, the edges of {} have one; all files must agree",
             with.file.path().display()
         ),
     ))

@@ -65,7 +65,7 @@ pub(super) struct FileRow {
 
 impl RowFiles {
     /// Opens the feature files that the store has, and the files of `aggregates`. Feature rows must have `layout`,
-    /// which is that of the manifest.
+    /// which the manifest has.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
         let side_by_side = aggregates.is_some_and(Aggregates::with_features);
@@ -228,7 +228,7 @@ impl RowFiles {
     pub fn absent(&self, node: NodeId) -> Error {
         Error::conflict(
             format!(
-                "the features of {} are needed, but the store is a slice without those of chunk {}",
+                "the features of {} are needed, but the store is a slice without the features of chunk {}",
                 self.ids.name(node),
                 self.chunks.chunk_of(node)
             ),

@@ -80,7 +80,7 @@ fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Sche
         other => {
             let (chunk, _) = other.unwrap_or(&present[0]);
             Some(format!(
-                "chunk {chunk} has a variable part that is not that of the schedule {schedule}"
+                "chunk {chunk} has another variable part than the schedule {schedule} gives"
             ))
         }
     }

@@ -160,7 +160,7 @@ impl Hosts {
         workers.filter_map(move |(worker, &of)| (of == host).then_some(worker))
     }
 
-    /// The share of a worker in work that all workers divide, such as the partitions of a step: those of a host are
+    /// The share of a worker in work that all workers divide, such as the partitions of a step: the partitions of a host are
     /// next to each other.
     pub fn share(&self, worker: u32) -> Share {
         let host = self.of_worker[worker as usize];

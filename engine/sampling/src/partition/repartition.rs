@@ -57,7 +57,7 @@ pub struct Repartitioned {
     pub super_epoch: u64,
 }
 
-/// Computes the assignment for `options`, as generation `generation`. `manifest` is that of the store. Writes nothing.
+/// Computes the assignment for `options`, as generation `generation`. `manifest` is the store's. Writes nothing.
 ///
 /// # Errors
 /// If there are no partitions, or more partitions than chunks.
@@ -77,7 +77,7 @@ pub fn assign(manifest: &Manifest, options: &RepartitionOptions, generation: u64
     )
 }
 
-/// Writes `assignment` to `folder` as the current one. Creates the folder if it does not exist. Its files are those of
+/// Writes `assignment` to `folder` as the current one. Creates the folder if it does not exist. Its files are the files of
 /// the folder `assignments` of a store.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ impl Share {
     }
 
     /// The indices of this worker among `count` things: a contiguous range. The ranges of two workers differ by at most
-    /// one in length, and that of worker 0 is empty only if there is nothing.
+    /// one in length, and the share of worker 0 is empty only if there is nothing.
     pub fn range(self, count: u64) -> Range<u64> {
         // The product may exceed 64 bits.
         let [start, end] = [self.worker, self.worker + 1]
@@ -52,7 +52,7 @@ impl Share {
         start as u64..end as u64
     }
 
-    /// Whether this worker serves a partition, of `partitions` of which `concurrent` take part in a step.
+    /// Whether this worker serves a partition. `concurrent` of the `partitions` take part in a step.
     ///
     /// # Panics
     /// If `concurrent` or `partitions` is 0.

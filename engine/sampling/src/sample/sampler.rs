@@ -74,7 +74,7 @@ impl Sampler {
         })
     }
 
-    /// The same sampler for minibatches like those of PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
+    /// The same sampler for minibatches as in PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
     /// reached it, and has no edges in later blocks.
     ///
     /// # Panics

@@ -35,7 +35,7 @@ pub(super) fn all(edge_weights: &[f32], positions: &mut Vec<u64>) {
     );
 }
 
-/// Appends `k` positions, ascending, or all with positive weights if these are fewer. The distribution is that of
+/// Appends `k` positions, ascending, or all with positive weights if these are fewer. The distribution equals
 /// drawing one after another, each with a probability proportional to its weight among the remaining ones.
 ///
 /// Each position gets the time of the first event of a Poisson process whose rate is its weight. The k earliest

@@ -265,7 +265,7 @@ pub struct SelectedRows<'a> {
 }
 
 impl SelectedRows<'_> {
-    /// Passes the places of the rows at some positions among those of all nodes to `read`, [`PLACES`] at a time with their part of `out`.
+    /// Passes the places of the rows at some positions in the list of all nodes to `read`, [`PLACES`] at a time with their part of `out`.
     fn each_places<T>(
         &self,
         positions: Range<u64>,

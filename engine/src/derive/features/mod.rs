@@ -203,7 +203,7 @@ fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
     let unfit = |what: &str| Err(Error::input(root, Position::Whole, what));
     if manifest.features.is_some() {
         return unfit(
-            "the nodes have features already, and those of a store are not replaced; ingest the graph once more, without \
+            "the nodes have features already, and a store's features are not replaced; ingest the graph once more, without \
              --features, for a store to add others to",
         );
     }

@@ -65,7 +65,7 @@ fn corrupt_rows_are_errors() {
         degrees,
         |p| p.put(14, [1]),
         PAYLOAD + 14,
-        "line of rows 0.. is not that of the rows",
+        "line of rows 0.. does not match the rows",
     );
 }
 

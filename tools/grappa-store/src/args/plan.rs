@@ -87,7 +87,7 @@ pub struct Training {
     /// The estimate has the numbers of partitions that --partitions auto would choose, and seconds, bytes and memory of each stage.
     #[arg(long, help_heading = TRAINING)]
     pub train: bool,
-    /// Share of the nodes to train on [default: that of the store or of --split]
+    /// Share of the nodes to train on [default: as in the store, or in --split]
     #[arg(long, help_heading = TRAINING, value_name = "F", requires = "train", value_parser = parse_share)]
     pub train_fraction: Option<f64>,
     /// Share of the nodes that an evaluation scores [default: validation and test nodes of the store or of --split]

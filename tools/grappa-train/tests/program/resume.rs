@@ -1,4 +1,4 @@
-//! Options of a resumed run go over those of the run, and not over the defaults.
+//! Options of a resumed run override the options of the run, and not the defaults.
 
 use std::fs;
 

@@ -80,14 +80,14 @@ fn without_validation_nodes_the_last_model_is_kept_and_that_is_said() {
         let plan = lines.iter().find(|line| line.starts_with(evaluations)).unwrap();
         assert!(plan.ends_with(kept) && !plan.contains("0 validation"), "{plan}");
         let last = lines.last().unwrap();
-        let expected = "; there are no validation nodes, so the model is that of the last epoch (2), in ";
+        let expected = "; there are no validation nodes, so the model is from the last epoch (2), in ";
         let is_told = last.starts_with(&format!("{how}: test accuracy ")) && last.contains(expected);
         assert!(is_told && !last.contains(" - "), "{last}");
     }
     let lines = console(&folder, "none.grappa", "--out none");
     let kept = "there are no validation and test nodes; the model of the last epoch is kept";
     assert!(lines.iter().any(|line| line.ends_with(kept)), "{lines:?}");
-    let expected = "none: there are no validation and test nodes, so the model is that of the last epoch (2), in ";
+    let expected = "none: there are no validation and test nodes, so the model is from the last epoch (2), in ";
     assert!(lines.last().unwrap().starts_with(expected), "{lines:?}");
 }
 

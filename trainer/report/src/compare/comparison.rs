@@ -91,7 +91,7 @@ impl Comparison {
         }
         main += &section(
             "Results",
-            "Scores are those of the best epoch, or of the last one without validation nodes. Start-up is the time before the first \
+            "Scores are from the best epoch, or from the last one without validation nodes. Start-up is the time before the first \
              epoch; total is all wall time.",
             &tables::results(&self.runs),
         );

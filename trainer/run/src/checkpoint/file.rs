@@ -33,7 +33,7 @@ pub fn write_tensors(path: &Path, tensors: &[NamedTensor], metadata: &BTreeMap<S
     write_named(path, &named, metadata)
 }
 
-/// As [`write_tensors`], with other names than those of the tensors.
+/// As [`write_tensors`], with other names than the tensors have.
 pub(super) fn write_named(
     path: &Path,
     tensors: &[(String, &NamedTensor)],

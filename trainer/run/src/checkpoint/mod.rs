@@ -331,7 +331,7 @@ impl Checkpoints {
         let Some(best) = state.best else { return Ok(None) };
         let path = self.path(Kind::Best, best.step);
         if !path.exists() {
-            let what = format!("the best model, that of epoch {}, is missing", best.epoch);
+            let what = format!("the best model, from epoch {}, is missing", best.epoch);
             return Err(Error::run_file(&path, what));
         }
         let checkpoint = Checkpoint::read(&path)?;

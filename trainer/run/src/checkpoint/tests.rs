@@ -424,7 +424,7 @@ fn the_best_model_of_a_state_is_refused_if_it_is_missing_damaged_or_of_another_r
             "{error}"
         );
     };
-    refused("the best model, that of epoch 1, is missing");
+    refused("the best model, from epoch 1, is missing");
     let path = checkpoints.save_best(&checkpoint(10)).unwrap();
     assert_eq!(checkpoints.best_of(&state).unwrap().unwrap().0, path);
     let mut other = checkpoint(10);

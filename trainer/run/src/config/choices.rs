@@ -136,7 +136,7 @@ named_enum! {
         Bf16 = "bf16",
         /// 8 bits per value: a quarter of the bytes; rounding errors are added to the next gradient
         Int8 = "int8",
-        /// only the share --compress-rate of the values, those of the largest magnitude; the others are added to the
+        /// only the share --compress-rate of the values, with the largest magnitudes; the others are added to the
         /// next gradient
         TopK = "top-k",
         /// 32-bit float, entropy-coded without loss
@@ -152,7 +152,7 @@ pub enum DeviceChoice {
     Auto,
     /// The processor.
     Cpu,
-    /// A CUDA device: the one with this index, or that of the process, which is the first one unless processes divide
+    /// A CUDA device: the one with this index, or the device of the process, which is the first one unless processes divide
     /// the GPUs of a host.
     Cuda(Option<usize>),
 }

@@ -88,7 +88,7 @@ impl TrainConfig {
             .collect()
     }
 
-    /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features are those of the store:
+    /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features belong to the store:
     /// neither a dropout of single features nor a normalization of rows can be applied to their sums.
     pub fn sampled_first_hop_for(&self) -> Option<String> {
         if self.input_dropout > 0.0 {

@@ -25,7 +25,7 @@ impl TrainConfig {
     }
 
     /// As [`TrainConfig::layered`], but options are not checked against each other. Options that are given to resume a
-    /// run go over those of the run, and not over the defaults.
+    /// run override the options of the run, and not over the defaults.
     ///
     /// # Errors
     /// If the file cannot be read, or has an unknown key or a wrong value.

@@ -21,7 +21,7 @@ pub const RUNNING: &str = "<strong>running</strong>";
 pub const CLASSES: &str = "classes.txt";
 /// The file of the names of features and classes in the store.
 pub const SCHEMA: &str = grappa_formats::schema::FILE;
-/// The folder of the assignments of chunks to partitions. It has the same files as that of a store.
+/// The folder of the assignments of chunks to partitions. It has the same files as the folder of a store.
 pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";

@@ -68,7 +68,7 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
             Ok(record) if record.epoch > epoch => before = record.epoch,
             Ok(record) if record.epoch <= before => {
                 return wrong(format!(
-                    "metrics of epoch {} do not follow those of epoch {before}, so lines were exchanged or repeated; remove that line to go \
+                    "metrics of epoch {} do not follow the metrics of epoch {before}, so lines were exchanged or repeated; remove that line to go \
                      on without it",
                     record.epoch
                 ));

@@ -110,6 +110,6 @@ pub(crate) trait WeightsFirst {
     fn products(&self, states: &Tensor) -> Tensor;
 
     /// The result of [`Layer::update`], without an epilogue, from the nodes' products, `[nodes, width]`, and the aggregates
-    /// `[nodes, outputs]` of those of their neighbors.
+    /// `[nodes, outputs]` of their neighbors' states.
     fn update(&self, products: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor;
 }

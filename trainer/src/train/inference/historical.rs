@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Each has one row of bf16 per node. It is in memory if training leaves room there, and else in an unnamed file. Differences are
-//! taken to the contribution of the *rounded* inputs, so the rounding of inputs costs nothing; that of a difference is at most 1/256
+//! taken to the contribution of the *rounded* inputs, so the rounding of inputs costs nothing; the rounding of a difference is at most 1/256
 //! of it.
 
 use std::sync::Arc;

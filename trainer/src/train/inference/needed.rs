@@ -22,7 +22,7 @@ pub struct Needed {
     samples: Vec<Option<NeighborSample>>,
 }
 
-/// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes, of which each
+/// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes, where each
 /// may be in all of them.
 ///
 /// # Errors

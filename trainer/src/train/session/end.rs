@@ -103,7 +103,7 @@ impl RunInProgress<'_, '_> {
             // The epochs of the run are worth more than this evaluation.
             Err(error) if error.is_disk_full() || error.is_budget() => {
                 watcher.warn(&format!(
-                    "no exact evaluation of the best model: {error}; its scores are those of sampled neighbors"
+                    "no exact evaluation of the best model: {error}; its scores come from sampled neighbors"
                 ));
                 Ok(None)
             }
@@ -128,7 +128,7 @@ impl RunInProgress<'_, '_> {
             }
             Ok(None) => Ok(true),
             Err(error @ RunError::RunFile { .. }) => {
-                watcher.warn(&format!("{error}; so its scores are those of sampled neighbors"));
+                watcher.warn(&format!("{error}; so its scores come from sampled neighbors"));
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -195,7 +195,7 @@ fn check_resumed(
     watcher: &mut dyn Watcher,
 ) -> Result<()> {
     if checkpoint.state.config_digest != config_digest {
-        let what = "the checkpoint was made with other options than those of the run; start a new run";
+        let what = "the checkpoint was made with other options than the run has; start a new run";
         return Err(Error::run_file(path, what));
     }
     writer.checkpoints.forget_after(checkpoint.state.step)?;

@@ -8,7 +8,7 @@ use super::files::{Runs, common_prefix, prefix};
 
 /// Strings that are looked up together.
 const BATCH: usize = 32;
-/// A string is prefetched so many strings before it is written.
+/// Strings between the prefetch of a string and its write.
 const AHEAD: usize = 16;
 /// Base-2 logarithm of the number of ids that an [`IntegerCollector`] remembers. They take one MiB, which fits in the
 /// second-level cache.
@@ -277,7 +277,7 @@ impl<'a> StringCollector<'a> {
     }
 }
 
-/// Slots for so many entries.
+/// Slots for this number of entries.
 fn slots_for(entries: usize) -> Result<Arena> {
     Arena::of(2 * entries * size_of::<Slot>(), COLLECTING)
 }

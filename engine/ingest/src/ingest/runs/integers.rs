@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A heap would take a branch that nobody can predict for each comparison. A radix sort of a piece takes none, and pieces are sorted by
-//! several threads. No run has more than `step` ids in a piece, and the run with the least one has exactly so many.
+//! several threads. No run has more than `step` ids in a piece, and the run with the least one has exactly `step`.
 
 use std::{fs::File, ops::Range, os::unix::fs::FileExt, path::PathBuf};
 

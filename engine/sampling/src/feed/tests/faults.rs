@@ -189,7 +189,7 @@ fn a_row_that_a_slice_lacks_is_an_error() {
             consume_all(&feed, &within, &rows);
             let (_, error) = consume(&feed, &beyond, &rows);
             let text = error.unwrap().to_string();
-            assert!(text.contains("slice without those of chunk"), "{text}");
+            assert!(text.contains("slice without the features of chunk"), "{text}");
             consume_all(&feed, &within, &rows);
         }
     });

@@ -24,7 +24,7 @@
 //!
 //! So mapped lists cannot be as fast as lists in memory. At 70 % of that speed, 10.5 ns (43 cycles) per edge would
 //! remain for these 200 to 290 instructions. Selecting a bit with one instruction (PDEP) saves 2 to 4 ns, but takes
-//! hundreds of cycles on processors before Zen 3. Counting the ones of a line with one instruction needs AVX-512.
+//! hundreds of cycles on processors before Zen 3. Counting the set bits of a line with one instruction needs AVX-512.
 //!
 //! A cache of decoded lists does not pay either. Lists with many sources are drawn from more often, but only in
 //! proportion: those with at least 512 sources have 43 % of the edges and get 32 % of the draws. To reach 70 % of the

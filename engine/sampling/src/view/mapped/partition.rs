@@ -1,7 +1,7 @@
 //! Mapped adjacency lists of a partition.
 //!
 //! A list in a file has its sources ascending, owned or not, but views list owned sources first. So each list is split
-//! where the runs of owned nodes begin and end. The parts are called *segments*: first those of owned sources, then the
+//! where the runs of owned nodes begin and end. The parts are called *segments*: first the segments of owned sources, then the
 //! others. A position is found by counting through the segments. The borders are found by binary search; short lists
 //! are decoded first.
 //!
