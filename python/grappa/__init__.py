@@ -8,9 +8,38 @@
 Node numbers are those of the input: node k is the one with the k-th smallest id, which is k itself if ids are dense.
 """
 
-from ._grappa import Error, __version__
-from .ingestion import ingest
-from .loader import Batch, NeighborLoader
-from .store import Store, open
+from . import _processor
 
-__all__ = ["Batch", "Error", "NeighborLoader", "Store", "__version__", "ingest", "open"]
+_processor.require()
+
+#: The module of each public name. It is imported when the name is first used: NumPy alone takes longer than `import grappa` may.
+#: ``__init__.pyi`` has the same names for type checkers.
+_MODULES = {
+    "Batch": "loader",
+    "Error": "_grappa",
+    "NeighborLoader": "loader",
+    "Store": "store",
+    "__version__": "_grappa",
+    "ingest": "ingestion",
+    "open": "store",
+}
+#: Modules that need other packages; ``from grappa import *`` leaves them out.
+_SUBMODULES = ("pyg",)
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*_MODULES, *_SUBMODULES])

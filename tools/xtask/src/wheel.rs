@@ -48,8 +48,8 @@ pub fn package() -> Result<PathBuf> {
     fs::create_dir_all(&package).context("cannot create the folder of the package")?;
     for entry in fs::read_dir(root().join("python/grappa"))? {
         let file = entry?.path();
-        if file.extension().is_some_and(|extension| extension == "py") {
-            fs::copy(&file, package.join(file.file_name().expect("it has an extension")))?;
+        if file.is_file() {
+            fs::copy(&file, package.join(file.file_name().expect("a file has a name")))?;
         }
     }
     let library = target_folder().join("debug/lib_grappa.so");
