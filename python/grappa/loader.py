@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import _grappa
+from .partitions import partition_options
 from .store import Store, _numbers
 
 UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -30,6 +31,8 @@ class Batch:
     num_sampled_nodes: list
     #: The number of edges of each hop.
     num_sampled_edges: list
+    #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average gradients.
+    loss_weight: float
     #: Feature rows: shape (n, num_features), float32. None if the store has no features.
     x: np.ndarray | None = field(default=None, repr=False)
     #: Labels of the seeds, or of all nodes with ``labels="all"``. None if the store has no labels.
@@ -51,6 +54,16 @@ class NeighborLoader:
         threads: Number of threads. Default: one per processor.
         labels: ``"seeds"``, or ``"all"`` for the labels of all nodes of a batch.
         num_workers: Must be 0. Threads of the loader sample, and no other process is needed.
+        partitions: Number of partitions of the graph, each of which sees its own part only. Default: none, the whole graph.
+        rank: The number of this process, of those that divide the partitions. Default: as `torch.distributed` is initialized, or 0.
+        world_size: The number of these processes. Default: as `torch.distributed` is initialized, or 1.
+        repartition_every: Number of epochs between two repartitionings. Default: 5.
+        halo: How sources are treated that a partition does not own. ``"auto"`` and ``"neighbors"`` sample in-neighbors of theirs
+            at each repartitioning, ``"stop"`` takes their features and nothing else, ``"none"`` leaves them out.
+        halo_neighbors: The maximum number of sampled in-neighbors of such a source. Default: 25.
+
+    With partitions, `batch_size` is the maximum number of seeds of each partition in a step. A batch has the seeds of all
+    partitions of this process in a step. Every process has a batch in every step.
 
     Raises:
         ValueError: An argument is impossible.
@@ -77,6 +90,12 @@ class NeighborLoader:
         threads=None,
         labels="seeds",
         num_workers=0,
+        partitions=None,
+        rank=None,
+        world_size=None,
+        repartition_every=None,
+        halo="auto",
+        halo_neighbors=None,
     ):
         if num_workers:
             raise ValueError(
@@ -85,6 +104,7 @@ class NeighborLoader:
             )
         if labels not in ("seeds", "all"):
             raise ValueError(f'labels={labels!r}; give "seeds" or "all"')
+        of_partitions = partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors)
         self.store = store if isinstance(store, Store) else Store(store)
         self._options = {
             "num_neighbors": list(num_neighbors),
@@ -96,6 +116,12 @@ class NeighborLoader:
             "seed": int(seed),
             "threads": threads,
             "labels": labels,
+            "partitions": partitions,
+            "rank": None if partitions is None else of_partitions["rank"],
+            "world_size": None if partitions is None else of_partitions["world_size"],
+            "repartition_every": repartition_every,
+            "halo": halo,
+            "halo_neighbors": halo_neighbors,
         }
         self._epoch = 0
         self._loader = _grappa.Loader(
@@ -109,6 +135,7 @@ class NeighborLoader:
             replace=self._options["replace"],
             seed=self._options["seed"],
             labels_all=labels == "all",
+            partitions=of_partitions,
         )
         # Threads end before the interpreter does.
         weakref.finalize(self, self._loader.close)
@@ -134,7 +161,7 @@ class NeighborLoader:
         return map(self._batch, batches)
 
     def _batch(self, arrays):
-        counts = ("batch_size", "num_sampled_nodes", "num_sampled_edges")
+        counts = ("batch_size", "num_sampled_nodes", "num_sampled_edges", "loss_weight")
         return Batch(**{name: value if name in counts else np.asarray(value) for name, value in arrays.items()})
 
     def __reduce__(self):

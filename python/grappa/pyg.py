@@ -10,8 +10,8 @@ class NeighborLoader(_NeighborLoader):
     """As `torch_geometric.loader.NeighborLoader`, from a store instead of a `Data` in memory.
 
     Batches are `torch_geometric.data.Data` with ``x``, ``y``, ``edge_index``, ``n_id``, ``input_id``, ``batch_size``,
-    ``num_sampled_nodes`` and ``num_sampled_edges``. ``y`` has the labels of all nodes, and edges lead from sources to destinations, so
-    the layers of PyTorch Geometric and ``trim_to_layer`` work without changes.
+    ``num_sampled_nodes`` and ``num_sampled_edges``; for partitions also ``loss_weight``. ``y`` has the labels of all nodes, and edges
+    lead from sources to destinations, so the layers of PyTorch Geometric and ``trim_to_layer`` work without changes.
 
     Args:
         data: A `grappa.Store`, or the path of one.
@@ -45,6 +45,7 @@ class NeighborLoader(_NeighborLoader):
             num_sampled_nodes=batch.num_sampled_nodes,
             num_sampled_edges=batch.num_sampled_edges,
             num_nodes=len(batch.n_id),
+            loss_weight=batch.loss_weight,
         )
         return data if self.transform is None else self.transform(data)
 

@@ -12,6 +12,7 @@ mod labels;
 mod layout;
 mod loader;
 mod nodes;
+mod partitions;
 mod store;
 
 use pyo3::prelude::*;

@@ -11,12 +11,8 @@ use std::{
 };
 
 use grappa_engine::{
-    Batch, Loader as EngineLoader, Silent, Store as EngineStore,
-    formats::assignment::Assignment,
-    sample::{
-        Fanouts, LoaderOptions, Sampler, Seeds,
-        feed::{BatchSource, Stopper},
-    },
+    Batch, Loader as EngineLoader, Progress, Silent, Store as EngineStore,
+    sample::{Fanouts, Join, LoaderOptions, Sampler, Seeds, feed::Stopper},
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -30,6 +26,7 @@ use crate::{
     labels::Labels,
     layout::CooEdges,
     nodes::{nodes_of, numbers_of},
+    partitions::{PartitionOptions, Partitions},
     store::Store,
 };
 
@@ -84,12 +81,15 @@ struct Prepared {
     numbers: Vec<i64>,
     input_ids: Vec<i64>,
     labels: Option<Array>,
+    /// The factor for the mean loss of its seeds.
+    loss_weight: f64,
 }
 
 /// What the thread needs.
 struct Delivery {
     store: Arc<EngineStore>,
     loader: EngineLoader,
+    partitions: Partitions,
     labels: Option<Arc<Labels>>,
     /// Whether batches have the labels of all nodes, not only those of seeds.
     labels_all: bool,
@@ -98,7 +98,7 @@ struct Delivery {
 #[pymethods]
 impl Loader {
     #[new]
-    #[pyo3(signature = (store, fanouts, batch_size, seeds, *, memory, threads, shuffle, replace, seed, labels_all))]
+    #[pyo3(signature = (store, fanouts, batch_size, seeds, *, memory, threads, shuffle, replace, seed, labels_all, partitions))]
     #[expect(clippy::too_many_arguments, reason = "the package names them")]
     fn new(
         py: Python<'_>,
@@ -112,6 +112,7 @@ impl Loader {
         replace: bool,
         seed: u64,
         labels_all: bool,
+        partitions: PartitionOptions,
     ) -> PyResult<Self> {
         if batch_size == 0 {
             return Err(PyValueError::new_err("batch_size is 0; give at least 1"));
@@ -123,6 +124,8 @@ impl Loader {
         let mut options = LoaderOptions::new(sampler);
         options.features = store.manifest().features.is_some();
         (options.batch, options.shuffle, options.seed) = (batch_size, shuffle, seed);
+        options.join_steps = Some(Join::Apart);
+        partitions.apply(&mut options)?;
         options.memory = memory.unwrap_or(options.memory);
         options.threads = threads.unwrap_or(options.threads);
         let open = || -> PyResult<_> {
@@ -131,18 +134,20 @@ impl Loader {
                 Some(numbers) => Seeds::List(nodes_of(&store, &numbers)?.into()),
             };
             let mut loader = EngineLoader::new(&store, options);
-            let whole = Assignment::whole(store.chunks().chunks());
-            loader.partition(&whole, &seeds, &Silent).map_err(exception)?;
+            let mut partitions = Partitions::new(partitions, seeds, seed);
+            partitions.open(&mut loader, &store, 0, &Silent).map_err(exception)?;
+            partitions.check(&loader.all_batches(0))?;
             Ok(Delivery {
                 store,
                 loader,
+                partitions,
                 labels,
                 labels_all,
             })
         };
         let delivery = py.detach(open)?;
         let all = delivery.loader.all_batches(0);
-        let (batches, seeds) = (BatchSource::batches(&all), all.seeds_of_all());
+        let (batches, seeds) = (all.steps(), all.seeds_of_all());
         let (sender, receiver) = channel();
         let thread = thread::Builder::new()
             .name("grappa-loader".to_owned())
@@ -245,6 +250,19 @@ impl Drop for Loader {
     }
 }
 
+/// Stops work before the first batch when its epoch is ended.
+struct UntilEnd<'a>(&'a Mutex<EpochEnd>);
+
+impl Progress for UntilEnd<'_> {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        lock(self.0).is_ended
+    }
+}
+
 impl Delivery {
     /// Delivers epochs until the loader is dropped.
     fn run(mut self, commands: &Receiver<Command>) {
@@ -261,11 +279,14 @@ impl Delivery {
         let Self {
             store,
             loader,
+            partitions,
             labels,
             labels_all,
         } = self;
-        let batches = loader.batches(command.epoch, |batches| batches)?;
-        let mut seeds = Vec::new();
+        partitions.open(loader, store, command.epoch, &UntilEnd(&command.end))?;
+        let all = loader.all_batches(command.epoch);
+        let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
+        let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
         let arriving = loader.deliver(&batches);
         arriving.hold_while_waiting(LEASES_MAX as u64);
         {
@@ -277,16 +298,18 @@ impl Delivery {
         }
         for batch in arriving {
             let batch = batch?;
-            batches.seed_indices(batch.index(), &mut seeds);
+            let index = batch.index();
             let minibatch = batch.minibatch();
             let labelled = match labels_all {
                 true => &minibatch.nodes[..],
                 false => &minibatch.nodes[..minibatch.seeds],
             };
+            let numbers = numbers_of(store, &minibatch.nodes)?;
             let prepared = Prepared {
                 edges: CooEdges::of(minibatch),
-                numbers: numbers_of(store, &minibatch.nodes)?,
-                input_ids: seeds.iter().map(|&index| index as i64).collect(),
+                input_ids: partitions.input_ids(&batches, index, &numbers),
+                numbers,
+                loss_weight: partitions.loss_weight(&batches, index, seeds_per_step),
                 labels: labels.as_ref().map(|labels| labels.of(store, labelled)).transpose()?,
                 batch,
             };
@@ -332,12 +355,14 @@ impl Prepared {
             numbers,
             input_ids,
             labels,
+            loss_weight,
         } = self;
         let dict = PyDict::new(py);
         let (nodes, seeds) = (numbers.len(), input_ids.len());
         dict.set_item("n_id", Array::i64s(numbers, &[nodes]))?;
         dict.set_item("input_id", Array::i64s(input_ids, &[seeds]))?;
         dict.set_item("batch_size", seeds)?;
+        dict.set_item("loss_weight", loss_weight)?;
         dict.set_item("edge_index", Array::i64s(edges.edge_index, &[2, edges.edges]))?;
         dict.set_item("num_sampled_nodes", edges.nodes_of_hops)?;
         dict.set_item("num_sampled_edges", edges.edges_of_hops)?;

@@ -10,6 +10,9 @@ pub const PARTITIONS_MAX: u32 = 1024;
 pub const LISTS_SHARE: u64 = 4;
 /// The default number of in-neighbors of a halo node, without historical embeddings.
 pub const HALO_NEIGHBORS: u32 = 10;
+/// The same for layers that take the maximum, and for unknown ones: the maximum over a few in-neighbors is smaller than
+/// over all.
+pub const HALO_NEIGHBORS_OF_ANY: u32 = 25;
 /// The default number of epochs between two repartitionings.
 pub const REPARTITION_EVERY: u64 = 5;
 /// The default number of seeds of a step, over all its partitions.

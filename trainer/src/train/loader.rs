@@ -7,7 +7,7 @@ use grappa_run::{
     config::{HaloMode, TrainConfig},
     model::Precision,
 };
-use grappa_sampling::{LoaderOptions, feed::OutputDtype, view::Halo};
+use grappa_sampling::{LoaderOptions, feed::OutputDtype, sample::Join, view::Halo};
 
 use crate::Result;
 
@@ -16,7 +16,7 @@ pub(super) fn loader_options(config: &TrainConfig, aggregates: Option<AggregateK
     Ok(LoaderOptions {
         batch: config.batch(),
         concurrent: Some(config.concurrent() as usize),
-        join_steps: true,
+        join_steps: Some(Join::SharedInput),
         steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
         seed: config.seed,
         shuffle: !config.repeats_batch(),

@@ -14,7 +14,7 @@ use grappa_run::{
     config::{Auto, Correction, Evaluate, FirstHop, HaloMode, TrainConfig},
     model::{LayerKind, NormKind},
 };
-use grappa_sampling::{Loader, LoaderOptions, partition::Share, view::ViewKind};
+use grappa_sampling::{Loader, LoaderOptions, partition::Share, sample::Join, view::ViewKind};
 use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Kind, Tensor, no_grad};
@@ -119,7 +119,7 @@ fn share_of(trainer: &Trainer) -> Share {
 /// [`steps`], from views of this kind.
 fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<Step> {
     let options = LoaderOptions {
-        join_steps,
+        join_steps: join_steps.then_some(Join::SharedInput),
         view,
         share: share_of(trainer),
         ..loader_options(&trainer.config, trainer.config.aggregates).unwrap()

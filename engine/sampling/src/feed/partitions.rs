@@ -8,7 +8,7 @@ use grappa_io::Result;
 use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
     partition::{SeedNodes, Share},
-    sample::{BatchKey, JoinScratch, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
     view::{Turns, TurnsEpoch, ViewSource},
 };
 
@@ -66,8 +66,8 @@ pub struct EpochOptions {
     pub batch: usize,
     /// Number of partitions that take part in a step.
     pub concurrent: usize,
-    /// Whether the minibatches of a step are one batch; see [`Minibatch::join`].
-    pub join_steps: bool,
+    /// How the minibatches of a step are joined into one batch, if they are; see [`Minibatch::join`].
+    pub join_steps: Option<Join>,
     /// The seed of the run.
     pub seed: u64,
     /// The number of the epoch.
@@ -87,6 +87,9 @@ pub struct BatchPlace {
     pub partition: PartitionId,
     /// The index of the step in its group of partitions.
     pub batch: u64,
+    /// Whether it is a minibatch of another step, whose loss does not count here; see
+    /// [`PartitionBatches::in_every_step`].
+    pub repeats: bool,
 }
 
 /// The sampler state of a thread.
@@ -156,6 +159,7 @@ impl PartitionBatches {
                             step: first_step + batch,
                             partition: PartitionId(partition),
                             batch,
+                            repeats: false,
                         });
                     }
                 }
@@ -170,7 +174,7 @@ impl PartitionBatches {
             .max();
         Self {
             parts,
-            starts: starts(&places, options.join_steps),
+            starts: starts(&places, options.join_steps.is_some()),
             options,
             places,
             steps_of_partition,
@@ -181,6 +185,14 @@ impl PartitionBatches {
     /// Number of seeds of all minibatches.
     pub fn seeds_of_all(&self) -> u64 {
         self.places.iter().map(|&place| self.seeds_of(place) as u64).sum()
+    }
+
+    /// Number of seeds of the partitions that a worker serves.
+    pub fn seeds_of_worker(&self, share: Share) -> u64 {
+        let (count, concurrent) = (self.parts.len(), self.options.concurrent);
+        let served = (0..).map(PartitionId).zip(&self.parts);
+        let served = served.filter(|&(partition, _)| share.serves(partition, count, concurrent));
+        served.map(|(_, part)| part.seeds()).sum()
     }
 
     /// Average number of seeds per step.
@@ -201,8 +213,7 @@ impl PartitionBatches {
     #[must_use]
     pub fn from_step(mut self, step: u64) -> Self {
         self.places.retain(|place| place.step >= step);
-        self.starts = starts(&self.places, self.options.join_steps);
-        self
+        self.with_starts()
     }
 
     /// Keeps only the minibatches of the partitions that this worker serves. It has no batch in a step in which these
@@ -212,8 +223,49 @@ impl PartitionBatches {
         let parts = &self.parts;
         self.places
             .retain(|place| parts[place.partition.0 as usize].served().is_some());
-        self.starts = starts(&self.places, self.options.join_steps);
+        self.with_starts()
+    }
+
+    /// Fills the steps in which this worker has no minibatch, of `steps` in all: one of another step is there again, and
+    /// its loss has the weight 0. So workers that wait for each other in each step all have a batch, however many seeds
+    /// their partitions have. Nothing changes if the worker has no minibatch at all.
+    #[must_use]
+    pub fn in_every_step(mut self, steps: u64) -> Self {
+        let Some(&first) = self.places.first() else { return self };
+        let mut places = Vec::with_capacity(self.places.len());
+        let mut of_steps = self.places.chunk_by(|a, b| a.step == b.step).peekable();
+        let mut last = first;
+        for step in 0..steps {
+            match of_steps.next_if(|places| places[0].step == step) {
+                Some(of_step) => {
+                    places.extend_from_slice(of_step);
+                    last = of_step[0];
+                }
+                None => places.push(BatchPlace {
+                    step,
+                    repeats: true,
+                    ..last
+                }),
+            }
+        }
+        self.places = places;
+        self.with_starts()
+    }
+
+    fn with_starts(mut self) -> Self {
+        self.starts = starts(&self.places, self.options.join_steps.is_some());
         self
+    }
+
+    /// The factor for the mean loss of the seeds of batch `index`, if `workers` workers take the mean of their gradients
+    /// in each step. The sum of their losses then counts all seeds alike: it is divided by `seeds_per_step`, the mean
+    /// number of seeds of a step of all workers ([`PartitionBatches::seeds_per_step`]).
+    ///
+    /// The mean over the seeds of a step alone would give the seeds of a small step, and their noise, a larger weight.
+    pub fn loss_weight(&self, index: u64, seeds_per_step: f64, workers: u32) -> f64 {
+        let counted = self.places(index).iter().filter(|place| !place.repeats);
+        let seeds: usize = counted.map(|&place| self.seeds_of(place)).sum();
+        seeds as f64 * f64::from(workers) / seeds_per_step
     }
 
     /// Keeps only the share of one of several workers that all serve the same partitions: consecutive batches, which
@@ -384,7 +436,12 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_max(&self) -> u64 {
-        self.nodes
+        match self.options.join_steps {
+            Some(Join::Apart) => self
+                .nodes
+                .saturating_mul(self.options.concurrent.min(self.parts.len()) as u64),
+            Some(Join::SharedInput) | None => self.nodes,
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -463,11 +520,15 @@ impl BatchSource for PartitionBatches {
         match self.places(index) {
             &[place] => self.sample_part(place, sampler, seeds, out)?,
             places => {
+                let how = self
+                    .options
+                    .join_steps
+                    .expect("a batch of several minibatches is joined");
                 parts.resize_with(parts.len().max(places.len()), Minibatch::default);
                 for (&place, part) in places.iter().zip(&mut *parts) {
                     self.sample_part(place, sampler, seeds, part)?;
                 }
-                Minibatch::join(&parts[..places.len()], self.nodes, sampler, join, out)?;
+                Minibatch::join(&parts[..places.len()], how, self.nodes, sampler, join, out)?;
             }
         }
         *nodes = out.nodes.len();

@@ -184,12 +184,16 @@ impl Planner {
             self.pool.leave_spare_slot(nodes[i]);
         }
         for i in spare {
-            let PoolLookup::Missing { slot, miss } = self.pool.request(nodes[i], clock) else {
-                unreachable!("the row left its slot, and as many spare slots are free as before");
+            slots[i] = match self.pool.request(nodes[i], clock) {
+                PoolLookup::Missing { slot, miss } => {
+                    self.window.rows += 1;
+                    self.window.misses.push(miss);
+                    slot
+                }
+                // A node of several joined minibatches.
+                PoolLookup::Present { slot, .. } => slot,
+                PoolLookup::Full => unreachable!("the row left its slot, and as many spare slots are free as before"),
             };
-            slots[i] = slot;
-            self.window.rows += 1;
-            self.window.misses.push(miss);
         }
     }
 

@@ -160,7 +160,7 @@ impl Loader {
             seed: self.options.seed,
             epoch: 0,
             shuffle: false,
-            join_steps: false,
+            join_steps: None,
             steps_max: None,
         };
         let batches = PartitionBatches::new(vec![seeded.into()], options);

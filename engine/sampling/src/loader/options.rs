@@ -12,7 +12,7 @@ use crate::{
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::HALO_NEIGHBORS,
-    sample::Sampler,
+    sample::{Join, Sampler},
     view::{Halo, ViewKind},
 };
 
@@ -46,7 +46,7 @@ impl Seeds {
     pub(super) fn of_partition(&self, owned: &Owned, split: Option<&RoaringTreemap>) -> SeedNodes {
         match (self, split) {
             (Self::List(list), _) => {
-                let of_base = list.iter().copied().filter(|&node| owned.contains(node));
+                let of_base = list.iter().copied().filter(|&node| owned.has_seed(node));
                 of_base.collect::<Vec<_>>().into()
             }
             (_, Some(split)) => owned.seeds(split),
@@ -66,9 +66,9 @@ pub struct LoaderOptions {
     pub concurrent: Option<usize>,
     /// Which partitions of each step this worker serves, of several that divide them. It opens no others.
     pub share: Share,
-    /// Whether the minibatches of a step are delivered as one block-diagonal batch; see
+    /// How the minibatches of a step are joined into one block-diagonal batch, if they are; see
     /// [`Minibatch::join`](crate::sample::Minibatch::join).
-    pub join_steps: bool,
+    pub join_steps: Option<Join>,
     /// The random seed.
     pub seed: u64,
     /// Whether each epoch visits the seeds in a new random order.
@@ -131,7 +131,7 @@ impl LoaderOptions {
             batch: 1024,
             concurrent: None,
             share: Share::ALL,
-            join_steps: false,
+            join_steps: None,
             seed: 1,
             shuffle: true,
             steps_max: None,

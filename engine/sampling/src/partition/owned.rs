@@ -169,6 +169,14 @@ impl Owned {
         self.owns(self.chunks.chunk_of(node))
     }
 
+    /// Whether a node is in the base, and so can be a seed of this partition.
+    ///
+    /// # Panics
+    /// If the node does not exist.
+    pub fn has_seed(&self, node: NodeId) -> bool {
+        self.base.binary_search(&self.chunks.chunk_of(node)).is_ok()
+    }
+
     /// The local id of a node, if it is owned.
     ///
     /// # Panics

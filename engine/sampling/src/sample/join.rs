@@ -12,9 +12,9 @@
 //! So the destinations and sources of its blocks are prefixes of this list, as in any minibatch. No edge joins two
 //! parts. A node that is in two parts is in the list twice, with the edges that each part drew for it.
 //!
-//! Only the input is shared. A node has the same features in all parts, so [`Minibatch::nodes`] has it once, and the
-//! edges of the last block come from these nodes. The parts of 16 partitions may have ten times as many nodes together
-//! as there are different ones.
+//! With [`Join::SharedInput`], a node has its features once: [`Minibatch::nodes`] has it once, and the edges of the last
+//! block come from these nodes. The parts of 16 partitions may have ten times as many nodes together as there are
+//! different ones. With [`Join::Apart`], the nodes are the levels above.
 
 use std::ops::Range;
 
@@ -25,6 +25,16 @@ use super::{
     sampler::Scratch,
     size::check_size,
 };
+
+/// The input of joined minibatches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Join {
+    /// Each node is in the input once.
+    SharedInput,
+    /// Each part has an input of its own. A node that several parts reach is in the minibatch as often, and the
+    /// destinations of every block are the first of its sources.
+    Apart,
+}
 
 /// Reusable memory for [`Minibatch::join`].
 #[derive(Debug, Default)]
@@ -54,6 +64,7 @@ impl Minibatch {
     /// If parts differ in their number of hops, two of them have the same seed, or there are none.
     pub fn join(
         parts: &[Self],
+        join: Join,
         graph_nodes: u64,
         sampler: &mut Scratch,
         scratch: &mut JoinScratch,
@@ -88,26 +99,29 @@ impl Minibatch {
             }
             for (part, rows) in with_indices(parts, rows) {
                 let level = part.level(level);
-                table.relabel(&part.nodes[level.clone()], &mut out.nodes, &mut rows[level]);
+                match join {
+                    Join::SharedInput => table.relabel(&part.nodes[level.clone()], &mut out.nodes, &mut rows[level]),
+                    Join::Apart => out.nodes.extend_from_slice(&part.nodes[level]),
+                }
             }
             assert!(level > 0 || out.nodes.len() == out.seeds, "parts with the same seed");
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
-            let is_last = hop + 1 == hops;
+            let is_shared = hop + 1 == hops && join == Join::SharedInput;
             let of_parts = || parts.iter().map(|part| &part.blocks[hop]);
             block.begin(of_parts().map(|block| block.destinations).sum());
-            block.sources = if is_last {
+            block.sources = if is_shared {
                 out.nodes.len()
             } else {
                 of_parts().map(|block| block.sources).sum()
             };
-            let indices = if is_last { &mut *rows } else { &mut *places };
+            let indices = if is_shared { &mut *rows } else { &mut *places };
             for level in 0..=hop {
                 for (part, indices) in with_indices(parts, indices) {
                     block.append(&part.blocks[hop], part.level(level), indices);
                 }
             }
-            if is_last {
+            if is_shared {
                 block.take_own(parts, rows);
             }
         }

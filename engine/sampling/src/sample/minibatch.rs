@@ -11,8 +11,9 @@ use grappa_formats::NodeId;
 /// `blocks[h].destinations` of [`Minibatch::nodes`]. Its sources are the first `blocks[h].sources`; they are the
 /// destinations of block `h + 1`. So destinations are a prefix of sources.
 ///
-/// In a joined minibatch ([`Minibatch::join`]), a node is a destination once for each of its parts. Then the
-/// destinations of the last block are not the first of its sources; see [`Block::own`].
+/// In a joined minibatch ([`Minibatch::join`]), a node is a destination once for each of its parts. With
+/// [`Join::SharedInput`](super::Join), the destinations of the last block are then not the first of its sources; see
+/// [`Block::own`]. With [`Join::Apart`](super::Join), the list has such nodes several times.
 ///
 /// A minibatch is a reusable buffer.
 #[derive(Debug, Clone, Default, PartialEq)]

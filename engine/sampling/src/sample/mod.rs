@@ -49,7 +49,7 @@ mod weighted;
 
 pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
-pub use join::JoinScratch;
+pub use join::{Join, JoinScratch};
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;

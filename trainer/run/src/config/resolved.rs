@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use grappa_sampling::{
-    policy::{HALO_NEIGHBORS, SEEDS_OF_A_STEP},
+    policy::{HALO_NEIGHBORS, HALO_NEIGHBORS_OF_ANY, SEEDS_OF_A_STEP},
     sample::{Fanouts, RandomWalks, Sampler},
 };
 
@@ -143,7 +143,7 @@ impl TrainConfig {
     /// smaller than over all, and the few stay the same for a super-epoch.
     pub fn halo_neighbors(&self) -> u32 {
         let auto = match self.model {
-            LayerKind::SageMax => 25,
+            LayerKind::SageMax => HALO_NEIGHBORS_OF_ANY,
             _ => HALO_NEIGHBORS,
         };
         self.halo_neighbors.value().map_or(auto, NonZeroU32::get)

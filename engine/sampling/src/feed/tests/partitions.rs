@@ -8,7 +8,7 @@ use grappa_io::read::Choice;
 use super::*;
 use crate::{
     partition::{Owned, Share},
-    sample::{Fanouts, JoinScratch, Sampler, Scratch},
+    sample::{Fanouts, Join, JoinScratch, Sampler, Scratch},
     view::{Halo, PartitionView, ViewOptions, ViewSource},
 };
 
@@ -38,9 +38,9 @@ fn batches(parts: &[Part], batch: usize, concurrent: usize, shuffle: bool) -> Pa
 }
 
 /// All minibatches of a step in one batch.
-fn joined(parts: &[Part], batch: usize, concurrent: usize) -> PartitionBatches {
+fn joined(parts: &[Part], batch: usize, concurrent: usize, join: Join) -> PartitionBatches {
     let options = EpochOptions {
-        join_steps: true,
+        join_steps: Some(join),
         ..options_of(batch, concurrent, true)
     };
     PartitionBatches::new(parts.to_vec(), options)
@@ -51,7 +51,7 @@ fn options_of(batch: usize, concurrent: usize, shuffle: bool) -> EpochOptions {
         sampler: Arc::new(Sampler::uniform(Fanouts::new(&[3, 2]).unwrap(), false)),
         batch,
         concurrent,
-        join_steps: false,
+        join_steps: None,
         seed: 1,
         epoch: 0,
         shuffle,
@@ -159,7 +159,8 @@ fn workers_that_serve_the_same_partitions_take_consecutive_batches() {
             seeds(&batches(&parts, 10, 1, false)),
             "{workers} workers"
         );
-        let joined = Share::each(workers).map(|share| joined(&parts, 10, 2).of_share(share).batches());
+        let joined =
+            Share::each(workers).map(|share| joined(&parts, 10, 2, Join::SharedInput).of_share(share).batches());
         assert_eq!(joined.sum::<u64>(), 21);
     }
 }
@@ -248,7 +249,8 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
         ((0..60).collect(), (60..100).collect(), (100..103).collect());
     let parts = parts(&store, &[&many, &some, &few, &[]]);
     for concurrent in [1, 2, 4] {
-        let (steps, separate) = (joined(&parts, 10, concurrent), batches(&parts, 10, concurrent, true));
+        let joined = |parts: &[Part]| joined(parts, 10, concurrent, Join::SharedInput);
+        let (steps, separate) = (joined(&parts), batches(&parts, 10, concurrent, true));
         assert_eq!((steps.steps(), steps.batches()), (separate.steps(), separate.steps()));
         let (mut scratch, mut of_separate) = (steps.scratch(), separate.scratch());
         let (mut next, mut shares, mut seeds_max) = (0, false, 0);
@@ -265,6 +267,7 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
             let (mut tables, mut join) = (Scratch::default(), JoinScratch::default());
             Minibatch::join(
                 &minibatches,
+                Join::SharedInput,
                 store.manifest().nodes,
                 &mut tables,
                 &mut join,
@@ -291,9 +294,9 @@ fn the_batch_of_a_step_is_its_minibatches_joined() {
         assert_eq!(steps.nodes_min(), seeds_max);
         assert_eq!(steps.nodes_max(), separate.nodes_max());
         // A resumed epoch has the remaining steps.
-        let rest = joined(&parts, 10, concurrent).from_step(2);
+        let rest = joined(&parts).from_step(2);
         assert_eq!((rest.batches(), rest.places(0)), (steps.batches() - 2, steps.places(2)));
-        assert_eq!(joined(&parts, 10, concurrent).first(2).batches(), 2);
+        assert_eq!(joined(&parts).first(2).batches(), 2);
     }
 }
 
@@ -303,26 +306,64 @@ fn a_joined_batch_has_the_features_of_every_part() {
         let (_folder, store, rows) = f32_rows(37);
         let seeds: Vec<Vec<u64>> = (0..4).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let seeds: Vec<&[u64]> = seeds.iter().map(Vec::as_slice).collect();
-        let source = Arc::new(joined(&parts(&store, &seeds), 10, 4));
-        let generous = options(64 << 20, 2);
-        let little = with_little(&store, &*source, 20 << 10, generous.clone());
-        for (owned, options) in [
-            (&all_chunks()[..], &generous),
-            (&[ChunkId(1)], &generous),
-            (&[], &little),
-        ] {
-            let feed = Feed::open(&store, owned, &*source, options).unwrap();
-            let mut batches = 0;
-            for batch in feed.epoch(&source) {
-                let batch = batch.unwrap();
-                let found = batch.features().unwrap().bytes().chunks(37 * size_of::<f32>());
-                assert_eq!(found.len(), batch.minibatch().nodes.len());
-                for (node, row) in batch.minibatch().nodes.iter().zip(found) {
-                    assert_eq!(row, &rows[node.0 as usize][..], "batch {batches}, node {node}");
+        for join in [Join::SharedInput, Join::Apart] {
+            let source = Arc::new(joined(&parts(&store, &seeds), 10, 4, join));
+            let generous = options(64 << 20, 2);
+            let little = with_little(&store, &*source, 20 << 10, generous.clone());
+            for (owned, options) in [
+                (&all_chunks()[..], &generous),
+                (&[ChunkId(1)], &generous),
+                (&[], &little),
+            ] {
+                let feed = Feed::open(&store, owned, &*source, options).unwrap();
+                let mut batches = 0;
+                for batch in feed.epoch(&source) {
+                    let batch = batch.unwrap();
+                    let found = batch.features().unwrap().bytes().chunks(37 * size_of::<f32>());
+                    assert_eq!(found.len(), batch.minibatch().nodes.len());
+                    for (node, row) in batch.minibatch().nodes.iter().zip(found) {
+                        assert_eq!(row, &rows[node.0 as usize][..], "batch {batches}, node {node}");
+                    }
+                    batches += 1;
                 }
-                batches += 1;
+                assert_eq!(batches, 10);
             }
-            assert_eq!(batches, 10);
         }
     });
+}
+
+#[test]
+fn every_worker_has_a_batch_in_every_step_and_the_weights_of_all_count_each_seed_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let all = parts(&store, &[&[1, 2, 3, 4, 5, 6, 7], &[100, 101, 102], &[200, 201]]);
+    let of_worker = |worker: usize| -> Vec<Part> {
+        let others = all.iter().map(|part| Part::Elsewhere { seeds: part.seeds() });
+        let mut parts: Vec<Part> = others.collect();
+        parts[worker] = all[worker].clone();
+        parts
+    };
+    let (steps, seeds_per_step) = (4, 12.0 / 4.0);
+    let mut counted = [0.0; 3];
+    for (worker, counted) in counted.iter_mut().enumerate() {
+        let batches = joined(&of_worker(worker), 2, 3, Join::Apart);
+        assert_eq!((batches.steps(), batches.seeds_per_step()), (steps, seeds_per_step));
+        let batches = batches.served().in_every_step(steps);
+        assert_eq!((batches.batches(), batches.steps()), (steps, steps));
+        let (mut scratch, mut minibatch) = (batches.scratch(), Minibatch::default());
+        for step in 0..steps {
+            batches.sample(step, &mut scratch, &mut minibatch).unwrap();
+            assert_eq!(batches.places(step)[0].step, step);
+            assert!(minibatch.seeds > 0, "worker {worker}, step {step}");
+            let weight = batches.loss_weight(step, seeds_per_step, 3);
+            let repeats = batches.places(step)[0].repeats;
+            // The mean over workers of the weighted means is the sum over seeds, divided by the seeds of a mean step.
+            let expected = if repeats { 0.0 } else { minibatch.seeds as f64 };
+            assert!((weight / 3.0 * seeds_per_step - expected).abs() < 1e-9);
+            *counted += expected;
+        }
+    }
+    assert_eq!(counted, [7.0, 3.0, 2.0]);
+    let idle = joined(&of_worker(0)[1..], 2, 3, Join::Apart).served();
+    assert_eq!(idle.in_every_step(steps).batches(), 0);
 }

@@ -44,6 +44,7 @@ proptest! {
                 let expected = owns(map.chunk_of(node)).then_some(LocalId(next));
                 prop_assert_eq!(owned.local(node), expected);
                 prop_assert_eq!(owned.contains(node), expected.is_some());
+                prop_assert_eq!(owned.has_seed(node), owners[map.chunk_of(node).0 as usize].0 == partition);
                 next += u64::from(expected.is_some());
             }
             prop_assert_eq!(owned.nodes(), next);

@@ -1,7 +1,7 @@
 //! Joined minibatches have the nodes and edges of their parts, and no others.
 
 use super::*;
-use crate::sample::{Block, JoinScratch};
+use crate::sample::{Block, Join, JoinScratch};
 
 /// The nodes of each part in the order of the joined minibatch: seeds of all parts, then what the first hop added.
 fn order(parts: &[Minibatch]) -> Vec<(usize, usize)> {
@@ -20,25 +20,25 @@ fn order(parts: &[Minibatch]) -> Vec<(usize, usize)> {
     order
 }
 
-fn check_joined(parts: &[Minibatch], joined: &Minibatch) {
+fn check_joined(parts: &[Minibatch], join: Join, joined: &Minibatch) {
     let order = order(parts);
     let node = |(part, at): (usize, usize)| parts[part].nodes[at];
     assert_eq!(joined.seeds, parts.iter().map(|part| part.seeds).sum::<usize>());
-    // Each node once, in the order in which they are first in the parts.
-    let mut distinct: Vec<NodeId> = Vec::new();
+    // Each node once, in the order in which they are first in the parts; or each node of each part.
+    let mut expected: Vec<NodeId> = Vec::new();
     for node in order.iter().copied().map(node) {
-        if !distinct.contains(&node) {
-            distinct.push(node);
+        if join == Join::Apart || !expected.contains(&node) {
+            expected.push(node);
         }
     }
-    assert_eq!(joined.nodes, distinct);
+    assert_eq!(joined.nodes, expected);
     let hops = joined.blocks.len();
     for (hop, block) in joined.blocks.iter().enumerate() {
-        let is_last = hop + 1 == hops;
+        let is_last = hop + 1 == hops && join == Join::SharedInput;
         let sum = |count: fn(&Block) -> usize| parts.iter().map(|part| count(&part.blocks[hop])).sum::<usize>();
         assert_eq!(block.destinations, sum(|block| block.destinations));
         let sources = if is_last {
-            distinct.len()
+            expected.len()
         } else {
             sum(|block| block.sources)
         };
@@ -99,8 +99,9 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
         Sampler::random_walks(walks).unwrap(),
     ];
     let (mut tables, mut scratch, mut joined) = (Scratch::default(), JoinScratch::default(), Minibatch::default());
-    let mut join = |parts: &[Minibatch], out: &mut Minibatch| {
-        Minibatch::join(parts, graph.nodes(), &mut tables, &mut scratch, out).unwrap();
+    let mut join = |parts: &[Minibatch], how, out: &mut Minibatch| {
+        Minibatch::join(parts, how, graph.nodes(), &mut tables, &mut scratch, out).unwrap();
+        check_joined(parts, how, out);
     };
     for sampler in &samplers {
         // Parts of different sizes, with nodes in common; the joined minibatch is filled again and again.
@@ -110,8 +111,9 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
             .map(|(seeds, batch)| sample(sampler, &view, &nodes(seeds), batch).unwrap())
             .collect();
         for count in [1, 2, 5] {
-            join(&parts[..count], &mut joined);
-            check_joined(&parts[..count], &joined);
+            join(&parts[..count], Join::Apart, &mut joined);
+            assert!(joined.blocks.last().unwrap().own.is_empty());
+            join(&parts[..count], Join::SharedInput, &mut joined);
             let is_prefix = joined.blocks.last().unwrap().own.is_empty();
             assert_eq!(
                 is_prefix,
@@ -119,7 +121,9 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
                 "{count} parts share destinations"
             );
         }
-        join(&parts[..1], &mut joined);
-        assert_eq!(joined, parts[0], "a part alone stays as it is");
+        for how in [Join::SharedInput, Join::Apart] {
+            join(&parts[..1], how, &mut joined);
+            assert_eq!(joined, parts[0], "a part alone stays as it is");
+        }
     }
 }

@@ -1,0 +1,156 @@
+//! The partitions of a loader: which of them this process serves, and when they change.
+
+use std::sync::Arc;
+
+use grappa_engine::{
+    Loader, NodeId, PartitionId, Progress, Result, Store,
+    sample::{
+        LoaderOptions, Seeds,
+        feed::PartitionBatches,
+        partition::{RepartitionOptions, Schedule, Share, assign},
+        policy::{HALO_NEIGHBORS_OF_ANY, REPARTITION_EVERY},
+        view::Halo,
+    },
+};
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::error::exception;
+
+/// Options of partitions, as the package gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct PartitionOptions {
+    /// Number of partitions; 1 for the whole graph.
+    partitions: u32,
+    rank: u32,
+    world_size: u32,
+    /// Processes of this machine, which share its memory and processors.
+    local_world_size: u32,
+    repartition_every: Option<u64>,
+    halo: String,
+    halo_neighbors: Option<u32>,
+}
+
+/// The partitions that this process serves.
+pub struct Partitions {
+    options: PartitionOptions,
+    seeds: Seeds,
+    seed: u64,
+    /// The super-epoch whose partitions are open.
+    super_epoch: Option<u64>,
+    /// For each partition that is served here, the index of each seed in the list of all seeds. Empty without such a list, and with one
+    /// partition, which has all.
+    positions: Vec<Vec<u64>>,
+}
+
+impl PartitionOptions {
+    /// Sets what partitions need.
+    pub fn apply(&self, options: &mut LoaderOptions) -> PyResult<()> {
+        options.share = Share::new(self.rank, self.world_size);
+        options.halo = match &self.halo[..] {
+            "auto" => Halo::Neighbors,
+            name => name.parse().map_err(exception)?,
+        };
+        options.halo_neighbors = self.halo_neighbors.unwrap_or(HALO_NEIGHBORS_OF_ANY);
+        options.memory /= u64::from(self.local_world_size);
+        options.threads = (options.threads / self.local_world_size as usize).max(1);
+        Ok(())
+    }
+}
+
+impl Partitions {
+    /// Partitions that are not open yet. `seed` decides the groups of chunks.
+    pub fn new(options: PartitionOptions, seeds: Seeds, seed: u64) -> Self {
+        Self {
+            options,
+            seeds,
+            seed,
+            super_epoch: None,
+            positions: Vec::new(),
+        }
+    }
+
+    /// Opens the partitions of an epoch, unless they are open. All processes draw the same ones.
+    ///
+    /// # Errors
+    /// If there are fewer chunks than partitions, the memory is too small, or `progress` asks to stop.
+    pub fn open(&mut self, loader: &mut Loader, store: &Store, epoch: u64, progress: &dyn Progress) -> Result<()> {
+        let partitions = self.options.partitions;
+        let super_epoch = match partitions {
+            1 => 0,
+            _ => epoch / self.options.repartition_every.unwrap_or(REPARTITION_EVERY),
+        };
+        if self.super_epoch.replace(super_epoch) == Some(super_epoch) {
+            return Ok(());
+        }
+        let repartition = RepartitionOptions {
+            partitions,
+            schedule: Schedule::Sweep,
+            seed: self.seed,
+            super_epoch: Some(super_epoch),
+        };
+        let opened = assign(store.manifest(), &repartition, super_epoch + 1)
+            .and_then(|assignment| loader.partition(&assignment, &self.seeds, progress));
+        if opened.is_err() {
+            self.super_epoch = None;
+        }
+        if let (Seeds::List(list), 2..) = (&self.seeds, partitions) {
+            self.positions = positions(loader, list, partitions);
+        }
+        opened
+    }
+
+    /// Checks that each process has a seed, so that all have a batch in each step.
+    pub fn check(&self, batches: &PartitionBatches) -> PyResult<()> {
+        let PartitionOptions {
+            partitions, world_size, ..
+        } = self.options;
+        let idle = Share::each(world_size).find(|&share| batches.seeds_of_worker(share) == 0);
+        match idle {
+            None => Ok(()),
+            Some(_) if partitions < world_size => Err(PyValueError::new_err(format!(
+                "partitions={partitions} and world_size={world_size}: each process needs a partition; give partitions={world_size} or more"
+            ))),
+            Some(share) => Err(PyValueError::new_err(format!(
+                "none of the {} input nodes is in a partition of rank {}; give fewer partitions, more input nodes, or another seed",
+                batches.seeds_of_all(),
+                share.worker()
+            ))),
+        }
+    }
+
+    /// The factor for the mean loss of a batch.
+    pub fn loss_weight(&self, batches: &PartitionBatches, index: u64, seeds_per_step: f64) -> f64 {
+        batches.loss_weight(index, seeds_per_step, self.options.world_size)
+    }
+
+    /// The index of each seed of a batch in the list of seeds. `numbers` are the numbers of its nodes.
+    pub fn input_ids(&self, batches: &PartitionBatches, index: u64, numbers: &[i64]) -> Vec<i64> {
+        let mut indices = Vec::new();
+        batches.seed_indices(index, &mut indices);
+        if !matches!(self.seeds, Seeds::List(_)) {
+            return numbers[..indices.len()].to_vec();
+        }
+        let mut rest = &mut indices[..];
+        for &place in batches.places(index) {
+            let (of_place, others) = rest.split_at_mut(batches.seeds_of(place));
+            if let Some(positions) = self.positions.get(place.partition.0 as usize) {
+                of_place.iter_mut().for_each(|at| *at = positions[*at as usize]);
+            }
+            rest = others;
+        }
+        indices.into_iter().map(|at| at as i64).collect()
+    }
+}
+
+/// For each partition that is served here, the indices of its seeds in `list`.
+fn positions(loader: &Loader, list: &Arc<Vec<NodeId>>, partitions: u32) -> Vec<Vec<u64>> {
+    let mut positions = vec![Vec::new(); partitions as usize];
+    for part in loader.served() {
+        let owned = part.view.owned();
+        let PartitionId(partition) = owned.partition();
+        let of_base = (0..).zip(&**list).filter(|&(_, &node)| owned.has_seed(node));
+        positions[partition as usize] = of_base.map(|(at, _)| at).collect();
+    }
+    positions
+}
