@@ -20,6 +20,7 @@ _MODULES = {
     "NeighborLoader": "loader",
     "Store": "store",
     "__version__": "_grappa",
+    "generate": "generation",
     "ingest": "ingestion",
     "open": "store",
 }

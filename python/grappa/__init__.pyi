@@ -1,5 +1,6 @@
 from . import pyg as pyg
 from ._grappa import Error as Error, __version__ as __version__
+from .generation import generate as generate
 from .ingestion import ingest as ingest
 from .loader import Batch as Batch, NeighborLoader as NeighborLoader
 from .store import Store as Store, open as open

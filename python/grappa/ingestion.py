@@ -1,12 +1,11 @@
 """Ingest: files and arrays in, a store out."""
 
-import json
 import os
 import tempfile
 
 import numpy as np
 
-from . import _grappa
+from .command import run
 from .store import Store
 
 #: Options that take arrays as well as files.
@@ -43,29 +42,15 @@ def ingest(edges=None, *, out, progress=False, **options):
         options["edges"] = edges
     folder = os.path.dirname(os.path.abspath(out))
     with tempfile.TemporaryDirectory(prefix=".grappa-arrays-", dir=folder) as scratch:
-        arguments = ["--out", os.fspath(out)]
-        for name, value in options.items():
-            arguments += _arguments(name, value, scratch)
-        with _Bar(progress) as bar:
-            summary = _grappa.ingest(arguments, bar.report)
+        for name in ARRAYS:
+            if _is_array(options.get(name)):
+                path = os.path.join(scratch, name + ".npy")
+                np.save(path, _as_numpy(options[name]))
+                options[name] = path
+        summary = run("grappa-ingest", options={"out": out, **options}, progress=progress)
     store = Store(out)
-    store.ingested = json.loads(summary)
+    store.ingested = summary
     return store
-
-
-def _arguments(name, value, scratch):
-    """The arguments of an option."""
-    flag = "--" + name.replace("_", "-")
-    if value is None or value is False:
-        return []
-    if value is True:
-        return [flag]
-    if name in ARRAYS and _is_array(value):
-        path = os.path.join(scratch, name + ".npy")
-        np.save(path, _as_numpy(value))
-        return [flag, path]
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [flag, *(os.fspath(item) if isinstance(item, os.PathLike) else str(item) for item in values)]
 
 
 def _is_array(value):
@@ -77,28 +62,3 @@ def _as_numpy(value):
     if array.dtype == object:
         raise TypeError("an array of Python objects has no type of its own; convert it, for example with .astype(np.int64)")
     return array
-
-
-class _Bar:
-    """A progress bar of tqdm, or none."""
-
-    def __init__(self, shown):
-        self.stage = None
-        self.bar = None
-        self.report = self._report if shown else None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.bar is not None:
-            self.bar.close()
-
-    def _report(self, stage, done, total):
-        if stage != self.stage:
-            self.__exit__()
-            from tqdm.auto import tqdm
-
-            self.stage = stage
-            self.bar = tqdm(total=total, desc=stage, unit="B", unit_scale=True)
-        self.bar.update(done - self.bar.n)

@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from . import _grappa
+from .command import run
 
 
 class Store:
@@ -127,6 +128,101 @@ class Store:
             array([7])
         """
         return np.asarray(self._store.nodes(list(ids)))
+
+    def info(self, *, progress=False, **options):
+        """Counts, sizes on disk, degrees and partitions, as ``grappa-store info --json`` prints them.
+
+        Args:
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store info --help``, with ``_`` for ``-``.
+
+        Example:
+            >>> store.info()["degree_max"]
+            168
+        """
+        return self._run("info", options, progress)
+
+    def verify(self, *, progress=False, **options):
+        """Checks every byte of the store, and that its files agree.
+
+        Args:
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store verify --help``, with ``_`` for ``-``.
+
+        Returns:
+            The number of ``files`` and ``bytes``, and the time.
+
+        Raises:
+            grappa.Error: The store is damaged. The message has the file, the offset and the description of each problem.
+
+        Example:
+            >>> store.verify()["problems"]
+            []
+        """
+        return self._run("verify", options, progress)
+
+    def repartition(self, partitions, **options):
+        """Groups the chunks of the store into `partitions` partitions. No edge moves, so it takes milliseconds.
+
+        Args:
+            partitions: Number of partitions.
+            **options: Those of ``grappa-store repartition --help``: ``schedule``, ``seed``, ``super_epoch``.
+
+        Returns:
+            The partitions, with their chunks, nodes and edges.
+
+        Example:
+            >>> blocks = grappa.generate("sbm", nodes=1000, out=folder / "parts.grappa")
+            >>> blocks.repartition(4)["partitions"], blocks.num_partitions
+            (4, 4)
+        """
+        return self._run("repartition", {"partitions": partitions, **options})
+
+    def preaggregate(self, kind, *, progress=False, **options):
+        """Aggregates the features of each node's in-neighbors once, and stores the result for training.
+
+        Args:
+            kind: ``"mean"`` for GraphSAGE, ``"gcn"`` for GCN, ``"sum"`` for GIN.
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store preaggregate --help``, with ``_`` for ``-``: ``dtype``, ``with_features``, ``replace``,
+                ``memory``.
+
+        Returns:
+            The number of nodes and bytes, and the time.
+
+        Example:
+            >>> blocks = grappa.generate("sbm", nodes=1000, feature_dim=8, out=folder / "blocks.grappa")
+            >>> blocks.preaggregate("mean")["nodes"]
+            1000
+        """
+        return self._run("preaggregate", {"kind": kind, **options}, progress)
+
+    def add_features(self, kind, *, progress=False, **options):
+        """Computes features from the graph, and adds them to a store that has none.
+
+        Args:
+            kind: ``"fastrp"`` (node embeddings by random projection) or ``"degrees"``.
+            progress: Whether to show a progress bar (needs tqdm).
+            **options: Those of ``grappa-store add-features --help``, with ``_`` for ``-``: ``dim``, ``dtype``, ``hops``, ``seed``, ``memory``.
+
+        Returns:
+            The dimension, the number of nodes and bytes, and the time.
+
+        Raises:
+            grappa.Error: The store has features.
+
+        Example:
+            >>> bare = grappa.generate("er", nodes=100, edge_factor=4, out=folder / "er.grappa")
+            >>> bare.add_features("fastrp", dim=8)["dim"], bare.num_features
+            (8, 8)
+        """
+        return self._run("add-features", {"kind": kind, **options}, progress)
+
+    def _run(self, command, options, progress=False):
+        """Runs a command of ``grappa-store``. It may change the store, which is opened again."""
+        answer = run("grappa-store", command, self.path, options=options, progress=progress)
+        self._store = _grappa.Store(self.path)
+        return answer
 
     def __reduce__(self):
         return Store, (os.fspath(self.path),)

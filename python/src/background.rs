@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -16,15 +16,16 @@ use pyo3::prelude::*;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs `operation` on another thread, without the GIL. Ctrl-C stops it. `report` is called some times a second with the
-/// stage, the bytes that are done, and the bytes of the stage if they are known; an exception of it stops the operation, too.
+/// name of the stage, what is done, the total if it is known, and the unit of both; an exception of it stops the operation, too.
 pub fn run<T: Send>(
     py: Python<'_>,
     report: Option<&Bound<'_, PyAny>>,
-    operation: impl FnOnce(&dyn Progress) -> PyResult<T> + Send,
+    operation: impl FnOnce(Arc<dyn Progress + Send + Sync>) -> PyResult<T> + Send,
 ) -> PyResult<T> {
-    let progress = &Watched::default();
+    let progress = Arc::new(Watched::default());
     thread::scope(|scope| {
-        let running = scope.spawn(move || operation(progress));
+        let watched = progress.clone();
+        let running = scope.spawn(move || operation(watched));
         let mut outcome = Ok(());
         while !running.is_finished() {
             py.detach(|| thread::sleep(INTERVAL.min(Duration::from_millis(5).max(progress.age()))));
@@ -39,10 +40,17 @@ pub fn run<T: Send>(
     })
 }
 
+#[derive(Default, Clone)]
+struct Stage {
+    name: String,
+    total: Option<u64>,
+    counts_steps: bool,
+}
+
 /// The progress of an operation, read by another thread than the ones that report it.
 #[derive(Default)]
 struct Watched {
-    stage: Mutex<(String, Option<u64>)>,
+    stage: Mutex<Stage>,
     done: AtomicU64,
     polls: AtomicU64,
     stop: AtomicBool,
@@ -58,17 +66,37 @@ impl Watched {
         let Some(report) = report else {
             return Ok(());
         };
-        let (stage, total) = self.stage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if stage.name.is_empty() {
+            return Ok(());
+        }
+        let unit = if stage.counts_steps { "steps" } else { "B" };
         report
-            .call1((stage, self.done.load(Ordering::Relaxed), total))
+            .call1((stage.name, self.done.load(Ordering::Relaxed), stage.total, unit))
             .map(drop)
+    }
+
+    fn begin(&self, stage: Stage) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+        self.done.store(0, Ordering::Relaxed);
     }
 }
 
 impl Progress for Watched {
     fn stage(&self, name: &str, bytes: Option<u64>) {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = (name.to_owned(), bytes);
-        self.done.store(0, Ordering::Relaxed);
+        self.begin(Stage {
+            name: name.to_owned(),
+            total: bytes,
+            counts_steps: false,
+        });
+    }
+
+    fn steps(&self, name: &str, steps: u64) {
+        self.begin(Stage {
+            name: name.to_owned(),
+            total: Some(steps),
+            counts_steps: true,
+        });
     }
 
     fn advance(&self, bytes: u64, _edges: u64) {

@@ -1,6 +1,6 @@
 //! Errors of the engine as exceptions.
 
-use grappa_engine::Error;
+use grappa_engine::Error as EngineError;
 use pyo3::{
     create_exception,
     exceptions::{PyException, PyKeyboardInterrupt, PyValueError},
@@ -9,27 +9,36 @@ use pyo3::{
 
 create_exception!(
     grappa,
-    GrappaError,
+    Error,
     PyException,
     "A failure of Grappa. The message names the file, the place in it, and a remedy."
 );
 
 /// The exception for an error of the engine: `ValueError` for a bad argument, `KeyboardInterrupt` for Ctrl-C, else `grappa.Error`.
-pub fn exception(error: Error) -> PyErr {
+pub fn exception(error: EngineError) -> PyErr {
     match error {
-        Error::Stopped => PyKeyboardInterrupt::new_err(()),
-        Error::OutOfRange { .. } | Error::UnknownName { .. } => PyValueError::new_err(error.to_string()),
-        error => GrappaError::new_err(error.to_string()),
+        EngineError::Stopped => PyKeyboardInterrupt::new_err(()),
+        EngineError::OutOfRange { .. } | EngineError::UnknownName { .. } => PyValueError::new_err(error.to_string()),
+        error => Error::new_err(error.to_string()),
     }
 }
 
 /// The exception for an error of a program.
 pub fn program_exception(error: anyhow::Error) -> PyErr {
-    match error.downcast::<Error>() {
+    match error.downcast::<EngineError>() {
         Ok(error) => exception(error),
         Err(error) => match error.downcast::<clap::Error>() {
-            Ok(error) => PyValueError::new_err(error.to_string()),
-            Err(error) => GrappaError::new_err(format!("{error:#}")),
+            Ok(error) => PyValueError::new_err(without_usage(&error.to_string())),
+            Err(error) => Error::new_err(format!("{error:#}")),
         },
     }
+}
+
+/// The message of a wrong command line, without the lines about usage and help.
+fn without_usage(message: &str) -> String {
+    let paragraphs = message
+        .split("\n\n")
+        .filter(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"));
+    let text = paragraphs.map(str::trim).collect::<Vec<_>>().join("; ");
+    text.strip_prefix("error: ").map_or(text.clone(), str::to_owned)
 }

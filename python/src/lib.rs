@@ -7,12 +7,12 @@
 mod array;
 mod background;
 mod error;
-mod ingest;
 mod labels;
 mod layout;
 mod loader;
 mod nodes;
 mod partitions;
+mod program;
 mod store;
 
 use pyo3::prelude::*;
@@ -24,15 +24,15 @@ mod _grappa {
     #[pymodule_export]
     use super::array::Array;
     #[pymodule_export]
-    use super::ingest::ingest;
-    #[pymodule_export]
     use super::loader::{Batches, Loader};
+    #[pymodule_export]
+    use super::program::run;
     #[pymodule_export]
     use super::store::Store;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("Error", module.py().get_type::<error::GrappaError>())?;
+        module.add("Error", module.py().get_type::<error::Error>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -14,7 +14,7 @@ use pyo3::{
 
 use crate::{
     array::Array,
-    error::{GrappaError, exception},
+    error::{Error, exception},
     labels::Labels,
     nodes::{nodes_of, numbers_of},
 };
@@ -141,7 +141,7 @@ impl Store {
     fn features(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
         let dim = self.num_features() as usize;
         if self.store.manifest().stored_features().is_none() {
-            return Err(GrappaError::new_err(format!(
+            return Err(Error::new_err(format!(
                 "{} has no stored features; ingest with features=...",
                 self.store.path().display()
             )));
@@ -167,7 +167,7 @@ impl Store {
         py.detach(|| {
             let labels = self.mapped_labels()?.ok_or_else(|| {
                 let path = self.store.path().display();
-                GrappaError::new_err(format!("{path} has no labels; ingest with labels=..."))
+                Error::new_err(format!("{path} has no labels; ingest with labels=..."))
             })?;
             labels
                 .of(&self.store, &nodes_of(&self.store, &nodes)?)

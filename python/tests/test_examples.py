@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import grappa
-from grappa import ingestion, loader, store
+from grappa import generation, ingestion, loader, store
 
-MODULES = [ingestion, loader, store]
+MODULES = [generation, ingestion, loader, store]
 try:
     from grappa import pyg
 except ImportError:

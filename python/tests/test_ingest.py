@@ -1,5 +1,9 @@
 """Files and arrays make the same store."""
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pytest
 from conftest import CORA
@@ -48,10 +52,22 @@ def test_an_exception_of_the_progress_report_stops(tmp_path):
     edges = np.random.default_rng(0).integers(0, 200_000, (4_000_000, 2))
     np.save(tmp_path / "edges.npy", edges)
 
-    def report(stage, done, total):
+    def report(stage, done, total, unit):
         raise KeyboardInterrupt
 
     arguments = ["--edges", str(tmp_path / "edges.npy"), "--out", str(tmp_path / "x.grappa"), "--memory", "64MiB"]
     with pytest.raises(KeyboardInterrupt):
-        grappa._grappa.ingest(arguments, report)
+        grappa._grappa.run("grappa-ingest", arguments, report)
     assert not (tmp_path / "x.grappa").exists()
+
+
+def test_ctrl_c_leaves_what_a_resumed_ingest_continues(tmp_path):
+    edges = np.random.default_rng(0).integers(0, 200_000, (6_000_000, 2))
+    np.save(tmp_path / "edges.npy", edges)
+    options = {"edges": tmp_path / "edges.npy", "out": tmp_path / "x.grappa", "memory": "64MiB"}
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        grappa.ingest(**options)
+    assert not options["out"].exists()
+    assert grappa.ingest(**options, resume=True).num_edges == len(edges)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.npy", "x.grappa"]

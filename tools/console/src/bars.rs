@@ -29,6 +29,8 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Bars {
     /// `None`: nothing is shown and nothing is counted.
     shown: Option<VisibleBar>,
+    /// Whoever runs the program as a function, and shows its progress.
+    caller: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
 struct VisibleBar {
@@ -69,12 +71,24 @@ impl Bars {
                 stage: Mutex::new(None),
                 leaves_lines,
             }),
+            caller: None,
         }
     }
 
     /// Hidden bars.
     pub(crate) fn hidden() -> Self {
-        Self { shown: None }
+        Self {
+            shown: None,
+            caller: None,
+        }
+    }
+
+    /// No bars: `caller` gets the progress.
+    pub(crate) fn of_caller(caller: Arc<dyn Progress + Send + Sync>) -> Self {
+        Self {
+            shown: None,
+            caller: Some(caller),
+        }
     }
 }
 
@@ -86,6 +100,9 @@ impl Progress for Bars {
             let counts = bytes.map_or(StageUnit::OpenBytes, |_| StageUnit::Bytes);
             shown.start_stage(name, counts, bytes);
         }
+        if let Some(caller) = &self.caller {
+            caller.stage(name, bytes);
+        }
     }
 
     fn steps(&self, name: &str, steps: u64) {
@@ -94,6 +111,9 @@ impl Progress for Bars {
             shown.finish_stage();
             shown.start_stage(name, StageUnit::Steps, Some(steps));
         }
+        if let Some(caller) = &self.caller {
+            caller.steps(name, steps);
+        }
     }
 
     fn advance(&self, bytes: u64, edges: u64) {
@@ -101,10 +121,13 @@ impl Progress for Bars {
             shown.edges.fetch_add(edges, Relaxed);
             shown.bar.inc(bytes);
         }
+        if let Some(caller) = &self.caller {
+            caller.advance(bytes, edges);
+        }
     }
 
     fn is_stopped(&self) -> bool {
-        signals::stop_requested()
+        signals::stop_requested() || self.caller.as_ref().is_some_and(|caller| caller.is_stopped())
     }
 }
 

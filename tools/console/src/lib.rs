@@ -41,7 +41,10 @@ mod summary;
 pub mod table;
 mod terminal;
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 pub use bars::Bars;
 use grappa_io::{
@@ -50,6 +53,7 @@ use grappa_io::{
 };
 pub use grappa_io::{
     machine::{free_memory_bytes, peak_rss_bytes},
+    progress::Progress,
     size::{ByteSize, ByteSizeError, count, duration},
     text::{first_names, printable},
 };
@@ -106,18 +110,55 @@ impl ConsoleArgs {
         Console {
             quiet: self.quiet,
             json: self.json,
+            caller: None,
         }
     }
 }
 
 /// The output of a program.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Console {
     quiet: bool,
     json: bool,
+    /// None if the program is a process of its own.
+    caller: Option<Arc<Caller>>,
+}
+
+/// Another program that runs this one as a function.
+struct Caller {
+    progress: Arc<dyn Progress + Send + Sync>,
+    answer: Mutex<Option<Answer>>,
+}
+
+/// The result of a program that another one runs as a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What `--json` prints.
+    pub json: String,
+    /// What is printed without it.
+    pub text: String,
 }
 
 impl Console {
+    /// The console of a program that another one runs as a function: nothing is printed, progress goes to `progress`, which may also stop
+    /// the program, and [`Console::take_answer`] has the result.
+    pub fn within(progress: Arc<dyn Progress + Send + Sync>) -> Self {
+        Self {
+            quiet: false,
+            json: true,
+            caller: Some(Arc::new(Caller {
+                progress,
+                answer: Mutex::default(),
+            })),
+        }
+    }
+
+    /// The result of a program that runs as a function, if it has one. A program that fails may have one: the problems that it found.
+    pub fn take_answer(&self) -> Option<Answer> {
+        let caller = self.caller.as_ref()?;
+        caller.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Whether `--json` was given.
     pub fn json(&self) -> bool {
         self.json
@@ -134,17 +175,26 @@ impl Console {
         Self {
             quiet: true,
             json: false,
+            caller: None,
         }
     }
 
     /// Progress bars on stderr. They are hidden with `--quiet`, or if stderr is not a terminal.
     pub fn bars(&self) -> Bars {
-        if self.quiet { Bars::hidden() } else { Bars::new(true) }
+        self.bars_that(true)
     }
 
     /// Like [`Console::bars`], for stages that repeat: a finished stage leaves no line.
     pub fn passing_bars(&self) -> Bars {
-        if self.quiet { Bars::hidden() } else { Bars::new(false) }
+        self.bars_that(false)
+    }
+
+    fn bars_that(&self, leave_lines: bool) -> Bars {
+        match &self.caller {
+            Some(caller) => Bars::of_caller(caller.progress.clone()),
+            None if self.quiet => Bars::hidden(),
+            None => Bars::new(leave_lines),
+        }
     }
 
     /// Prints the summary of an action on stdout: a JSON object with `--json`, nothing with `--quiet`, else text.
@@ -163,7 +213,11 @@ impl Console {
     /// # Errors
     /// If writing to stdout fails.
     pub fn answer(&self, answer: &impl Summary) -> anyhow::Result<()> {
-        if self.json {
+        if let Some(caller) = &self.caller {
+            let (json, text) = (serde_json::to_string(answer)?, answer.text());
+            *caller.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Answer { json, text });
+            Ok(())
+        } else if self.json {
             print_line(&serde_json::to_string(answer)?)
         } else {
             print_line(&printable_lines(&answer.text()))

@@ -311,7 +311,11 @@ impl GenArgs {
         Self::read(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
-    fn read(line: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<(Self, Output), clap::Error> {
+    /// Parses a command line.
+    ///
+    /// # Errors
+    /// If it is wrong.
+    pub fn read(line: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<(Self, Output), clap::Error> {
         let matches = Self::command().try_get_matches_from(line)?;
         let args = Self::from_arg_matches(&matches)?;
         let (_, of_model) = matches.subcommand().expect("a model is required");

@@ -1,46 +1,46 @@
-//! The program `grappa-ingest`, as a library: other bindings take its options as arguments.
+//! The program `grappa-ingest`, as a library: the Python package calls it with its options.
 
 mod args;
 mod readings;
 
-use std::{path::Path, process::ExitCode, time::Instant};
+use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
 
 use clap::Parser;
-use grappa_console::{Built, Summary, first_names, signals};
+use grappa_console::{Built, Console, Summary, first_names, signals};
 use grappa_engine::{
     Progress,
     ingest::{Reading, Schema, examine, ingest, kept_in, partial_folder},
 };
 use serde::Serialize;
 
-pub use self::args::IngestArgs;
-use self::readings::{DryRun, Input};
+use self::{
+    args::IngestArgs,
+    readings::{DryRun, Input},
+};
 
 /// The program.
 pub fn main() -> ExitCode {
     grappa_console::run(|| {
         let args = IngestArgs::parse();
-        let console = args.console.open();
-        match args.dry_run {
-            true => console.finish(&DryRun::of(&examine(&args.options()?, &console.bars())?)),
-            false => {
-                tell_what_is_kept(&args.options()?.out);
-                let ingested = Ingested::run(&args, &console.bars())?;
-                console.finish(&ingested.summary())
-            }
-        }
+        run(&args, &args.console.open())
     })
 }
 
-/// Runs an ingest or a dry run, and returns its summary as JSON.
+/// The program as a function. `line` is its command line, with a name in front.
 ///
 /// # Errors
-/// As the program.
-pub fn summary(args: &IngestArgs, progress: &dyn Progress) -> anyhow::Result<String> {
-    Ok(match args.dry_run {
-        true => serde_json::to_string(&DryRun::of(&examine(&args.options()?, progress)?))?,
-        false => serde_json::to_string(&Ingested::run(args, progress)?.summary())?,
-    })
+/// As the program; `clap::Error` if the options are wrong.
+pub fn call(line: impl IntoIterator<Item = OsString>, console: &Console) -> anyhow::Result<()> {
+    run(&IngestArgs::try_parse_from(line)?, console)
+}
+
+fn run(args: &IngestArgs, console: &Console) -> anyhow::Result<()> {
+    if args.dry_run {
+        return console.finish(&DryRun::of(&examine(&args.options()?, &console.bars())?));
+    }
+    tell_what_is_kept(&args.options()?.out);
+    let ingested = Ingested::run(args, &console.bars())?;
+    console.finish(&ingested.summary())
 }
 
 /// A signal ends the program at once, and says what is kept of the unfinished store.

@@ -80,7 +80,7 @@ pub fn run(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow:
         Role::Rank(place) => {
             let is_first = place.rank == 0;
             log::name_process(&format!("rank {}", place.rank), !is_first);
-            let console = if is_first { *console } else { console.silenced() };
+            let console = if is_first { console.clone() } else { console.silenced() };
             as_rank(place, path, options, &console)
         }
     }

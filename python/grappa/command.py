@@ -1,0 +1,68 @@
+"""The programs of Grappa as functions: keyword arguments in, the summary of ``--json`` out."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from . import _grappa
+
+
+def run(program: str, *words: str | os.PathLike, options: dict[str, Any], progress: bool = False) -> Any:
+    """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it.
+
+    Raises:
+        ValueError: An option is unknown or has an impossible value.
+        grappa.Error: The program failed.
+    """
+    with _Bar(progress) as bar:
+        answer = _grappa.run(program, [*map(os.fspath, words), *arguments(options)], bar.report)
+    return None if answer is None else json.loads(answer)
+
+
+def arguments(options: dict[str, Any]) -> list[str]:
+    """The arguments of options: ``{"dry_run": True, "ids": "string"}`` gives ``--dry-run --ids=string``. A list repeats its option. A name
+    may end with ``_``, as in ``as_="npy"``."""
+    line = []
+    for name, value in options.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            line.append(flag)
+            continue
+        values = value if isinstance(value, (list, tuple)) else [value]
+        if not values:
+            raise ValueError(f"{name}={value!r} is empty; leave it out, or give values")
+        line += [f"{flag}={os.fspath(item) if isinstance(item, os.PathLike) else item}" for item in values]
+    return line
+
+
+class _Bar:
+    """A progress bar of tqdm for each stage, or none."""
+
+    def __init__(self, shown: bool):
+        self.report = self._report if shown else None
+        self._stage = None
+        self._bar = None
+        if shown:
+            try:
+                from tqdm.auto import tqdm
+            except ImportError:
+                raise ImportError("progress=True needs tqdm: pip install tqdm") from None
+            self._tqdm = tqdm
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def _report(self, stage: str, done: int, total: int | None, unit: str) -> None:
+        if stage != self._stage or done < self._bar.n:
+            self.__exit__()
+            self._stage = stage
+            self._bar = self._tqdm(total=total, desc=stage, unit=unit, unit_scale=True)
+        self._bar.update(done - self._bar.n)

@@ -1,0 +1,39 @@
+//! The programs as functions.
+
+use std::ffi::OsString;
+
+use anyhow::anyhow;
+use grappa_console::Console;
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::{background, error::program_exception};
+
+/// Runs a program with these arguments, and returns its answer as JSON. Ctrl-C stops it. `report` is that of
+/// [`background::run`].
+#[pyfunction]
+pub fn run(
+    py: Python<'_>,
+    program: &str,
+    arguments: Vec<OsString>,
+    report: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<String>> {
+    let line = [program.into()].into_iter().chain(arguments);
+    background::run(py, report, |progress| {
+        let console = Console::within(progress);
+        let ended = match program {
+            "grappa-gen" => grappa_gen::call(line, &console),
+            "grappa-ingest" => grappa_ingest::call(line, &console),
+            "grappa-store" => grappa_store::call(line, &console),
+            _ => return Err(PyValueError::new_err(format!("there is no program {program:?}"))),
+        };
+        let answer = console.take_answer();
+        match ended {
+            Ok(()) => Ok(answer.map(|answer| answer.json)),
+            Err(error) => Err(program_exception(match answer {
+                // The problems that it found.
+                Some(answer) => anyhow!("{error:#}\n{}", answer.text),
+                None => error,
+            })),
+        }
+    })
+}

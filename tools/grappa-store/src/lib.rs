@@ -1,0 +1,51 @@
+//! The program `grappa-store`, as a library: the Python package calls it with its options.
+
+mod add_features;
+mod args;
+mod export;
+mod info;
+mod partitions;
+mod place;
+mod plan;
+mod preaggregate;
+mod repartition;
+mod sample;
+mod table;
+mod verify;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+use grappa_console::Console;
+
+use self::args::{Command, StoreArgs};
+
+/// The program.
+pub fn main() -> ExitCode {
+    grappa_console::run(|| {
+        let args = StoreArgs::parse();
+        run(&args, &args.console.open())
+    })
+}
+
+/// The program as a function. `line` is its command line, with a name in front.
+///
+/// # Errors
+/// As the program; `clap::Error` if the options are wrong.
+pub fn call(line: impl IntoIterator<Item = OsString>, console: &Console) -> anyhow::Result<()> {
+    run(&StoreArgs::try_parse_from(line)?, console)
+}
+
+fn run(args: &StoreArgs, console: &Console) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Info(options) => info::run(options, console),
+        Command::Verify(options) => verify::run(options, console),
+        Command::Export(options) => export::run(options, console),
+        Command::Repartition(options) => repartition::run(options, console),
+        Command::Sample(options) => sample::run(options, console),
+        Command::Preaggregate(options) => preaggregate::run(options, console),
+        Command::AddFeatures(options) => add_features::run(options, console),
+        Command::Place(options) => place::run(options, console),
+        Command::Plan(options) => plan::run(options, console),
+    }
+}
