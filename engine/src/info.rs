@@ -10,7 +10,7 @@ use std::{
 };
 
 use grappa_formats::{
-    ChunkId,
+    ChunkId, EdgePart,
     aggregates::AggregateKind,
     container::FileKind,
     manifest::{ExternalIds, FeatureSource, LabelKind, PermutationSpec, SelfLoops},
@@ -29,8 +29,14 @@ const RELEASE_ROWS: u64 = 1 << 22;
 pub struct Info {
     /// Nodes of the graph.
     pub nodes: u64,
-    /// Edges in the store.
+    /// Edges of the graph.
     pub edges: u64,
+    /// Edges that are held out of the graph for validation; `None` if there is no such part.
+    pub edges_val: Option<u64>,
+    /// As `edges_val`, for test.
+    pub edges_test: Option<u64>,
+    /// How they were drawn, such as `80/10/10, seed 0`.
+    pub edge_split: Option<String>,
     /// Chunks of the graph.
     pub chunks: u32,
     /// Chunks whose files exist; fewer than `chunks` in a slice.
@@ -182,9 +188,14 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             .find(|split| split.name == name)
             .map(|split| split.nodes)
     };
+    let parts = manifest.held_out();
+    let held_out = |part| parts.contains(&part).then(|| store.part_edges(part)).transpose();
     Ok(Info {
         nodes: manifest.nodes,
         edges: manifest.edges,
+        edges_val: held_out(EdgePart::Val)?,
+        edges_test: held_out(EdgePart::Test)?,
+        edge_split: manifest.edge_split().map(str::to_owned),
         chunks: store.chunks().chunks(),
         chunks_present: store.present_chunks().count() as u32,
         chunks_halo: manifest.chunks.iter().filter(|entry| entry.halo).count() as u32,

@@ -99,10 +99,10 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Silent, export::{ExportBudget, edges::{EdgeFormat, export_edges}}};
+//! use grappa_engine::{EdgePart, Silent, export::{ExportBudget, edges::{EdgeFormat, export_edges}}};
 //!
 //! let (path, budget) = (cora.path("edges.tsv"), ExportBudget { threads: 2, memory: 64 << 20 });
-//! let exported = export_edges(&store, &path, EdgeFormat::Tsv, &budget, &Silent)?;
+//! let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &budget, &Silent)?;
 //! assert_eq!(exported.rows, 10_556);
 //! assert!(std::fs::read_to_string(&path).unwrap().lines().any(|line| line == "633\t0"));
 //! # Ok::<(), grappa_engine::Error>(())
@@ -112,7 +112,7 @@
 //!
 //! ```
 //! # let (cora, store) = grappa_cora::Cora::ingest();
-//! use grappa_engine::{Silent, export::{ExportBudget, columns::export_labels, ids::export_ids}};
+//! use grappa_engine::{EdgePart, Silent, export::{ExportBudget, columns::export_labels, ids::export_ids}};
 //!
 //! let budget = ExportBudget { threads: 2, memory: 64 << 20 };
 //! assert_eq!(export_labels(&store, &cora.path("labels.csv"), &budget, &Silent)?.rows, 2708);
@@ -262,7 +262,7 @@ pub mod store;
 mod tests;
 pub mod verify;
 
-pub use grappa_formats::{self as formats, ChunkId, NodeId, PartitionId};
+pub use grappa_formats::{self as formats, ChunkId, EdgePart, NodeId, PartitionId};
 pub use grappa_io::{
     self as io, Error, Result,
     progress::{Progress, Silent},

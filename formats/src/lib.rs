@@ -20,6 +20,7 @@ pub mod chunks;
 pub mod container;
 pub mod dictionary;
 pub mod dtype;
+mod edge_part;
 mod error;
 pub mod features;
 mod id;
@@ -34,6 +35,7 @@ mod span;
 pub mod splits;
 pub mod weights;
 
+pub use edge_part::EdgePart;
 pub use error::{FormatError, Result};
 pub use id::{ChunkId, DenseId, NODES_MAX, NodeId, PartitionId};
 pub use span::ChunkSpan;

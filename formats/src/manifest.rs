@@ -8,7 +8,7 @@
 use rkyv::{Archive, Deserialize, Serialize, rancor, util::AlignedVec};
 
 use crate::{
-    FormatError, Result,
+    EdgePart, FormatError, Result,
     chunks::ChunkMap,
     container::{self, FileKind},
     error::invalid_if,
@@ -287,6 +287,23 @@ impl Manifest {
     /// Whether the store has the file `schema`, with the names of features and classes.
     pub fn has_schema(&self) -> bool {
         self.files.iter().any(|file| file.path == schema::FILE)
+    }
+
+    /// The parts of the edges that the store has beside the graph.
+    pub fn held_out(&self) -> Vec<EdgePart> {
+        let has = |part: &EdgePart| {
+            let name = part.file("edges");
+            let of_part = |file: &FileEntry| file.path.split_once('/').is_some_and(|(_, file)| file == name);
+            self.files.iter().any(of_part)
+        };
+        EdgePart::HELD_OUT.into_iter().filter(has).collect()
+    }
+
+    /// How edges were held out at random, such as `80/10/10, seed 0`. None if they were not.
+    pub fn edge_split(&self) -> Option<&str> {
+        self.writer
+            .split("; ")
+            .find_map(|part| part.strip_prefix("edge split: "))
     }
 
     /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds and names of features

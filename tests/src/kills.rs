@@ -298,6 +298,7 @@ fn ingest_dense(files: &GraphFiles) -> Job {
         let mut command = ingest(&files.edges, folder);
         files.node_arguments(&mut command);
         command.args(["--undirected", "--dedup", "--chunks", "3", "--memory", "24MiB"]);
+        command.args(["--edge-split", "80/10/10"]);
         command
     });
     resumed(job)
@@ -344,7 +345,7 @@ fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
     fs::write(&edges, graph.edges.iter().map(line).chain(more).collect::<String>()).unwrap();
     let job = Job::new("ingest, string ids joined on disk", move |folder| {
         let mut command = ingest(&edges, folder);
-        command.args(["--ids", "string", "--chunks", "2", "--memory", "4MiB"]);
+        command.args(["--ids", "string", "--chunks", "2", "--memory", "4MiB", "--edge-split", "90/5/5"]);
         command
     });
     resumed(job)

@@ -6,7 +6,7 @@
 
 use std::{io::Write, sync::Arc};
 
-use grappa_formats::{ChunkId, DenseId, NodeId, manifest::ExternalIds};
+use grappa_formats::{ChunkId, DenseId, EdgePart, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
     blocks::{NewFile, Planned, blocks_at_once, write_in_order},
@@ -49,20 +49,22 @@ pub enum EdgeFormat {
     Parquet,
 }
 
-/// Writes all edges of the store to a new file.
+/// Writes all edges of a part to a new file.
 ///
 /// # Errors
-/// If the file exists and is not to be replaced, an id does not fit the format, the memory is too small, or files cannot be read or
+/// If the store lacks the part, the file exists and is not to be replaced, an id does not fit the format, the memory is too small, or files cannot be read or
 /// written.
 pub fn export_edges<'a>(
     store: &Store,
+    part: EdgePart,
     out: impl Into<Destination<'a>>,
     format: EdgeFormat,
     budget: &ExportBudget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
-    let (edges, destination) = (store.manifest().edges, out.into());
-    let writer = EdgeWriter::new(store, format)?;
+    let destination = out.into();
+    let writer = EdgeWriter::new(store, part, format)?;
+    let edges = writer.edges;
     if format == EdgeFormat::Parquet {
         let bytes = pool(budget.threads)?.install(|| writer.write_table(destination, budget, progress))?;
         return Ok(Exported { rows: edges, bytes });
@@ -79,7 +81,7 @@ pub fn export_edges<'a>(
         progress,
     };
     let payload = pool(budget.threads)?.install(|| {
-        let plan = Spans::new(store, writer.block_edges(budget)?);
+        let plan = writer.spans(writer.block_edges(budget)?);
         writer.start(progress);
         file.write(
             plan.planner(),
@@ -93,18 +95,19 @@ pub fn export_edges<'a>(
     })
 }
 
-/// Writes all edges of the store as text to `out`, such as standard output.
+/// Writes all edges of a part as text to `out`, such as standard output.
 pub fn print_edges(
     store: &Store,
+    part: EdgePart,
     out: &mut (impl Write + Send),
     budget: &ExportBudget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
-    let writer = EdgeWriter::new(store, EdgeFormat::Tsv)?;
+    let writer = EdgeWriter::new(store, part, EdgeFormat::Tsv)?;
     let mut bytes = writer.header.len() as u64;
     let failed = |e| Error::io("write to", "standard output")(e);
     pool(budget.threads)?.install(|| {
-        let plan = Spans::new(store, writer.block_edges(budget)?);
+        let plan = writer.spans(writer.block_edges(budget)?);
         writer.start(progress);
         out.write_all(&writer.header).map_err(failed)?;
         write_in_order(
@@ -119,7 +122,7 @@ pub fn print_edges(
         )
     })?;
     Ok(Exported {
-        rows: store.manifest().edges,
+        rows: writer.edges,
         bytes,
     })
 }
@@ -140,6 +143,9 @@ struct Span {
 /// Divides all edges into spans.
 struct Spans<'a> {
     store: &'a Store,
+    part: EdgePart,
+    /// Edges of the part.
+    expected: u64,
     chunks: Vec<ChunkId>,
     /// Edges of a span.
     span_edges: u64,
@@ -149,19 +155,7 @@ struct Spans<'a> {
     edges: u64,
 }
 
-impl<'a> Spans<'a> {
-    fn new(store: &'a Store, span_edges: u64) -> Self {
-        let mut chunks: Vec<_> = store.present_chunks().collect();
-        chunks.reverse();
-        Self {
-            store,
-            chunks,
-            span_edges,
-            current: None,
-            edges: 0,
-        }
-    }
-
+impl Spans<'_> {
     fn planner(mut self) -> impl FnMut() -> Result<Option<Planned<Span>>> + Send {
         move || self.next()
     }
@@ -172,7 +166,7 @@ impl<'a> Spans<'a> {
                 let Some(next) = self.chunks.pop() else {
                     return self.expect_all().map(|()| None);
                 };
-                self.current = Some((Arc::new(self.store.chunk_in_order(next)?), 0, 0));
+                self.current = Some((Arc::new(self.store.part_in_order(self.part, next)?), 0, 0));
                 continue;
             };
             if let Some(span) = self.span(chunk, row, skipped)? {
@@ -187,7 +181,7 @@ impl<'a> Spans<'a> {
 
     /// Fails unless the spans had all edges. Damage that keeps their number is not noticed here.
     fn expect_all(&self) -> Result<()> {
-        let expected = self.store.manifest().edges;
+        let expected = self.expected;
         if self.edges == expected {
             return Ok(());
         }
@@ -243,6 +237,9 @@ struct Buffers {
 
 struct EdgeWriter<'a> {
     store: &'a Store,
+    part: EdgePart,
+    /// Edges of the part.
+    edges: u64,
     format: EdgeFormat,
     strings: bool,
     weighted: bool,
@@ -253,7 +250,7 @@ struct EdgeWriter<'a> {
 }
 
 impl<'a> EdgeWriter<'a> {
-    fn new(store: &'a Store, format: EdgeFormat) -> Result<Self> {
+    fn new(store: &'a Store, part: EdgePart, format: EdgeFormat) -> Result<Self> {
         let manifest = store.manifest();
         let strings = manifest.ids.external == ExternalIds::String;
         let descr = match format {
@@ -276,12 +273,29 @@ impl<'a> EdgeWriter<'a> {
         };
         Ok(Self {
             store,
+            part,
+            edges: store.part_edges(part)?,
             format,
             strings,
             weighted: manifest.weighted,
             header: header.to_vec(),
             descr,
         })
+    }
+
+    /// All edges, in spans of `span_edges`.
+    fn spans(&self, span_edges: u64) -> Spans<'a> {
+        let mut chunks: Vec<_> = self.store.present_chunks().collect();
+        chunks.reverse();
+        Spans {
+            store: self.store,
+            part: self.part,
+            expected: self.edges,
+            chunks,
+            span_edges,
+            current: None,
+            edges: 0,
+        }
     }
 
     /// Edges of a block, so that all blocks that the pool of threads has at once fit the budget.
@@ -328,7 +342,7 @@ impl<'a> EdgeWriter<'a> {
 
     /// Writes the edges as a table, on the threads of the current pool. Returns the number of bytes.
     fn write_table(&self, out: Destination<'_>, budget: &ExportBudget, progress: &dyn Progress) -> Result<u64> {
-        let plan = Spans::new(self.store, self.block_edges(budget)?);
+        let plan = self.spans(self.block_edges(budget)?);
         let (group_rows, _) = edge_table::group_of(self.store, self.id_bytes()?);
         let mut columns = EdgeColumns::new(self.store, group_rows)?;
         self.start(progress);
@@ -351,7 +365,7 @@ impl<'a> EdgeWriter<'a> {
     }
 
     fn start(&self, progress: &dyn Progress) {
-        let edges = self.store.manifest().edges;
+        let edges = self.edges;
         match self.format {
             EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => progress.stage("writing edges", None),
             EdgeFormat::Npy => progress.stage("writing edges", Some(edges * 16)),

@@ -169,6 +169,12 @@ impl<'a> Placement<'a> {
             store.span(ChunkId(chunk))?;
         }
         let mut manifest = store.manifest().clone();
+        if options.edges == SliceEdges::Inside && !manifest.held_out().is_empty() {
+            return Err(Error::conflict(
+                "--edges inside would need other edges for val and test: the store holds edges out of the graph",
+                "place all edges (--edges all), or ingest without --edge-split",
+            ));
+        }
         let halo = match options.halo_features {
             true => halo_chunks(store, options, &wanted)?,
             false => BTreeSet::new(),

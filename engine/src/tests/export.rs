@@ -6,7 +6,7 @@ use std::{
 };
 
 use grappa_formats::{
-    DenseId, NodeId,
+    DenseId, EdgePart, NodeId,
     features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
@@ -64,7 +64,7 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let path = folder.path().join("edges.tsv");
-    let exported = export_edges(&store, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
+    let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let expected: String = edges_of(&store)
         .iter()
         .map(|(source, target, weight)| format!("{source}\t{target}\t{weight}\n"))
@@ -77,11 +77,11 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
     );
 
     let mut printed = Vec::new();
-    print_edges(&store, &mut printed, &OF_EDGES, &Silent).unwrap();
+    print_edges(&store, EdgePart::Graph, &mut printed, &OF_EDGES, &Silent).unwrap();
     assert_eq!(printed, text.as_bytes());
 
     let path = folder.path().join("edges.csv");
-    export_edges(&store, &path, EdgeFormat::Csv, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Csv, &OF_EDGES, &Silent).unwrap();
     let expected = format!("source,target,weight\n{}", expected.replace('\t', ","));
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
@@ -91,8 +91,8 @@ fn arrays_have_a_row_for_each_edge() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
-    export_edges(&store, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
-    export_edges(&store, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
     let expected = edges_of(&store);
     let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
     let mut values = npy::header("<f4", &[expected.len() as u64]).to_vec();
@@ -110,12 +110,12 @@ fn string_ids_are_written_as_text_and_not_as_arrays() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&Sample::STRINGS.write(folder.path())).unwrap();
     let path = folder.path().join("edges.tsv");
-    export_edges(&store, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let lines: String = edges_of(&store).iter().map(|(s, t, _)| format!("{s}\t{t}\n")).collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("source\ttarget\n{lines}"));
 
     let path = folder.path().join("edges.npy");
-    let error = export_edges(&store, &path, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("ids are strings"), "{error}");
     assert!(!path.exists());
 
@@ -235,13 +235,13 @@ fn missing_data_is_not_exported_and_existing_files_stay() {
     let path = folder.path().join("out");
     let error = export_features(&store, &path, &BUDGET, &Silent).unwrap_err();
     assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
-    let error = export_edges(&store, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
     let error = export_ids(&store, Some("valid"), &path, &Silent).unwrap_err();
     assert!(error.to_string().contains("the store has train, val, test"), "{error}");
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
-    let error = export_edges(&store, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap_err();
     assert!(error.to_string().contains("exists"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
 }
@@ -260,13 +260,13 @@ fn damaged_rows_are_never_followed_out_of_range() {
             for (at, &byte) in sound.iter().enumerate().take(sound.len() - 8).skip(128) {
                 for bit in [1, 0x80, 0xff] {
                     file.write_all_at(&[byte ^ bit], at as u64).unwrap();
-                    errors += u64::from(print_edges(&store, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
+                    errors += u64::from(print_edges(&store, EdgePart::Graph, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
                 }
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
         }
         assert!(errors > 0);
-        print_edges(&store, &mut Vec::new(), &OF_EDGES, &Silent).unwrap();
+        print_edges(&store, EdgePart::Graph, &mut Vec::new(), &OF_EDGES, &Silent).unwrap();
     }
 }
 
@@ -341,11 +341,11 @@ fn exported_and_reingested_stores_are_equal() {
         export_labels(&first, &at(&format!("y2.{ending}")), &BUDGET, &Silent).unwrap();
         export_ids(&first, Some("train"), &at(&format!("train2.{ending}")), &Silent).unwrap();
     }
-    export_edges(&first, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
+    export_edges(&first, EdgePart::Graph, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
     let (before, after) = (
         files_of(&options.out),
         |edges: &str, format, nodes: &str, weights: Option<&str>| {
-            export_edges(&first, &at(edges), format, &OF_TABLES, &Silent).unwrap();
+            export_edges(&first, EdgePart::Graph, &at(edges), format, &OF_TABLES, &Silent).unwrap();
             let again = IngestOptions {
                 edges: vec![at(edges)],
                 weights: weights.map(at),

@@ -28,7 +28,7 @@ use std::{
 };
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, FormatError,
+    ChunkId, ChunkSpan, EdgePart, FormatError,
     aggregates::{AggregateFile, AggregateKind},
     chunks::ChunkMap,
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
@@ -209,20 +209,23 @@ impl StoreCheck<'_> {
 
     fn chunk(&self, manifest: &Manifest, chunks: &ChunkMap, chunk: ChunkId) {
         let span = ChunkSpan::of(chunks, chunk);
-        let [edges, degrees, weights, labels] =
-            ["edges", "degrees", "weights", "labels"].map(|name| self.listed(manifest, &files::of_chunk(chunk, name)));
-        if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
-            let rows = RowsCheck {
-                check: self,
-                manifest,
-                chunks,
-                span,
-            };
-            rows.run(edges, degrees, weights.as_ref());
+        for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
+            let [edges, degrees, weights] = ["edges", "degrees", "weights"]
+                .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));
+            if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
+                let rows = RowsCheck {
+                    check: self,
+                    manifest,
+                    chunks,
+                    span,
+                    part,
+                };
+                rows.run(edges, degrees, weights.as_ref());
+            }
         }
         self.stored_features(manifest, span);
-        if let Some(file) = labels {
-            let path = files::of_chunk(chunk, "labels");
+        let path = files::of_chunk(chunk, "labels");
+        if let Some(file) = self.listed(manifest, &path) {
             self.result(&path, self.labels(manifest, span, &file));
         }
     }

@@ -1,7 +1,7 @@
 //! Checks adjacency lists: decodes them, counts edges, and compares them with the edge options in the manifest.
 
 use grappa_formats::{
-    ChunkSpan, FormatError, NodeId,
+    ChunkSpan, EdgePart, FormatError, NodeId,
     chunks::ChunkMap,
     manifest::{Manifest, SelfLoops},
     rows::{ChunkDegrees, RowSizes, Rows, RowsMeta, RowsPart},
@@ -46,6 +46,8 @@ pub(super) struct RowsCheck<'a> {
     pub manifest: &'a Manifest,
     pub chunks: &'a ChunkMap,
     pub span: ChunkSpan,
+    /// The part of the edges whose lists these are.
+    pub part: EdgePart,
 }
 
 impl RowsCheck<'_> {
@@ -57,7 +59,7 @@ impl RowsCheck<'_> {
                 Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
                 _ => None,
             };
-            let name = name.map_or("edges".into(), |name| name.to_string_lossy());
+            let name = name.map_or_else(|| self.part.file("edges"), |name| name.to_string_lossy().into_owned());
             self.check.failed(&path(&name), error);
         }
     }
@@ -71,7 +73,7 @@ impl RowsCheck<'_> {
             return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
         }
         let entry = &self.manifest.chunks[self.span.chunk.0 as usize];
-        if meta.edges != entry.edges {
+        if self.part == EdgePart::Graph && meta.edges != entry.edges {
             let what = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
             return Err(in_edges()(FormatError::invalid(96, what)));
         }
@@ -113,7 +115,7 @@ impl RowsCheck<'_> {
             let offset = edges.header().payload_offset + rows.locate(row).extent().start;
             return Err(in_edges()(FormatError::invalid(offset, what)));
         }
-        if bucket_edges != entry.bucket_edges {
+        if self.part == EdgePart::Graph && bucket_edges != entry.bucket_edges {
             let differs = bucket_edges.iter().zip(&entry.bucket_edges).position(|(a, b)| a != b);
             let j = differs.expect("as many buckets as chunks");
             let what = format!(
@@ -154,6 +156,19 @@ impl RowsCheck<'_> {
             let from = sources.partition_point(|&source| source < node);
             sources[from..].iter().take_while(|&&source| source == node).count()
         };
+        if self.part != EdgePart::Graph {
+            if options.undirected && sources.last().is_some_and(|&source| source > node) {
+                return Some(format!(
+                    "{} has an edge for {} from a later node, but each edge is listed once, at the later node",
+                    self.name(node),
+                    self.part
+                ));
+            }
+            return (options.self_loops != SelfLoops::Keep && loops() != 0).then(|| {
+                let name = self.name(node);
+                format!("{name} has a self-loop among the edges for {}, where none can be", self.part)
+            });
+        }
         match options.self_loops {
             SelfLoops::Keep => None,
             SelfLoops::Drop => (loops() != 0).then(|| {

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, FormatError,
+    ChunkId, ChunkSpan, EdgePart, FormatError,
     rows::{ChunkDegrees, RowSizes, Rows, RowsMeta},
     weights::{Weights, WeightsMeta},
 };
@@ -44,7 +44,12 @@ pub struct AdjacencyFiles {
 impl AdjacencyFiles {
     /// Opens the files of the chunk `span`. If `weights` is true, the graph must be weighted.
     pub fn open(store: &Store, span: ChunkSpan, weights: bool) -> Result<Self> {
-        let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
+        Self::open_part(store, span, EdgePart::Graph, weights)
+    }
+
+    /// As [`AdjacencyFiles::open`], of a part of the edges that the store has.
+    fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, weights: bool) -> Result<Self> {
+        let file = |name: &str| store.file(&files::of_chunk(span.chunk, &part.file(name)));
         let edges = file("edges")?;
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
@@ -155,10 +160,56 @@ impl Store {
     pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
         Chunk::open(self, self.span(chunk)?, Access::Sequential)
     }
+
+    /// Maps the edges of a part whose destinations are in a chunk, as adjacency lists, for sequential access.
+    ///
+    /// # Errors
+    /// If the store lacks the part or the chunk, or a file cannot be opened.
+    pub fn part_in_order(&self, part: EdgePart, chunk: ChunkId) -> Result<Chunk> {
+        self.expect_part(part)?;
+        Chunk::open_part(self, self.span(chunk)?, part, Access::Sequential)
+    }
+
+    /// As [`Store::part_in_order`], for random access.
+    ///
+    /// # Errors
+    /// As [`Store::part_in_order`].
+    pub fn part(&self, part: EdgePart, chunk: ChunkId) -> Result<Chunk> {
+        self.expect_part(part)?;
+        Chunk::open_part(self, self.span(chunk)?, part, Access::Random)
+    }
+
+    /// Number of edges of a part.
+    ///
+    /// # Errors
+    /// If the store lacks the part, or a file cannot be opened.
+    pub fn part_edges(&self, part: EdgePart) -> Result<u64> {
+        self.expect_part(part)?;
+        if part == EdgePart::Graph {
+            return Ok(self.manifest().edges);
+        }
+        let edges = |chunk| Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?.meta.edges);
+        self.present_chunks().map(edges).sum()
+    }
+
+    fn expect_part(&self, part: EdgePart) -> Result<()> {
+        if part == EdgePart::Graph || self.manifest().held_out().contains(&part) {
+            return Ok(());
+        }
+        Err(Error::missing(
+            format!("edges for {part}"),
+            self.path(),
+            "ingest with --edge-split, such as --edge-split 80/10/10",
+        ))
+    }
 }
 
 impl Chunk {
     fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
+        Self::open_part(store, span, EdgePart::Graph, access)
+    }
+
+    fn open_part(store: &Store, span: ChunkSpan, part: EdgePart, access: Access) -> Result<Self> {
         let mapped = |file: &ContainerFile| MappedPayload::new(file, access);
 
         let AdjacencyFiles {
@@ -167,7 +218,7 @@ impl Chunk {
             weights,
             meta: rows_meta,
             sizes,
-        } = AdjacencyFiles::open(store, span, store.manifest().weighted)?;
+        } = AdjacencyFiles::open_part(store, span, part, store.manifest().weighted)?;
         let chunk = Self {
             span,
             rows_meta,

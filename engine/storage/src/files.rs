@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use grappa_formats::{
-    ChunkId, FormatError,
+    ChunkId, EdgePart, FormatError,
     aggregates::AggregateKind,
     container::FileKind,
     manifest::{ExternalIds, FileEntry, Manifest, PermutationSpec},
@@ -109,15 +109,24 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
         _ => {
             chunk_of(folder)?;
             match name {
-                "edges" => Some(FileKind::ROWS),
-                "degrees" => Some(FileKind::DEGREES),
-                "weights" => Some(FileKind::WEIGHTS),
                 "features" => Some(FileKind::FEATURES),
                 "labels" => Some(FileKind::LABELS),
-                _ => None,
+                _ => EdgePart::ALL.into_iter().find_map(|part| kind_of_edges(part, name)),
             }
         }
     }
+}
+
+/// The kind of a chunk's file `name`, if it is one of the edges of `part`.
+fn kind_of_edges(part: EdgePart, name: &str) -> Option<FileKind> {
+    let kinds = [
+        ("edges", FileKind::ROWS),
+        ("degrees", FileKind::DEGREES),
+        ("weights", FileKind::WEIGHTS),
+    ];
+    kinds
+        .into_iter()
+        .find_map(|(of_graph, kind)| (part.file(of_graph) == name).then_some(kind))
 }
 
 fn chunk_of(folder: &str) -> Option<ChunkId> {
@@ -132,17 +141,20 @@ pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
 }
 
 /// The files that a store with this manifest must have, and their kinds. Of the list of files in the manifest, only the optional
-/// schema is used.
+/// schema and the optional parts of the edges are used.
 pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
-    let mut names = vec!["edges", "degrees"];
-    if manifest.weighted {
-        names.push("weights");
+    let mut names = Vec::new();
+    for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
+        names.extend(["edges", "degrees"].map(|name| part.file(name)));
+        if manifest.weighted {
+            names.push(part.file("weights"));
+        }
     }
     if manifest.stored_features().is_some() {
-        names.push("features");
+        names.push("features".to_owned());
     }
     if manifest.labels.is_some() {
-        names.push("labels");
+        names.push("labels".to_owned());
     }
     let mut paths: Vec<String> = (0u32..)
         .zip(&manifest.chunks)
@@ -261,6 +273,8 @@ mod tests {
             ("schema", FileKind::SCHEMA),
             ("chunk-0/edges", FileKind::ROWS),
             ("chunk-17/labels", FileKind::LABELS),
+            ("chunk-3/val-edges", FileKind::ROWS),
+            ("chunk-3/test-degrees", FileKind::DEGREES),
             ("splits/val.roaring", FileKind::SPLIT),
             ("ids/order", FileKind::PERMUTATION),
             ("assignments/12", FileKind::ASSIGNMENT),
@@ -275,6 +289,8 @@ mod tests {
             "chunk-+1/edges",
             "chunk-0/edges.tmp",
             "chunk-0/a/edges",
+            "chunk-0/train-edges",
+            "chunk-0/val-features",
             "ids/dictionary/x",
             "assignments/CURRENT",
             "assignments/012",

@@ -16,6 +16,7 @@ mod damage;
 mod descriptors;
 mod disk;
 mod dry_run;
+mod edge_split;
 mod features;
 mod formats;
 mod generate;

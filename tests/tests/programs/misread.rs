@@ -15,7 +15,7 @@ mod whole;
 use std::{fs, ops::Deref, path::Path, process::Command};
 
 use grappa_engine::{
-    IngestOptions, Silent, SplitFile, Store,
+    EdgePart, IngestOptions, Silent, SplitFile, Store,
     export::{
         ExportBudget,
         columns::{export_features, export_labels},
@@ -201,7 +201,7 @@ impl IngestFolder {
     fn exported(&self, name: &str, format: EdgeFormat) -> String {
         let path = self.path(name);
         let _ = fs::remove_file(&path);
-        export_edges(&self.store(), &path, format, &BUDGET, &Silent).unwrap();
+        export_edges(&self.store(), EdgePart::Graph, &path, format, &BUDGET, &Silent).unwrap();
         fs::read_to_string(path).unwrap()
     }
 }

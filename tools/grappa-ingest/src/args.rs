@@ -10,7 +10,7 @@ use grappa_console::{
 use grappa_engine::{
     Store,
     ingest::{
-        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EncodingOptions, ExternalIds,
+        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions, ExternalIds,
         FeatureDtype, HeaderLine, IngestOptions, MissingOption, MissingOptions, OnBadLine, RandomSplit, Schema,
         SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
         ogb::{self, OgbLayout},
@@ -239,6 +239,16 @@ pub struct IngestArgs {
     #[arg(long, help_heading = NODES, requires = "split")]
     stratify: bool,
 
+    /// Hold edges out of the graph at random, for link prediction: percent for the graph, val and test, such as 80/10/10
+    ///
+    /// Edges of val and test are stored apart: messages do not use them. An edge is in the part of its reverse and of parallel
+    /// edges; with --undirected, an edge that is held out is listed once. Each pair of nodes is drawn on its own, so shares are exact
+    /// on average. The split depends on the nodes of the store (--seed, --assign), the shares and --edge-split-seed only.
+    #[arg(long, help_heading = CHANGES, value_name = "TRAIN/VAL/TEST")]
+    edge_split: Option<Shares>,
+    /// Seed of --edge-split
+    #[arg(long, help_heading = CHANGES, value_name = "N", default_value_t = 0, requires = "edge_split")]
+    edge_split_seed: u64,
     /// Add the reverse of each edge
     #[arg(long, help_heading = CHANGES)]
     undirected: bool,
@@ -434,6 +444,10 @@ impl IngestArgs {
                 seed: self.split_seed,
                 stratify: self.stratify,
             }),
+            edge_split: match self.edge_split {
+                Some(shares) => Some(EdgeSplit::new(shares, self.edge_split_seed)?),
+                None => None,
+            },
             edge_options: EdgeOptions {
                 undirected: self.undirected,
                 dedup: self.dedup,

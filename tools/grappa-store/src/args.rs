@@ -419,7 +419,7 @@ fn parse_lookahead(text: &str) -> Result<usize, String> {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "what", required = true, multiple = true, args = ["edges", "weights", "features", "labels", "ids", "split"])]
+#[group(id = "what", required = true, multiple = true, args = ["edges", "val_edges", "test_edges", "weights", "features", "labels", "ids", "split"])]
 pub struct ExportArgs {
     /// The store
     #[arg(value_name = "STORE")]
@@ -429,6 +429,12 @@ pub struct ExportArgs {
     /// Here and below, - prints text on stdout: edges with tabs, ids one per line, features and labels as CSV.
     #[arg(long, value_name = "FILE")]
     pub edges: Option<PathBuf>,
+    /// Export the edges that --edge-split of grappa-ingest holds out for validation, as --edges does
+    #[arg(long, value_name = "FILE")]
+    pub val_edges: Option<PathBuf>,
+    /// As --val-edges, for test
+    #[arg(long, value_name = "FILE")]
+    pub test_edges: Option<PathBuf>,
     /// Export edge weights, in the order of the edges; .parquet, .csv and text have them in a third column of the edges
     #[arg(long, value_name = "FILE.npy")]
     pub weights: Option<PathBuf>,

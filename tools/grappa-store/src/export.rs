@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
-    Store,
+    EdgePart, Store,
     export::{
         ExportBudget, Exported,
         columns::{export_features, export_labels, features_table, labels_table},
@@ -44,7 +44,7 @@ struct ExportedFile {
 /// Something to export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What<'a> {
-    Edges,
+    Edges(EdgePart),
     Weights,
     Features,
     Labels,
@@ -80,7 +80,7 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     let mut files = Vec::new();
     for (what, path) in requests {
         let exported = export(&store, what, Destination { path, replaces }, &budget, &bars)?;
-        if what == What::Edges
+        if what == What::Edges(EdgePart::Graph)
             && store.manifest().weighted
             && has_extension(path, &["npy"])
             && options.weights.is_none()
@@ -108,7 +108,9 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
 /// What to export, and the name of its file.
 fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
     let files = [
-        (What::Edges, &options.edges),
+        (What::Edges(EdgePart::Graph), &options.edges),
+        (What::Edges(EdgePart::Val), &options.val_edges),
+        (What::Edges(EdgePart::Test), &options.test_edges),
         (What::Weights, &options.weights),
         (What::Features, &options.features),
         (What::Labels, &options.labels),
@@ -130,8 +132,8 @@ fn export(
     bars: &Bars,
 ) -> grappa_engine::Result<Exported> {
     match what {
-        What::Edges => export_edges(store, out, edge_format(out.path), budget, bars),
-        What::Weights => export_edges(store, out, EdgeFormat::NpyWeights, budget, bars),
+        What::Edges(part) => export_edges(store, part, out, edge_format(out.path), budget, bars),
+        What::Weights => export_edges(store, EdgePart::Graph, out, EdgeFormat::NpyWeights, budget, bars),
         What::Features => export_features(store, out, budget, bars),
         What::Labels => export_labels(store, out, budget, bars),
         What::Ids => export_ids(store, None, out, bars),
@@ -146,7 +148,7 @@ fn print(store: &Store, what: What<'_>, budget: &ExportBudget, console: &Console
     // Scratch files of tables.
     let here = Path::new(".");
     match what {
-        What::Edges => drop(print_edges(store, &mut out, budget, &bars)?),
+        What::Edges(part) => drop(print_edges(store, part, &mut out, budget, &bars)?),
         What::Features => drop(features_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
         What::Labels => drop(labels_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
         What::Ids => print_ids(store, None, &mut out, &bars)?,
@@ -162,6 +164,9 @@ fn check_requests(store: &Store, requests: &[(What<'_>, &Path)]) -> anyhow::Resu
     let names: Vec<&str> = manifest.splits.iter().map(|split| split.name.as_str()).collect();
     for (what, _) in requests {
         let missing = match what {
+            &What::Edges(part) if part != EdgePart::Graph && !manifest.held_out().contains(&part) => {
+                format!("no edges are held out for {part}; ingest with --edge-split")
+            }
             What::Weights if !manifest.weighted => "the edges have no weights".to_owned(),
             What::Features if manifest.features.is_none() => "the nodes have no features".to_owned(),
             What::Labels if manifest.labels.is_none() => "the nodes have no labels".to_owned(),
@@ -192,7 +197,7 @@ fn check_name(what: What<'_>, path: &Path) -> anyhow::Result<()> {
             what.option(),
             path.display()
         ),
-        What::Edges | What::Ids | What::Split(_) if has_extension(path, &OTHER_FORMATS) => bail!(
+        What::Edges(_) | What::Ids | What::Split(_) if has_extension(path, &OTHER_FORMATS) => bail!(
             "{} would be text: give it a name that ends in .npy, .parquet, .csv, .tsv or .txt",
             path.display()
         ),
@@ -222,7 +227,9 @@ fn edge_format(path: &Path) -> EdgeFormat {
 impl What<'_> {
     fn name(&self) -> &str {
         match self {
-            Self::Edges => "edges",
+            Self::Edges(EdgePart::Graph) => "edges",
+            Self::Edges(EdgePart::Val) => "val-edges",
+            Self::Edges(EdgePart::Test) => "test-edges",
             Self::Weights => "weights",
             Self::Features => "features",
             Self::Labels => "labels",
@@ -260,6 +267,7 @@ impl Summary for WrittenExport {
 fn unit(what: &str) -> String {
     match what {
         "edges" | "weights" => what.to_owned(),
+        "val-edges" | "test-edges" => what.replace('-', " "),
         "ids" => "nodes' ids".to_owned(),
         "features" | "labels" => format!("nodes' {what}"),
         split => format!("nodes of {split}"),

@@ -64,6 +64,18 @@ impl Summary for ShownInfo {
         let mut table = Table::default();
         table.row("nodes", exact(info.nodes));
         table.row("edges", edges(info));
+        let held_out = [("val", info.edges_val), ("test", info.edges_test)];
+        let held_out: Vec<_> = held_out
+            .iter()
+            .filter_map(|(name, edges)| edges.map(|edges| format!("{name} {}", exact(edges))))
+            .collect();
+        if !held_out.is_empty() {
+            let drawn = match &info.edge_split {
+                Some(split) => format!(" (random, {})", printable(split)),
+                None => String::new(),
+            };
+            table.row("edges held out", held_out.join(", ") + &drawn);
+        }
         table.row("chunks", chunks(info));
         if let Some(bits) = info.bits_per_edge {
             table.row("bits per edge", format!("{bits:.2}"));

@@ -6,10 +6,13 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use grappa_engine::export::{
-    ExportBudget,
-    columns::export_features,
-    edges::{EdgeFormat, export_edges},
+use grappa_engine::{
+    EdgePart,
+    export::{
+        ExportBudget,
+        columns::export_features,
+        edges::{EdgeFormat, export_edges},
+    },
 };
 use grappa_formats::manifest::SelfLoops;
 use grappa_io::progress::Silent;
@@ -63,7 +66,7 @@ fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'s
         memory: 64 << 20,
     };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
-    export_edges(&store, &path("edges.npy"), EdgeFormat::Npy, &budget, &Silent).unwrap();
+    export_edges(&store, EdgePart::Graph, &path("edges.npy"), EdgeFormat::Npy, &budget, &Silent).unwrap();
     (folder, if shape.sets { "multi-label" } else { "multi-class" })
 }
 

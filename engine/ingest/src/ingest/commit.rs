@@ -10,7 +10,7 @@ use crate::ingest::{
     journal::Counts,
     node_data::NodeData,
     node_ids::GraphIds,
-    options::{Summary, rejects_path},
+    options::{IngestOptions, Summary, rejects_path},
     rejects::RejectsFolder,
 };
 
@@ -29,12 +29,8 @@ pub fn commit(
         files.push(job.store.write_file(files::SCHEMA, node_data.schema.encode())?);
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let program = &job.options.writer;
     let manifest = Manifest {
-        writer: match &job.options.random_split {
-            Some(split) => format!("{program}; split: {}", split.describe()),
-            None => program.clone(),
-        },
+        writer: writer(job.options),
         nodes: ids.chunks.nodes(),
         edges: entries.iter().map(|chunk| chunk.edges).sum(),
         chunk_starts: ids.chunks.starts().to_vec(),
@@ -63,6 +59,18 @@ pub fn commit(
     }
     let bytes_on_disk = job.store.commit(&manifest)?;
     Summary::of(&manifest, bytes_on_disk, job.options)
+}
+
+/// The program, and how it drew splits.
+fn writer(options: &IngestOptions) -> String {
+    let mut writer = options.writer.clone();
+    if let Some(split) = &options.random_split {
+        writer += &format!("; split: {}", split.describe());
+    }
+    if let Some(split) = &options.edge_split {
+        writer += &format!("; edge split: {}", split.describe());
+    }
+    writer
 }
 
 /// Warns about edges that were skipped although their lines are well formed.

@@ -33,6 +33,7 @@ mod columns;
 mod commit;
 mod dense_ids;
 mod dictionary;
+mod edge_split;
 mod edges;
 mod features;
 mod id_lists;
@@ -76,6 +77,7 @@ use self::{
     rejects::RejectsFolder,
 };
 pub use self::{
+    edge_split::EdgeSplit,
     options::{Assign, IngestOptions, SplitFile, Summary},
     shares::{RandomSplit, Shares},
 };
@@ -172,7 +174,8 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     let IngestInput { edges, files, .. } = input;
     let mut ids = GraphIds::open(job, scan.nodes)?;
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let held = plan::held_memory(&ids.chunks, &job.budget)?;
+    let parts = 1 + job.options.edge_split.map_or(0, |split| split.held_out().len() as u64);
+    let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
     let rejects = RejectsFolder::new(job.store.lasting_scratch());

@@ -19,7 +19,7 @@ use grappa_input::{
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
 
-use crate::ingest::{plan::IngestBudget, shares::RandomSplit};
+use crate::ingest::{edge_split::EdgeSplit, plan::IngestBudget, shares::RandomSplit};
 
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
@@ -68,6 +68,8 @@ pub struct IngestOptions {
     pub splits: Vec<SplitFile>,
     /// How to draw the splits, instead of files.
     pub random_split: Option<RandomSplit>,
+    /// How to hold edges out of the graph for validation and test.
+    pub edge_split: Option<EdgeSplit>,
     /// The number of chunks. None chooses by the number of nodes.
     pub chunks: Option<u32>,
     /// The node permutation.
@@ -116,6 +118,7 @@ impl IngestOptions {
             node_ids: None,
             splits: Vec::new(),
             random_split: None,
+            edge_split: None,
             chunks: None,
             assign: Assign::Random,
             seed: 0,
@@ -404,6 +407,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         ("--categories-max", categories_max.map(|max| max.to_string())),
         ("--split", options.random_split.map(|split| split.shares.to_string())),
         ("--split-seed", options.random_split.map(|split| split.seed.to_string())),
+        ("--edge-split", options.edge_split.map(|split| split.describe())),
         ("--chunks", options.chunks.map(|chunks| chunks.to_string())),
         ("--tmp", options.tmp.as_ref().map(|tmp| tmp.display().to_string())),
     ];

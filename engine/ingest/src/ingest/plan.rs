@@ -114,15 +114,15 @@ pub fn buckets_memory(chunks: &ChunkMap, present: u64) -> u64 {
 }
 
 /// Bytes of memory that are held while adjacency lists are written: the edge buckets, and the directories of all chunks that
-/// are written at the same time.
+/// are written at the same time, for each of `parts` parts of the edges.
 ///
 /// # Errors
 /// If they exceed half of the budget, or the manifest exceeds the budget. The error names a budget that suffices.
-pub fn held_memory(chunks: &ChunkMap, budget: &IngestBudget) -> Result<u64> {
+pub fn held_memory(chunks: &ChunkMap, parts: u64, budget: &IngestBudget) -> Result<u64> {
     let buckets = buckets_memory(chunks, chunks.chunks().into());
     let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
     let at_once = u64::from(chunks.chunks()).min(budget.threads as u64);
-    let bytes = at_once * AdjacencyWriter::directory_bytes(largest);
+    let bytes = at_once * parts * AdjacencyWriter::directory_bytes(largest);
     let least = ((bytes + buckets) * 2).max(buckets * BUCKET_COPIES);
     if least <= budget.memory {
         return Ok(bytes + buckets);
@@ -395,7 +395,7 @@ mod tests {
     fn chunks_whose_directories_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory, threads| IngestBudget::new(memory, 2, threads);
         let one = ChunkMap::uniform(1 << 24, 1);
-        let error = held_memory(&one, &budget(32 << 20, 4)).unwrap_err();
+        let error = held_memory(&one, 1, &budget(32 << 20, 4)).unwrap_err();
         let Error::Budget { given, least, .. } = error else {
             panic!("{error}");
         };
@@ -403,16 +403,16 @@ mod tests {
         // One thread writes the chunk: 64 bytes per 54 nodes, in half of the memory.
         let bytes = (1u64 << 24).div_ceil(54) * 64;
         assert_eq!(least, (bytes + 8) * 2 * 2);
-        assert_eq!(held_memory(&one, &budget(least / 2, 4)).unwrap(), bytes + 8);
+        assert_eq!(held_memory(&one, 1, &budget(least / 2, 4)).unwrap(), bytes + 8);
         let more = ChunkMap::uniform(1 << 24, 64);
-        assert!(held_memory(&more, &budget(32 << 20, 4)).unwrap() < 2 << 20);
+        assert!(held_memory(&more, 1, &budget(32 << 20, 4)).unwrap() < 2 << 20);
     }
 
     #[test]
     fn edge_buckets_that_exceed_the_budget_are_refused_with_one_that_would_do() {
         let budget = |memory| IngestBudget::new(memory, 2, 2);
         let chunks = ChunkMap::uniform(1 << 20, 4096);
-        let error = held_memory(&chunks, &budget(64 << 20)).unwrap_err();
+        let error = held_memory(&chunks, 1, &budget(64 << 20)).unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("4096 x 4096 pairs of chunks") && text.contains("--chunks"),
@@ -423,7 +423,7 @@ mod tests {
         };
         let buckets = 4096 * 4096 * 8;
         assert_eq!((given, least), (128 << 20, 2 * 3 * buckets));
-        assert!(held_memory(&chunks, &budget(least / 2)).unwrap() > buckets);
+        assert!(held_memory(&chunks, 1, &budget(least / 2)).unwrap() > buckets);
     }
 
     #[test]

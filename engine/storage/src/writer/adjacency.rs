@@ -7,7 +7,7 @@ use std::{
 };
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, NodeId,
+    ChunkId, ChunkSpan, EdgePart, NodeId,
     chunks::ChunkMap,
     container::FileKind,
     manifest::ChunkEntry,
@@ -77,8 +77,21 @@ impl<'a> AdjacencyWriter<'a> {
 
     /// Creates the files of `chunk`.
     pub fn create(store: &StoreFolder, chunks: &'a ChunkMap, chunk: ChunkId, weighted: bool) -> Result<Self> {
+        Self::create_part(store, chunks, chunk, EdgePart::Graph, weighted)
+    }
+
+    /// Creates the files of `chunk` for a part of the edges.
+    pub fn create_part(
+        store: &StoreFolder,
+        chunks: &'a ChunkMap,
+        chunk: ChunkId,
+        part: EdgePart,
+        weighted: bool,
+    ) -> Result<Self> {
         let folder = store.chunk(chunk)?;
-        let file = |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(name), kind, meta_bytes);
+        let file = |name: &str, kind, meta_bytes| {
+            ContainerWriter::create(&folder.join(part.file(name)), kind, meta_bytes)
+        };
         let weights = match weighted {
             true => {
                 let file = file("weights", FileKind::WEIGHTS, WeightsMeta::BYTES)?;

@@ -25,6 +25,7 @@
 mod blocks;
 pub mod join;
 mod parallel;
+mod parts;
 mod route;
 mod sort_pass;
 mod spill_pass;

@@ -25,9 +25,8 @@ use grappa_io::{
     sort::{bits_for, sort_keys, sort_pairs},
     text::printable,
 };
-use grappa_storage::writer::AdjacencyWriter;
 
-use super::{parallel::ParallelEdges, route::EdgeKeys};
+use super::{parallel::ParallelEdges, parts::PartWriters, route::EdgeKeys};
 use crate::{
     ids::IdMap,
     ingest::{
@@ -100,7 +99,7 @@ pub struct SortBuffers {
 impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let mut writer = AdjacencyWriter::create(self.job.store, self.chunks, chunk, self.weighted)?;
+        let mut writer = PartWriters::create(self.job, self.chunks, chunk, self.weighted)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let files = self.spilled.files_of(shard);
@@ -129,7 +128,7 @@ impl<'a> SortPass<'a> {
     }
 
     /// Sorts the records of a part in memory and pushes its adjacency lists.
-    fn sort_part(&self, part: &ShardPart, writer: &mut AdjacencyWriter) -> Result<()> {
+    fn sort_part(&self, part: &ShardPart, writer: &mut PartWriters<'_>) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
         let bytes = records * self.spill.record_words() as u64 * SORT_COST;
         if bytes > self.buffers.total() {
@@ -199,7 +198,7 @@ impl<'a> SortPass<'a> {
     }
 
     /// Pushes the adjacency lists of sorted records to the writer.
-    fn push_lists(&self, part: &ShardPart, buffers: &mut SortBuffers, writer: &mut AdjacencyWriter) -> Result<()> {
+    fn push_lists(&self, part: &ShardPart, buffers: &mut SortBuffers, writer: &mut PartWriters<'_>) -> Result<()> {
         let SortBuffers {
             words,
             scratch: sources,
@@ -228,6 +227,7 @@ impl<'a> SortPass<'a> {
             if let Some(parallel) = self.parallel {
                 parallel.count(sources);
             }
+            writer.push_held_out(NodeId(part.first_node + target), sources, &mut list_weights)?;
             if self.job.options.edge_options.self_loops == SelfLoops::Add {
                 let node = part.first_node + target;
                 let place = sources.partition_point(|&source| source < node);
@@ -253,7 +253,7 @@ impl<'a> SortPass<'a> {
     /// ```
     ///
     /// Memory: at most half of the budget, and that is free again before the first part is sorted.
-    fn divide(&self, part: &ShardPart, records: u64, writer: &mut AdjacencyWriter) -> Result<()> {
+    fn divide(&self, part: &ShardPart, records: u64, writer: &mut PartWriters<'_>) -> Result<()> {
         let record_words = self.spill.record_words();
         let targets = part.targets.end - part.targets.start;
         if targets <= 1 {

@@ -1,0 +1,115 @@
+//! The writers of a chunk's edges: of the graph, and of each part that is held out of it.
+
+use grappa_formats::{ChunkId, EdgePart, NodeId, chunks::ChunkMap, manifest::ChunkEntry};
+use grappa_io::{Result, container::WrittenFile};
+use grappa_storage::writer::AdjacencyWriter;
+
+use crate::ingest::{edge_split::EdgeSplit, job::IngestJob};
+
+/// Writes the adjacency lists of a chunk, and lists of the same form for the edges that are held out.
+pub struct PartWriters<'a> {
+    graph: AdjacencyWriter<'a>,
+    held_out: Option<HeldOut<'a>>,
+}
+
+struct HeldOut<'a> {
+    split: EdgeSplit,
+    /// Whether each edge is there in both directions. Then a held-out edge is listed once: at the end with the larger number.
+    undirected: bool,
+    parts: Vec<PartWriter<'a>>,
+}
+
+/// The edges of a part, of one adjacency list at a time.
+struct PartWriter<'a> {
+    part: EdgePart,
+    writer: AdjacencyWriter<'a>,
+    sources: Vec<u64>,
+    weights: Vec<f32>,
+}
+
+impl<'a> PartWriters<'a> {
+    /// Creates the files of `chunk`.
+    pub fn create(job: &IngestJob<'_>, chunks: &'a ChunkMap, chunk: ChunkId, weighted: bool) -> Result<Self> {
+        let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted);
+        let held_out = match job.options.edge_split {
+            None => None,
+            Some(split) => {
+                let part = |part| {
+                    Ok(PartWriter {
+                        part,
+                        writer: writer(part)?,
+                        sources: Vec::new(),
+                        weights: Vec::new(),
+                    })
+                };
+                Some(HeldOut {
+                    split,
+                    undirected: job.options.edge_options.undirected,
+                    parts: split.held_out().into_iter().map(part).collect::<Result<_>>()?,
+                })
+            }
+        };
+        Ok(Self {
+            graph: writer(EdgePart::Graph)?,
+            held_out,
+        })
+    }
+
+    /// Takes the edges that are held out from the next node's list, and appends them to the lists of their parts.
+    pub fn push_held_out(&mut self, target: NodeId, sources: &mut Vec<u64>, weights: &mut Vec<f32>) -> Result<()> {
+        match &mut self.held_out {
+            Some(held_out) => held_out.push(target, sources, weights),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`AdjacencyWriter::push`], to the lists of the graph.
+    pub fn push(&mut self, sources: &[u64], weights: &[f32]) -> Result<()> {
+        self.graph.push(sources, weights)
+    }
+
+    /// As [`AdjacencyWriter::finish`]. The entry is of the graph.
+    pub fn finish(self) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
+        let (entry, mut files) = self.graph.finish()?;
+        for part in self.held_out.into_iter().flat_map(|held_out| held_out.parts) {
+            files.extend(part.writer.finish()?.1);
+        }
+        Ok((entry, files))
+    }
+}
+
+impl HeldOut<'_> {
+    fn push(&mut self, target: NodeId, sources: &mut Vec<u64>, weights: &mut Vec<f32>) -> Result<()> {
+        let mut kept = 0;
+        for at in 0..sources.len() {
+            let (source, weight) = (sources[at], weights.get(at).copied());
+            let part = self.split.part_of(source, target.0);
+            if part == EdgePart::Graph {
+                sources[kept] = source;
+                if let Some(weight) = weight {
+                    weights[kept] = weight;
+                }
+                kept += 1;
+            } else if (!self.undirected || source <= target.0)
+                && let Some(writer) = self.parts.iter_mut().find(|writer| writer.part == part)
+            {
+                writer.sources.push(source);
+                writer.weights.extend(weight);
+            }
+        }
+        sources.truncate(kept);
+        weights.truncate(kept);
+        for PartWriter {
+            writer,
+            sources,
+            weights,
+            ..
+        } in &mut self.parts
+        {
+            writer.push(sources, weights)?;
+            sources.clear();
+            weights.clear();
+        }
+        Ok(())
+    }
+}
