@@ -195,7 +195,9 @@ pub use grappa_formats::{
     manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops},
     schema::{CategoryForm, Schema},
 };
-pub use grappa_ingestion::ingest::{Assign, EdgeSplit, IngestOptions, RandomSplit, Shares, SplitFile, Summary, examine, ingest};
+pub use grappa_ingestion::ingest::{
+    Assign, EdgeSplit, IngestOptions, RandomSplit, Shares, SplitFile, Summary, examine, ingest,
+};
 pub use grappa_input::{
     ColumnReading, Comments, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, MissingOption, MissingOptions,
     OnBadLine, Reading, Replacement, Separator, TableForm, TableOptions, ogb,

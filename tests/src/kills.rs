@@ -345,7 +345,16 @@ fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
     fs::write(&edges, graph.edges.iter().map(line).chain(more).collect::<String>()).unwrap();
     let job = Job::new("ingest, string ids joined on disk", move |folder| {
         let mut command = ingest(&edges, folder);
-        command.args(["--ids", "string", "--chunks", "2", "--memory", "4MiB", "--edge-split", "90/5/5"]);
+        command.args([
+            "--ids",
+            "string",
+            "--chunks",
+            "2",
+            "--memory",
+            "4MiB",
+            "--edge-split",
+            "90/5/5",
+        ]);
         command
     });
     resumed(job)

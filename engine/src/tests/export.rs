@@ -92,7 +92,15 @@ fn arrays_have_a_row_for_each_edge() {
     let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
     let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
     export_edges(&store, EdgePart::Graph, &edges, EdgeFormat::Npy, &OF_EDGES, &Silent).unwrap();
-    export_edges(&store, EdgePart::Graph, &weights, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
+    export_edges(
+        &store,
+        EdgePart::Graph,
+        &weights,
+        EdgeFormat::NpyWeights,
+        &OF_EDGES,
+        &Silent,
+    )
+    .unwrap();
     let expected = edges_of(&store);
     let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
     let mut values = npy::header("<f4", &[expected.len() as u64]).to_vec();
@@ -235,7 +243,15 @@ fn missing_data_is_not_exported_and_existing_files_stay() {
     let path = folder.path().join("out");
     let error = export_features(&store, &path, &BUDGET, &Silent).unwrap_err();
     assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
-    let error = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap_err();
+    let error = export_edges(
+        &store,
+        EdgePart::Graph,
+        &path,
+        EdgeFormat::NpyWeights,
+        &OF_EDGES,
+        &Silent,
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("no weights"), "{error}");
     let error = export_ids(&store, Some("valid"), &path, &Silent).unwrap_err();
     assert!(error.to_string().contains("the store has train, val, test"), "{error}");
@@ -260,7 +276,8 @@ fn damaged_rows_are_never_followed_out_of_range() {
             for (at, &byte) in sound.iter().enumerate().take(sound.len() - 8).skip(128) {
                 for bit in [1, 0x80, 0xff] {
                     file.write_all_at(&[byte ^ bit], at as u64).unwrap();
-                    errors += u64::from(print_edges(&store, EdgePart::Graph, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
+                    errors +=
+                        u64::from(print_edges(&store, EdgePart::Graph, &mut Vec::new(), &OF_EDGES, &Silent).is_err());
                 }
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
@@ -341,7 +358,15 @@ fn exported_and_reingested_stores_are_equal() {
         export_labels(&first, &at(&format!("y2.{ending}")), &BUDGET, &Silent).unwrap();
         export_ids(&first, Some("train"), &at(&format!("train2.{ending}")), &Silent).unwrap();
     }
-    export_edges(&first, EdgePart::Graph, &at("weights.npy"), EdgeFormat::NpyWeights, &OF_EDGES, &Silent).unwrap();
+    export_edges(
+        &first,
+        EdgePart::Graph,
+        &at("weights.npy"),
+        EdgeFormat::NpyWeights,
+        &OF_EDGES,
+        &Silent,
+    )
+    .unwrap();
     let (before, after) = (
         files_of(&options.out),
         |edges: &str, format, nodes: &str, weights: Option<&str>| {

@@ -188,7 +188,11 @@ impl Store {
         if part == EdgePart::Graph {
             return Ok(self.manifest().edges);
         }
-        let edges = |chunk| Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?.meta.edges);
+        let edges = |chunk| {
+            Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?
+                .meta
+                .edges)
+        };
         self.present_chunks().map(edges).sum()
     }
 

@@ -91,7 +91,11 @@ fn an_undirected_edge_that_is_held_out_is_listed_once() {
         assert_eq!(held_out.len(), pairs(held_out).len());
     }
     let directions: BTreeSet<_> = graph.iter().map(|&(source, target, _)| (source, target)).collect();
-    assert!(directions.iter().all(|&(source, target)| directions.contains(&(target, source))));
+    assert!(
+        directions
+            .iter()
+            .all(|&(source, target)| directions.contains(&(target, source)))
+    );
     let all: BTreeSet<_> = [graph, val, test].iter().flat_map(pairs).collect();
     assert_eq!(all, pairs(&input));
 }
@@ -106,7 +110,10 @@ fn threads_and_memory_do_not_change_the_parts() {
     };
     ingest("out.grappa", "--threads 1");
     for (threads, memory) in [(3, "8MiB"), (2, "4MiB")] {
-        ingest("other.grappa", &format!("--threads {threads} --memory {memory} --force"));
+        ingest(
+            "other.grappa",
+            &format!("--threads {threads} --memory {memory} --force"),
+        );
         assert_same(&folder.path("other.grappa"), &folder.files("out.grappa"), memory);
     }
 }

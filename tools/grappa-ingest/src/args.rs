@@ -10,9 +10,9 @@ use grappa_console::{
 use grappa_engine::{
     Store,
     ingest::{
-        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions, ExternalIds,
-        FeatureDtype, HeaderLine, IngestOptions, MissingOption, MissingOptions, OnBadLine, RandomSplit, Schema,
-        SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
+        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, MissingOption, MissingOptions, OnBadLine, RandomSplit,
+        Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };

@@ -66,7 +66,15 @@ fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'s
         memory: 64 << 20,
     };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
-    export_edges(&store, EdgePart::Graph, &path("edges.npy"), EdgeFormat::Npy, &budget, &Silent).unwrap();
+    export_edges(
+        &store,
+        EdgePart::Graph,
+        &path("edges.npy"),
+        EdgeFormat::Npy,
+        &budget,
+        &Silent,
+    )
+    .unwrap();
     (folder, if shape.sets { "multi-label" } else { "multi-class" })
 }
 

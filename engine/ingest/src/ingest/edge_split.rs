@@ -30,7 +30,9 @@ impl EdgeSplit {
         let [train, val, test] = shares.of(u64::MAX);
         if !shares.are_whole() {
             return Err(Error::conflict(
-                format!("the shares {shares} of the edges add up to less than 100 percent, so some edges would be in no part"),
+                format!(
+                    "the shares {shares} of the edges add up to less than 100 percent, so some edges would be in no part"
+                ),
                 "raise the first share: edges of the graph are all that are not held out",
             ));
         }

@@ -67,6 +67,11 @@ use grappa_input::Reading;
 use grappa_io::{Error, Result, durable::Destination, progress::Progress};
 use grappa_storage::writer::{StoreFolder, finished};
 
+pub use self::{
+    edge_split::EdgeSplit,
+    options::{Assign, IngestOptions, SplitFile, Summary},
+    shares::{RandomSplit, Shares},
+};
 use self::{
     input::IngestInput,
     job::IngestJob,
@@ -75,11 +80,6 @@ use self::{
     options::{fingerprint, open_edges},
     plan::IngestBudget,
     rejects::RejectsFolder,
-};
-pub use self::{
-    edge_split::EdgeSplit,
-    options::{Assign, IngestOptions, SplitFile, Summary},
-    shares::{RandomSplit, Shares},
 };
 
 /// Builds a store from edge lists.

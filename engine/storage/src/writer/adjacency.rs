@@ -89,9 +89,8 @@ impl<'a> AdjacencyWriter<'a> {
         weighted: bool,
     ) -> Result<Self> {
         let folder = store.chunk(chunk)?;
-        let file = |name: &str, kind, meta_bytes| {
-            ContainerWriter::create(&folder.join(part.file(name)), kind, meta_bytes)
-        };
+        let file =
+            |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(part.file(name)), kind, meta_bytes);
         let weights = match weighted {
             true => {
                 let file = file("weights", FileKind::WEIGHTS, WeightsMeta::BYTES)?;
