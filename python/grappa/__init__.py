@@ -17,10 +17,12 @@ _processor.require()
 _MODULES = {
     "Batch": "loader",
     "Error": "_grappa",
+    "LayerBatch": "layerwise",
     "NeighborLoader": "loader",
     "Store": "store",
     "__version__": "_grappa",
     "generate": "generation",
+    "inference": "layerwise",
     "ingest": "ingestion",
     "open": "store",
 }

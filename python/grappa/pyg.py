@@ -3,7 +3,10 @@
 import torch
 from torch_geometric.data import Data
 
+from .convolutions import convolve
 from .loader import NeighborLoader as _NeighborLoader
+
+__all__ = ["NeighborLoader", "convolve"]
 
 
 class NeighborLoader(_NeighborLoader):

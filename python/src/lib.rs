@@ -24,7 +24,7 @@ mod _grappa {
     #[pymodule_export]
     use super::array::Array;
     #[pymodule_export]
-    use super::loader::{Batches, Loader};
+    use super::loader::{Batches, Loader, default_memory};
     #[pymodule_export]
     use super::program::run;
     #[pymodule_export]

@@ -25,7 +25,7 @@ use crate::{
     error::exception,
     labels::Labels,
     layout::CooEdges,
-    nodes::{nodes_of, numbers_of},
+    nodes::{nodes_at, nodes_of, numbers_of, positions_of},
     partitions::{PartitionOptions, Partitions},
     store::Store,
 };
@@ -36,6 +36,13 @@ const READY_BATCHES: usize = 1;
 const ENDED: &str = "this epoch was ended: its loader was closed, or started another epoch";
 /// How often Python sees Ctrl-C while it waits.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The memory of a loader that is given none, in bytes: half of the free memory.
+#[pyfunction]
+pub fn default_memory() -> PyResult<u64> {
+    let fanouts = Fanouts::new(&[1]).map_err(exception)?;
+    Ok(LoaderOptions::new(Sampler::uniform(fanouts, false)).memory)
+}
 
 /// Samples minibatches of a store on threads of its own.
 #[pyclass(frozen, module = "grappa._grappa")]
@@ -79,6 +86,7 @@ struct Prepared {
     batch: Batch,
     edges: CooEdges,
     numbers: Vec<i64>,
+    positions: Option<Vec<i64>>,
     input_ids: Vec<i64>,
     labels: Option<Array>,
     /// The factor for the mean loss of its seeds.
@@ -93,12 +101,19 @@ struct Delivery {
     labels: Option<Arc<Labels>>,
     /// Whether batches have the labels of all nodes, not only those of seeds.
     labels_all: bool,
+    /// Whether batches have the positions of their nodes in the store, too.
+    by_position: bool,
 }
 
 #[pymethods]
 impl Loader {
+    /// With `by_position`, seeds are positions in the store, and batches have the positions of their nodes, too. In ascending order of
+    /// positions, adjacency lists are read front to back.
     #[new]
-    #[pyo3(signature = (store, fanouts, batch_size, seeds, *, memory, threads, shuffle, replace, seed, labels_all, partitions))]
+    #[pyo3(signature = (
+        store, fanouts, batch_size, seeds, *, memory, threads, shuffle, replace, seed, labels_all, partitions, features=true,
+        by_position=false
+    ))]
     #[expect(clippy::too_many_arguments, reason = "the package names them")]
     fn new(
         py: Python<'_>,
@@ -113,6 +128,8 @@ impl Loader {
         seed: u64,
         labels_all: bool,
         partitions: PartitionOptions,
+        features: bool,
+        by_position: bool,
     ) -> PyResult<Self> {
         if batch_size == 0 {
             return Err(PyValueError::new_err("batch_size is 0; give at least 1"));
@@ -122,7 +139,7 @@ impl Loader {
         let fanouts = Fanouts::new(&fanouts).map_err(exception)?;
         let sampler = Sampler::uniform(fanouts, replace).drawing_once();
         let mut options = LoaderOptions::new(sampler);
-        options.features = store.manifest().features.is_some();
+        options.features = features && store.manifest().features.is_some();
         (options.batch, options.shuffle, options.seed) = (batch_size, shuffle, seed);
         options.join_steps = Some(Join::Apart);
         partitions.apply(&mut options)?;
@@ -131,6 +148,7 @@ impl Loader {
         let open = || -> PyResult<_> {
             let seeds = match seeds {
                 None => Seeds::All,
+                Some(positions) if by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
                 Some(numbers) => Seeds::List(nodes_of(&store, &numbers)?.into()),
             };
             let mut loader = EngineLoader::new(&store, options);
@@ -143,6 +161,7 @@ impl Loader {
                 partitions,
                 labels,
                 labels_all,
+                by_position,
             })
         };
         let delivery = py.detach(open)?;
@@ -282,6 +301,7 @@ impl Delivery {
             partitions,
             labels,
             labels_all,
+            by_position,
         } = self;
         partitions.open(loader, store, command.epoch, &UntilEnd(&command.end))?;
         let all = loader.all_batches(command.epoch);
@@ -309,6 +329,7 @@ impl Delivery {
                 edges: CooEdges::of(minibatch),
                 input_ids: partitions.input_ids(&batches, index, &numbers),
                 numbers,
+                positions: by_position.then(|| positions_of(&minibatch.nodes)),
                 loss_weight: partitions.loss_weight(&batches, index, seeds_per_step),
                 labels: labels.as_ref().map(|labels| labels.of(store, labelled)).transpose()?,
                 batch,
@@ -353,6 +374,7 @@ impl Prepared {
             batch,
             edges,
             numbers,
+            positions,
             input_ids,
             labels,
             loss_weight,
@@ -360,6 +382,9 @@ impl Prepared {
         let dict = PyDict::new(py);
         let (nodes, seeds) = (numbers.len(), input_ids.len());
         dict.set_item("n_id", Array::i64s(numbers, &[nodes]))?;
+        if let Some(positions) = positions {
+            dict.set_item("positions", Array::i64s(positions, &[nodes]))?;
+        }
         dict.set_item("input_id", Array::i64s(input_ids, &[seeds]))?;
         dict.set_item("batch_size", seeds)?;
         dict.set_item("loss_weight", loss_weight)?;

@@ -1,7 +1,7 @@
 //! The numbers that Python code calls nodes by.
 //!
 //! A store orders its nodes by chunks. Python sees the order of the user instead: node k is the one with the k-th smallest id of the
-//! input, which is k itself for dense ids.
+//! input, which is k itself for dense ids. Passes over the whole graph use positions in the store, because its files have that order.
 
 use grappa_engine::{NodeId, Store, formats::DenseId};
 use pyo3::{exceptions::PyIndexError, prelude::*};
@@ -24,4 +24,21 @@ pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
 pub fn numbers_of(store: &Store, nodes: &[NodeId]) -> grappa_engine::Result<Vec<i64>> {
     let number = |&node| store.ids().dense_id(node).map(|id| id.0 as i64);
     nodes.iter().map(number).collect()
+}
+
+/// The nodes at these positions of the store.
+pub fn nodes_at(store: &Store, positions: &[i64]) -> PyResult<Vec<NodeId>> {
+    let nodes = store.manifest().nodes;
+    let node = |&position: &i64| match u64::try_from(position) {
+        Ok(position) if position < nodes => Ok(NodeId(position)),
+        _ => Err(PyIndexError::new_err(format!(
+            "there is no position {position}: the graph has {nodes} nodes, from 0"
+        ))),
+    };
+    positions.iter().map(node).collect()
+}
+
+/// The positions of these nodes in the store.
+pub fn positions_of(nodes: &[NodeId]) -> Vec<i64> {
+    nodes.iter().map(|node| node.0 as i64).collect()
 }

@@ -16,7 +16,7 @@ use crate::{
     array::Array,
     error::{Error, exception},
     labels::Labels,
-    nodes::{nodes_of, numbers_of},
+    nodes::{nodes_of, numbers_of, positions_of},
 };
 
 /// A store that is open for reading. Nodes are numbers: node k is the one with the k-th smallest id of the input.
@@ -173,6 +173,13 @@ impl Store {
                 .of(&self.store, &nodes_of(&self.store, &nodes)?)
                 .map_err(exception)
         })
+    }
+
+    /// The positions of nodes in the files of the store.
+    fn positions(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
+        let positions = py.detach(|| nodes_of(&self.store, &nodes)).map(|nodes| positions_of(&nodes))?;
+        let len = positions.len();
+        Ok(Array::i64s(positions, &[len]))
     }
 
     /// The in-neighbors of a node.

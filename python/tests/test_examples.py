@@ -12,11 +12,11 @@ from grappa import generation, ingestion, loader, store
 
 MODULES = [generation, ingestion, loader, store]
 try:
-    from grappa import pyg
+    from grappa import convolutions, layerwise, pyg
 except ImportError:
     pass
 else:
-    MODULES.append(pyg)
+    MODULES += [convolutions, layerwise, pyg]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

@@ -1,0 +1,129 @@
+"""Convolutions of PyTorch Geometric, for inference layer by layer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch_geometric.nn import BatchNorm, GCNConv, GINConv, GraphConv, LayerNorm, MessagePassing, SAGEConv
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+if TYPE_CHECKING:
+    from .layerwise import LayerBatch
+
+#: Convolutions that take a sparse matrix as well as edges. The product needs no memory per edge.
+SPARSE = (SAGEConv, GINConv, GraphConv)
+#: Normalizations of single rows. Others need all nodes of the graph at the same time.
+ROWWISE = (torch.nn.Identity, torch.nn.BatchNorm1d, torch.nn.LayerNorm, BatchNorm)
+
+
+def convolve(conv: MessagePassing, x: tuple[torch.Tensor, torch.Tensor], batch: LayerBatch) -> torch.Tensor:
+    """Applies a convolution of PyTorch Geometric in a layer of `grappa.inference`. Graph convolutions (GCN) get the degrees of the
+    whole graph.
+
+    Args:
+        conv: The convolution. It takes pairs of sources and destinations, as most do, or is a ``GCNConv``.
+        x: The rows of sources, and the rows of destinations.
+        batch: The edges, a `grappa.LayerBatch`.
+
+    Returns:
+        A row per destination.
+
+    Raises:
+        ValueError: The convolution needs more than the in-edges of its destinations.
+
+    Example:
+        >>> from torch_geometric.nn import GCNConv
+        >>> model = torch.nn.ModuleList([GCNConv(store.num_features, 16), GCNConv(16, store.num_classes)])
+        >>> hidden = lambda x, batch: grappa.pyg.convolve(model[0], x, batch).relu()
+        >>> grappa.inference(store, model, layers=[hidden, model[1]], nodes="test").shape
+        (1000, 7)
+    """
+    name = type(conv).__name__
+    if conv.flow != "source_to_target":
+        raise ValueError(f"{name} has flow={conv.flow!r}; inference has in-edges only: give a layer with flow='source_to_target'")
+    if isinstance(conv, GCNConv):
+        return _graph_convolution(conv, x, batch)
+    if next(iter(inspect.signature(conv.forward).parameters.values())).annotation in (torch.Tensor, "Tensor"):
+        raise ValueError(
+            f"{name} takes no pair of sources and destinations. If a row depends on nothing but the in-neighbors of its node, give the "
+            "layer as a function: lambda x, batch: conv(x[0], batch.edge_index)[:batch.batch_size]"
+        )
+    if isinstance(conv, SPARSE) and conv.fuse and conv.aggr in ("add", "sum", "mean"):
+        return conv(x, _matrix(batch, torch.ones(batch.edge_index.shape[1], dtype=x[0].dtype, device=x[0].device)))
+    return conv(x, batch.edge_index)
+
+
+def layers_of(model: torch.nn.Module) -> list[Callable]:
+    """The layers of a model that is built like `torch_geometric.nn.GraphSAGE`."""
+    name = type(model).__name__
+    if not isinstance(model, BasicGNN):
+        raise ValueError(
+            f"the layers of a {name} are unknown; give them in order, each a convolution or a function of (x, batch): layers=[...]"
+        )
+    if model.jk_mode not in (None, "last"):
+        raise ValueError(
+            f"{name} has jk={model.jk_mode!r}: its output needs the states of all layers; build the model with jk=None or jk='last'"
+        )
+    for norm in model.norms:
+        if not isinstance(norm, ROWWISE) and not (isinstance(norm, LayerNorm) and norm.mode == "node"):
+            raise ValueError(
+                f"{name} has {norm}, which needs all nodes at the same time; build the model with norm='BatchNorm', or "
+                "norm='LayerNorm' and norm_kwargs={'mode': 'node'}"
+            )
+    return [functools.partial(_layer, model, index) for index in range(model.num_layers)]
+
+
+def _layer(model, index, x, batch):
+    """A layer of a `BasicGNN`, in evaluation mode."""
+    rows = convolve(model.convs[index], x, batch)
+    is_last = index + 1 == model.num_layers
+    if is_last and model.jk_mode is None:
+        return rows
+    if model.act is not None and model.act_first:
+        rows = model.act(rows)
+    rows = model.norms[index](rows)
+    if model.act is not None and not model.act_first:
+        rows = model.act(rows)
+    return model.lin(rows) if is_last else rows
+
+
+def _graph_convolution(conv, x, batch):
+    """A `GCNConv` with the degrees of the whole graph."""
+    if conv.aggr not in ("add", "sum"):
+        raise ValueError(f"GCNConv has aggr={conv.aggr!r}; inference knows its sum only: give the layer as a function of (x, batch)")
+    rows = conv.lin(x[0])
+    sources, destinations = batch.edge_index
+    weights = torch.ones(len(sources), dtype=rows.dtype, device=rows.device)
+    own = None
+    if conv.normalize:
+        degree = batch.in_degree
+        if conv.add_self_loops:
+            # One loop per node takes the place of the loops of the graph.
+            degree = degree - batch.self_loops + 1
+            weights[sources == destinations] = 0
+        scale = degree.pow(-0.5).masked_fill(degree == 0, 0).to(rows.dtype)
+        weights *= scale[sources] * scale[destinations]
+        if conv.add_self_loops:
+            own = scale[: batch.batch_size].square().unsqueeze(1) * rows[: batch.batch_size]
+    summed = torch.sparse.mm(_matrix(batch, weights), rows)
+    if own is not None:
+        summed += own
+    return summed if conv.bias is None else summed + conv.bias
+
+
+def _matrix(batch, weights):
+    """The edges as a sparse matrix in CSR: a row per destination, a column per source."""
+    sources, destinations = batch.edge_index
+    counts = torch.bincount(destinations, minlength=batch.batch_size)
+    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        # The switch below does not silence it.
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
+        size = (batch.batch_size, len(batch.n_id))
+        return torch.sparse_csr_tensor(offsets, sources, weights, size, check_invariants=False)
