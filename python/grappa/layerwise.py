@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _grappa
 from .loader import _bytes
+from .partitions import partition_options
 from .store import Store, _numbers
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ class _Run:
             replace=False,
             seed=0,
             labels_all=False,
+            partitions=partition_options(None, None, None, None, "auto", None),
             features=features,
             by_position=True,
         )

@@ -177,7 +177,9 @@ impl Store {
 
     /// The positions of nodes in the files of the store.
     fn positions(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
-        let positions = py.detach(|| nodes_of(&self.store, &nodes)).map(|nodes| positions_of(&nodes))?;
+        let positions = py
+            .detach(|| nodes_of(&self.store, &nodes))
+            .map(|nodes| positions_of(&nodes))?;
         let len = positions.len();
         Ok(Array::i64s(positions, &[len]))
     }

@@ -40,6 +40,7 @@ def multigraph(tmp_path_factory):
     return grappa.ingest(
         edges % [200, 150],
         features=random.normal(size=(200, 12)).astype(np.float32),
+        chunks=16,
         out=tmp_path_factory.mktemp("stores") / "multigraph.grappa",
     )
 

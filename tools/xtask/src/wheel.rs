@@ -10,10 +10,23 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{
     command::{output, program, root, run, target_folder},
-    extras,
+    data, extras,
     quickstart::Profile,
     setup,
 };
+
+/// The examples of the package with their arguments, small enough for CI.
+const EXAMPLES: [(&str, &[&str]); 4] = [
+    ("sage_cora.py", &[]),
+    ("inference.py", &[]),
+    (DEBIAN, &["debian"]),
+    ("out_of_core.py", &["100000"]),
+];
+/// It needs tables from apt's index.
+const DEBIAN: &str = "gat_debian.py";
+/// A test of the package runs it with torchrun.
+#[cfg(test)]
+const TESTED: &str = "ddp_partitions.py";
 
 /// Builds the wheel, tests it without PyTorch, and then with the PyTorch Geometric of [`extras`], if that is installed. Returns the
 /// wheel.
@@ -60,10 +73,14 @@ pub fn package() -> Result<PathBuf> {
 
 fn test_with_pyg(packages: &[PathBuf]) -> Result<()> {
     match extras::pyg_python() {
-        Some(python) => test(&python, packages),
+        Some(python) => {
+            test(&python, packages)?;
+            examples(&python, packages)
+        }
         None => {
             eprintln!(
-                "no PyTorch Geometric: the tests that need it were skipped (`cargo xtask setup --tests` installs it)"
+                "no PyTorch Geometric: the tests that need it and the examples were skipped (`cargo xtask setup --tests` \
+                 installs it)"
             );
             Ok(())
         }
@@ -110,7 +127,50 @@ fn test(python: &Path, packages: &[PathBuf]) -> Result<()> {
     run(&mut tests)
 }
 
+/// Runs the examples of the package in a folder of their own.
+fn examples(python: &Path, packages: &[PathBuf]) -> Result<()> {
+    let work = target_folder().join("wheel/examples");
+    if work.exists() {
+        fs::remove_dir_all(&work).context("cannot remove the folder of earlier examples")?;
+    }
+    fs::create_dir_all(&work).context("cannot create a folder for the examples")?;
+    let has_debian = match data::machine_has_index() {
+        Ok(()) => run(data::script().args(["debian", "debian"]).current_dir(&work)).map(|()| true)?,
+        Err(why) => {
+            eprintln!("{DEBIAN} was skipped: {why:#}");
+            false
+        }
+    };
+    for (name, arguments) in EXAMPLES {
+        if name == DEBIAN && !has_debian {
+            continue;
+        }
+        let mut example = program(python);
+        example.arg(root().join("python/examples").join(name)).args(arguments);
+        example.env("PYTHONDONTWRITEBYTECODE", "1");
+        run(example.env("PYTHONPATH", env::join_paths(packages)?).current_dir(&work))?;
+    }
+    fs::remove_dir_all(&work).context("cannot remove the folder of the examples")
+}
+
 fn site_packages(python: &Path) -> Result<PathBuf> {
     let script = "import sysconfig; print(sysconfig.get_path('platlib'))";
     Ok(output(program(python).args(["-c", script]))?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_of_the_package_is_run() {
+        let files = fs::read_dir(root().join("python/examples")).unwrap();
+        let mut names: Vec<_> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let mut run: Vec<_> = EXAMPLES.iter().map(|(name, _)| *name).chain([TESTED]).collect();
+        run.sort_unstable();
+        assert_eq!(names, run);
+    }
 }

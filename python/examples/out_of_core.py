@@ -1,0 +1,80 @@
+"""Training from disk: the features take more memory than the process may have.
+
+    pip install grappa torch torch_geometric
+    python out_of_core.py [NODES]
+
+It makes the store large.grappa in the current folder, with 2 KiB of features for each node. Then it starts itself again in a control
+group whose limit counts the page cache too, and trains. If it may not make a control group, only the loader's own budget holds.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+NODES = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
+FEATURES, CLASSES = 512, 8
+LIMIT = 600 << 20
+GROUP = Path(f"/sys/fs/cgroup/memory/grappa-example-{os.getpid()}")  # version 1; version 2 calls its file memory.max
+
+
+def make():
+    """A store in which in-neighbors are often of the same class, and features say little."""
+    import numpy as np
+
+    import grappa
+
+    random = np.random.default_rng(1)
+    labels = random.integers(0, CLASSES, NODES)
+    edges = random.integers(0, NODES, (8 * NODES, 2))
+    edges = edges[(labels[edges[:, 0]] == labels[edges[:, 1]]) | (random.random(len(edges)) < 0.2)]
+    features = np.lib.format.open_memmap("features.npy", "w+", np.float32, (NODES, FEATURES))
+    means = random.normal(size=(CLASSES, FEATURES))
+    for rows in np.split(np.arange(NODES), range(10_000, NODES, 10_000)):
+        features[rows] = 0.1 * means[labels[rows]] + random.normal(size=(len(rows), FEATURES))
+    features.flush()
+    print(grappa.ingest(edges, features="features.npy", labels=labels, split="20/10/70", undirected=True, out="large.grappa"))
+    os.remove("features.npy")
+
+
+def train():
+    import torch
+    from torch_geometric.nn import GraphSAGE
+
+    import grappa
+    import grappa.pyg
+
+    store = grappa.open("large.grappa")
+    loader = grappa.pyg.NeighborLoader(store, [5, 5], "train", batch_size=256, shuffle=True, memory="150MiB")
+    model = GraphSAGE(store.num_features, 64, num_layers=2, out_channels=CLASSES)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    for step, batch in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(batch.x, batch.edge_index)[: batch.batch_size]
+        loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 0:
+            print(f"step {step} of {len(loader)}: loss {loss.item():.3f}")
+    print(f"trained on {NODES * FEATURES * 4 >> 20} MiB of features")
+
+
+if os.environ.get("GRAPPA_EXAMPLE") == "train":
+    train()
+    sys.exit()
+if not Path("large.grappa").exists():
+    make()
+command = [sys.executable, __file__, str(NODES)]
+try:
+    GROUP.mkdir()
+    (GROUP / "memory.limit_in_bytes").write_text(str(LIMIT))
+    command = ["sh", "-c", 'echo $$ > "$0"/cgroup.procs && exec "$@"', str(GROUP), *command]
+    print(f"a control group limits memory and page cache to {LIMIT >> 20} MiB")
+except OSError as error:
+    print(f"no control group, so the limit is the loader's own: {error}")
+code = subprocess.call(command, env={**os.environ, "GRAPPA_EXAMPLE": "train"})
+if GROUP.exists():
+    peak = int((GROUP / "memory.max_usage_in_bytes").read_text())
+    print(f"a peak of {peak >> 20} MiB of memory and page cache")
+    GROUP.rmdir()
+sys.exit(code)
