@@ -62,7 +62,7 @@ pub use self::{
     buffer::FeatureBuffer,
     delivery::{Epoch, Feed, Stopper},
     options::{FeedOptions, HostProcesses, OutputDtype, RegisterMemory, Registration},
-    partitions::{BatchPlace, EpochOptions, Part, PartitionBatches, Seeded},
+    partitions::{BatchPlace, Division, EpochOptions, Part, PartitionBatches, Seeded},
     resident_rows::ResidentRows,
     source::BatchSource,
     stats::{FeedStats, Stall},

@@ -57,6 +57,28 @@ impl From<Seeded> for Part {
     }
 }
 
+/// How the seeds of a partition are divided among batches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Division {
+    /// The sizes of two batches differ by at most one.
+    #[default]
+    Even,
+    /// All batches but the last one have [`EpochOptions::batch`] seeds.
+    Full,
+    /// As `Full`, without a smaller last batch.
+    OnlyFull,
+}
+
+impl Division {
+    /// The number of batches of at most `size` seeds.
+    fn batches(self, seeds: u64, size: u64) -> u64 {
+        match self {
+            Self::Even | Self::Full => seeds.div_ceil(size),
+            Self::OnlyFull => seeds / size,
+        }
+    }
+}
+
 /// Options of an epoch.
 #[derive(Debug, Clone)]
 pub struct EpochOptions {
@@ -64,6 +86,8 @@ pub struct EpochOptions {
     pub sampler: Arc<Sampler>,
     /// The maximum number of seeds of a minibatch.
     pub batch: usize,
+    /// How the seeds of a partition are divided among batches.
+    pub division: Division,
     /// Number of partitions that take part in a step.
     pub concurrent: usize,
     /// How the minibatches of a step are joined into one batch, if they are; see [`Minibatch::join`].
@@ -111,8 +135,8 @@ pub struct EpochScratch {
 /// group has one minibatch (none, if it has fewer seeds than there are steps). A batch is one minibatch, or all
 /// minibatches of a step if [`EpochOptions::join_steps`] is set. Both have the same seeds and random draws.
 ///
-/// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps,
-/// so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
+/// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps
+/// ([`Division::Even`]), so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
 /// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it.
 ///
 /// With [`EpochOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If
@@ -141,7 +165,7 @@ impl PartitionBatches {
     /// If `options.batch` or `options.concurrent` is 0.
     pub fn new(parts: Vec<Part>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
-        let batches = |part: &Part| part.seeds().div_ceil(options.batch as u64);
+        let batches = |part: &Part| options.division.batches(part.seeds(), options.batch as u64);
         let groups: Vec<&[Part]> = parts.chunks(options.concurrent).collect();
         let steps: Vec<u64> = groups
             .iter()
@@ -154,7 +178,7 @@ impl PartitionBatches {
             let first_partition = (number * options.concurrent) as u32;
             for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
-                    if !seeds_of_batch(part.seeds(), batch, steps).is_empty() {
+                    if !options.seeds_of_batch(part.seeds(), batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -315,7 +339,8 @@ impl PartitionBatches {
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
         let seeds = self.parts[partition].seeds();
-        seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
+        self.options
+            .seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
     }
 
     /// The seeds of a minibatch.
@@ -420,12 +445,18 @@ fn starts(places: &[BatchPlace], join_steps: bool) -> Vec<usize> {
         .collect()
 }
 
-/// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches. The sizes of two
-/// batches differ by at most one.
-fn seeds_of_batch(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
-    // The product may exceed 64 bits.
-    let [start, end] = [batch, batch + 1].map(|batch| u128::from(seeds) * u128::from(batch) / u128::from(batches));
-    start as u64..end as u64
+impl EpochOptions {
+    /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
+    fn seeds_of_batch(&self, seeds: u64, batch: u64, batches: u64) -> Range<u64> {
+        let size = self.batch as u64;
+        let [start, end] = [batch, batch + 1].map(|batch| match self.division {
+            // The product may exceed 64 bits.
+            Division::Even => (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64,
+            Division::Full => batch.saturating_mul(size).min(seeds),
+            Division::OnlyFull => batch.saturating_mul(size).min(seeds / size * size),
+        });
+        start..end
+    }
 }
 
 impl BatchSource for PartitionBatches {

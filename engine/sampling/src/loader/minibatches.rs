@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     feed::{
-        Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part, PartitionBatches, Seeded,
+        Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part, PartitionBatches, Seeded,
     },
     partition::{Owned, Share},
     sample::Sampler,
@@ -156,6 +156,7 @@ impl Loader {
         let options = EpochOptions {
             sampler,
             batch,
+            division: Division::Even,
             concurrent: 1,
             seed: self.options.seed,
             epoch: 0,
@@ -248,6 +249,7 @@ impl Loader {
         let options = EpochOptions {
             sampler: self.options.sampler.clone(),
             batch: self.options.batch,
+            division: self.options.division,
             concurrent: self.options.concurrent(self.open.parts.len()),
             join_steps: self.options.join_steps,
             seed: self.options.seed,

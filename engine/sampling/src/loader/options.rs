@@ -8,7 +8,7 @@ use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use crate::{
-    feed::{HostProcesses, OutputDtype, RegisterMemory},
+    feed::{Division, HostProcesses, OutputDtype, RegisterMemory},
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::HALO_NEIGHBORS,
@@ -62,6 +62,8 @@ pub struct LoaderOptions {
     pub sampler: Arc<Sampler>,
     /// The maximum number of seeds of a minibatch.
     pub batch: usize,
+    /// How the seeds of a partition are divided among batches.
+    pub division: Division,
     /// The maximum number of partitions that take part in a step; none for all.
     pub concurrent: Option<usize>,
     /// Which partitions of each step this worker serves, of several that divide them. It opens no others.
@@ -129,6 +131,7 @@ impl LoaderOptions {
         Self {
             sampler: Arc::new(sampler),
             batch: 1024,
+            division: Division::Even,
             concurrent: None,
             share: Share::ALL,
             join_steps: None,

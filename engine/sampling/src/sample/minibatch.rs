@@ -40,7 +40,8 @@ pub struct Block {
     pub indices: Vec<u32>,
     /// The index of each destination among the sources. Empty if the destinations are the first sources.
     pub own: Vec<u32>,
-    /// The weight of each edge, if edges differ (the visits of random walks); otherwise empty.
+    /// The weight of each edge: the visits of random walks, or the weights of the store, if the sampler
+    /// [keeps](super::Sampler::with_edge_weights) them. Otherwise empty.
     pub edge_weights: Vec<f32>,
     /// The number of in-neighbors of each destination that the view owns.
     pub visible: Vec<u64>,

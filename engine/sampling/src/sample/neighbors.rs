@@ -33,6 +33,8 @@ pub(super) struct NeighborHop<'a> {
     pub fanout: Option<u32>,
     pub replace: bool,
     pub by_weight: bool,
+    /// Whether the block gets the weights of its edges.
+    pub keeps_weights: bool,
     /// The first destination that draws. Those before it have no edges.
     pub first: usize,
     /// The external ids, for errors.
@@ -86,13 +88,22 @@ impl NeighborHop<'_> {
             block.halo.push(degrees.halo);
             let pool = degrees.listed;
             let draws = self.key.draws((first + index) as u64);
-            let drawn = if self.by_weight {
+            if self.by_weight || self.keeps_weights {
                 group.read_edge_weights(index, pool)?;
+            }
+            let drawn = if self.by_weight {
                 weighted::check(&group.scratch.edge_weights, || self.ids.name(*node))?;
                 self.draw_by_weight(draws, group.scratch)
             } else {
                 self.draw(draws, pool, group.scratch)
             };
+            if self.keeps_weights {
+                let GroupScratch {
+                    positions, edge_weights, ..
+                } = &*group.scratch;
+                let weights = &mut block.edge_weights;
+                drawn.positions(positions).for_each(|at| weights.push(edge_weights[at as usize]));
+            }
             group.record(drawn);
         }
         group.prefetch();

@@ -21,6 +21,8 @@ pub struct Sampler {
     method: Method,
     /// Whether a node draws only at the hop after the one that reached it.
     draws_once: bool,
+    /// Whether blocks have the weights of their edges.
+    keeps_weights: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +47,7 @@ impl Sampler {
                 by_weight,
             },
             draws_once: false,
+            keeps_weights: false,
         }
     }
 
@@ -59,6 +62,7 @@ impl Sampler {
                 by_weight,
             },
             draws_once: false,
+            keeps_weights: false,
         }
     }
 
@@ -71,6 +75,7 @@ impl Sampler {
         Ok(Self {
             method: Method::Walks(walks),
             draws_once: false,
+            keeps_weights: false,
         })
     }
 
@@ -86,6 +91,20 @@ impl Sampler {
             "random walks start at each destination"
         );
         self.draws_once = true;
+        self
+    }
+
+    /// The same sampler, with [`Block::edge_weights`] of the store. Sampling then reads the weights of whole adjacency lists.
+    ///
+    /// # Panics
+    /// If it takes random walks: their edges have other weights.
+    #[must_use]
+    pub fn with_edge_weights(mut self) -> Self {
+        assert!(
+            matches!(self.method, Method::Neighbors { .. }),
+            "the weights of edges are visits of random walks"
+        );
+        self.keeps_weights = true;
         self
     }
 
@@ -107,7 +126,7 @@ impl Sampler {
 
     /// Whether views must have edge weights.
     pub fn needs_edge_weights(&self) -> bool {
-        matches!(self.method, Method::Neighbors { by_weight: true, .. })
+        self.keeps_weights || matches!(self.method, Method::Neighbors { by_weight: true, .. })
     }
 
     /// Fills `out` with the minibatch of `seeds`. Its previous content is discarded.
@@ -118,7 +137,7 @@ impl Sampler {
     /// file of the store is damaged. The content of `out` is then undefined.
     ///
     /// # Panics
-    /// If the sampler draws by weight and the view has no edge weights.
+    /// If the sampler needs edge weights and the view has none.
     pub fn sample(
         &self,
         view: &PartitionView,
@@ -129,7 +148,7 @@ impl Sampler {
     ) -> Result<()> {
         assert!(
             view.has_edge_weights() || !self.needs_edge_weights(),
-            "a sampler by weight needs a view with edge weights"
+            "the sampler needs a view with edge weights"
         );
         let Scratch { table, hop: scratch } = scratch;
         let relabel = table.of(view.nodes());
@@ -171,6 +190,7 @@ impl Sampler {
                         fanout: fanouts.at(number),
                         replace: *replace,
                         by_weight: *by_weight,
+                        keeps_weights: self.keeps_weights,
                         first: first_drawing,
                         ids: view.ids(),
                     };

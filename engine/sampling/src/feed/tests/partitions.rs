@@ -50,6 +50,7 @@ fn options_of(batch: usize, concurrent: usize, shuffle: bool) -> EpochOptions {
     EpochOptions {
         sampler: Arc::new(Sampler::uniform(Fanouts::new(&[3, 2]).unwrap(), false)),
         batch,
+        division: Division::Even,
         concurrent,
         join_steps: None,
         seed: 1,
@@ -163,6 +164,26 @@ fn workers_that_serve_the_same_partitions_take_consecutive_batches() {
             Share::each(workers).map(|share| joined(&parts, 10, 2, Join::SharedInput).of_share(share).batches());
         assert_eq!(joined.sum::<u64>(), 21);
     }
+}
+
+#[test]
+fn full_batches_leave_the_rest_to_a_smaller_one_or_drop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let sizes = |count: u64, division| {
+        let nodes: Vec<u64> = (0..count).collect();
+        let options = EpochOptions {
+            division,
+            ..options_of(10, 1, false)
+        };
+        let batches = PartitionBatches::new(parts(&store, &[&nodes]), options);
+        seeds(&batches).iter().map(|(_, seeds)| seeds.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(24, Division::Full), [10, 10, 4]);
+    assert_eq!(sizes(24, Division::OnlyFull), [10, 10]);
+    assert_eq!(sizes(24, Division::Even), [8, 8, 8]);
+    assert_eq!(sizes(20, Division::Full), sizes(20, Division::OnlyFull));
+    assert!(sizes(9, Division::OnlyFull).is_empty());
 }
 
 #[test]

@@ -117,3 +117,24 @@ fn a_view_without_edge_weights_is_the_callers_mistake() {
     let view = whole(&Graph::mixed(100), 1);
     let _ = sample(&Sampler::by_weight(fanouts("2"), false), &view, &nodes([0]), 0);
 }
+
+#[test]
+fn blocks_keep_the_weights_of_drawn_edges() {
+    let weights = [4.0, 1.0, 0.5, 2.5, 8.0];
+    for kind in view::tests::KINDS {
+        let view = star(&weights, kind);
+        for (text, replace) in [("-1", false), ("3", false), ("4", true)] {
+            for sampler in [
+                Sampler::uniform(fanouts(text), replace),
+                Sampler::by_weight(fanouts(text), replace),
+            ] {
+                for batch in 0..20 {
+                    let minibatch = sample(&sampler.clone().with_edge_weights(), &view, &nodes([0]), batch).unwrap();
+                    let drawn = drawn(&sampler, &view, batch);
+                    let expected: Vec<_> = drawn.iter().map(|&position| weights[position]).collect();
+                    assert_eq!(minibatch.blocks[0].edge_weights, expected, "{text} {replace} {kind:?}");
+                }
+            }
+        }
+    }
+}
