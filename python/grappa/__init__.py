@@ -16,6 +16,7 @@ _processor.require()
 #: ``__init__.pyi`` has the same names for type checkers.
 _MODULES = {
     "Batch": "loader",
+    "Block": "loader",
     "Error": "_grappa",
     "LayerBatch": "layerwise",
     "NeighborLoader": "loader",

@@ -3,5 +3,5 @@ from ._grappa import Error as Error, __version__ as __version__
 from .generation import generate as generate
 from .ingestion import ingest as ingest
 from .layerwise import LayerBatch as LayerBatch, inference as inference
-from .loader import Batch as Batch, NeighborLoader as NeighborLoader
+from .loader import Batch as Batch, Block as Block, NeighborLoader as NeighborLoader
 from .store import Store as Store, open as open

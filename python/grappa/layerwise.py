@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import _grappa
+from ._tensors import arrays
 from .loader import _bytes
 from .partitions import partition_options
 from .store import Store, _numbers
@@ -190,24 +191,25 @@ class _Run:
         """Batches of some nodes with all their in-neighbors."""
         loader = _grappa.Loader(
             self.store._store,
-            [-1],
-            self.batch_size,
             None if nodes is None else nodes.tolist(),
-            memory=memory or self.memory,
-            threads=self.threads,
-            shuffle=False,
-            replace=False,
-            seed=0,
-            labels_all=False,
-            partitions=partition_options(None, None, None, None, "auto", None),
-            features=features,
-            by_position=True,
+            {"fanouts": [-1], "replace": False, "by_weight": False, "edge_weights": False, "layout": "hops"},
+            {
+                "batch_size": self.batch_size,
+                "shuffle": False,
+                "seed": 0,
+                "memory": memory or self.memory,
+                "threads": self.threads,
+                "features": features,
+                "labels": None,
+                "full_batches": False,
+                "drop_last": False,
+                "by_position": True,
+            },
+            partition_options(None, None, None, None, "auto", None),
         )
         try:
             for batch in loader.epoch(0):
-                yield {
-                    name: np.asarray(value) if isinstance(value, _grappa.Array) else value for name, value in batch.items()
-                }
+                yield arrays(batch)
         finally:
             loader.close()
 

@@ -1,11 +1,14 @@
 """Minibatches of sampled neighborhoods."""
 
+from __future__ import annotations
+
+import operator
 import weakref
 from dataclasses import dataclass, field
-
-import numpy as np
+from typing import Any, Iterator
 
 from . import _grappa
+from ._tensors import Destination, arrays
 from .partitions import partition_options
 from .store import Store, _numbers
 
@@ -13,30 +16,54 @@ UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1
 
 
 @dataclass
-class Batch:
-    """A minibatch. Arrays are NumPy arrays of memory that the loader wrote once; they stay valid while they are used.
+class Block:
+    """A hop as a bipartite graph from sources to destinations, as DGL has it. The first sources are the destinations.
 
-    Nodes are numbered within the batch: seeds first, then the nodes that each hop reached first. A node draws in-neighbors once.
+    Example:
+        >>> batch = next(iter(grappa.NeighborLoader(store, [5], layout="blocks")))
+        >>> batch.blocks[0].size[1] == batch.batch_size
+        True
+    """
+
+    #: Indices of sources and of destinations: shape (2, e), int64.
+    edge_index: Any
+    #: The number of sources and of destinations.
+    size: tuple[int, int]
+    #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
+    edge_weight: Any = field(default=None, repr=False)
+
+
+@dataclass
+class Batch:
+    """A minibatch. Arrays are NumPy arrays of memory that the loader wrote once, or tensors if the loader has a ``device``; they stay
+    valid while they are used.
+
+    Nodes are numbered within the batch: seeds first, then the nodes that each hop reached first. With the layout ``"hops"``, a node
+    draws in-neighbors once.
     """
 
     #: The nodes of the batch in the store: shape (n,), int64.
-    n_id: np.ndarray
-    #: Sources and destinations, numbered within the batch, hop by hop: shape (2, e), int64.
-    edge_index: np.ndarray
+    n_id: Any
     #: The number of seeds, which are the first nodes.
     batch_size: int
     #: The position of each seed in `input_nodes`: shape (batch_size,), int64.
-    input_id: np.ndarray
-    #: The number of seeds, then the number of nodes that each hop reached first.
-    num_sampled_nodes: list
-    #: The number of edges of each hop.
-    num_sampled_edges: list
+    input_id: Any
     #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average gradients.
     loss_weight: float
+    #: Sources and destinations, numbered within the batch, hop by hop: shape (2, e), int64. None with the layout ``"blocks"``.
+    edge_index: Any = None
+    #: Weights of the edges: shape (e,), float32. None if the store has none, or with ``edge_weights=False``.
+    edge_weight: Any = field(default=None, repr=False)
+    #: The number of seeds, then the number of nodes that each hop reached first. None with other layouts than ``"hops"``.
+    num_sampled_nodes: list[int] | None = None
+    #: The number of edges of each hop. None with other layouts than ``"hops"``.
+    num_sampled_edges: list[int] | None = None
+    #: With the layout ``"blocks"``: a `Block` per hop, the outermost first, which is the one of a model's first layer.
+    blocks: list[Block] | None = None
     #: Feature rows: shape (n, num_features), float32. None if the store has no features.
-    x: np.ndarray | None = field(default=None, repr=False)
+    x: Any = field(default=None, repr=False)
     #: Labels of the seeds, or of all nodes with ``labels="all"``. None if the store has no labels.
-    y: np.ndarray | None = field(default=None, repr=False)
+    y: Any = field(default=None, repr=False)
 
 
 class NeighborLoader:
@@ -45,14 +72,25 @@ class NeighborLoader:
     Args:
         store: A `Store`, or the path of one.
         num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all.
-        batch_size: The maximum number of seeds of a batch. Seeds are divided evenly among batches.
-        input_nodes: The seeds: the name of a split, node numbers, a mask over all nodes, or None for all nodes.
+        batch_size: The maximum number of seeds of a batch.
+        input_nodes: The seeds: the name of a split, distinct node numbers, a mask over all nodes, or None for all nodes.
         memory: The budget for adjacency lists, features and buffers, in bytes or like ``"4GiB"``. Default: half of the free memory.
         shuffle: Whether each epoch has the seeds in another order.
         replace: Whether to draw with replacement.
         seed: Seed of all random choices. The same seed and epoch give the same batches.
         threads: Number of threads. Default: one per processor.
-        labels: ``"seeds"``, or ``"all"`` for the labels of all nodes of a batch.
+        features: Whether batches have features.
+        labels: ``"seeds"``, ``"all"`` for the labels of all nodes of a batch, or None.
+        by_weight: Whether to draw in-neighbors with probabilities proportional to edge weights.
+        edge_weights: Whether batches have the weights of their edges. Default: if the store has edge weights and there are no partitions.
+        layout: ``"hops"``: one list of edges, as PyTorch Geometric has it; a node draws once, at the hop after the one that reached
+            it. ``"blocks"``: a bipartite `Block` per hop, as DGL has it; every node draws at each hop. ``"induced"``: as ``"hops"``,
+            with all edges among the sampled nodes.
+        full_batches: Whether all batches but the last one have ``batch_size`` seeds. By default seeds are divided evenly, so that no
+            batch has only a few.
+        drop_last: Whether to leave out that smaller last batch, as PyTorch's loaders do.
+        device: ``"cpu"`` or ``"cuda"`` for tensors there instead of NumPy arrays. Copies to a GPU run on a stream of their own.
+        pin_memory: Whether tensors on the CPU are in pinned memory. Implies ``device="cpu"`` if no device is given.
         num_workers: Must be 0. Threads of the loader sample, and no other process is needed.
         partitions: Number of partitions of the graph, each of which sees its own part only. Default: none, the whole graph.
         rank: The number of this process, of those that divide the partitions. Default: as `torch.distributed` is initialized, or 0.
@@ -74,111 +112,154 @@ class NeighborLoader:
         >>> batch = next(iter(loader))
         >>> batch.x.shape[0] == len(batch.n_id), batch.edge_index.shape[0]
         (True, 2)
+        >>> loader = grappa.NeighborLoader(store, [10, 5], batch_size=64, layout="blocks")
+        >>> batch = next(iter(loader))
+        >>> batch.blocks[0].size[0] == len(batch.n_id), batch.blocks[-1].size[1] == batch.batch_size
+        (True, True)
     """
 
     def __init__(
         self,
         store,
         num_neighbors,
-        batch_size=1,
+        batch_size: int = 1,
         input_nodes="train",
         *,
-        memory=None,
-        shuffle=True,
-        replace=False,
-        seed=0,
-        threads=None,
-        labels="seeds",
-        num_workers=0,
-        partitions=None,
-        rank=None,
-        world_size=None,
-        repartition_every=None,
-        halo="auto",
-        halo_neighbors=None,
+        memory: int | str | None = None,
+        shuffle: bool = True,
+        replace: bool = False,
+        seed: int = 0,
+        threads: int | None = None,
+        features: bool = True,
+        labels: str | None = "seeds",
+        by_weight: bool = False,
+        edge_weights: bool | None = None,
+        layout: str = "hops",
+        full_batches: bool = False,
+        drop_last: bool = False,
+        device=None,
+        pin_memory: bool = False,
+        num_workers: int = 0,
+        partitions: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        repartition_every: int | None = None,
+        halo: str = "auto",
+        halo_neighbors: int | None = None,
     ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if num_workers:
             raise ValueError(
                 f"num_workers={num_workers}: threads of the loader sample, and no other process is needed; leave it out, or "
                 "give threads=..."
             )
-        if labels not in ("seeds", "all"):
-            raise ValueError(f'labels={labels!r}; give "seeds" or "all"')
-        of_partitions = partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors)
+        if labels not in ("seeds", "all", None):
+            raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
+        self._partitions = partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors)
+        if partitions is not None:
+            if full_batches or drop_last:
+                raise ValueError("full_batches and drop_last: partitions divide their seeds evenly, so that all have as many steps")
+            if layout == "induced":
+                raise ValueError('layout="induced": partitions see no edges between them; give "hops" or "blocks"')
+            arguments |= {name: self._partitions[name] for name in ("rank", "world_size")}
         self.store = store if isinstance(store, Store) else Store(store)
-        self._options = {
-            "num_neighbors": list(num_neighbors),
-            "batch_size": int(batch_size),
-            "input_nodes": input_nodes,
-            "memory": memory,
-            "shuffle": bool(shuffle),
-            "replace": bool(replace),
-            "seed": int(seed),
-            "threads": threads,
-            "labels": labels,
-            "partitions": partitions,
-            "rank": None if partitions is None else of_partitions["rank"],
-            "world_size": None if partitions is None else of_partitions["world_size"],
-            "repartition_every": repartition_every,
-            "halo": halo,
-            "halo_neighbors": halo_neighbors,
-        }
+        #: The arguments of `__init__`, for pickle.
+        self._arguments = {**arguments, "store": self.store.path}
+        self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
         self._epoch = 0
-        self._loader = _grappa.Loader(
-            self.store._store,
-            self._options["num_neighbors"],
-            self._options["batch_size"],
-            self._seeds(input_nodes),
-            memory=_bytes(memory),
-            threads=threads,
-            shuffle=self._options["shuffle"],
-            replace=self._options["replace"],
-            seed=self._options["seed"],
-            labels_all=labels == "all",
-            partitions=of_partitions,
-        )
-        # Threads end before the interpreter does.
-        weakref.finalize(self, self._loader.close)
+        self._drawing = {
+            "fanouts": _fanouts(num_neighbors),
+            "replace": bool(replace),
+            "by_weight": bool(by_weight),
+            # In-neighbors of halo nodes have no edge weights.
+            "edge_weights": (self.store.has_edge_weights and partitions is None) if edge_weights is None else bool(edge_weights),
+            "layout": layout,
+        }
+        self._options = {
+            "batch_size": _integer("batch_size", batch_size, 1),
+            "shuffle": bool(shuffle),
+            "seed": _integer("seed", seed, 0),
+            "memory": _bytes(memory),
+            "threads": None if threads is None else _integer("threads", threads, 1),
+            "features": bool(features),
+            "labels": labels,
+            "full_batches": bool(full_batches),
+            "drop_last": bool(drop_last),
+            "by_position": False,
+        }
+        self._seeds = self._seeds_of(input_nodes)
+        self._open()
 
-    def _seeds(self, input_nodes):
+    def _open(self):
+        """Opens the loader of the options."""
+        self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions)
+        # Threads end before the interpreter does.
+        self._close = weakref.finalize(self, self._loader.close)
+
+    def _seeds_of(self, input_nodes):
         if input_nodes is None:
             return None
         if isinstance(input_nodes, str):
             return self.store.split(input_nodes).tolist()
         return _numbers(input_nodes, self.store.num_nodes)
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of batches of an epoch."""
         return len(self._loader)
 
-    def set_epoch(self, epoch):
+    def set_epoch(self, epoch: int) -> None:
         """The next iteration is epoch `epoch`. Otherwise epochs count from 0."""
-        self._epoch = int(epoch)
+        self._epoch = _integer("epoch", epoch, 0)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Batch]:
         batches = self._loader.epoch(self._epoch)
         self._epoch += 1
-        return map(self._batch, batches)
+        if self._destination is None:
+            return map(self._batch, map(arrays, batches))
+        return map(self._batch, self._destination.deliver(batches))
 
-    def _batch(self, arrays):
-        counts = ("batch_size", "num_sampled_nodes", "num_sampled_edges", "loss_weight")
-        return Batch(**{name: value if name in counts else np.asarray(value) for name, value in arrays.items()})
+    def __getitem__(self, index):
+        raise TypeError(
+            "a loader has no batch by number: iterate over it, or next(iter(loader)); it needs no torch.utils.data.DataLoader around it"
+        )
+
+    def _batch(self, entries):
+        blocks = entries.pop("blocks", None)
+        return Batch(**entries, blocks=None if blocks is None else [Block(**block) for block in blocks])
 
     def __reduce__(self):
-        options = {name: value for name, value in self._options.items() if name != "num_neighbors"}
-        return _reopened, (type(self), self.store.path, self._options["num_neighbors"], options, self._epoch)
+        return _reopened, (type(self), self._arguments, self._epoch)
 
 
-def _reopened(kind, path, num_neighbors, options, epoch):
-    loader = kind(path, num_neighbors, **options)
+def _reopened(kind, arguments, epoch):
+    loader = kind(**arguments)
     loader.set_epoch(epoch)
     return loader
+
+
+def _fanouts(num_neighbors):
+    try:
+        return [operator.index(fanout) for fanout in num_neighbors]
+    except TypeError:
+        raise TypeError(
+            f"num_neighbors={num_neighbors!r}; give a list with an integer for each hop, such as [15, 10], where -1 takes all in-neighbors"
+        ) from None
+
+
+def _integer(name, value, least):
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}; give an integer") from None
+    if not least <= number < 1 << 64:
+        raise ValueError(f"{name} is {number}; give at least {least}, and less than 2**64")
+    return number
 
 
 def _bytes(memory):
     """Bytes from a number, or a text like ``4GiB``."""
     if memory is None or isinstance(memory, int):
-        return memory
+        return memory if memory is None else _integer("memory", memory, 1)
     text = str(memory).strip()
     number = text.rstrip("BKMGTibkmgt")
     unit = text[len(number) :].strip().upper()

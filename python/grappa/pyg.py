@@ -1,27 +1,83 @@
-"""Batches as those of PyTorch Geometric."""
+"""Loaders, samplers and feature stores in the place of PyTorch Geometric's."""
 
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, FeatureStore as _FeatureStore, TensorAttr
+from torch_geometric.sampler import BaseSampler, SamplerOutput
+from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+from torch_geometric.sampler.utils import to_bidirectional
 
+from . import _grappa
+from ._tensors import converted, tensor
 from .convolutions import convolve
-from .loader import NeighborLoader as _NeighborLoader
+from .loader import NeighborLoader as _NeighborLoader, _bytes, _fanouts
+from .store import Store, _numbers
 
-__all__ = ["NeighborLoader", "convolve"]
+__all__ = ["Block", "FeatureStore", "NeighborLoader", "Sampler", "convolve"]
 
+#: What takes the place of parameters that stores and native threads have no use for.
+INSTEAD = {
+    "input_time": "a store has no timestamps",
+    "time_attr": "a store has no timestamps",
+    "neighbor_sampler": "give torch_geometric.loader.NodeLoader a sampler of your own, with grappa.pyg.FeatureStore",
+    "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
+    "torch_geometric.loader.NodeLoader a grappa.pyg.Sampler",
+    "custom_cls": "change batches with transform=...",
+    "sampler": "give input_nodes, and shuffle=True for a random order",
+    "batch_sampler": "give input_nodes and batch_size, and shuffle=True for a random order",
+    "collate_fn": "change batches with transform=...",
+    "worker_init_fn": "there are no worker processes; seed=... decides all random choices",
+    "generator": "give seed=... for other random choices",
+}
+
+
+class Block(NamedTuple):
+    """A hop as a bipartite graph from sources to destinations, as DGL has it. The first sources are the destinations."""
+
+    #: Indices of sources and of destinations: shape (2, e), int64.
+    edge_index: torch.Tensor
+    #: The number of sources and of destinations.
+    size: tuple[int, int]
+    #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
+    edge_weight: torch.Tensor | None = None
 
 class NeighborLoader(_NeighborLoader):
-    """As `torch_geometric.loader.NeighborLoader`, from a store instead of a `Data` in memory.
+    """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
 
-    Batches are `torch_geometric.data.Data` with ``x``, ``y``, ``edge_index``, ``n_id``, ``input_id``, ``batch_size``,
-    ``num_sampled_nodes`` and ``num_sampled_edges``; for partitions also ``loss_weight``. ``y`` has the labels of all nodes, and edges
-    lead from sources to destinations, so the layers of PyTorch Geometric and ``trim_to_layer`` work without changes.
+    Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` if the store has edge weights,
+    ``n_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes``, ``num_sampled_edges`` and ``loss_weight``. Edges have no numbers of their own in a
+    store, so there is no ``e_id``. As in PyTorch, all batches but the last one have ``batch_size`` seeds.
 
     Args:
         data: A `grappa.Store`, or the path of one.
-        num_neighbors: As `grappa.NeighborLoader`.
-        input_nodes: As `grappa.NeighborLoader`. Default: all nodes.
+        num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all.
+        input_nodes: The seeds: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
+        replace: Whether to draw with replacement.
+        subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all edges
+            among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
+        weight_attr: ``"edge_weight"`` draws in-neighbors with probabilities proportional to edge weights.
         transform: A function that gets each batch and returns another one.
-        **options: As `grappa.NeighborLoader`; ``shuffle`` is False by default, as in PyTorch.
+        is_sorted: Has no effect: adjacency lists of a store are sorted.
+        filter_per_worker: Has no effect: there are no worker processes.
+        directed: False is ``subgraph_type="induced"``.
+        batch_size: The maximum number of seeds of a batch.
+        shuffle: Whether each epoch has the seeds in another order.
+        drop_last: Whether to leave out the last batch if it is smaller.
+        num_workers: A number above 0 has no effect, and a warning says so: threads of the loader sample.
+        pin_memory: Whether tensors are in pinned memory.
+        layout: ``"blocks"`` gives batches ``blocks`` instead of ``edge_index``: a `Block` per hop, as DGL has it.
+        **options: As `grappa.NeighborLoader`: ``memory``, ``seed``, ``threads``, ``features``, ``labels``, ``edge_weights``, ``device``,
+            ``partitions`` and what belongs to them.
+            Other options of `torch.utils.data.DataLoader` are accepted if they have no effect here, and refused otherwise.
+
+    Raises:
+        ValueError: An argument is impossible here. The message names what to use instead.
+        grappa.Error: The memory is too small, or the store is damaged.
 
     Example:
         >>> loader = grappa.pyg.NeighborLoader(store, [10, 5], "train", batch_size=64, shuffle=True)
@@ -29,29 +85,347 @@ class NeighborLoader(_NeighborLoader):
         torch.float32
     """
 
-    def __init__(self, data, num_neighbors, input_nodes=None, *, batch_size=1, shuffle=False, transform=None, **options):
+    def __init__(
+        self,
+        data,
+        num_neighbors,
+        input_nodes=None,
+        input_time=None,
+        replace: bool = False,
+        subgraph_type: SubgraphType | str = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Data], Any] | None = None,
+        transform_sampler_output: Callable | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler=None,
+        directed: bool = True,
+        *,
+        batch_size: int = 1,
+        shuffle: bool | None = None,
+        drop_last: bool = False,
+        num_workers: int = 0,
+        layout: str | None = None,
+        **options,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
+        refused = {
+            "input_time": input_time,
+            "time_attr": time_attr,
+            "transform_sampler_output": transform_sampler_output,
+            "neighbor_sampler": neighbor_sampler,
+            **{name: options.pop(name) for name in INSTEAD if name in options},
+        }
+        for name, value in refused.items():
+            if value is not None:
+                raise ValueError(f"{name}: {INSTEAD[name]}")
+        if disjoint:
+            raise ValueError("disjoint=True: a batch has each node once; leave it out, or give batch_size=1")
+        if temporal_strategy != "uniform":
+            raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
+        _without_workers(num_workers, options)
+        kind = _subgraph_type(subgraph_type, directed)
+        if layout is not None and kind != "directional":
+            raise ValueError(f'layout={layout!r} and subgraph_type="{kind}"; give one of them')
         self.transform = transform
+        self.subgraph_type = kind
+        self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
+        #: The seeds, as they were given.
+        self.input_nodes = input_nodes
+        given_ids = options.pop("input_id", None)
         super().__init__(
-            data, num_neighbors, batch_size, input_nodes, shuffle=shuffle, **{"labels": "all", **options}
+            _store(data),
+            _homogeneous(num_neighbors),
+            batch_size,
+            input_nodes,
+            **{
+                "shuffle": bool(shuffle),
+                "replace": replace,
+                "labels": "all",
+                "by_weight": _by_weight(weight_attr),
+                "layout": layout or ("induced" if kind == "induced" else "hops"),
+                # Partitions divide their seeds evenly.
+                "full_batches": options.get("partitions") is None,
+                "drop_last": drop_last,
+                "device": "cpu",
+                **options,
+            },
         )
-        self._options["transform"] = transform
+        self._input_id = _input_id(input_nodes, given_ids)
+        places = {name: value for name, value in self._arguments.items() if name in ("rank", "world_size")}
+        self._arguments = {**arguments, "data": self.store.path, **options, **places}
+        if given_ids is not None:
+            self._arguments["input_id"] = given_ids
 
-    def _batch(self, arrays):
-        batch = super()._batch(arrays)
-        data = Data(
-            x=_tensor(batch.x),
-            edge_index=_tensor(batch.edge_index),
-            y=_tensor(batch.y),
-            n_id=_tensor(batch.n_id),
-            input_id=_tensor(batch.input_id),
-            batch_size=batch.batch_size,
-            num_sampled_nodes=batch.num_sampled_nodes,
-            num_sampled_edges=batch.num_sampled_edges,
-            num_nodes=len(batch.n_id),
-            loss_weight=batch.loss_weight,
-        )
+    @property
+    def dataset(self) -> range:
+        """The positions of the seeds in `input_nodes`."""
+        return range(self.store.num_nodes if self._seeds is None else len(self._seeds))
+
+    @property
+    def data(self) -> Graph:
+        """The graph, with ``num_nodes``, ``x`` and ``y``. Batches have no ``x`` after ``del loader.data.x``, and no ``y`` after
+        ``del loader.data.y``."""
+        return Graph(self)
+
+    def _batch(self, entries):
+        blocks = entries.pop("blocks", None)
+        data = Data(num_nodes=len(entries["n_id"]), **entries)
+        if blocks is not None:
+            data.blocks = [Block(**block) for block in blocks]
+        if self._input_id is not None:
+            data.input_id = self._input_id[entries["input_id"].cpu()].to(entries["input_id"].device)
+        if self.subgraph_type == "bidirectional":
+            _add_reverse_edges(data)
         return data if self.transform is None else self.transform(data)
 
 
-def _tensor(array):
-    return None if array is None else torch.from_numpy(array)
+class Graph:
+    """The graph of a loader, as ``loader.data`` has it.
+
+    Example:
+        >>> loader = grappa.pyg.NeighborLoader(store, [-1], batch_size=512)
+        >>> del loader.data.x
+        >>> next(iter(loader)).x is None
+        True
+    """
+
+    def __init__(self, loader):
+        self.__dict__["_loader"] = loader
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self._loader.store.num_nodes
+
+    @property
+    def x(self) -> torch.Tensor | None:
+        """All feature rows, read from disk now: shape (num_nodes, num_features), float32."""
+        return self._read("features")
+
+    @property
+    def y(self) -> torch.Tensor | None:
+        """The labels of all nodes, read from disk now."""
+        return self._read("labels")
+
+    def _read(self, name):
+        loader = self._loader
+        has_values = loader.store.num_features if name == "features" else loader.store.num_classes
+        if not loader._options[name] or not has_values:
+            return None
+        return torch.from_numpy(getattr(loader.store, name)[:])
+
+    def __delattr__(self, name):
+        option = {"x": "features", "y": "labels"}.get(name)
+        if option is None:
+            raise AttributeError(f"a batch has {name} always; only x and y can be deleted")
+        loader = self._loader
+        loader._options[option] = False if option == "features" else None
+        loader._arguments[option] = loader._options[option]
+        loader._close()
+        loader._open()
+
+    def __setattr__(self, name, value):
+        # Scripts for PyTorch Geometric set these two to what batches have anyway.
+        if name == "num_nodes" and value == self.num_nodes:
+            return
+        if name == "n_id" and torch.equal(torch.as_tensor(value), torch.arange(self.num_nodes)):
+            return
+        raise AttributeError(
+            f"batches get no {name} from loader.data; index your own tensor of all nodes with batch.n_id, for example in transform=..."
+        )
+
+
+class Sampler(BaseSampler):
+    """Samples for the stock `torch_geometric.loader.NodeLoader`, with the graph in a store.
+
+    It samples in the process and thread that asks, so worker processes can be forked or spawned. `grappa.pyg.NeighborLoader` reads ahead
+    on threads of its own, and is faster. Random draws follow PyTorch's generator (``torch.manual_seed``).
+
+    Args:
+        data: A `grappa.Store`, or the path of one.
+        num_neighbors: As `NeighborLoader`.
+        replace: Whether to draw with replacement.
+        subgraph_type: As `NeighborLoader`.
+        weight_attr: As `NeighborLoader`.
+        memory: Adjacency lists of up to so many bytes are held in memory, and larger ones are mapped. Default: half of the free memory.
+
+    Example:
+        >>> from torch_geometric.loader import NodeLoader
+        >>> sampler, features = grappa.pyg.Sampler(store, [10, 5]), grappa.pyg.FeatureStore(store)
+        >>> seeds = torch.from_numpy(store.split("train"))
+        >>> loader = NodeLoader((features, None), sampler, input_nodes=seeds, batch_size=64)
+        >>> next(iter(loader)).x.shape[1]
+        1433
+    """
+
+    def __init__(
+        self,
+        data,
+        num_neighbors,
+        *,
+        replace: bool = False,
+        subgraph_type: SubgraphType | str = "directional",
+        weight_attr: str | None = None,
+        memory: int | str | None = None,
+    ):
+        self.store = _store(data)
+        self.subgraph_type = _subgraph_type(subgraph_type, True)
+        self._arguments = {
+            "num_neighbors": num_neighbors,
+            "replace": replace,
+            "subgraph_type": subgraph_type,
+            "weight_attr": weight_attr,
+            "memory": memory,
+        }
+        drawing = {
+            "fanouts": _fanouts(_homogeneous(num_neighbors)),
+            "replace": bool(replace),
+            "by_weight": _by_weight(weight_attr),
+            "edge_weights": False,
+            "layout": "induced" if self.subgraph_type == "induced" else "hops",
+        }
+        self._sampler = _grappa.Sampler(self.store._store, drawing, _bytes(memory))
+
+    def sample_from_nodes(self, index, **_) -> SamplerOutput:
+        """The neighborhood of ``index.node``, a tensor of distinct node numbers."""
+        if index.time is not None:
+            raise ValueError(f"input_time: {INSTEAD['input_time']}")
+        key = int(torch.randint(1 << 62, ()))
+        entries = converted(self._sampler.sample(_numbers(index.node, self.store.num_nodes), key), tensor)
+        row, col = entries["edge_index"]
+        output = SamplerOutput(
+            node=entries["n_id"],
+            row=row,
+            col=col,
+            edge=None,
+            num_sampled_nodes=entries.get("num_sampled_nodes"),
+            num_sampled_edges=entries.get("num_sampled_edges"),
+            metadata=(index.input_id, None),
+        )
+        return output.to_bidirectional() if self.subgraph_type == "bidirectional" else output
+
+    def sample_from_edges(self, index, neg_sampling=None):
+        """Raises `NotImplementedError`."""
+        raise NotImplementedError("grappa.pyg.Sampler samples neighborhoods of nodes only, for NodeLoader")
+
+    def __reduce__(self):
+        return _sampler_again, (self.store.path, self._arguments)
+
+
+def _sampler_again(path, arguments):
+    return Sampler(path, **arguments)
+
+
+class FeatureStore(_FeatureStore):
+    """Features and labels of a store for the stock loaders of PyTorch Geometric, read from disk when they are indexed.
+
+    It has the tensors ``x`` and ``y``, if the store has features and labels. It is read-only.
+
+    Args:
+        data: A `grappa.Store`, or the path of one.
+
+    Example:
+        >>> features = grappa.pyg.FeatureStore(store)
+        >>> features.get_tensor(group_name=None, attr_name="x", index=torch.tensor([0, 5])).shape
+        torch.Size([2, 1433])
+    """
+
+    def __init__(self, data):
+        super().__init__()
+        self.store = _store(data)
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """The attributes that the store has: of ``x``, and of ``y``."""
+        names = [name for name, has in (("x", self.store.num_features), ("y", self.store.num_classes)) if has]
+        return [TensorAttr(group_name=None, attr_name=name) for name in names]
+
+    def _get_tensor(self, attr):
+        rows = {"x": self.store.features, "y": self.store.labels}.get(attr.attr_name)
+        if rows is None:
+            raise KeyError(f"{self.store.path} has no tensor {attr.attr_name!r}; there are x and y")
+        return torch.from_numpy(rows[slice(None) if attr.index is None else attr.index])
+
+    def _get_tensor_size(self, attr):
+        if attr.attr_name == "x":
+            return (self.store.num_nodes, self.store.num_features)
+        return tuple(self._get_tensor(TensorAttr(None, attr.attr_name, torch.tensor([], dtype=torch.long))).shape)
+
+    def _put_tensor(self, tensor, attr):
+        raise TypeError("a store is read-only; ingest it again with other features=... or labels=...")
+
+    def _remove_tensor(self, attr):
+        raise TypeError("a store is read-only")
+
+    def __reduce__(self):
+        return FeatureStore, (self.store.path,)
+
+
+def _store(data):
+    if isinstance(data, Data) or hasattr(data, "edge_stores"):
+        raise TypeError(
+            f"data is a {type(data).__name__} in memory; make a store of it once, and give its path: "
+            'grappa.ingest(data.edge_index, features=data.x, labels=data.y, out="graph.grappa")'
+        )
+    return data if isinstance(data, Store) else Store(data)
+
+
+def _homogeneous(num_neighbors):
+    if isinstance(num_neighbors, NumNeighbors):
+        num_neighbors = num_neighbors.values
+    if isinstance(num_neighbors, dict):
+        raise ValueError("num_neighbors is a dict, but a store has one type of edges; give a list such as [15, 10]")
+    return num_neighbors
+
+
+def _subgraph_type(subgraph_type, directed):
+    kinds = [kind.value for kind in SubgraphType]
+    try:
+        kind = SubgraphType(subgraph_type).value
+    except ValueError:
+        raise ValueError(f"subgraph_type={subgraph_type!r}; give one of {kinds}") from None
+    return kind if directed else "induced"
+
+
+def _by_weight(weight_attr):
+    if weight_attr not in (None, "edge_weight"):
+        raise ValueError(f'weight_attr={weight_attr!r}; a store calls its edge weights "edge_weight"')
+    return weight_attr is not None
+
+
+def _without_workers(num_workers, options):
+    """Takes the options of worker processes out of `options`."""
+    for name in ("persistent_workers", "prefetch_factor", "multiprocessing_context", "in_order", "pin_memory_device"):
+        options.pop(name, None)
+    if options.pop("timeout", 0):
+        raise ValueError("timeout: a loader waits for its own threads; leave it out")
+    if num_workers:
+        warnings.warn(
+            f"num_workers={num_workers} has no effect: threads of the loader sample; threads=... is their number", stacklevel=3
+        )
+
+
+def _input_id(input_nodes, given):
+    """What `input_id` of batches refers to instead of positions in `input_nodes`: the nodes of a mask, as in PyTorch Geometric."""
+    if given is not None:
+        return torch.as_tensor(given)
+    if isinstance(input_nodes, str) or input_nodes is None:
+        return None
+    mask = np.asarray(input_nodes.cpu() if hasattr(input_nodes, "cpu") else input_nodes)
+    return torch.from_numpy(mask.nonzero()[0]) if mask.dtype == bool else None
+
+
+def _add_reverse_edges(data):
+    """Each edge in both directions, once. The weight of a reversed edge is that of the sampled one."""
+    weights = data.edge_weight if "edge_weight" in data else None
+    row, col = data.edge_index
+    edges = None if weights is None else torch.arange(len(weights), device=row.device)
+    row, col, edges = to_bidirectional(row, col, row, col, edges, edges)
+    data.edge_index = torch.stack([row, col])
+    if weights is not None:
+        data.edge_weight = weights[edges]
+    # The hops are mixed now.
+    data.num_sampled_nodes = data.num_sampled_edges = None

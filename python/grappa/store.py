@@ -43,6 +43,11 @@ class Store:
         return self._store.num_edges
 
     @property
+    def has_edge_weights(self) -> bool:
+        """Whether edges have weights."""
+        return self._store.has_edge_weights
+
+    @property
     def num_features(self):
         """Values per feature row; 0 without features."""
         return self._store.num_features

@@ -16,6 +16,8 @@ use std::{
 use grappa_engine::Batch;
 use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
 
+use crate::process::OfProcess;
+
 /// A type of values, as `struct` of Python names it.
 #[derive(Debug, Clone, Copy)]
 pub struct ValueType {
@@ -92,7 +94,7 @@ impl Array {
     /// The features of a batch, one row per node, of 32-bit floats. None if it has none. They are copied only if Python has kept so many
     /// batches that the loader would wait for their memory.
     pub fn features(batch: Batch, leases: &Arc<Leases>) -> Option<Self> {
-        let mut leased = Box::new((Lease::new(leases), batch));
+        let mut leased = (Lease::new(leases), batch);
         let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;
         let features = leased.1.features_mut()?;
         let shape = [features.rows(), features.dim()];
@@ -100,7 +102,7 @@ impl Array {
             return Some(Self::f32s(features.f32s().to_vec(), &shape));
         }
         let start = features.bytes_mut().as_mut_ptr();
-        Some(Self::new(start, leased, F32, &shape))
+        Some(Self::new(start, Box::new(OfProcess::new(leased)), F32, &shape))
     }
 
     fn new(start: *mut u8, owner: Box<dyn Any + Send>, value: ValueType, shape: &[usize]) -> Self {

@@ -12,7 +12,9 @@ mod layout;
 mod loader;
 mod nodes;
 mod partitions;
+mod process;
 mod program;
+mod sampler;
 mod store;
 
 use pyo3::prelude::*;
@@ -27,6 +29,8 @@ mod _grappa {
     use super::loader::{Batches, Loader, default_memory};
     #[pymodule_export]
     use super::program::run;
+    #[pymodule_export]
+    use super::sampler::Sampler;
     #[pymodule_export]
     use super::store::Store;
 

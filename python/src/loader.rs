@@ -1,10 +1,10 @@
 //! Minibatches for Python. A thread owns the loader of the engine; Python gets its batches through a channel.
 
 use std::{
-    process,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -12,7 +12,11 @@ use std::{
 
 use grappa_engine::{
     Batch, Loader as EngineLoader, Progress, Silent, Store as EngineStore,
-    sample::{Fanouts, Join, LoaderOptions, Sampler, Seeds, feed::Stopper},
+    formats::manifest::PermutationSpec,
+    sample::{
+        Fanouts, Join, LoaderOptions, Sampler, Seeds,
+        feed::{Division, PartitionBatches, Stopper},
+    },
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -24,9 +28,10 @@ use crate::{
     array::{Array, LEASES_MAX, Leases},
     error::exception,
     labels::Labels,
-    layout::CooEdges,
-    nodes::{nodes_at, nodes_of, numbers_of, positions_of},
+    layout::{Drawing, Layout, Neighborhood},
+    nodes::{nodes_at, nodes_of, positions_of},
     partitions::{PartitionOptions, Partitions},
+    process::OfProcess,
     store::Store,
 };
 
@@ -34,6 +39,8 @@ use crate::{
 const READY_BATCHES: usize = 1;
 /// The error of an iterator whose epoch was ended from outside.
 const ENDED: &str = "this epoch was ended: its loader was closed, or started another epoch";
+/// The error of an epoch whose thread panicked.
+const PANICKED: &str = "a thread of this loader panicked; the message is on stderr";
 /// How often Python sees Ctrl-C while it waits.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -47,13 +54,17 @@ pub fn default_memory() -> PyResult<u64> {
 /// Samples minibatches of a store on threads of its own.
 #[pyclass(frozen, module = "grappa._grappa")]
 pub struct Loader {
+    running: OfProcess<Running>,
+    batches: u64,
+    seeds: u64,
+    leases: Arc<Leases>,
+}
+
+/// The thread of a loader. It ends when this is dropped.
+struct Running {
     /// None after the thread was told to end.
     commands: Mutex<Option<Sender<Command>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    batches: u64,
-    seeds: u64,
-    process: u32,
-    leases: Arc<Leases>,
     current: Mutex<EpochInProgress>,
 }
 
@@ -72,20 +83,22 @@ struct EpochEnd {
 }
 
 /// Where the batches of an epoch arrive. None after the epoch was ended from outside.
-type Inbox = Arc<Mutex<Option<Receiver<Result<Prepared, grappa_engine::Error>>>>>;
+type Inbox = Arc<Mutex<Option<Receiver<Delivered>>>>;
+
+/// A batch, or None after the last one.
+type Delivered = Result<Option<Prepared>, grappa_engine::Error>;
 
 /// An epoch to deliver.
 struct Command {
     epoch: u64,
-    batches: SyncSender<Result<Prepared, grappa_engine::Error>>,
+    batches: SyncSender<Delivered>,
     end: Arc<Mutex<EpochEnd>>,
 }
 
 /// A batch as Python gets it.
 struct Prepared {
     batch: Batch,
-    edges: CooEdges,
-    numbers: Vec<i64>,
+    neighborhood: Neighborhood,
     positions: Option<Vec<i64>>,
     input_ids: Vec<i64>,
     labels: Option<Array>,
@@ -98,6 +111,7 @@ struct Delivery {
     store: Arc<EngineStore>,
     loader: EngineLoader,
     partitions: Partitions,
+    layout: Layout,
     labels: Option<Arc<Labels>>,
     /// Whether batches have the labels of all nodes, not only those of seeds.
     labels_all: bool,
@@ -105,66 +119,60 @@ struct Delivery {
     by_position: bool,
 }
 
+/// What batches have, and how they are made.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    batch_size: usize,
+    shuffle: bool,
+    seed: u64,
+    memory: Option<u64>,
+    threads: Option<usize>,
+    features: bool,
+    /// `"seeds"`, `"all"`, or None for none.
+    labels: Option<String>,
+    /// Whether all batches but the last one have `batch_size` seeds.
+    full_batches: bool,
+    /// Whether that smaller one is left out.
+    drop_last: bool,
+    /// Whether seeds are positions in the store, and batches have the positions of their nodes, too. In ascending order of positions,
+    /// adjacency lists are read front to back.
+    by_position: bool,
+}
+
+impl Options {
+    fn division(&self) -> Division {
+        match (self.drop_last, self.full_batches) {
+            (true, _) => Division::OnlyFull,
+            (false, true) => Division::Full,
+            (false, false) => Division::Even,
+        }
+    }
+}
+
 #[pymethods]
 impl Loader {
-    /// With `by_position`, seeds are positions in the store, and batches have the positions of their nodes, too. In ascending order of
-    /// positions, adjacency lists are read front to back.
     #[new]
-    #[pyo3(signature = (
-        store, fanouts, batch_size, seeds, *, memory, threads, shuffle, replace, seed, labels_all, partitions, features=true,
-        by_position=false
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "the package names them")]
     fn new(
         py: Python<'_>,
         store: &Store,
-        fanouts: Vec<i64>,
-        batch_size: usize,
         seeds: Option<Vec<i64>>,
-        memory: Option<u64>,
-        threads: Option<usize>,
-        shuffle: bool,
-        replace: bool,
-        seed: u64,
-        labels_all: bool,
+        drawing: Drawing,
+        options: Options,
         partitions: PartitionOptions,
-        features: bool,
-        by_position: bool,
     ) -> PyResult<Self> {
-        if batch_size == 0 {
+        if options.batch_size == 0 {
             return Err(PyValueError::new_err("batch_size is 0; give at least 1"));
         }
-        let labels = py.detach(|| store.mapped_labels())?;
-        let store = store.engine().clone();
-        let fanouts = Fanouts::new(&fanouts).map_err(exception)?;
-        let sampler = Sampler::uniform(fanouts, replace).drawing_once();
-        let mut options = LoaderOptions::new(sampler);
-        options.features = features && store.manifest().features.is_some();
-        (options.batch, options.shuffle, options.seed) = (batch_size, shuffle, seed);
-        options.join_steps = Some(Join::Apart);
-        partitions.apply(&mut options)?;
-        options.memory = memory.unwrap_or(options.memory);
-        options.threads = threads.unwrap_or(options.threads);
-        let open = || -> PyResult<_> {
-            let seeds = match seeds {
-                None => Seeds::All,
-                Some(positions) if by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
-                Some(numbers) => Seeds::List(nodes_of(&store, &numbers)?.into()),
-            };
-            let mut loader = EngineLoader::new(&store, options);
-            let mut partitions = Partitions::new(partitions, seeds, seed);
-            partitions.open(&mut loader, &store, 0, &Silent).map_err(exception)?;
-            partitions.check(&loader.all_batches(0))?;
-            Ok(Delivery {
-                store,
-                loader,
-                partitions,
-                labels,
-                labels_all,
-                by_position,
-            })
+        if options.threads == Some(0) {
+            return Err(PyValueError::new_err("threads is 0; give at least 1"));
+        }
+        let labels = match options.labels {
+            Some(_) => py.detach(|| store.mapped_labels())?,
+            None => None,
         };
-        let delivery = py.detach(open)?;
+        let store = store.engine().clone();
+        let delivery = py.detach(|| Delivery::open(store, seeds, drawing, &options, partitions, labels))?;
         let all = delivery.loader.all_batches(0);
         let (batches, seeds) = (all.steps(), all.seeds_of_all());
         let (sender, receiver) = channel();
@@ -173,13 +181,14 @@ impl Loader {
             .spawn(move || delivery.run(&receiver))
             .map_err(|source| exception(grappa_engine::Error::Thread { source }))?;
         Ok(Self {
-            commands: Mutex::new(Some(sender)),
-            thread: Mutex::new(Some(thread)),
+            running: OfProcess::new(Running {
+                commands: Mutex::new(Some(sender)),
+                thread: Mutex::new(Some(thread)),
+                current: Mutex::default(),
+            }),
             batches,
             seeds,
-            process: process::id(),
             leases: Arc::default(),
-            current: Mutex::default(),
         })
     }
 
@@ -196,13 +205,8 @@ impl Loader {
 
     /// Starts an epoch. An earlier one that is not finished ends.
     fn epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<Batches> {
-        if self.process != process::id() {
-            return Err(PyRuntimeError::new_err(
-                "this loader was made before a fork, and its threads are in the other process; start processes with the \
-                 method \"spawn\", or make the loader after the fork",
-            ));
-        }
-        py.detach(|| self.end_epoch());
+        let running = self.running.get()?;
+        py.detach(|| running.end_epoch());
         let (sender, receiver) = sync_channel(READY_BATCHES);
         let current = EpochInProgress {
             inbox: Inbox::new(Mutex::new(Some(receiver))),
@@ -213,22 +217,25 @@ impl Loader {
             batches: sender,
             end: current.end.clone(),
         };
-        let commands = lock(&self.commands);
-        let sent = commands.as_ref().is_some_and(|commands| commands.send(command).is_ok());
-        if !sent {
-            return Err(PyRuntimeError::new_err("this loader is closed"));
-        }
-        let inbox = current.inbox.clone();
-        *lock(&self.current) = current;
+        let sent = match &*lock(&running.commands) {
+            Some(commands) => commands.send(command).map_err(|_| PANICKED),
+            None => Err("this loader is closed"),
+        };
+        sent.map_err(PyRuntimeError::new_err)?;
+        *lock(&running.current) = current.clone();
         Ok(Batches {
-            inbox,
+            epoch: OfProcess::new(EndsWhenDropped(current)),
+            is_finished: AtomicBool::new(false),
             leases: self.leases.clone(),
         })
     }
 
     /// Ends the threads.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.end());
+        // Threads of a process that was forked do not exist in the other one.
+        if let Ok(running) = self.running.get() {
+            py.detach(|| running.end());
+        }
     }
 }
 
@@ -237,12 +244,8 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Loader {
+impl Running {
     fn end(&self) {
-        // Threads of a process that was forked do not exist in the other one.
-        if self.process != process::id() {
-            return;
-        }
         drop(lock(&self.commands).take());
         self.end_epoch();
         let thread = lock(&self.thread).take();
@@ -250,11 +253,18 @@ impl Loader {
         thread.map(JoinHandle::join);
     }
 
-    /// Ends the epoch in progress: the thread finds that nobody takes its batches.
     fn end_epoch(&self) {
-        let EpochInProgress { inbox, end } = lock(&self.current).clone();
-        drop(lock(&inbox).take());
-        let mut end = lock(&end);
+        // The lock is free before the epoch's own ones are taken.
+        let current = lock(&self.current).clone();
+        current.end();
+    }
+}
+
+impl EpochInProgress {
+    /// Ends the epoch: the thread finds that nobody takes its batches.
+    fn end(&self) {
+        drop(lock(&self.inbox).take());
+        let mut end = lock(&self.end);
         end.is_ended = true;
         // It may wait for memory that Python has.
         if let Some(stopper) = end.stopper.take() {
@@ -263,7 +273,16 @@ impl Loader {
     }
 }
 
-impl Drop for Loader {
+/// An epoch that its iterator ends: its threads have nothing to do after a `break`.
+struct EndsWhenDropped(EpochInProgress);
+
+impl Drop for EndsWhenDropped {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
@@ -283,31 +302,73 @@ impl Progress for UntilEnd<'_> {
 }
 
 impl Delivery {
+    fn open(
+        store: Arc<EngineStore>,
+        seeds: Option<Vec<i64>>,
+        drawing: Drawing,
+        options: &Options,
+        partitions: PartitionOptions,
+        labels: Option<Arc<Labels>>,
+    ) -> PyResult<Self> {
+        let threads = options
+            .threads
+            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let (sampler, layout) = drawing.open(&store, threads)?;
+        let mut loading = LoaderOptions::new(sampler);
+        loading.features = options.features && store.manifest().features.is_some();
+        (loading.batch, loading.division) = (options.batch_size, options.division());
+        (loading.shuffle, loading.seed, loading.threads) = (options.shuffle, options.seed, threads);
+        loading.join_steps = Some(Join::Apart);
+        partitions.apply(&mut loading)?;
+        loading.memory = options.memory.unwrap_or(loading.memory);
+        loading.threads = options.threads.unwrap_or(loading.threads);
+        let seeds = match seeds {
+            // The order of the store is only the order of node numbers if the store kept it.
+            None if options.shuffle
+                || options.by_position
+                || store.manifest().ids.permutation == PermutationSpec::Identity =>
+            {
+                Seeds::All
+            }
+            None => Seeds::List(nodes_of(&store, &(0..store.manifest().nodes as i64).collect::<Vec<_>>())?.into()),
+            Some(positions) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
+            Some(numbers) => {
+                check_distinct(&numbers)?;
+                Seeds::List(nodes_of(&store, &numbers)?.into())
+            }
+        };
+        let mut loader = EngineLoader::new(&store, loading);
+        let mut partitions = Partitions::new(partitions, seeds, options.seed);
+        partitions.open(&mut loader, &store, 0, &Silent).map_err(exception)?;
+        partitions.check(&loader.all_batches(0))?;
+        Ok(Self {
+            store,
+            loader,
+            partitions,
+            layout,
+            labels,
+            labels_all: options.labels.as_deref() == Some("all"),
+            by_position: options.by_position,
+        })
+    }
+
     /// Delivers epochs until the loader is dropped.
     fn run(mut self, commands: &Receiver<Command>) {
         for command in commands {
-            if let Err(error) = self.deliver(&command) {
-                // Whoever waits no longer needs the error.
-                let _ = command.batches.send(Err(error));
-            }
+            let end = self.deliver(&command).map(|()| None);
+            // Whoever waits may no longer need it.
+            let _ = command.batches.send(end);
         }
     }
 
     /// Delivers the batches of an epoch, until there are no more or nobody wants them.
     fn deliver(&mut self, command: &Command) -> Result<(), grappa_engine::Error> {
-        let Self {
-            store,
-            loader,
-            partitions,
-            labels,
-            labels_all,
-            by_position,
-        } = self;
-        partitions.open(loader, store, command.epoch, &UntilEnd(&command.end))?;
+        let Self { loader, partitions, .. } = self;
+        partitions.open(loader, &self.store, command.epoch, &UntilEnd(&command.end))?;
         let all = loader.all_batches(command.epoch);
         let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
         let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
-        let arriving = loader.deliver(&batches);
+        let arriving = self.loader.deliver(&batches);
         arriving.hold_while_waiting(LEASES_MAX as u64);
         {
             let mut end = lock(&command.end);
@@ -317,35 +378,57 @@ impl Delivery {
             end.stopper = Some(arriving.stopper());
         }
         for batch in arriving {
-            let batch = batch?;
-            let index = batch.index();
-            let minibatch = batch.minibatch();
-            let labelled = match labels_all {
-                true => &minibatch.nodes[..],
-                false => &minibatch.nodes[..minibatch.seeds],
-            };
-            let numbers = numbers_of(store, &minibatch.nodes)?;
-            let prepared = Prepared {
-                edges: CooEdges::of(minibatch),
-                input_ids: partitions.input_ids(&batches, index, &numbers),
-                numbers,
-                positions: by_position.then(|| positions_of(&minibatch.nodes)),
-                loss_weight: partitions.loss_weight(&batches, index, seeds_per_step),
-                labels: labels.as_ref().map(|labels| labels.of(store, labelled)).transpose()?,
-                batch,
-            };
-            if command.batches.send(Ok(prepared)).is_err() {
+            let prepared = self.prepare(batch?, &batches, seeds_per_step)?;
+            if command.batches.send(Ok(Some(prepared))).is_err() {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn prepare(
+        &self,
+        batch: Batch,
+        batches: &PartitionBatches,
+        seeds_per_step: f64,
+    ) -> Result<Prepared, grappa_engine::Error> {
+        let (index, minibatch) = (batch.index(), batch.minibatch());
+        let labelled = match self.labels_all {
+            true => &minibatch.nodes[..],
+            false => &minibatch.nodes[..minibatch.seeds],
+        };
+        let labels = self.labels.as_ref().map(|labels| labels.of(&self.store, labelled));
+        let neighborhood = Neighborhood::of(&self.store, minibatch, &self.layout)?;
+        Ok(Prepared {
+            input_ids: self.partitions.input_ids(batches, index, neighborhood.numbers()),
+            positions: self.by_position.then(|| positions_of(&minibatch.nodes)),
+            loss_weight: self.partitions.loss_weight(batches, index, seeds_per_step),
+            neighborhood,
+            labels: labels.transpose()?,
+            batch,
+        })
+    }
+}
+
+/// `ValueError` if a node is there twice.
+fn check_distinct(numbers: &[i64]) -> PyResult<()> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => Err(PyValueError::new_err(format!(
+            "input_nodes has node {} more than once; give each seed once, for example numpy.unique(input_nodes)",
+            pair[0]
+        ))),
     }
 }
 
 /// The batches of an epoch.
 #[pyclass(frozen, module = "grappa._grappa")]
 pub struct Batches {
-    inbox: Inbox,
+    epoch: OfProcess<EndsWhenDropped>,
+    /// Whether the last batch, or an error, was taken.
+    is_finished: AtomicBool,
     leases: Arc<Leases>,
 }
 
@@ -356,45 +439,76 @@ impl Batches {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let prepared = loop {
-            let received = py.detach(|| Some(lock(&self.inbox).as_ref()?.recv_timeout(INTERVAL)));
+        let inbox = &self.epoch.get()?.0.inbox;
+        loop {
+            let received = py.detach(|| {
+                let inbox = lock(inbox);
+                let received = inbox.as_ref()?.recv_timeout(INTERVAL);
+                self.note_end(received.as_ref().ok());
+                Some(received)
+            });
             match received.ok_or_else(|| PyRuntimeError::new_err(ENDED))? {
-                Ok(prepared) => break prepared.map_err(exception)?,
+                Ok(delivered) => return self.take(py, delivered),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return self.after_the_last(),
             }
-        };
-        prepared.into_dict(py, &self.leases).map(Some)
+        }
+    }
+
+    /// The next batch, if there is one and it needs no waiting.
+    fn ready<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let inbox = &self.epoch.get()?.0.inbox;
+        let received = py.detach(|| {
+            let inbox = lock(inbox);
+            let received = inbox.as_ref()?.try_recv();
+            self.note_end(received.as_ref().ok());
+            Some(received)
+        });
+        match received.ok_or_else(|| PyRuntimeError::new_err(ENDED))? {
+            Ok(delivered) => self.take(py, delivered),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => self.after_the_last(),
+        }
+    }
+}
+
+impl Batches {
+    fn take<'py>(&self, py: Python<'py>, delivered: Delivered) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let prepared = delivered.map_err(exception)?;
+        prepared
+            .map(|prepared| prepared.into_dict(py, &self.leases))
+            .transpose()
+    }
+
+    /// Remembers the end of the epoch while the inbox is locked, so that whoever asks next does not miss it.
+    fn note_end(&self, delivered: Option<&Delivered>) {
+        if let Some(Ok(None) | Err(_)) = delivered {
+            self.is_finished.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn after_the_last<'py>(&self) -> PyResult<Option<Bound<'py, PyDict>>> {
+        match self.is_finished.load(Ordering::Relaxed) {
+            true => Ok(None),
+            false => Err(PyRuntimeError::new_err(PANICKED)),
+        }
     }
 }
 
 impl Prepared {
     fn into_dict<'py>(self, py: Python<'py>, leases: &Arc<Leases>) -> PyResult<Bound<'py, PyDict>> {
-        let Self {
-            batch,
-            edges,
-            numbers,
-            positions,
-            input_ids,
-            labels,
-            loss_weight,
-        } = self;
-        let dict = PyDict::new(py);
-        let (nodes, seeds) = (numbers.len(), input_ids.len());
-        dict.set_item("n_id", Array::i64s(numbers, &[nodes]))?;
-        if let Some(positions) = positions {
+        let dict = self.neighborhood.into_dict(py)?;
+        if let Some(positions) = self.positions {
+            let nodes = positions.len();
             dict.set_item("positions", Array::i64s(positions, &[nodes]))?;
         }
-        dict.set_item("input_id", Array::i64s(input_ids, &[seeds]))?;
-        dict.set_item("batch_size", seeds)?;
-        dict.set_item("loss_weight", loss_weight)?;
-        dict.set_item("edge_index", Array::i64s(edges.edge_index, &[2, edges.edges]))?;
-        dict.set_item("num_sampled_nodes", edges.nodes_of_hops)?;
-        dict.set_item("num_sampled_edges", edges.edges_of_hops)?;
-        if let Some(labels) = labels {
+        let seeds = self.input_ids.len();
+        dict.set_item("input_id", Array::i64s(self.input_ids, &[seeds]))?;
+        dict.set_item("loss_weight", self.loss_weight)?;
+        if let Some(labels) = self.labels {
             dict.set_item("y", labels)?;
         }
-        if let Some(features) = Array::features(batch, leases) {
+        if let Some(features) = Array::features(self.batch, leases) {
             dict.set_item("x", features)?;
         }
         Ok(dict)

@@ -22,8 +22,8 @@ pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
 
 /// The numbers of these nodes.
 pub fn numbers_of(store: &Store, nodes: &[NodeId]) -> grappa_engine::Result<Vec<i64>> {
-    let number = |&node| store.ids().dense_id(node).map(|id| id.0 as i64);
-    nodes.iter().map(number).collect()
+    let ids = store.ids().dense_ids(nodes)?;
+    Ok(ids.into_iter().map(|id| id as i64).collect())
 }
 
 /// The nodes at these positions of the store.

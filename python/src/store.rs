@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use grappa_engine::{ChunkId, ExternalId, NodeId, Store as EngineStore};
+use grappa_engine::{ChunkId, ExternalId, NodeId, Store as EngineStore, io::map::report_faults};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
@@ -47,6 +47,8 @@ impl Store {
     /// Opens the store at `path`.
     #[new]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        // A mapped file that is cut short ends the process; this says which one it was.
+        report_faults();
         let store = py.detach(|| EngineStore::open(&path)).map_err(exception)?;
         Ok(Self {
             store: Arc::new(store),
@@ -67,6 +69,11 @@ impl Store {
     #[getter]
     fn num_edges(&self) -> u64 {
         self.store.manifest().edges
+    }
+
+    #[getter]
+    fn has_edge_weights(&self) -> bool {
+        self.store.manifest().weighted
     }
 
     /// Values per feature row; 0 without features.

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import grappa
@@ -29,3 +30,13 @@ def cora(tmp_path_factory):
 @pytest.fixture
 def store(cora):
     return grappa.open(cora)
+
+
+@pytest.fixture(scope="session")
+def weighted(tmp_path_factory):
+    """A store with edge weights, and its edges: shape (e, 2), with the weight of each."""
+    random = np.random.default_rng(5)
+    pairs = np.unique(random.integers(0, 60, (500, 2)), axis=0)
+    weights = (4.0 ** (np.arange(len(pairs)) % 5)).astype(np.float32)
+    out = tmp_path_factory.mktemp("stores") / "weighted.grappa"
+    return grappa.ingest(pairs, weights=weights, out=out), pairs, weights

@@ -1,11 +1,14 @@
 """Batches of the loader, and its threads."""
 
 import gc
+import multiprocessing
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -50,6 +53,11 @@ def test_the_order_is_that_of_the_input_without_shuffling(store):
     batches = list(loader)
     assert np.array_equal(np.concatenate([batch.n_id[: batch.batch_size] for batch in batches]), nodes)
     assert np.array_equal(np.concatenate([batch.input_id for batch in batches]), np.arange(5))
+    for shuffle in (False, True):
+        batches = list(grappa.NeighborLoader(store, [1], 500, None, shuffle=shuffle))
+        nodes = np.concatenate([batch.n_id[: batch.batch_size] for batch in batches])
+        assert np.array_equal(nodes, np.concatenate([batch.input_id for batch in batches]))
+        assert np.array_equal(nodes, np.arange(store.num_nodes)) == (not shuffle)
 
 
 def test_seed_and_epoch_decide_the_batches(store):
@@ -85,7 +93,7 @@ def test_a_thousand_kept_batches_block_nothing(store, options):
 
 def test_threads_end_with_their_loader(store):
     before = threads()
-    for _ in range(200):
+    for _ in range(50):
         loader = grappa.NeighborLoader(store, [3, 2], batch_size=8)
         for batch in loader:
             break
@@ -136,18 +144,16 @@ def test_a_forked_process_is_told_to_spawn(store):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_several_python_threads_share_a_loader(store):
-    loader = grappa.NeighborLoader(store, [3], batch_size=8)
-    batches = iter(loader)
-    lock, found = threading.Lock(), []
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_several_python_threads_share_a_loader(store, device):
+    if device:
+        pytest.importorskip("torch")
+    loader = grappa.NeighborLoader(store, [3], batch_size=8, device=device)
+    batches, found = iter(loader), []
 
     def take():
-        while True:
-            with lock:
-                batch = next(batches, None)
-            if batch is None:
-                return
-            found.append(batch.input_id)
+        for batch in batches:
+            found.append(np.asarray(batch.input_id))
 
     takers = [threading.Thread(target=take) for _ in range(4)]
     for taker in takers:
@@ -157,14 +163,216 @@ def test_several_python_threads_share_a_loader(store):
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(store.splits["train"]))
 
 
+def test_full_batches_leave_the_rest_to_a_smaller_last_one(store):
+    nodes = np.arange(25)
+
+    def sizes(**options):
+        loader = grappa.NeighborLoader(store, [2], 10, nodes, **options)
+        found = [batch.batch_size for batch in loader]
+        assert len(loader) == len(found)
+        return found
+
+    assert sizes() == [8, 8, 9]
+    assert sizes(full_batches=True) == [10, 10, 5]
+    assert sizes(drop_last=True) == [10, 10]
+    assert grappa.NeighborLoader(store, [2], 30, nodes, drop_last=True).__len__() == 0
+    assert list(grappa.NeighborLoader(store, [2], 30, nodes, drop_last=True)) == []
+
+
+def test_edge_weights_are_those_of_the_input(weighted):
+    store, pairs, weights = weighted
+    weight_of = {tuple(pair): weight for pair, weight in zip(pairs.tolist(), weights)}
+    for layout in ("hops", "induced"):
+        for by_weight in (False, True):
+            loader = grappa.NeighborLoader(store, [3, 2], 7, None, layout=layout, by_weight=by_weight)
+            for batch in loader:
+                edges = batch.n_id[batch.edge_index].T.tolist()
+                assert batch.edge_weight.tolist() == [weight_of[tuple(edge)] for edge in edges]
+    assert next(iter(grappa.NeighborLoader(store, [3], 7, None, edge_weights=False))).edge_weight is None
+
+
+def test_heavy_edges_are_drawn_more_often(weighted):
+    store, pairs, weights = weighted
+    node = int(np.bincount(pairs[:, 1]).argmax())
+    of_node = weights[pairs[:, 1] == node]
+    loader = grappa.NeighborLoader(store, [1], 1, [node], by_weight=True)
+    drawn = [next(iter(loader)).edge_weight[0] for _ in range(60)]
+    expected = (of_node**2).sum() / of_node.sum()
+    assert expected / 1.5 < np.mean(drawn) < 1.5 * expected
+
+
+def test_blocks_are_bipartite_hops(store):
+    fanouts = [4, 3]
+    loader = grappa.NeighborLoader(store, fanouts, batch_size=50, layout="blocks", seed=3)
+    for batch in loader:
+        assert batch.edge_index is None and len(batch.blocks) == 2
+        outer, inner = batch.blocks
+        assert outer.size[0] == len(batch.n_id) and outer.size[1] == inner.size[0] and inner.size[1] == batch.batch_size
+        # Every destination draws, also those that drew at the hop before.
+        for block, fanout in ((outer, 3), (inner, 4)):
+            assert block.edge_index[0].max() < block.size[0] and block.edge_index[1].max() < block.size[1]
+            for node in range(block.size[1]):
+                sources = batch.n_id[block.edge_index[0, block.edge_index[1] == node]]
+                neighbors = store.in_neighbors(batch.n_id[node])
+                assert len(sources) == min(fanout, len(neighbors)) == len(set(sources)) and set(sources) <= set(neighbors)
+
+
+def test_induced_batches_have_all_edges_among_their_nodes(store):
+    for batch in grappa.NeighborLoader(store, [3, 2], batch_size=40, layout="induced", threads=3):
+        nodes = set(batch.n_id.tolist())
+        expected = {(source, node) for node in nodes for source in store.in_neighbors(node).tolist() if source in nodes}
+        edges = [tuple(edge) for edge in batch.n_id[batch.edge_index].T.tolist()]
+        assert len(edges) == len(expected) and set(edges) == expected
+
+
+def test_batches_have_only_what_is_asked_for(store):
+    batch = next(iter(grappa.NeighborLoader(store, [3], 16, features=False, labels=None)))
+    assert batch.x is None and batch.y is None
+    batch = next(iter(grappa.NeighborLoader(store, [3], 16, labels="all")))
+    assert np.array_equal(batch.y, store.labels[batch.n_id])
+
+
+def test_other_python_threads_run_while_a_batch_is_awaited(tmp_path):
+    # Neighborhoods are large, so each batch takes a while.
+    edges = np.random.default_rng(0).integers(0, 20_000, (400_000, 2))
+    store = grappa.ingest(edges, out=tmp_path / "random.grappa")
+    loader = grappa.NeighborLoader(store, [20, 20, 20], 200, None, memory="1GiB")
+    counted, stop = [0], threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted[0] += 1
+
+    counter = threading.Thread(target=count)
+    batches = iter(loader)
+    next(batches)
+    counter.start()
+    try:
+        before = counted[0]
+        for _ in range(10):
+            next(batches)
+        assert counted[0] - before > 10_000
+    finally:
+        stop.set()
+        counter.join()
+
+
+def test_threads_end_after_a_break_although_the_loader_stays(store):
+    loader = grappa.NeighborLoader(store, [3, 2], batch_size=8)
+    idle = threads()
+    for _ in range(3):
+        for _batch in loader:
+            break
+        with pytest.raises(ZeroDivisionError):
+            for _batch in loader:
+                1 / 0
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while threads() > idle and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threads() == idle
+    assert sum(batch.batch_size for batch in loader) == store.splits["train"]
+
+
+def test_an_interpreter_exits_while_batches_arrive(cora):
+    script = f"""
+import grappa, sys, threading
+loader = grappa.NeighborLoader({os.fspath(cora)!r}, [10, 10, 10], batch_size=4, input_nodes=None)
+batches = iter(loader)
+batch = next(batches)
+threading.Thread(target=lambda: [None for _ in batches], daemon=True).start()
+sys.exit(3)
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 3
+
+
+def _first_nodes(loader):
+    return next(iter(loader)).n_id.tolist()
+
+
+def _first_error(loader):
+    try:
+        _first_nodes(loader)
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_spawned_process_opens_the_loader_again(store):
+    loader = grappa.NeighborLoader(store, [3], batch_size=16, seed=2)
+    expected = _first_nodes(loader)
+    loader.set_epoch(0)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_first_nodes, (loader,)) == expected
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_leaves_batches_of_its_parent_alone(store):
+    loader = grappa.NeighborLoader(store, [3], batch_size=16)
+    batches = iter(loader)
+    batch = next(batches)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            next(batches)
+        except RuntimeError as error:
+            status = 0 if "spawn" in str(error) else 2
+        total = float(batch.x.sum())
+        del batch, batches, loader
+        gc.collect()
+        os._exit(status if total >= 0 else 3)
+    assert os.waitpid(child, 0)[1] == 0
+    assert sum(1 for _ in batches) == len(loader) - 1
+
+
+def test_batches_outlive_a_deleted_store(cora, tmp_path):
+    copy = tmp_path / "copy.grappa"
+    shutil.copytree(cora, copy)
+    loader = grappa.NeighborLoader(copy, [3, 2], batch_size=16)
+    first = next(iter(loader))
+    shutil.rmtree(copy)
+    try:
+        for batch in loader:
+            batch.x.sum()
+    except grappa.Error as error:
+        assert "copy.grappa" in str(error)
+    del loader
+    assert np.array_equal(first.x, grappa.open(cora).features[first.n_id])
+    with pytest.raises(grappa.Error, match="copy.grappa"):
+        grappa.NeighborLoader(copy, [3])
+
+
+def test_a_loader_has_no_batch_by_number(store):
+    with pytest.raises(TypeError, match="iterate"):
+        grappa.NeighborLoader(store, [3])[0]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"num_neighbors": 5}, TypeError, "list"),
+        ({"num_neighbors": [2.5]}, TypeError, "integer"),
+        ({"num_neighbors": []}, ValueError, "15,10,5"),
+        ({"num_neighbors": [0]}, ValueError, "from 1"),
+        ({"batch_size": 1.5}, TypeError, "batch_size"),
+        ({"threads": 0}, ValueError, "threads"),
+        ({"seed": -1}, ValueError, "seed"),
+        ({"memory": -5}, ValueError, "memory"),
+        ({"layout": "rows"}, ValueError, "blocks"),
+        ({"edge_weights": True}, ValueError, "weights="),
+        ({"device": "gpu"}, ValueError, "gpu"),
+        ({"device": "meta"}, ValueError, "meta"),
+        ({"input_nodes": []}, grappa.Error, "seed"),
+        ({"input_nodes": [2708]}, IndexError, "2708"),
+        ({"input_nodes": np.zeros(7, bool)}, ValueError, "2708"),
+        ({"input_nodes": np.zeros((2, 2), int)}, TypeError, "shape"),
+        ({"input_nodes": [0.5]}, TypeError, "integer"),
         ({"num_workers": 2}, ValueError, "threads of the loader sample"),
         ({"batch_size": 0}, ValueError, "at least 1"),
         ({"memory": "4 apples"}, ValueError, "4GiB"),
         ({"memory": "1KiB"}, grappa.Error, "memory"),
-        ({"input_nodes": [1, 1]}, grappa.Error, "each seed of a batch once"),
+        ({"input_nodes": [1, 1]}, ValueError, "numpy.unique"),
         ({"input_nodes": [-1]}, IndexError, "no node -1"),
         ({"input_nodes": "trian"}, KeyError, "trian"),
         ({"labels": "none"}, ValueError, "seeds"),
@@ -182,11 +390,11 @@ def test_memory_does_not_grow_with_epochs(store):
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     loader = grappa.NeighborLoader(store, [3], batch_size=32)
-    for _ in range(100):
+    for _ in range(20):
         for _ in loader:
             pass
     before = resident()
-    for _ in range(400):
+    for _ in range(100):
         for _ in loader:
             pass
     assert resident() - before < 8 << 20

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     feed::{
-        Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part, PartitionBatches, Seeded,
+        Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part, PartitionBatches,
+        Seeded,
     },
     partition::{Owned, Share},
     sample::Sampler,

@@ -99,10 +99,14 @@ impl NeighborHop<'_> {
             };
             if self.keeps_weights {
                 let GroupScratch {
-                    positions, edge_weights, ..
+                    positions,
+                    edge_weights,
+                    ..
                 } = &*group.scratch;
                 let weights = &mut block.edge_weights;
-                drawn.positions(positions).for_each(|at| weights.push(edge_weights[at as usize]));
+                drawn
+                    .positions(positions)
+                    .for_each(|at| weights.push(edge_weights[at as usize]));
             }
             group.record(drawn);
         }

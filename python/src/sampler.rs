@@ -1,0 +1,86 @@
+//! Neighborhoods of given nodes, sampled in the calling thread.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use grappa_engine::{
+    Minibatch, PartitionId, Store as EngineStore,
+    io::read::Choice,
+    sample::{
+        BatchKey, LoaderOptions, Sampler as EngineSampler, Scratch,
+        partition::Owned,
+        view::{Halo, PartitionView, ViewOptions},
+    },
+};
+use pyo3::{prelude::*, types::PyDict};
+
+use crate::{
+    error::exception,
+    layout::{Drawing, Layout, Neighborhood},
+    nodes::nodes_of,
+    store::Store,
+};
+
+/// Mapped adjacency lists may keep 1/MAPPED_SHARE of the memory.
+const MAPPED_SHARE: u64 = 4;
+
+/// Samples neighborhoods of the nodes that it is given. It has no threads, so it can be used after a fork.
+#[pyclass(frozen, module = "grappa._grappa")]
+pub struct Sampler {
+    store: Arc<EngineStore>,
+    view: PartitionView,
+    sampler: EngineSampler,
+    layout: Layout,
+    buffers: Mutex<(Scratch, Minibatch)>,
+}
+
+#[pymethods]
+impl Sampler {
+    #[new]
+    fn new(py: Python<'_>, store: &Store, drawing: Drawing, memory: Option<u64>) -> PyResult<Self> {
+        let store = store.engine().clone();
+        py.detach(|| {
+            let (sampler, layout) = drawing.open(&store, 1)?;
+            let defaults = LoaderOptions::new(sampler.clone());
+            let memory = memory.unwrap_or(defaults.memory);
+            let owned = Owned::whole(&store);
+            let edge_weights = sampler.needs_edge_weights();
+            let bytes = PartitionView::bytes_in_memory(&store, &owned, Halo::default(), edge_weights);
+            let options = ViewOptions {
+                halo: Halo::default(),
+                halo_lists: None,
+                edge_weights,
+                mapped_bytes_max: (bytes > memory).then_some(memory / MAPPED_SHARE),
+                threads: defaults.threads,
+                engine: Choice::Auto,
+            };
+            let view = PartitionView::open(&store, owned, &options).map_err(exception)?;
+            Ok(Self {
+                store,
+                view,
+                sampler,
+                layout,
+                buffers: Mutex::default(),
+            })
+        })
+    }
+
+    /// The neighborhood of `seeds`. The same `key` draws the same neighbors.
+    fn sample<'py>(&self, py: Python<'py>, seeds: Vec<i64>, key: u64) -> PyResult<Bound<'py, PyDict>> {
+        let neighborhood = py.detach(|| {
+            let seeds = nodes_of(&self.store, &seeds)?;
+            let key = BatchKey {
+                seed: key,
+                epoch: 0,
+                partition: PartitionId(0),
+                batch: 0,
+            };
+            let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            let (scratch, minibatch) = &mut *buffers;
+            self.sampler
+                .sample(&self.view, &seeds, key, scratch, minibatch)
+                .and_then(|()| Neighborhood::of(&self.store, minibatch, &self.layout))
+                .map_err(exception)
+        })?;
+        neighborhood.into_dict(py)
+    }
+}
