@@ -14,6 +14,7 @@
 pub mod feed;
 mod halo_neighbors;
 mod in_neighbors;
+pub mod links;
 mod loader;
 mod names;
 mod node_set;

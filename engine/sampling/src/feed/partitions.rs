@@ -71,11 +71,22 @@ pub enum Division {
 
 impl Division {
     /// The number of batches of at most `size` seeds.
-    fn batches(self, seeds: u64, size: u64) -> u64 {
+    pub(crate) fn batches(self, seeds: u64, size: u64) -> u64 {
         match self {
             Self::Even | Self::Full => seeds.div_ceil(size),
             Self::OnlyFull => seeds / size,
         }
+    }
+
+    /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
+    pub(crate) fn share(self, seeds: u64, size: u64, batch: u64, batches: u64) -> Range<u64> {
+        let [start, end] = [batch, batch + 1].map(|batch| match self {
+            // The product may exceed 64 bits.
+            Self::Even => (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64,
+            Self::Full => batch.saturating_mul(size).min(seeds),
+            Self::OnlyFull => batch.saturating_mul(size).min(seeds / size * size),
+        });
+        start..end
     }
 }
 
@@ -448,14 +459,7 @@ fn starts(places: &[BatchPlace], join_steps: bool) -> Vec<usize> {
 impl EpochOptions {
     /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
     fn seeds_of_batch(&self, seeds: u64, batch: u64, batches: u64) -> Range<u64> {
-        let size = self.batch as u64;
-        let [start, end] = [batch, batch + 1].map(|batch| match self.division {
-            // The product may exceed 64 bits.
-            Division::Even => (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64,
-            Division::Full => batch.saturating_mul(size).min(seeds),
-            Division::OnlyFull => batch.saturating_mul(size).min(seeds / size * size),
-        });
-        start..end
+        self.division.share(seeds, self.batch as u64, batch, batches)
     }
 }
 

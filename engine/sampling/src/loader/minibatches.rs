@@ -13,9 +13,10 @@ use super::{
 };
 use crate::{
     feed::{
-        Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part, PartitionBatches,
-        Seeded,
+        BatchSource, Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part,
+        PartitionBatches, Seeded,
     },
+    links::{LinkBatches, LinkEpoch, LinkTask},
     partition::{Owned, Share},
     sample::Sampler,
     view::{HaloLists, PartitionView, ViewKind, ViewSource},
@@ -103,15 +104,37 @@ impl Loader {
         epoch: u64,
         choose: impl Fn(PartitionBatches) -> PartitionBatches,
     ) -> Result<Arc<PartitionBatches>> {
+        self.open_feed(|loader| choose(loader.all_batches(epoch).served()))
+    }
+
+    /// The minibatches of an epoch of link prediction, from the whole graph. Opens the feed if it is closed.
+    ///
+    /// # Errors
+    /// As [`Loader::batches`].
+    ///
+    /// # Panics
+    /// Unless one partition is open, and this worker serves it.
+    pub fn link_batches(&mut self, task: &Arc<LinkTask>, epoch: &LinkEpoch) -> Result<Arc<LinkBatches>> {
+        self.open_feed(|loader| {
+            let [Part::Served(whole)] = &loader.open.parts[..] else {
+                panic!("links are sampled from one partition")
+            };
+            LinkBatches::new(task.clone(), whole.view.clone(), epoch.clone())
+        })
+    }
+
+    /// The minibatches that `make` makes of the open views. Opens the feed if it is closed, and maps views for which there is too little
+    /// memory.
+    fn open_feed<S: BatchSource>(&mut self, make: impl Fn(&Self) -> S) -> Result<Arc<S>> {
         self.evaluation = None;
-        let mut batches = Arc::new(choose(self.all_batches(epoch).served()));
+        let mut batches = Arc::new(make(self));
         if self.feed.is_none() {
             let may_map = self.open.may_map(&self.options);
             let mut plan = self.plan_feed(&batches, self.options.host.clone(), may_map)?;
             if may_map && !plan.fits() {
                 drop((plan, batches));
                 self.open.map(&self.store, &self.options)?;
-                batches = Arc::new(choose(self.all_batches(epoch).served()));
+                batches = Arc::new(make(self));
                 plan = self.plan_feed(&batches, self.options.host.clone(), false)?;
             }
             self.feed = Some(plan.open()?);
@@ -173,11 +196,11 @@ impl Loader {
         Ok(batches)
     }
 
-    /// Delivers the minibatches that [`Loader::batches`] returned.
+    /// Delivers the minibatches that [`Loader::batches`] or [`Loader::link_batches`] returned.
     ///
     /// # Panics
     /// If the feed is closed.
-    pub fn deliver(&self, batches: &Arc<PartitionBatches>) -> Epoch<'_> {
+    pub fn deliver<S: BatchSource>(&self, batches: &Arc<S>) -> Epoch<'_> {
         self.feed().expect("batches() opens the feed").epoch(batches)
     }
 
@@ -263,9 +286,9 @@ impl Loader {
 
     /// Plans a feed. It holds the features of all nodes, also of halo nodes of a slice, or none: evaluations close a
     /// feed that reads some on demand.
-    fn plan_feed(
+    fn plan_feed<S: BatchSource>(
         &self,
-        batches: &Arc<PartitionBatches>,
+        batches: &Arc<S>,
         host: Option<Arc<dyn HostProcesses>>,
         keeps_margin: bool,
     ) -> Result<FeedPlan> {

@@ -80,6 +80,27 @@ impl Block {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
+    /// Keeps the edges for which `keep` is true, given source and destination as indices. Degrees stay as they are.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u32, u32) -> bool) {
+        let (mut kept, mut start) = (0, 0);
+        for target in 0..self.destinations {
+            let end = self.offsets[target + 1] as usize;
+            for edge in start..end {
+                if keep(self.indices[edge], target as u32) {
+                    self.indices[kept] = self.indices[edge];
+                    if let Some(&weight) = self.edge_weights.get(edge) {
+                        self.edge_weights[kept] = weight;
+                    }
+                    kept += 1;
+                }
+            }
+            start = end;
+            self.offsets[target + 1] = kept as u32;
+        }
+        self.indices.truncate(kept);
+        self.edge_weights.truncate(kept);
+    }
+
     /// Prepares an empty block for `destinations`.
     pub(super) fn begin(&mut self, destinations: usize) {
         self.destinations = destinations;

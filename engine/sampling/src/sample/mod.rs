@@ -34,6 +34,7 @@
 
 mod draw;
 mod fanouts;
+mod find;
 mod group;
 mod join;
 mod minibatch;
@@ -49,10 +50,12 @@ mod weighted;
 
 pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
+pub(crate) use find::{FindScratch, find_edges};
 pub use join::{Join, JoinScratch};
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;
+pub(crate) use random::link_draws;
 pub use sampler::{Sampler, Scratch};
 #[cfg(test)]
 pub(crate) use size::MINIBATCH_NODES_MAX;

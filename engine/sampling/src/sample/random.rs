@@ -21,6 +21,9 @@ use grappa_formats::{PartitionId, random};
 const STEP: u64 = 0xa076_1d64_78bd_642f;
 const FOLD: u64 = 0xe703_7ed1_a0b4_28db;
 
+/// Stands for the hop in the key of negatives.
+const LINKS: usize = usize::MAX - 1;
+
 /// Identifies a minibatch. With the store, the seeds and the sampler, it determines all draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchKey {
@@ -58,6 +61,11 @@ pub fn draw_below(seed: u64, number: u64, end: u64) -> u64 {
     HopKey(random::hash(seed)).draws(number).below(end)
 }
 
+/// The random numbers of a negative of a minibatch of links, in a round of draws.
+pub(crate) fn link_draws(key: BatchKey, number: u64, round: u64) -> Draws {
+    HopKey(random::combine(key.hop(LINKS).0, round)).draws(number)
+}
+
 /// The random numbers that follow from a key.
 pub(super) fn draws(key: u64) -> Draws {
     HopKey(random::hash(key)).draws(0)
@@ -77,7 +85,7 @@ impl HopKey {
 
 /// An endless sequence of uniform random numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Draws(u64);
+pub(crate) struct Draws(u64);
 
 impl Draws {
     /// A uniform random number.
@@ -90,13 +98,13 @@ impl Draws {
 
     /// An unbiased number below `end`, which must not be 0.
     #[inline(always)]
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         random::below(end, || self.next())
     }
 
     /// A uniform number in (0, 1], a multiple of 2^-53.
     #[inline(always)]
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 }

@@ -1,0 +1,29 @@
+//! Link prediction: minibatches of edges, with negatives and the neighborhoods of all ends.
+//!
+//! ```text
+//! positives of the epoch                  positives: edges of a part of the store, or a list
+//! batch: an even share, shuffled          batches
+//!     negatives                           negatives: draw ends; while one is a true edge, draw again
+//!     seeds: the ends, each once
+//!     neighborhoods                       grappa_sampling::sample
+//!     remove the positives of the batch, and their reverses, from the messages
+//! ```
+//!
+//! The training positives are the edges of the graph, which messages use. A positive whose own edge is among the messages can be read off
+//! them. So each minibatch leaves out the edges that it is asked about; the rest of the graph stays.
+//!
+//! Edges are read front to back, once per epoch at most; no edge is read at random. Negatives cost a lookup of one adjacency list each.
+
+mod batches;
+mod known;
+mod negatives;
+mod positives;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    batches::{ExcludedEdges, LinkBatches, LinkEpoch, LinkScratch, LinkTask},
+    known::KnownEdges,
+    negatives::{Candidates, LinkSamples, Negatives},
+    positives::Positives,
+};

@@ -1,0 +1,271 @@
+//! Negatives: pairs of nodes without an edge.
+
+use std::sync::Arc;
+
+use grappa_formats::{ChunkId, NodeId};
+use grappa_io::{Error, Result};
+use grappa_storage::{MappedChunks, Store};
+
+use super::known::KnownEdges;
+use crate::{
+    sample::{BatchKey, FindScratch, find_edges, link_draws},
+    view::PartitionView,
+};
+
+/// Draws for a negative before it counts as impossible: one of a node that has edges to 99 of 100 nodes is then found with all but
+/// certainty.
+const DRAWS_MAX: u64 = 2000;
+/// Nodes per sum of a table of degrees.
+const BLOCK_NODES: u64 = 64;
+/// The power of degrees (Mikolov et al., "Distributed Representations of Words and Phrases", 2013).
+const POWER: f64 = 0.75;
+
+/// The negatives of a minibatch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Negatives {
+    /// None.
+    None,
+    /// Pairs, of which both ends are drawn: this many for each positive, rounded up for the minibatch.
+    Pairs(f64),
+    /// For each positive, this many destinations for its source.
+    Destinations(u32),
+    /// This many destinations, which all sources of the minibatch share. [`LinkSamples::is_negative`] says where they have an edge.
+    Shared(u32),
+}
+
+/// The nodes that negatives are drawn from.
+#[derive(Debug, Clone)]
+pub enum Candidates {
+    /// All nodes, each with the same probability.
+    Uniform,
+    /// All nodes, in proportion to in-degree^0.75.
+    ByDegree(Arc<DegreeSums>),
+    /// The ends of the minibatch's positives.
+    InBatch,
+}
+
+impl Candidates {
+    /// Candidates in proportion to the in-degree^0.75 in `store`. Reads the in-degrees of all nodes. Takes a byte per 8 nodes.
+    ///
+    /// # Errors
+    /// If the graph has no edges, or a file is damaged.
+    pub fn by_degree(store: &Store) -> Result<Self> {
+        DegreeSums::of(store).map(|sums| Self::ByDegree(Arc::new(sums)))
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Uniform | Self::InBatch => 0,
+            Self::ByDegree(sums) => ((sums.sums.capacity() + sums.first_blocks.capacity()) * size_of::<f64>()) as u64,
+        }
+    }
+}
+
+/// The sums of degree^0.75 of all nodes up to each block of 64.
+#[derive(Debug)]
+pub struct DegreeSums {
+    chunks: MappedChunks,
+    sums: Vec<f64>,
+    /// The number of the first block of each chunk. Blocks end with their chunk.
+    first_blocks: Vec<usize>,
+}
+
+impl DegreeSums {
+    fn of(store: &Store) -> Result<Self> {
+        let chunks = MappedChunks::open(store)?;
+        let (mut sums, mut sum, mut first_blocks) = (Vec::new(), 0.0, Vec::new());
+        for chunk in (0..chunks.map().chunks()).map(ChunkId) {
+            first_blocks.push(sums.len());
+            let nodes = chunks.map().len(chunk);
+            for start in (0..nodes).step_by(BLOCK_NODES as usize) {
+                // The nodes of chunks that a slice lacks have no degree.
+                if let Some(lists) = chunks.chunk(chunk) {
+                    for degree in lists.rows().degrees(start..nodes.min(start + BLOCK_NODES)) {
+                        sum += weight(degree?);
+                    }
+                }
+                sums.push(sum);
+            }
+        }
+        if sum == 0.0 {
+            return Err(Error::conflict(
+                "the graph has no edges, so no node can be drawn by its degree",
+                "draw negatives uniformly",
+            ));
+        }
+        Ok(Self {
+            chunks,
+            sums,
+            first_blocks,
+        })
+    }
+
+    /// The node at `unit`, in (0, 1], of the sum of all weights.
+    fn node(&self, unit: f64) -> Result<NodeId> {
+        let wanted = unit * self.sums[self.sums.len() - 1];
+        let block = self.sums.partition_point(|&sum| sum < wanted);
+        let mut left = wanted - if block == 0 { 0.0 } else { self.sums[block - 1] };
+        // Chunks without nodes have no block, and come before the chunk with their first block.
+        let chunk = self.first_blocks.partition_point(|&first| first <= block) - 1;
+        let range = self.chunks.map().range(ChunkId(chunk as u32));
+        let start = (block - self.first_blocks[chunk]) as u64 * BLOCK_NODES;
+        let rows = start..(range.end - range.start).min(start + BLOCK_NODES);
+        let mut found = None;
+        for (row, degree) in rows
+            .clone()
+            .zip(self.chunks[ChunkId(chunk as u32)].rows().degrees(rows))
+        {
+            let weight = weight(degree?);
+            // Rounding must not select a node without edges.
+            if weight > 0.0 {
+                found = Some(NodeId(range.start + row));
+                if left <= weight {
+                    break;
+                }
+            }
+            left -= weight;
+        }
+        Ok(found.expect("a block whose sum grows has a node with edges"))
+    }
+}
+
+fn weight(degree: u64) -> f64 {
+    (degree as f64).powf(POWER)
+}
+
+/// The pairs of a minibatch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkSamples {
+    /// The positives, as indices of the epoch's list.
+    pub indices: Vec<u64>,
+    /// The positives: source and destination.
+    pub positives: Vec<(NodeId, NodeId)>,
+    /// The negatives. With [`Negatives::Destinations`], those of the first positive come first; with [`Negatives::Shared`], each has the
+    /// source of the first positive, and is for all.
+    pub negatives: Vec<(NodeId, NodeId)>,
+    /// With [`Negatives::Shared`]: for each positive and each negative, whether there is no edge from its source. Otherwise empty.
+    pub is_negative: Vec<bool>,
+}
+
+/// Draws negatives.
+pub(super) struct Draw<'a> {
+    pub store: &'a Store,
+    pub view: &'a PartitionView,
+    pub negatives: Negatives,
+    pub candidates: &'a Candidates,
+    /// The true edges beside the graph's. If none, true edges are not excluded at all.
+    pub known: Option<&'a KnownEdges>,
+    pub key: BatchKey,
+}
+
+/// Reusable memory for draws.
+#[derive(Debug, Default)]
+pub(super) struct DrawScratch {
+    find: FindScratch,
+    found: Vec<bool>,
+    pairs: Vec<(NodeId, NodeId)>,
+    pending: Vec<usize>,
+}
+
+impl Draw<'_> {
+    /// Draws the negatives for the positives of `out`.
+    pub fn draw(&self, scratch: &mut DrawScratch, out: &mut LinkSamples) -> Result<()> {
+        out.negatives.clear();
+        out.is_negative.clear();
+        let positives = out.positives.len();
+        let count = match self.negatives {
+            Negatives::None => return Ok(()),
+            Negatives::Pairs(ratio) => (positives as f64 * ratio).ceil() as usize,
+            Negatives::Destinations(each) => positives * each as usize,
+            Negatives::Shared(count) => count as usize,
+        };
+        if positives == 0 {
+            return Ok(());
+        }
+        out.negatives.resize(count, (NodeId(0), NodeId(0)));
+        scratch.pending.clear();
+        scratch.pending.extend(0..count);
+        let is_shared = matches!(self.negatives, Negatives::Shared(_));
+        for round in 0.. {
+            for &slot in &scratch.pending {
+                out.negatives[slot] = self.pair(slot, round, out)?;
+            }
+            if is_shared || self.known.is_none() {
+                break;
+            }
+            scratch.pairs.clear();
+            scratch
+                .pairs
+                .extend(scratch.pending.iter().map(|&slot| out.negatives[slot]));
+            self.find(scratch)?;
+            let found = &scratch.found;
+            let mut at = 0;
+            scratch.pending.retain(|_| {
+                at += 1;
+                found[at - 1]
+            });
+            match scratch.pending.first() {
+                None => break,
+                Some(&slot) if round + 1 == DRAWS_MAX => return Err(self.no_candidate(out.negatives[slot].0)),
+                Some(_) => {}
+            }
+        }
+        if is_shared {
+            scratch.pairs.clear();
+            for &(source, _) in &out.positives {
+                scratch
+                    .pairs
+                    .extend(out.negatives.iter().map(|&(_, target)| (source, target)));
+            }
+            match self.known {
+                Some(_) => {
+                    self.find(scratch)?;
+                    out.is_negative.extend(scratch.found.iter().map(|&found| !found));
+                }
+                None => out.is_negative.resize(scratch.pairs.len(), true),
+            }
+        }
+        Ok(())
+    }
+
+    /// A draw for a negative.
+    fn pair(&self, slot: usize, round: u64, out: &LinkSamples) -> Result<(NodeId, NodeId)> {
+        let mut draws = link_draws(self.key, slot as u64, round);
+        let positives = &out.positives;
+        let mut node = |of_positive: fn(&(NodeId, NodeId)) -> NodeId| match self.candidates {
+            Candidates::Uniform => Ok(NodeId(draws.below(self.view.nodes()))),
+            Candidates::ByDegree(sums) => sums.node(draws.unit()),
+            Candidates::InBatch => Ok(of_positive(&positives[draws.below(positives.len() as u64) as usize])),
+        };
+        let source = match self.negatives {
+            Negatives::Pairs(_) => node(|positive| positive.0)?,
+            Negatives::Destinations(each) => positives[slot / each as usize].0,
+            Negatives::Shared(_) | Negatives::None => positives[0].0,
+        };
+        Ok((source, node(|positive| positive.1)?))
+    }
+
+    /// Sets `found` to whether each pair is a true edge, or a node with itself.
+    fn find(&self, scratch: &mut DrawScratch) -> Result<()> {
+        let DrawScratch { find, found, pairs, .. } = scratch;
+        find_edges(self.view, pairs, find, found)?;
+        for (found, &(source, target)) in found.iter_mut().zip(&*pairs) {
+            *found = *found || source == target;
+            if let (false, Some(known)) = (*found, self.known) {
+                *found = known.contains(self.store, source, target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn no_candidate(&self, source: NodeId) -> Error {
+        Error::conflict(
+            format!(
+                "{DRAWS_MAX} draws found no node without an edge from {}",
+                self.store.ids().name(source)
+            ),
+            "draw negatives from more nodes (uniform), or do not exclude true edges",
+        )
+    }
+}

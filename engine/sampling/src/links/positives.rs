@@ -1,0 +1,132 @@
+//! The positives of an epoch.
+
+use grappa_formats::{EdgePart, NodeId, permutation::Feistel};
+use grappa_io::{
+    Error, Result,
+    progress::{Progress, check_stopped},
+};
+use grappa_storage::Store;
+
+/// Adjacency lists whose pages stay in memory while edges are read.
+const RELEASE_ROWS: u64 = 1 << 18;
+
+/// Edges in an order: source and destination of each. 16 bytes each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Positives {
+    edges: Vec<(NodeId, NodeId)>,
+    /// The number of each edge among all edges of its part, if these are a sample.
+    numbers: Vec<u64>,
+}
+
+impl Positives {
+    /// These edges.
+    pub fn list(edges: Vec<(NodeId, NodeId)>) -> Self {
+        Self {
+            edges,
+            numbers: Vec::new(),
+        }
+    }
+
+    /// The edges of a part of the store, by destination; in an undirected graph, each once. If `sample` is a number and a key, so many of
+    /// them, drawn by the key without replacement. They have at most `memory` bytes.
+    ///
+    /// # Errors
+    /// If the store lacks the part, the edges need more memory, a file is damaged, or `progress` asks to stop.
+    pub fn of_part(
+        store: &Store,
+        part: EdgePart,
+        sample: Option<(u64, u64)>,
+        memory: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let undirected = part == EdgePart::Graph && store.manifest().edge_options.undirected;
+        let mut edges = store.part_edges(part)?;
+        if undirected {
+            edges = 0;
+            for_each_edge(store, part, progress, |source, target| {
+                edges += u64::from(source <= target)
+            })?;
+        }
+        let (wanted, order) = match sample {
+            Some((wanted, key)) if wanted < edges => (wanted, Some(Feistel::new(edges, key))),
+            _ => (edges, None),
+        };
+        let bytes_of_edge = if order.is_some() { 24 } else { 16 };
+        if wanted.saturating_mul(bytes_of_edge) > memory {
+            return Err(Error::Budget {
+                what: format!("a list of {wanted} edges"),
+                given: memory,
+                least: wanted.saturating_mul(bytes_of_edge),
+                remedy: "raise the memory, or sample fewer edges in each epoch",
+            });
+        }
+        let mut found = Self {
+            edges: Vec::with_capacity(wanted as usize),
+            numbers: Vec::with_capacity(order.as_ref().map_or(0, |_| wanted as usize)),
+        };
+        let mut number = 0;
+        for_each_edge(store, part, progress, |source, target| {
+            if undirected && source > target {
+                return;
+            }
+            match &order {
+                None => found.edges.push((source, target)),
+                Some(order) if order.forward(number) < wanted => {
+                    found.edges.push((source, target));
+                    found.numbers.push(number);
+                }
+                Some(_) => {}
+            }
+            number += 1;
+        })?;
+        Ok(found)
+    }
+
+    /// Number of edges.
+    pub fn len(&self) -> u64 {
+        self.edges.len() as u64
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.edges.is_empty()
+    }
+
+    /// The edges, in order.
+    pub fn edges(&self) -> &[(NodeId, NodeId)] {
+        &self.edges
+    }
+
+    /// The number of an edge: its index, or its number among all edges of the part of which these are a sample.
+    pub fn number(&self, index: u64) -> u64 {
+        self.numbers.get(index as usize).copied().unwrap_or(index)
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.edges.capacity() * size_of::<(NodeId, NodeId)>() + self.numbers.capacity() * size_of::<u64>()) as u64
+    }
+}
+
+/// Reads all edges of a part, by destination, then by source.
+fn for_each_edge(
+    store: &Store,
+    part: EdgePart,
+    progress: &dyn Progress,
+    mut each: impl FnMut(NodeId, NodeId),
+) -> Result<()> {
+    for chunk in store.present_chunks() {
+        let lists = store.part_in_order(part, chunk)?;
+        let (rows, first) = (lists.rows(), lists.span().first_node.0);
+        for start in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
+            check_stopped(progress)?;
+            let range = start..rows.rows().min(start + RELEASE_ROWS);
+            for (row, sources) in range.clone().zip(rows.range(range.clone())) {
+                let target = NodeId(first + row);
+                sources?.iter().for_each(|source| each(NodeId(source), target));
+            }
+            lists.release_rows(range);
+        }
+    }
+    Ok(())
+}

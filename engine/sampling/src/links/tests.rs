@@ -1,0 +1,337 @@
+//! Link minibatches against plain sets of edges.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use grappa_formats::{EdgePart, NodeId};
+use grappa_io::progress::Silent;
+use grappa_storage::Store;
+
+use super::*;
+use crate::{
+    Loader, LoaderOptions, Seeds,
+    feed::{BatchSource, Division},
+    partition::{Schedule, assignment, chunk_sizes},
+    sample::{Minibatch, Sampler},
+    view::{
+        ViewKind,
+        tests::graph::{Graph, TestStore},
+    },
+};
+
+const NODES: u64 = 300;
+
+/// A sparse graph with self-loops, parallel edges, edges in both directions, isolated nodes and a hub.
+fn graph() -> Graph {
+    Graph::new(NODES, |node| match node % 8 {
+        0 => vec![],
+        1 => vec![node, (node + 1) % NODES, (node + 1) % NODES],
+        2 => vec![node - 1, (node * 7) % NODES],
+        3 if node == 3 => (0..NODES / 2).collect(),
+        kind => (0..kind).map(|k| (node * 31 + k * k * 17) % NODES).collect(),
+    })
+}
+
+fn edges_of(graph: &Graph) -> BTreeSet<(NodeId, NodeId)> {
+    let edges = (0..NODES).flat_map(|target| {
+        graph
+            .sources(target)
+            .map(move |source| (NodeId(source), NodeId(target)))
+    });
+    edges.collect()
+}
+
+struct Fixture {
+    graph: Graph,
+    store: Arc<Store>,
+    _folder: TestStore,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let graph = graph();
+        let folder = graph.store(4);
+        let store = Arc::new(Store::open(folder.store.path()).unwrap());
+        Self {
+            graph,
+            store,
+            _folder: folder,
+        }
+    }
+
+    fn positives(&self, sample: Option<(u64, u64)>) -> Positives {
+        Positives::of_part(&self.store, EdgePart::Graph, sample, 1 << 20, &Silent).unwrap()
+    }
+
+    fn task(&self, fanouts: &str, negatives: Negatives) -> LinkTask {
+        LinkTask {
+            store: self.store.clone(),
+            sampler: Arc::new(Sampler::uniform(fanouts.parse().unwrap(), false)),
+            negatives,
+            candidates: Candidates::Uniform,
+            known: Some(KnownEdges::default()),
+            excluded: ExcludedEdges::WithReverses,
+            batch: 20,
+            division: Division::Even,
+            seed: 5,
+            shuffle: true,
+        }
+    }
+
+    fn batches(&self, task: LinkTask, view: ViewKind) -> Arc<LinkBatches> {
+        let options = LoaderOptions {
+            features: false,
+            memory: 64 << 20,
+            threads: 1,
+            view,
+            ..LoaderOptions::new((*task.sampler).clone())
+        };
+        let mut loader = Loader::new(&self.store, options);
+        let whole = assignment(Schedule::Fixed, &chunk_sizes(self.store.manifest()), 1, 0, 0, 0).unwrap();
+        loader.partition(&whole, &Seeds::All, &Silent).unwrap();
+        let epoch = LinkEpoch {
+            positives: Arc::new(self.positives(None)),
+            epoch: 3,
+        };
+        loader.link_batches(&Arc::new(task), &epoch).unwrap()
+    }
+}
+
+fn sampled(batches: &LinkBatches, index: u64) -> (Minibatch, LinkSamples) {
+    let (mut minibatch, mut scratch) = (Minibatch::default(), batches.scratch());
+    batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+    (minibatch, batches.samples(index, &mut batches.scratch()).unwrap())
+}
+
+/// The edges of each block, as nodes, with the number of copies.
+fn messages(minibatch: &Minibatch) -> Vec<BTreeMap<(NodeId, NodeId), usize>> {
+    let edges = minibatch.blocks.iter().map(|block| {
+        let mut edges = BTreeMap::new();
+        for target in 0..block.destinations {
+            for &source in &block.indices[block.edges_of(target)] {
+                let edge = (minibatch.nodes[source as usize], minibatch.nodes[target]);
+                *edges.entry(edge).or_default() += 1;
+            }
+        }
+        edges
+    });
+    edges.collect()
+}
+
+#[test]
+fn an_epoch_has_each_edge_once_in_batches_of_even_size() {
+    let fixture = Fixture::new();
+    let batches = fixture.batches(fixture.task("2,2", Negatives::None), ViewKind::Auto);
+    let mut edges = Vec::new();
+    let mut sizes = BTreeSet::new();
+    for index in 0..batches.batches() {
+        let (minibatch, samples) = sampled(&batches, index);
+        sizes.insert(samples.positives.len());
+        for &(source, target) in &samples.positives {
+            let (from, to) = samples.local(&minibatch, (source, target));
+            assert_eq!(minibatch.nodes[from as usize], source);
+            assert_eq!(minibatch.nodes[to as usize], target);
+        }
+        edges.extend(samples.positives);
+    }
+    assert!(sizes.len() <= 2 && sizes.iter().all(|&size| size <= 20), "{sizes:?}");
+    let in_order: Vec<_> = (0..NODES)
+        .flat_map(|target| {
+            fixture
+                .graph
+                .sources(target)
+                .map(move |source| (NodeId(source), NodeId(target)))
+        })
+        .collect();
+    assert_ne!(edges, in_order);
+    edges.sort_by_key(|&(source, target)| (target, source));
+    assert_eq!(edges, in_order);
+}
+
+#[test]
+fn messages_are_the_sampled_edges_without_the_positives_and_their_reverses() {
+    let fixture = Fixture::new();
+    for (fanouts, view) in [("-1,-1", ViewKind::Auto), ("3,2", ViewKind::Mapped)] {
+        let with = |excluded| {
+            let task = fixture.task(fanouts, Negatives::Pairs(1.0));
+            fixture.batches(LinkTask { excluded, ..task }, view)
+        };
+        let (all, without) = (with(ExcludedEdges::None), with(ExcludedEdges::WithReverses));
+        let forward = with(ExcludedEdges::Positives);
+        let mut leaks = [0, 0];
+        for index in 0..all.batches() {
+            let ((all, samples), (without, same)) = (sampled(&all, index), sampled(&without, index));
+            assert_eq!(samples, same);
+            assert_eq!(all.nodes, without.nodes);
+            let positives: BTreeSet<_> = samples.positives.iter().copied().collect();
+            let reverses: BTreeSet<_> = positives.iter().map(|&(source, target)| (target, source)).collect();
+            for (number, mut expected) in messages(&all).into_iter().enumerate() {
+                leaks[0] += expected.keys().filter(|edge| positives.contains(edge)).count();
+                expected.retain(|edge, _| !positives.contains(edge));
+                assert_eq!(messages(&sampled(&forward, index).0)[number], expected);
+                leaks[1] += expected.keys().filter(|edge| reverses.contains(edge)).count();
+                expected.retain(|edge, _| !reverses.contains(edge));
+                assert_eq!(messages(&without)[number], expected);
+            }
+        }
+        assert!(
+            leaks.iter().all(|&leaks| leaks > 10),
+            "the test has nothing to find: {leaks:?}"
+        );
+    }
+}
+
+#[test]
+fn no_negative_is_an_edge_unless_that_is_wished() {
+    let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    for negatives in [Negatives::Pairs(1.5), Negatives::Destinations(7), Negatives::Shared(30)] {
+        for candidates in [
+            Candidates::Uniform,
+            Candidates::InBatch,
+            Candidates::by_degree(&fixture.store).unwrap(),
+        ] {
+            let mut drawn_edges = 0;
+            for known in [None, Some(KnownEdges::default())] {
+                let excludes = known.is_some();
+                let task = LinkTask {
+                    known,
+                    candidates: candidates.clone(),
+                    ..fixture.task("2", negatives)
+                };
+                let batches = fixture.batches(task, ViewKind::Auto);
+                for index in 0..batches.batches() {
+                    let (minibatch, samples) = sampled(&batches, index);
+                    let positives = samples.positives.len();
+                    let pairs: Vec<_> = match negatives {
+                        Negatives::Shared(count) => {
+                            assert_eq!(samples.negatives.len(), count as usize);
+                            let all = samples.positives.iter().flat_map(|&(source, _)| {
+                                samples.negatives.iter().map(move |&(_, target)| (source, target))
+                            });
+                            let all = all.zip(&samples.is_negative);
+                            all.filter(|&(_, is_negative)| *is_negative)
+                                .map(|(pair, _)| pair)
+                                .collect()
+                        }
+                        Negatives::Destinations(each) => {
+                            assert_eq!(samples.negatives.len(), positives * each as usize);
+                            for (at, (source, _)) in samples.negatives.iter().enumerate() {
+                                assert_eq!(*source, samples.positives[at / each as usize].0);
+                            }
+                            samples.negatives.clone()
+                        }
+                        _ => {
+                            assert_eq!(samples.negatives.len(), (positives * 3).div_ceil(2));
+                            samples.negatives.clone()
+                        }
+                    };
+                    for &pair in &samples.negatives {
+                        samples.local(&minibatch, pair);
+                    }
+                    let wrong = pairs
+                        .iter()
+                        .filter(|pair| edges.contains(pair) || pair.0 == pair.1)
+                        .count();
+                    match excludes {
+                        true => assert_eq!(wrong, 0, "{negatives:?} {candidates:?}"),
+                        false => drawn_edges += wrong,
+                    }
+                }
+            }
+            assert!(
+                drawn_edges > 0,
+                "the test has nothing to find: {negatives:?} {candidates:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn known_edges_of_a_list_are_no_negatives() {
+    let fixture = Fixture::new();
+    let every: Vec<_> = (0..NODES)
+        .flat_map(|source| (5..NODES).map(move |target| (NodeId(source), NodeId(target))))
+        .collect();
+    let task = LinkTask {
+        known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
+        ..fixture.task("2", Negatives::Pairs(1.0))
+    };
+    let batches = fixture.batches(task, ViewKind::Auto);
+    let (_, samples) = sampled(&batches, 0);
+    assert!(samples.negatives.iter().all(|&(_, target)| target.0 < 5));
+}
+
+#[test]
+fn a_source_with_edges_to_all_nodes_is_an_error() {
+    let fixture = Fixture::new();
+    let every: Vec<_> = (0..NODES)
+        .flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))))
+        .collect();
+    let task = LinkTask {
+        known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
+        ..fixture.task("2", Negatives::Destinations(1))
+    };
+    let view = fixture.batches(fixture.task("2", Negatives::None), ViewKind::Auto);
+    let error = LinkBatches::new(Arc::new(task), view.view().clone(), view.epoch().clone())
+        .samples(0, &mut LinkScratch::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("found no node without an edge from"), "{error}");
+}
+
+#[test]
+fn negatives_by_degree_have_the_frequencies_of_degree_to_the_power_of_three_quarters() {
+    let fixture = Fixture::new();
+    let task = LinkTask {
+        known: None,
+        candidates: Candidates::by_degree(&fixture.store).unwrap(),
+        batch: 1000,
+        ..fixture.task("2", Negatives::Destinations(40))
+    };
+    let batches = fixture.batches(task, ViewKind::Auto);
+    let mut counts = vec![0.0; NODES as usize];
+    let mut drawn = 0.0;
+    for index in 0..batches.batches() {
+        for (_, target) in sampled(&batches, index).1.negatives {
+            counts[target.0 as usize] += 1.0;
+            drawn += 1.0;
+        }
+    }
+    let weights: Vec<f64> = (0..NODES)
+        .map(|node| (fixture.graph.sources(node).count() as f64).powf(0.75))
+        .collect();
+    let sum: f64 = weights.iter().sum();
+    for (count, weight) in counts.iter().zip(weights) {
+        let expected = drawn * weight / sum;
+        assert!(
+            (count - expected).abs() <= 6.0 * expected.sqrt(),
+            "{count} of {expected}"
+        );
+    }
+}
+
+#[test]
+fn samples_of_edges_are_distinct_differ_by_key_and_keep_their_numbers() {
+    let fixture = Fixture::new();
+    let all = fixture.positives(None);
+    let samples: Vec<_> = [1, 2].map(|key| fixture.positives(Some((100, key)))).to_vec();
+    for sample in &samples {
+        assert_eq!(sample.len(), 100);
+        let numbers: BTreeSet<_> = (0..100).map(|index| sample.number(index)).collect();
+        assert_eq!(numbers.len(), 100);
+        for index in 0..100 {
+            assert_eq!(
+                sample.edges()[index as usize],
+                all.edges()[sample.number(index) as usize]
+            );
+        }
+    }
+    assert_ne!(samples[0], samples[1]);
+    let error = Positives::of_part(&fixture.store, EdgePart::Graph, None, 1000, &Silent).unwrap_err();
+    assert!(error.to_string().contains("sample fewer edges"), "{error}");
+    let error = Positives::of_part(&fixture.store, EdgePart::Val, None, 1000, &Silent).unwrap_err();
+    assert!(error.to_string().contains("--edge-split"), "{error}");
+}
