@@ -19,6 +19,8 @@ _MODULES = {
     "Block": "loader",
     "Error": "_grappa",
     "LayerBatch": "layerwise",
+    "LinkBatch": "links",
+    "LinkNeighborLoader": "links",
     "NeighborLoader": "loader",
     "Store": "store",
     "__version__": "_grappa",

@@ -118,6 +118,9 @@ class NeighborLoader:
         (True, True)
     """
 
+    #: The type of batches.
+    _kind = Batch
+
     def __init__(
         self,
         store,
@@ -192,7 +195,10 @@ class NeighborLoader:
 
     def _open(self):
         """Opens the loader of the options."""
-        self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions)
+        self._open_with(None)
+
+    def _open_with(self, links):
+        self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
         # Threads end before the interpreter does.
         self._close = weakref.finalize(self, self._loader.close)
 
@@ -225,7 +231,7 @@ class NeighborLoader:
 
     def _batch(self, entries):
         blocks = entries.pop("blocks", None)
-        return Batch(**entries, blocks=None if blocks is None else [Block(**block) for block in blocks])
+        return self._kind(**entries, blocks=None if blocks is None else [Block(**block) for block in blocks])
 
     def __reduce__(self):
         return _reopened, (type(self), self._arguments, self._epoch)

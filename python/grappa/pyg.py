@@ -15,6 +15,7 @@ from torch_geometric.sampler.utils import to_bidirectional
 from . import _grappa
 from ._tensors import converted, tensor
 from .convolutions import convolve
+from .links import LinkNeighborLoader as _LinkNeighborLoader
 from .loader import NeighborLoader as _NeighborLoader, _bytes, _fanouts
 from .store import Store, _numbers
 
@@ -23,6 +24,7 @@ __all__ = ["Block", "FeatureStore", "NeighborLoader", "Sampler", "convolve"]
 #: What takes the place of parameters that stores and native threads have no use for.
 INSTEAD = {
     "input_time": "a store has no timestamps",
+    "edge_label_time": "a store has no timestamps",
     "time_attr": "a store has no timestamps",
     "neighbor_sampler": "give torch_geometric.loader.NodeLoader a sampler of your own, with grappa.pyg.FeatureStore",
     "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
@@ -112,16 +114,13 @@ class NeighborLoader(_NeighborLoader):
         **options,
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
-        refused = {
-            "input_time": input_time,
-            "time_attr": time_attr,
-            "transform_sampler_output": transform_sampler_output,
-            "neighbor_sampler": neighbor_sampler,
+        _refuse(
+            input_time=input_time,
+            time_attr=time_attr,
+            transform_sampler_output=transform_sampler_output,
+            neighbor_sampler=neighbor_sampler,
             **{name: options.pop(name) for name in INSTEAD if name in options},
-        }
-        for name, value in refused.items():
-            if value is not None:
-                raise ValueError(f"{name}: {INSTEAD[name]}")
+        )
         if disjoint:
             raise ValueError("disjoint=True: a batch has each node once; leave it out, or give batch_size=1")
         if temporal_strategy != "uniform":
@@ -178,6 +177,126 @@ class NeighborLoader(_NeighborLoader):
             data.blocks = [Block(**block) for block in blocks]
         if self._input_id is not None:
             data.input_id = self._input_id[entries["input_id"].cpu()].to(entries["input_id"].device)
+        if self.subgraph_type == "bidirectional":
+            _add_reverse_edges(data)
+        return data if self.transform is None else self.transform(data)
+
+
+class LinkNeighborLoader(_LinkNeighborLoader):
+    """In the place of `torch_geometric.loader.LinkNeighborLoader`, with the graph in a store.
+
+    Batches are `torch_geometric.data.Data` with the attributes of `NeighborLoader` but ``batch_size``, and ``edge_label_index`` and
+    ``edge_label``; or, with triplets, ``src_index``, ``dst_pos_index`` and ``dst_neg_index``. ``input_id`` has the positions of the
+    positives. Unlike there, negatives are never true edges, and messages do not use the positives of their batch: see ``exclude_edges``
+    and ``exclude_targets`` of `grappa.LinkNeighborLoader`.
+
+    Args:
+        data: A `grappa.Store`, or the path of one.
+        num_neighbors: As `NeighborLoader`.
+        edge_label_index: The positives, as `grappa.LinkNeighborLoader`. Default: ``"train"``, the edges of the graph.
+        edge_label: As `grappa.LinkNeighborLoader`.
+        neg_sampling: ``"binary"``, ``"triplet"``, or `torch_geometric.sampler.NegativeSampling`. Default: none.
+        neg_sampling_ratio: Negatives per positive, as ``neg_sampling="binary"`` with this amount.
+        replace: Whether to draw neighbors with replacement.
+        weight_attr: As `NeighborLoader`.
+        transform: A function that gets each batch and returns another one.
+        batch_size: The maximum number of positives of a batch.
+        shuffle: Whether each epoch has the positives in another order.
+        drop_last: Whether to leave out the last batch if it is smaller.
+        num_workers: As `NeighborLoader`.
+        **options: As `grappa.LinkNeighborLoader`, and as `NeighborLoader`.
+
+    Raises:
+        ValueError: An argument is impossible here. The message names what to use instead.
+        grappa.Error: The memory is too small, or the store is damaged.
+
+    Example:
+        >>> loader = grappa.pyg.LinkNeighborLoader(store, [10, 5], neg_sampling="binary", batch_size=64, shuffle=True)
+        >>> next(iter(loader)).edge_label.sum()
+        tensor(64.)
+    """
+
+    def __init__(
+        self,
+        data,
+        num_neighbors,
+        edge_label_index=None,
+        edge_label=None,
+        edge_label_time=None,
+        replace: bool = False,
+        subgraph_type: SubgraphType | str = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        neg_sampling=None,
+        neg_sampling_ratio: float | None = None,
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Data], Any] | None = None,
+        transform_sampler_output: Callable | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler=None,
+        directed: bool = True,
+        *,
+        batch_size: int = 1,
+        shuffle: bool | None = None,
+        drop_last: bool = False,
+        num_workers: int = 0,
+        **options,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
+        _refuse(
+            edge_label_time=edge_label_time,
+            time_attr=time_attr,
+            transform_sampler_output=transform_sampler_output,
+            neighbor_sampler=neighbor_sampler,
+            **{name: options.pop(name) for name in INSTEAD if name in options},
+        )
+        if disjoint or temporal_strategy != "uniform":
+            raise ValueError("disjoint and temporal_strategy: a batch has each node once, and a store has no timestamps; leave them out")
+        _without_workers(num_workers, options)
+        self.transform = transform
+        self.subgraph_type = _subgraph_type(subgraph_type, directed)
+        self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
+        #: The positives, as they were given.
+        self.edge_label_index = edge_label_index
+        if self.subgraph_type == "bidirectional" and options.get("exclude_targets") == "forward":
+            raise ValueError('subgraph_type="bidirectional" adds the reverses that exclude_targets="forward" keeps; give "both" or "none"')
+        given_ids = options.pop("input_id", None)
+        self._input_id = None if given_ids is None else torch.as_tensor(given_ids)
+        if neg_sampling_ratio:
+            neg_sampling = {"mode": "binary", "amount": neg_sampling_ratio}
+        self._has_labels = neg_sampling is not None or edge_label is not None
+        super().__init__(
+            _store(data),
+            _homogeneous(num_neighbors),
+            batch_size,
+            edge_label_index,
+            edge_label=edge_label,
+            neg_sampling=neg_sampling,
+            **{
+                "shuffle": bool(shuffle),
+                "replace": replace,
+                "by_weight": _by_weight(weight_attr),
+                "layout": "induced" if self.subgraph_type == "induced" else "hops",
+                "full_batches": True,
+                "drop_last": drop_last,
+                "device": "cpu",
+                **options,
+            },
+        )
+        self._arguments = {**arguments, "data": self.store.path, **options}
+        if given_ids is not None:
+            self._arguments["input_id"] = given_ids
+
+    def _batch(self, entries):
+        entries = self._labelled(entries)
+        del entries["batch_size"]
+        if not self._has_labels:
+            del entries["edge_label"]
+        if self._input_id is not None:
+            entries["input_id"] = self._input_id[entries["input_id"].cpu()].to(entries["input_id"].device)
+        data = Data(num_nodes=len(entries["n_id"]), **entries)
         if self.subgraph_type == "bidirectional":
             _add_reverse_edges(data)
         return data if self.transform is None else self.transform(data)
@@ -394,6 +513,13 @@ def _by_weight(weight_attr):
     if weight_attr not in (None, "edge_weight"):
         raise ValueError(f'weight_attr={weight_attr!r}; a store calls its edge weights "edge_weight"')
     return weight_attr is not None
+
+
+def _refuse(**parameters):
+    """`ValueError` for a parameter that is not None."""
+    for name, value in parameters.items():
+        if value is not None:
+            raise ValueError(f"{name}: {INSTEAD[name]}")
 
 
 def _without_workers(num_workers, options):

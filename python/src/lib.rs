@@ -9,6 +9,7 @@ mod background;
 mod error;
 mod labels;
 mod layout;
+mod links;
 mod loader;
 mod nodes;
 mod partitions;

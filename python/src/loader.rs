@@ -11,11 +11,12 @@ use std::{
 };
 
 use grappa_engine::{
-    Batch, Loader as EngineLoader, Progress, Silent, Store as EngineStore,
+    Batch, Loader as EngineLoader, Progress, Store as EngineStore,
     formats::manifest::PermutationSpec,
     sample::{
         Fanouts, Join, LoaderOptions, Sampler, Seeds,
-        feed::{Division, PartitionBatches, Stopper},
+        feed::{BatchSource, Division, Stopper},
+        links::LinkScratch,
     },
 };
 use pyo3::{
@@ -26,9 +27,11 @@ use pyo3::{
 
 use crate::{
     array::{Array, LEASES_MAX, Leases},
+    background,
     error::exception,
     labels::Labels,
     layout::{Drawing, Layout, Neighborhood},
+    links::{LinkArrays, LinkOptions, Links},
     nodes::{nodes_at, nodes_of, positions_of},
     partitions::{PartitionOptions, Partitions},
     process::OfProcess,
@@ -102,6 +105,7 @@ struct Prepared {
     positions: Option<Vec<i64>>,
     input_ids: Vec<i64>,
     labels: Option<Array>,
+    links: Option<LinkArrays>,
     /// The factor for the mean loss of its seeds.
     loss_weight: f64,
 }
@@ -117,6 +121,8 @@ struct Delivery {
     labels_all: bool,
     /// Whether batches have the positions of their nodes in the store, too.
     by_position: bool,
+    /// None if seeds are nodes.
+    links: Option<Links>,
 }
 
 /// What batches have, and how they are made.
@@ -153,6 +159,7 @@ impl Options {
 #[pymethods]
 impl Loader {
     #[new]
+    #[pyo3(signature = (store, seeds, drawing, options, partitions, links = None))]
     fn new(
         py: Python<'_>,
         store: &Store,
@@ -160,6 +167,7 @@ impl Loader {
         drawing: Drawing,
         options: Options,
         partitions: PartitionOptions,
+        links: Option<LinkOptions>,
     ) -> PyResult<Self> {
         if options.batch_size == 0 {
             return Err(PyValueError::new_err("batch_size is 0; give at least 1"));
@@ -172,9 +180,11 @@ impl Loader {
             None => None,
         };
         let store = store.engine().clone();
-        let delivery = py.detach(|| Delivery::open(store, seeds, drawing, &options, partitions, labels))?;
-        let all = delivery.loader.all_batches(0);
-        let (batches, seeds) = (all.steps(), all.seeds_of_all());
+        let (delivery, batches, seeds) = background::run(py, None, move |progress| {
+            let delivery = Delivery::open(store, seeds, drawing, &options, partitions, labels, links, progress)?;
+            let (batches, seeds) = delivery.size();
+            Ok((delivery, batches, seeds))
+        })?;
         let (sender, receiver) = channel();
         let thread = thread::Builder::new()
             .name("grappa-loader".to_owned())
@@ -302,6 +312,7 @@ impl Progress for UntilEnd<'_> {
 }
 
 impl Delivery {
+    #[expect(clippy::too_many_arguments, reason = "they are all that a loader is made of")]
     fn open(
         store: Arc<EngineStore>,
         seeds: Option<Vec<i64>>,
@@ -309,6 +320,8 @@ impl Delivery {
         options: &Options,
         partitions: PartitionOptions,
         labels: Option<Arc<Labels>>,
+        links: Option<LinkOptions>,
+        progress: &dyn Progress,
     ) -> PyResult<Self> {
         let threads = options
             .threads
@@ -326,6 +339,7 @@ impl Delivery {
             // The order of the store is only the order of node numbers if the store kept it.
             None if options.shuffle
                 || options.by_position
+                || links.is_some()
                 || store.manifest().ids.permutation == PermutationSpec::Identity =>
             {
                 Seeds::All
@@ -337,9 +351,12 @@ impl Delivery {
                 Seeds::List(nodes_of(&store, &numbers)?.into())
             }
         };
+        let links = links
+            .map(|links| Links::open(links, &store, &loading, progress))
+            .transpose()?;
         let mut loader = EngineLoader::new(&store, loading);
         let mut partitions = Partitions::new(partitions, seeds, options.seed);
-        partitions.open(&mut loader, &store, 0, &Silent).map_err(exception)?;
+        partitions.open(&mut loader, &store, 0, progress).map_err(exception)?;
         partitions.check(&loader.all_batches(0))?;
         Ok(Self {
             store,
@@ -349,7 +366,19 @@ impl Delivery {
             labels,
             labels_all: options.labels.as_deref() == Some("all"),
             by_position: options.by_position,
+            links,
         })
+    }
+
+    /// Number of batches of an epoch, and of seeds or positives of all.
+    fn size(&self) -> (u64, u64) {
+        match &self.links {
+            Some(links) => links.size(),
+            None => {
+                let all = self.loader.all_batches(0);
+                (all.steps(), all.seeds_of_all())
+            }
+        }
     }
 
     /// Delivers epochs until the loader is dropped.
@@ -363,12 +392,44 @@ impl Delivery {
 
     /// Delivers the batches of an epoch, until there are no more or nobody wants them.
     fn deliver(&mut self, command: &Command) -> Result<(), grappa_engine::Error> {
-        let Self { loader, partitions, .. } = self;
-        partitions.open(loader, &self.store, command.epoch, &UntilEnd(&command.end))?;
+        let Self {
+            loader,
+            partitions,
+            links,
+            ..
+        } = self;
+        let until_end = UntilEnd(&command.end);
+        if let Some(links) = links {
+            let batches = links.batches(loader, command.epoch, &until_end)?;
+            let mut scratch = LinkScratch::default();
+            return self.deliver_each(&batches, command, |delivery, batch| {
+                let arrays = LinkArrays::of(&batches, batch.index(), batch.minibatch(), &mut scratch)?;
+                let input_ids = arrays.numbers.clone();
+                Ok(Prepared {
+                    links: Some(arrays),
+                    ..delivery.prepare(batch, |_| input_ids, 1.0)?
+                })
+            });
+        }
+        partitions.open(loader, &self.store, command.epoch, &until_end)?;
         let all = loader.all_batches(command.epoch);
         let (steps, seeds_per_step) = (all.steps(), all.seeds_per_step());
         let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
-        let arriving = self.loader.deliver(&batches);
+        self.deliver_each(&batches, command, |delivery, batch| {
+            let (index, partitions) = (batch.index(), &delivery.partitions);
+            let loss_weight = partitions.loss_weight(&batches, index, seeds_per_step);
+            let input_ids = |of: &Neighborhood| partitions.input_ids(&batches, index, of.numbers());
+            delivery.prepare(batch, input_ids, loss_weight)
+        })
+    }
+
+    fn deliver_each<S: BatchSource>(
+        &self,
+        batches: &Arc<S>,
+        command: &Command,
+        mut prepare: impl FnMut(&Self, Batch) -> Result<Prepared, grappa_engine::Error>,
+    ) -> Result<(), grappa_engine::Error> {
+        let arriving = self.loader.deliver(batches);
         arriving.hold_while_waiting(LEASES_MAX as u64);
         {
             let mut end = lock(&command.end);
@@ -378,7 +439,7 @@ impl Delivery {
             end.stopper = Some(arriving.stopper());
         }
         for batch in arriving {
-            let prepared = self.prepare(batch?, &batches, seeds_per_step)?;
+            let prepared = prepare(self, batch?)?;
             if command.batches.send(Ok(Some(prepared))).is_err() {
                 break;
             }
@@ -386,13 +447,14 @@ impl Delivery {
         Ok(())
     }
 
+    /// A batch of nodes.
     fn prepare(
         &self,
         batch: Batch,
-        batches: &PartitionBatches,
-        seeds_per_step: f64,
+        input_ids: impl FnOnce(&Neighborhood) -> Vec<i64>,
+        loss_weight: f64,
     ) -> Result<Prepared, grappa_engine::Error> {
-        let (index, minibatch) = (batch.index(), batch.minibatch());
+        let minibatch = batch.minibatch();
         let labelled = match self.labels_all {
             true => &minibatch.nodes[..],
             false => &minibatch.nodes[..minibatch.seeds],
@@ -400,11 +462,12 @@ impl Delivery {
         let labels = self.labels.as_ref().map(|labels| labels.of(&self.store, labelled));
         let neighborhood = Neighborhood::of(&self.store, minibatch, &self.layout)?;
         Ok(Prepared {
-            input_ids: self.partitions.input_ids(batches, index, neighborhood.numbers()),
+            input_ids: input_ids(&neighborhood),
             positions: self.by_position.then(|| positions_of(&minibatch.nodes)),
-            loss_weight: self.partitions.loss_weight(batches, index, seeds_per_step),
+            loss_weight,
             neighborhood,
             labels: labels.transpose()?,
+            links: None,
             batch,
         })
     }
@@ -507,6 +570,9 @@ impl Prepared {
         dict.set_item("loss_weight", self.loss_weight)?;
         if let Some(labels) = self.labels {
             dict.set_item("y", labels)?;
+        }
+        if let Some(links) = self.links {
+            links.put(&dict)?;
         }
         if let Some(features) = Array::features(self.batch, leases) {
             dict.set_item("x", features)?;

@@ -53,6 +53,13 @@ pub struct LinkTask {
     pub shuffle: bool,
 }
 
+impl LinkTask {
+    /// The number of minibatches of an epoch with so many positives.
+    pub fn batches_of(&self, positives: u64) -> u64 {
+        self.division.batches(positives, self.batch as u64)
+    }
+}
+
 /// The positives of an epoch.
 #[derive(Debug, Clone)]
 pub struct LinkEpoch {
@@ -84,6 +91,11 @@ pub struct LinkScratch {
 impl LinkBatches {
     pub(crate) fn new(task: Arc<LinkTask>, view: ViewSource, epoch: LinkEpoch) -> Self {
         Self { task, view, epoch }
+    }
+
+    /// What is drawn.
+    pub fn task(&self) -> &LinkTask {
+        &self.task
     }
 
     /// The positives of the epoch.
@@ -172,8 +184,7 @@ impl BatchSource for LinkBatches {
     type Scratch = LinkScratch;
 
     fn batches(&self) -> u64 {
-        let task = &self.task;
-        task.division.batches(self.epoch.positives.len(), task.batch as u64)
+        self.task.batches_of(self.epoch.positives.len())
     }
 
     fn nodes_max(&self) -> u64 {

@@ -1,0 +1,200 @@
+"""Minibatches of links, with negatives and the neighborhoods of all ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .loader import Batch, NeighborLoader, _integer
+
+_WHOLE = "links are sampled from the whole graph"
+#: Parameters of `NeighborLoader` that loaders of links do not have.
+INSTEAD = {
+    "input_nodes": "seeds are the ends of edge_label_index",
+    **dict.fromkeys(("partitions", "rank", "world_size", "repartition_every", "halo", "halo_neighbors"), _WHOLE),
+}
+
+
+@dataclass
+class LinkBatch(Batch):
+    """A minibatch of links. Seeds are the distinct ends of all pairs, so ``batch_size`` is their number. Indices are of nodes of the batch.
+
+    Example:
+        >>> batch = next(iter(grappa.LinkNeighborLoader(store, [10, 5], batch_size=8)))
+        >>> batch.edge_label_index.shape, batch.input_id.shape
+        ((2, 16), (8,))
+    """
+
+    #: Sources and destinations, positives first: shape (2, p + n), int64. None with triplets and shared negatives.
+    edge_label_index: Any = field(default=None, repr=False)
+    #: 1 for positives and 0 for negatives, or as the loader's ``edge_label`` says: shape (p + n,).
+    edge_label: Any = field(default=None, repr=False)
+    #: With triplets and shared negatives, the source of each positive: shape (p,), int64.
+    src_index: Any = field(default=None, repr=False)
+    #: With triplets and shared negatives, the destination of each positive: shape (p,), int64.
+    dst_pos_index: Any = field(default=None, repr=False)
+    #: The destinations of negatives: with triplets of shape (p,), or (p, amount) if the amount is above 1; shared ones of shape (amount,).
+    dst_neg_index: Any = field(default=None, repr=False)
+    #: Whether a shared negative has no edge from the source of each positive: shape (p, amount), uint8. None without shared negatives.
+    neg_mask: Any = field(default=None, repr=False)
+
+
+class LinkNeighborLoader(NeighborLoader):
+    """Samples edges with negatives, and the neighborhoods of their ends, on threads of its own.
+
+    Messages never use the edges that a batch is asked about: the edges of validation and test are not in the graph, and the positives of
+    a batch and their reverses are left out of its ``edge_index``.
+
+    Args:
+        store: A `Store`, or the path of one.
+        num_neighbors: As `NeighborLoader`.
+        batch_size: The maximum number of positives of a batch.
+        edge_label_index: The positives: ``"train"`` for the edges of the graph (of an undirected graph, each once), ``"val"`` or
+            ``"test"`` for the edges that ``grappa.ingest(edge_split="80/10/10")`` holds out, or an integer array of shape (2, e).
+        edge_label: Labels of the positives in an array of shape (e,). With binary negatives, labels from 0 are counted from 1, as in
+            PyTorch Geometric, and negatives have 0.
+        neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive; ``"shared"``:
+            destinations that all positives of a batch share; None for none. With a number for each positive (for each batch, if they are
+            shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
+        candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the ends of
+            the batch's positives.
+        exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
+            `edge_label_index`; for ``"test"`` those for validation, too.
+        exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
+            positives, ``"none"`` nothing.
+        edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16 bytes
+            each).
+        labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
+        **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
+            ``edge_weights``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``.
+
+    Raises:
+        ValueError: An argument is impossible.
+        IndexError: `edge_label_index` has a node that does not exist.
+        grappa.Error: The store has no such edges, the memory is too small, or the store is damaged.
+
+    Example:
+        >>> loader = grappa.LinkNeighborLoader(store, [10, 5], batch_size=64, neg_sampling={"mode": "triplet", "amount": 3})
+        >>> next(iter(loader)).dst_neg_index.shape[1]
+        3
+    """
+
+    _kind = LinkBatch
+
+    def __init__(
+        self,
+        store,
+        num_neighbors,
+        batch_size: int = 1,
+        edge_label_index="train",
+        *,
+        edge_label=None,
+        neg_sampling="binary",
+        candidates: str = "uniform",
+        exclude_edges: bool = True,
+        exclude_targets: str = "both",
+        edges_per_epoch: int | None = None,
+        labels: str | None = "all",
+        **options,
+    ):
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
+        for name, why in INSTEAD.items():
+            if name in options:
+                raise TypeError(f"{name}: {why}; leave it out")
+        if options.get("layout") == "induced" and exclude_targets != "none":
+            raise ValueError('the layout "induced" has all edges among nodes, so positives too; give exclude_targets="none", or another layout')
+        part, edges = _edges(edge_label_index)
+        if edges is not None and edges_per_epoch is not None:
+            raise ValueError("edges_per_epoch is for the edges of the store; leave it out, or give edge_label_index a name")
+        mode, amount = _negatives(neg_sampling)
+        self._edge_label = _labels(edge_label, mode, edges)
+        self._links = {
+            "part": part,
+            "edges": edges,
+            "edges_per_epoch": None if edges_per_epoch is None else _integer("edges_per_epoch", edges_per_epoch, 1),
+            "negatives": mode,
+            "amount": amount,
+            "candidates": candidates,
+            "exclude_edges": bool(exclude_edges),
+            "exclude_targets": exclude_targets,
+        }
+        super().__init__(store, num_neighbors, batch_size, None, labels=labels, **options)
+        self._arguments = {**arguments, "store": self.store.path, **options}
+
+    def _open(self):
+        self._open_with(self._links)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of positives of an epoch."""
+        return self._loader.num_seeds
+
+    def _batch(self, entries):
+        return super()._batch(self._labelled(entries))
+
+    def _labelled(self, entries):
+        """The entries with the labels that were given."""
+        if self._edge_label is None or "edge_label" not in entries:
+            return entries
+        ids, ones = entries["input_id"], entries["edge_label"]
+        if hasattr(ids, "cpu"):
+            import torch
+
+            labels = torch.from_numpy(self._edge_label[ids.cpu().numpy()]).to(ones.device)
+            entries["edge_label"] = torch.cat([labels, labels.new_zeros(len(ones) - len(ids))])
+        else:
+            import numpy as np
+
+            labels = self._edge_label[ids]
+            entries["edge_label"] = np.concatenate([labels, np.zeros(len(ones) - len(ids), labels.dtype)])
+        return entries
+
+
+def _edges(edge_label_index):
+    """The name of a part, and sources and destinations: one of them is None."""
+    import numpy as np
+
+    if isinstance(edge_label_index, str):
+        return edge_label_index, None
+    if edge_label_index is None:
+        return "train", None
+    array = np.asarray(edge_label_index.cpu() if hasattr(edge_label_index, "cpu") else edge_label_index)
+    if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(
+            f'edge_label_index is an array of {array.dtype} of shape {array.shape}; give integers of shape (2, e), or "train", "val" or '
+            '"test"'
+        )
+    return None, (array[0].tolist(), array[1].tolist())
+
+
+def _negatives(neg_sampling):
+    """The mode and the amount of negatives."""
+    if neg_sampling is None:
+        return "none", 1.0
+    if isinstance(neg_sampling, str):
+        return neg_sampling, 1.0
+    if isinstance(neg_sampling, dict):
+        unknown = set(neg_sampling) - {"mode", "amount"}
+        if "mode" not in neg_sampling or unknown:
+            raise ValueError(f'neg_sampling={neg_sampling!r}; give a dict with "mode" and "amount"')
+        return str(neg_sampling["mode"]), float(neg_sampling.get("amount", 1))
+    if not hasattr(neg_sampling, "mode"):
+        raise TypeError(f'neg_sampling={neg_sampling!r}; give "binary", "triplet", "shared", None, or a dict with "mode" and "amount"')
+    if neg_sampling.src_weight is not None or neg_sampling.dst_weight is not None:
+        raise ValueError('neg_sampling has weights of nodes; give candidates="degree" for a draw by degree')
+    return neg_sampling.mode.value, float(neg_sampling.amount)
+
+
+def _labels(edge_label, mode, edges):
+    import numpy as np
+
+    if edge_label is None:
+        return None
+    if mode in ("triplet", "shared"):
+        raise ValueError(f"edge_label and {mode} negatives: such batches have no labels; leave edge_label out")
+    labels = np.asarray(edge_label.cpu() if hasattr(edge_label, "cpu") else edge_label)
+    count = None if edges is None else len(edges[0])
+    if count is None or labels.shape[:1] != (count,):
+        expected = "give edge_label_index as an array" if count is None else f"expected ({count},), a label per edge"
+        raise ValueError(f"edge_label has shape {labels.shape}; {expected}")
+    return labels + 1 if mode == "binary" and count and labels.min() == 0 else labels

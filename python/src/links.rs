@@ -1,0 +1,267 @@
+//! Link prediction: the positives and negatives of batches.
+
+use std::sync::Arc;
+
+use grappa_engine::{
+    EdgePart, Loader, Minibatch, NodeId, Progress, Result, Store,
+    formats::random,
+    sample::{
+        LoaderOptions,
+        links::{
+            Candidates, ExcludedEdges, KnownEdges, LinkBatches, LinkEpoch, LinkSamples, LinkScratch, LinkTask,
+            Negatives, Positives,
+        },
+    },
+};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
+
+use crate::{array::Array, error::exception, nodes::nodes_of};
+
+/// A list of edges takes at most 1/LIST_SHARE of the loader's memory.
+const LIST_SHARE: u64 = 4;
+
+/// What batches of links have, as the package gives it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct LinkOptions {
+    /// A part of the store's edges. None if edges are given.
+    part: Option<String>,
+    /// Sources and destinations.
+    edges: Option<(Vec<i64>, Vec<i64>)>,
+    /// The number of edges that each epoch draws; None for all.
+    edges_per_epoch: Option<u64>,
+    /// `"none"`, `"binary"`, `"triplet"` or `"shared"`.
+    negatives: String,
+    /// Negatives per positive, or per batch if they are shared.
+    amount: f64,
+    /// `"uniform"`, `"degree"` or `"in-batch"`.
+    candidates: String,
+    /// Whether true edges are no negatives.
+    exclude_edges: bool,
+    /// Which positives messages do not use: `"both"`, `"forward"` or `"none"`.
+    exclude_targets: String,
+}
+
+/// The links of a loader.
+pub struct Links {
+    task: Arc<LinkTask>,
+    part: EdgePart,
+    /// The edges of each epoch, if they are the same in all.
+    positives: Option<Arc<Positives>>,
+    edges_per_epoch: Option<u64>,
+    /// Number of edges of an epoch.
+    edges: u64,
+    memory: u64,
+}
+
+impl Links {
+    /// Reads or checks the edges.
+    pub fn open(
+        options: LinkOptions,
+        store: &Arc<Store>,
+        loading: &LoaderOptions,
+        progress: &dyn Progress,
+    ) -> PyResult<Self> {
+        let part = match &options.part {
+            None => EdgePart::Graph,
+            Some(name) => name.parse().map_err(PyValueError::new_err)?,
+        };
+        let memory = loading.memory / LIST_SHARE;
+        let list = match &options.edges {
+            None => None,
+            Some((sources, targets)) => {
+                let (sources, targets) = (nodes_of(store, sources)?, nodes_of(store, targets)?);
+                Some(sources.into_iter().zip(targets).collect::<Vec<_>>())
+            }
+        };
+        let known = match options.exclude_edges {
+            true => Some(known(store, part, list.as_deref()).map_err(exception)?),
+            false => None,
+        };
+        let task = LinkTask {
+            store: store.clone(),
+            sampler: loading.sampler.clone(),
+            negatives: negatives(&options)?,
+            candidates: match &options.candidates[..] {
+                "uniform" => Candidates::Uniform,
+                "degree" => Candidates::by_degree(store).map_err(exception)?,
+                "in-batch" => Candidates::InBatch,
+                other => return Err(unknown("candidates", other, "\"uniform\", \"degree\" or \"in-batch\"")),
+            },
+            known,
+            excluded: match &options.exclude_targets[..] {
+                "both" => ExcludedEdges::WithReverses,
+                "forward" => ExcludedEdges::Positives,
+                "none" => ExcludedEdges::None,
+                other => return Err(unknown("exclude_targets", other, "\"both\", \"forward\" or \"none\"")),
+            },
+            batch: loading.batch,
+            division: loading.division,
+            seed: loading.seed,
+            shuffle: loading.shuffle,
+        };
+        let mut links = Self {
+            task: Arc::new(task),
+            part,
+            positives: None,
+            edges_per_epoch: options.edges_per_epoch,
+            edges: 0,
+            memory,
+        };
+        let positives = match list {
+            Some(list) => Arc::new(Positives::list(list)),
+            None => links.read(0, progress).map_err(exception)?,
+        };
+        if positives.is_empty() {
+            return Err(PyValueError::new_err(match &options.part {
+                Some(part) => format!(
+                    "the store has no edges for {part:?}; give edge_label_index, or ingest with another edge_split"
+                ),
+                None => "edge_label_index has no edges; give at least one".to_owned(),
+            }));
+        }
+        links.edges = positives.len();
+        links.positives = links.edges_per_epoch.is_none().then_some(positives);
+        Ok(links)
+    }
+
+    /// The minibatches of an epoch.
+    ///
+    /// # Errors
+    /// As [`Loader::link_batches`], or if edges cannot be read.
+    pub fn batches(&self, loader: &mut Loader, epoch: u64, progress: &dyn Progress) -> Result<Arc<LinkBatches>> {
+        let positives = match &self.positives {
+            Some(positives) => positives.clone(),
+            None => self.read(epoch, progress)?,
+        };
+        loader.link_batches(&self.task, &LinkEpoch { positives, epoch })
+    }
+
+    fn read(&self, epoch: u64, progress: &dyn Progress) -> Result<Arc<Positives>> {
+        let key = random::combine(self.task.seed, epoch);
+        let sample = self.edges_per_epoch.map(|edges| (edges, key));
+        Positives::of_part(&self.task.store, self.part, sample, self.memory, progress).map(Arc::new)
+    }
+
+    /// Number of minibatches of an epoch, and of positives.
+    pub fn size(&self) -> (u64, u64) {
+        (self.task.batches_of(self.edges), self.edges)
+    }
+}
+
+/// The pairs of a batch, as indices of its nodes.
+pub struct LinkArrays {
+    /// The number of each positive.
+    pub numbers: Vec<i64>,
+    positives: Pairs,
+    negatives: Pairs,
+    is_negative: Vec<bool>,
+    kind: Negatives,
+}
+
+struct Pairs {
+    sources: Vec<i64>,
+    targets: Vec<i64>,
+}
+
+impl LinkArrays {
+    /// The pairs of minibatch `index`.
+    ///
+    /// # Errors
+    /// As [`LinkBatches::samples`].
+    pub fn of(batches: &LinkBatches, index: u64, minibatch: &Minibatch, scratch: &mut LinkScratch) -> Result<Self> {
+        let samples = batches.samples(index, scratch)?;
+        let number = |&index: &u64| batches.positives().number(index) as i64;
+        Ok(Self {
+            numbers: samples.indices.iter().map(number).collect(),
+            positives: local(&samples, &samples.positives, minibatch),
+            negatives: local(&samples, &samples.negatives, minibatch),
+            is_negative: samples.is_negative,
+            kind: batches.task().negatives,
+        })
+    }
+
+    /// Adds the arrays to a batch of the package: `edge_label_index` and `edge_label`, or `src_index`, `dst_pos_index`,
+    /// `dst_neg_index` and `neg_mask`.
+    pub fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
+        let positives = self.positives.sources.len();
+        match self.kind {
+            Negatives::None | Negatives::Pairs(_) => {
+                let pairs = positives + self.negatives.sources.len();
+                let mut labels = vec![1.0; positives];
+                labels.resize(pairs, 0.0);
+                let index = [
+                    self.positives.sources,
+                    self.negatives.sources,
+                    self.positives.targets,
+                    self.negatives.targets,
+                ];
+                dict.set_item("edge_label_index", Array::i64s(index.concat(), &[2, pairs]))?;
+                dict.set_item("edge_label", Array::f32s(labels, &[pairs]))
+            }
+            Negatives::Destinations(_) | Negatives::Shared(_) => {
+                let negatives = self.negatives.targets.len();
+                let shape = match self.kind {
+                    Negatives::Destinations(each @ 2..) => vec![positives, each as usize],
+                    _ => vec![negatives],
+                };
+                dict.set_item("src_index", Array::i64s(self.positives.sources, &[positives]))?;
+                dict.set_item("dst_pos_index", Array::i64s(self.positives.targets, &[positives]))?;
+                dict.set_item("dst_neg_index", Array::i64s(self.negatives.targets, &shape))?;
+                if matches!(self.kind, Negatives::Shared(_)) {
+                    let mask = self.is_negative.into_iter().map(u8::from).collect();
+                    dict.set_item("neg_mask", Array::u8s(mask, &[positives, negatives]))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn local(samples: &LinkSamples, pairs: &[(NodeId, NodeId)], minibatch: &Minibatch) -> Pairs {
+    let pairs = pairs.iter().map(|&pair| samples.local(minibatch, pair));
+    let (sources, targets) = pairs
+        .map(|(source, target)| (i64::from(source), i64::from(target)))
+        .unzip();
+    Pairs { sources, targets }
+}
+
+/// The true edges beside the graph's: training may not know the edges that are held out; validation knows its own, and test knows all.
+fn known(store: &Store, part: EdgePart, list: Option<&[(NodeId, NodeId)]>) -> Result<KnownEdges> {
+    let held_out = store.manifest().held_out();
+    let parts: Vec<_> = held_out.into_iter().filter(|&of_store| of_store <= part).collect();
+    KnownEdges::new(store, &parts, list.unwrap_or_default().to_vec())
+}
+
+fn negatives(options: &LinkOptions) -> PyResult<Negatives> {
+    let amount = options.amount;
+    let whole = || match amount.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&amount) {
+        true => Ok(amount as u32),
+        false => Err(PyValueError::new_err(format!(
+            "{} negatives: amount is {amount}; give a whole number, at least 1",
+            options.negatives
+        ))),
+    };
+    Ok(match &options.negatives[..] {
+        "none" => Negatives::None,
+        "binary" if amount.is_finite() && amount > 0.0 => Negatives::Pairs(amount),
+        "binary" => {
+            return Err(PyValueError::new_err(format!(
+                "binary negatives: amount is {amount}; give a number above 0"
+            )));
+        }
+        "triplet" => Negatives::Destinations(whole()?),
+        "shared" => Negatives::Shared(whole()?),
+        other => {
+            return Err(unknown(
+                "neg_sampling",
+                other,
+                "\"binary\", \"triplet\", \"shared\" or None",
+            ));
+        }
+    })
+}
+
+fn unknown(name: &str, value: &str, expected: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}={value:?}; give {expected}"))
+}
