@@ -1,6 +1,6 @@
 """A model of PyTorch Geometric, fed by Grappa and by PyTorch Geometric: speed, waiting, accuracy, and inference of all nodes.
 
-    python_training.py speed grappa STORE BATCHES MEMORY      train so many batches
+    python_training.py speed grappa STORE BATCHES MEMORY      train so many batches; `trimmed` instead of `grappa` trims layers
     python_training.py speed pyg EDGES BATCHES                the same; needs pyg-lib or torch-sparse
     python_training.py accuracy STORE SEEDS                   both, on a small store; needs pyg-lib or torch-sparse
     python_training.py inference grappa STORE MEMORY          outputs of all nodes
@@ -8,7 +8,8 @@
 
 Each prints one JSON object. EDGES is what `grappa-gen --as npy` writes: edges.npy, with edges.features.npy and so on beside it. For `speed`,
 GraphSAGE has 3 layers of 128, batches have 1024 seeds, fanouts are 15, 10, 5. `seconds` are those of BATCHES batches after the first
-three: sampling, gathering, forward, backward and the step. `waiting` is the part of them in which the loop waits for the next batch. For
+three: sampling, gathering, forward, backward and the step. A trimmed layer leaves out nodes and edges that its outputs do not need
+(`trim_to_layer`), which needs the sizes of hops: PyTorch Geometric has them with pyg-lib only. `waiting` is the part of them in which the loop waits for the next batch. For
 `accuracy`, GraphSAGE has 2 layers of 64 and dropout 0.5; the accuracy on test nodes is that of the epoch with the best validation, with
 the whole graph.
 """
@@ -42,7 +43,7 @@ def load(edges):
 
 def batches(peer, source, memory):
     """The batches of an epoch, and the widths of the features and of the output."""
-    if peer == "grappa":
+    if peer != "pyg":
         import grappa.pyg
 
         store = grappa.open(source)
@@ -54,9 +55,10 @@ def batches(peer, source, memory):
     return loader, data.x.shape[1], int(data.y.max()) + 1
 
 
-def step(model, optimizer, batch):
+def step(model, optimizer, batch, trims=False):
     optimizer.zero_grad()
-    out = model(batch.x, batch.edge_index)[: batch.batch_size]
+    hops = {f"num_sampled_{what}_per_hop": batch[f"num_sampled_{what}"] for what in ("nodes", "edges")} if trims else {}
+    out = model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
     loss = F.cross_entropy(out, batch.y[: batch.batch_size])
     loss.backward()
     optimizer.step()
@@ -78,7 +80,7 @@ def speed(peer, source, count, memory=None):
         batch = next(iterator)
         waiting += time.perf_counter() - asked
         edges += batch.edge_index.shape[1]
-        loss = step(model, optimizer, batch)
+        loss = step(model, optimizer, batch, peer == "trimmed")
     seconds = time.perf_counter() - begin
     return {"seconds": seconds, "batches/s": count / seconds, "waiting": waiting / seconds, "edges": edges, "opened": opened, "loss": loss.item()}
 

@@ -12,36 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grappa
+
 NODES = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
 FEATURES, CLASSES = 512, 8
 LIMIT = 600 << 20
 GROUP = Path(f"/sys/fs/cgroup/memory/grappa-example-{os.getpid()}")  # version 1; version 2 calls its file memory.max
 
 
-def make():
-    """A store in which in-neighbors are often of the same class, and features say little."""
-    import numpy as np
-
-    import grappa
-
-    random = np.random.default_rng(1)
-    labels = random.integers(0, CLASSES, NODES)
-    edges = random.integers(0, NODES, (8 * NODES, 2))
-    edges = edges[(labels[edges[:, 0]] == labels[edges[:, 1]]) | (random.random(len(edges)) < 0.2)]
-    features = np.lib.format.open_memmap("features.npy", "w+", np.float32, (NODES, FEATURES))
-    means = random.normal(size=(CLASSES, FEATURES))
-    for rows in np.split(np.arange(NODES), range(10_000, NODES, 10_000)):
-        features[rows] = 0.1 * means[labels[rows]] + random.normal(size=(len(rows), FEATURES))
-    features.flush()
-    print(grappa.ingest(edges, features="features.npy", labels=labels, split="20/10/70", undirected=True, out="large.grappa"))
-    os.remove("features.npy")
-
-
 def train():
     import torch
     from torch_geometric.nn import GraphSAGE
 
-    import grappa
     import grappa.pyg
 
     store = grappa.open("large.grappa")
@@ -63,7 +45,9 @@ if os.environ.get("GRAPPA_EXAMPLE") == "train":
     train()
     sys.exit()
 if not Path("large.grappa").exists():
-    make()
+    # Communities: in-neighbors are often of the same class. Features alone say little.
+    options = {"nodes": NODES, "classes": CLASSES, "feature_dim": FEATURES, "edge_factor": 8, "train_fraction": 0.1}
+    print(grappa.generate("sbm", out="large.grappa", **options))
 command = [sys.executable, __file__, str(NODES)]
 try:
     GROUP.mkdir()

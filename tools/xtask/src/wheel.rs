@@ -20,7 +20,7 @@ const EXAMPLES: [(&str, &[&str]); 4] = [
     ("sage_cora.py", &[]),
     ("inference.py", &[]),
     (DEBIAN, &["debian"]),
-    ("out_of_core.py", &["100000"]),
+    ("out_of_core.py", &[]),
 ];
 /// It needs tables from apt's index.
 const DEBIAN: &str = "gat_debian.py";
