@@ -57,6 +57,11 @@ pub(super) struct ModelOnGraph<'a> {
 }
 
 impl ModelOnGraph<'_> {
+    /// The scale of scores of targets. None if the model predicts classes.
+    pub fn target_scale(&self) -> Option<TargetScale> {
+        self.learner.model.target_scale(self.config.target_loss())
+    }
+
     /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
     pub fn check_sets(&self) -> Result<()> {
         let (nodes, remedy) = (

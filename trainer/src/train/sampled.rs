@@ -31,7 +31,12 @@ pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTr
     let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
     loop {
         let scores = match split.is_empty() {
-            true => Ok(SplitScores::new([split], on.data.labels.spec(), true)),
+            true => Ok(SplitScores::new(
+                [split],
+                on.data.labels.spec(),
+                true,
+                on.target_scale().as_ref(),
+            )),
             false => scores_of_batches(on, split, &sampler, batch),
         };
         // The processes of a host divide the same minibatches.
@@ -53,7 +58,7 @@ fn scores_of_batches<'a>(
     let loader = &mut on.partitions.loader;
     let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
     progress.steps("evaluating", batches.steps());
-    let mut scores = SplitScores::new([split], on.data.labels.spec(), true);
+    let mut scores = SplitScores::new([split], on.data.labels.spec(), true, on.target_scale().as_ref());
     for batch in loader.deliver(&batches) {
         check_stopped(progress)?;
         let batch = Arc::new(batch?);

@@ -1,6 +1,6 @@
 //! Files of a store. Each is decoded, checked, read at random positions, and encoded again.
 
-use std::{fs, iter, path::Path};
+use std::{fs, path::Path};
 
 use grappa_formats::{
     DenseId, NodeId, Result,

@@ -11,8 +11,8 @@ use grappa_sampling::{partition::Schedule, policy::REPARTITION_EVERY, sample::Fa
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Auto, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor,
-    Optimizer, PerLayer, ReadEngine,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LossKind,
+    LrSchedule, Monitor, Optimizer, PerLayer, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -62,6 +62,28 @@ train_options! {
         residual("BOOL"): bool = false;
         /// How the states of all layers make the logits (jumping knowledge)
         jumping_knowledge("HOW"): JumpingKnowledge = JumpingKnowledge::default();
+    }
+    "Task" {
+        /// Task that the labels must serve
+        #[serde(skip_serializing_if = "is_default")]
+        task("TASK"): TaskChoice = TaskChoice::default();
+        /// Loss of a node
+        #[serde(skip_serializing_if = "is_default")]
+        loss("LOSS"): LossKind = LossKind::default();
+        /// Exponent of --loss focal; 0 is cross-entropy; auto: 2
+        #[serde(with = "serde_text", skip_serializing_if = "is_default")]
+        focal_gamma("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative];
+        /// Error from which --loss huber is linear, in standard deviations of the target; auto: 1
+        #[serde(with = "serde_text", skip_serializing_if = "is_default")]
+        huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
+        /// Weights of the classes in the training loss: none, balanced, or a file with one number per line
+        ///
+        /// Lines are in the order of the numbers of the classes. balanced: the inverse of the number of training nodes of
+        /// the class. Weights are scaled so that their mean over the training nodes is 1. If nodes have sets of classes,
+        /// the weight of a class is for nodes that are in it, and others have 1; balanced is then the number of training
+        /// nodes outside divided by the number inside.
+        #[serde(with = "serde_text", skip_serializing_if = "is_default")]
+        class_weights("HOW"): ClassWeights = ClassWeights::default();
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
@@ -213,6 +235,11 @@ train_options! {
         #[serde(skip_serializing_if = "Option::is_none")]
         out("RUN"): Option<PathBuf> = None, scope: Process, help_order: 0;
     }
+}
+
+/// Whether a run has an option at its default. Options that are younger than runs are then left out of their files and digests.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn norm_choices() -> Vec<Choice> {
