@@ -108,7 +108,7 @@ impl Loss {
     fn of_labels(&self, logits: &Tensor, labels: &Tensor) -> Tensor {
         let weights = self.weights.as_ref();
         let Some(gamma) = self.gamma else {
-            return logits.binary_cross_entropy_with_logits(labels, None::<Tensor>, weights, Reduction::None);
+            return logits.binary_cross_entropy_with_logits(labels, None::<&Tensor>, weights, Reduction::None);
         };
         let losses = focal(
             &logits.binary_cross_entropy_with_logits(labels, None::<Tensor>, None::<Tensor>, Reduction::None),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
-use grappa_run::model::Precision;
+use grappa_run::{model::Precision, scores::TargetScale};
 use grappa_sampling::{NeighborSample, NodeSet};
 use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;

@@ -55,10 +55,11 @@ fn scores_of_batches<'a>(
 ) -> Result<SplitScores<'a>> {
     let (share, progress) = (on.processes.share_within(), on.progress);
     let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
+    let scale = on.target_scale();
     let loader = &mut on.partitions.loader;
     let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
     progress.steps("evaluating", batches.steps());
-    let mut scores = SplitScores::new([split], on.data.labels.spec(), true, on.target_scale().as_ref());
+    let mut scores = SplitScores::new([split], on.data.labels.spec(), true, scale.as_ref());
     for batch in loader.deliver(&batches) {
         check_stopped(progress)?;
         let batch = Arc::new(batch?);

@@ -15,7 +15,7 @@ use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
-    model::{FeatureNorm, JumpingKnowledge, LayerKind},
+    model::{FeatureNorm, JumpingKnowledge, LayerKind, Task},
 };
 use grappa_sampling::{
     InNeighbors, List, ListScratch, NeighborSample, NodeSet,
@@ -411,7 +411,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
         ..config.clone()
     };
     let mut trainer = trainer(store, folder, config.clone());
-    trainer.measure_features(&Silent).unwrap();
+    trainer.measure(&Silent).unwrap();
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
     let evaluation = trainer.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
     assert_eq!(evaluation.method, evaluate);

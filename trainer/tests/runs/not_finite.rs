@@ -7,7 +7,7 @@ use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, FirstHop, Monitor, TrainConfig},
-    model::LayerKind,
+    model::{LayerKind, Task},
 };
 use grappa_storage::{ExternalId, MappedChunks, Store};
 use grappa_trainer::{

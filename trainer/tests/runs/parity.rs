@@ -15,7 +15,7 @@ use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{LrSchedule, Optimizer, TrainConfig},
-    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind},
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, Task},
 };
 use grappa_storage::Store;
 use grappa_trainer::nn::Model;

@@ -104,6 +104,32 @@ fn corrupt_labels_are_errors() {
         24,
         "calls for a payload of 8 bytes, the header says 7",
     );
+    let name = "labels-partial";
+    changed(
+        name,
+        |p| p.payload[1] |= 0x80,
+        PAGE,
+        "label of row 0: a bit beyond the last class",
+    );
+    changed(
+        name,
+        |p| p.payload[4] = 2,
+        PAGE + 4,
+        "label of row 2: the node is in class 1, which is unknown",
+    );
+    let name = "labels-targets";
+    changed(
+        name,
+        |p| p.put(8, f32::NEG_INFINITY.to_le_bytes()),
+        PAGE + 8,
+        "label of row 1: a target is -inf",
+    );
+    changed(
+        name,
+        |p| p.put_meta(24, ((1 << 24) + 1u32).to_le_bytes()),
+        88,
+        "16777217 targets; at most 16777216",
+    );
 }
 
 #[test]
@@ -135,31 +161,5 @@ fn corrupt_splits_are_errors() {
         |p| p.put(key, 2u32.to_le_bytes()),
         PAYLOAD,
         "node 8589934599, but the graph has 8589934592",
-    );
-    let name = "labels-partial";
-    changed(
-        name,
-        |p| p.payload[1] |= 0x80,
-        PAYLOAD,
-        "label of row 0: a bit beyond the last class",
-    );
-    changed(
-        name,
-        |p| p.payload[4] = 2,
-        PAYLOAD + 4,
-        "label of row 2: the node is in class 1, which is unknown",
-    );
-    let name = "labels-targets";
-    changed(
-        name,
-        |p| p.put(8, f32::NEG_INFINITY.to_le_bytes()),
-        PAYLOAD + 8,
-        "label of row 1: a target is -inf",
-    );
-    changed(
-        name,
-        |p| p.put_meta(24, ((1 << 24) + 1u32).to_le_bytes()),
-        88,
-        "16777217 targets; at most 16777216",
     );
 }

@@ -65,25 +65,23 @@ train_options! {
     }
     "Task" {
         /// Task that the labels must serve
-        #[serde(skip_serializing_if = "is_default")]
-        task("TASK"): TaskChoice = TaskChoice::default();
+        task("TASK"): TaskChoice = TaskChoice::default(), is_younger: true;
         /// Loss of a node
-        #[serde(skip_serializing_if = "is_default")]
-        loss("LOSS"): LossKind = LossKind::default();
+        loss("LOSS"): LossKind = LossKind::default(), is_younger: true;
         /// Exponent of --loss focal; 0 is cross-entropy; auto: 2
-        #[serde(with = "serde_text", skip_serializing_if = "is_default")]
-        focal_gamma("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative];
+        #[serde(with = "serde_text")]
+        focal_gamma("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative], is_younger: true;
         /// Error from which --loss huber is linear, in standard deviations of the target; auto: 1
-        #[serde(with = "serde_text", skip_serializing_if = "is_default")]
-        huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
+        #[serde(with = "serde_text")]
+        huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero], is_younger: true;
         /// Weights of the classes in the training loss: none, balanced, or a file with one number per line
         ///
         /// Lines are in the order of the numbers of the classes. balanced: the inverse of the number of training nodes of
         /// the class. Weights are scaled so that their mean over the training nodes is 1. If nodes have sets of classes,
         /// the weight of a class is for nodes that are in it, and others have 1; balanced is then the number of training
         /// nodes outside divided by the number inside.
-        #[serde(with = "serde_text", skip_serializing_if = "is_default")]
-        class_weights("HOW"): ClassWeights = ClassWeights::default();
+        #[serde(with = "serde_text")]
+        class_weights("HOW"): ClassWeights = ClassWeights::default(), is_younger: true;
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
@@ -235,11 +233,6 @@ train_options! {
         #[serde(skip_serializing_if = "Option::is_none")]
         out("RUN"): Option<PathBuf> = None, scope: Process, help_order: 0;
     }
-}
-
-/// Whether a run has an option at its default. Options that are younger than runs are then left out of their files and digests.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 fn norm_choices() -> Vec<Choice> {

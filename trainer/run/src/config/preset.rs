@@ -84,7 +84,7 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::{super::TrainConfig, *};
-    use crate::model::{Activation, FeatureNorm, LayerKind};
+    use crate::model::{Activation, FeatureNorm, LayerKind, Task};
 
     fn none() -> Table {
         Table::new()
