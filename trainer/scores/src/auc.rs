@@ -1,6 +1,7 @@
 //! The area under the receiver operating characteristic, exactly; and the curve of precision by recall.
 
-use super::CURVE_POINTS_MAX;
+/// The most points of a curve of precision by recall.
+pub const CURVE_POINTS_MAX: usize = 200;
 
 /// The scores of nodes that are in a class, and of those that are not.
 #[derive(Debug, Clone, Default)]

@@ -19,13 +19,12 @@ mod words;
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};
 
+pub use self::auc::CURVE_POINTS_MAX;
 pub use self::targets::{TargetLoss, TargetScale, TargetScore};
 use self::{auc::Ranking, loss::LossSum, targets::TargetSums};
 
 /// The largest number of classes with a confusion matrix.
 pub const CONFUSION_CLASSES_MAX: u32 = 1024;
-/// The most points of a curve of precision by recall.
-pub const CURVE_POINTS_MAX: usize = 200;
 
 /// Labels of a batch.
 #[derive(Debug, Clone, Copy)]

@@ -9,6 +9,7 @@ use grappa_run::{
     config::{Evaluate, TrainConfig},
     folder::class_names_of,
     journal::read_records,
+    model::Task,
     scores::{ModelScores, Scores},
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -94,7 +95,7 @@ fn run_config(input: &Input) -> String {
                 config.digest(),
             );
             let _ = config.sampler(true);
-            config.model_options(8, 3);
+            config.model_options(8, 3, Task::MultiClass);
             "accepted".to_owned()
         })
     })
