@@ -11,8 +11,8 @@ use grappa_engine::{
     Store,
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
-        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MissingOption, MissingOptions, OnBadLine, RandomSplit,
-        Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MissingOption, MissingOptions, OnBadLine,
+        RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
