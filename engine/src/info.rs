@@ -61,11 +61,11 @@ pub struct Info {
     pub feature_names: Vec<String>,
     /// The pre-aggregated features of each kind.
     pub aggregates: Vec<AggregatesInfo>,
-    /// Number of classes, if there are labels.
+    /// Number of classes or targets, if there are labels.
     pub classes: Option<u32>,
     /// The name of each class. Empty if they have none.
     pub class_names: Vec<String>,
-    /// `single` or `multi`, if there are labels.
+    /// `single`, `multi`, `partial` or `targets`, if there are labels.
     pub labels: Option<&'static str>,
     /// Nodes in each split.
     pub splits: SplitsInfo,
@@ -221,6 +221,8 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         labels: manifest.labels.map(|labels| match labels.kind {
             LabelKind::Single => "single",
             LabelKind::Multi => "multi",
+            LabelKind::Partial => "partial",
+            LabelKind::Targets => "targets",
         }),
         splits: SplitsInfo {
             train: split("train"),

@@ -170,6 +170,23 @@ def label_sets():
     return [[c for c in range(classes) if row >> c & 1] if row >> classes & 1 else None for row in rows]
 
 
+def partial_labels():
+    meta, payload = container("labels-partial", "LABL")
+    classes, kind = struct.unpack_from("<IB", meta, 24)
+    width = (2 * classes + 7) // 8
+    rows = [int.from_bytes(payload[i : i + width], "little") for i in range(0, len(payload), width)]
+    assert kind == 2 and len(rows) == span(meta)[2]
+    return [[row >> c & 1 if row >> classes + c & 1 else None for c in range(classes)] for row in rows]
+
+
+def targets():
+    meta, payload = container("labels-targets", "LABL")
+    count, kind = struct.unpack_from("<IB", meta, 24)
+    rows = list(struct.iter_unpack(f"<{count}f", payload))
+    assert kind == 3 and len(rows) == span(meta)[2]
+    return [[None if value != value else value for value in row] for row in rows]
+
+
 def schema():
     """The names of dimensions and of classes."""
     meta, payload = container("schema", "SCHM")
@@ -424,6 +441,9 @@ def main():
     expect("features-beside", [[round(v, 1) for v in row] for row in beside], [[1, -2.5, 0.1], [127, -3, 0]])
     expect("labels-single", single_labels(), [0, 299, None, 7])
     expect("labels-multi", label_sets(), [[0, 9], [], None, [3]])
+    expect("labels-partial", partial_labels(), [[1, 0, None, 1, None], [0] * 5, [None] * 5, [None] * 4 + [1]])
+    big = struct.unpack("<f", struct.pack("<f", 3e38))[0]
+    expect("labels-targets", targets(), [[1.5, -2.0], [None, 0.25], [None, None], [0.0, big]])
     countries = [f"country={value}" for value in ["DE", "FR", "other", "other_"]]
     names = ["age", "is_admin", "income", "income_missing", "joined", *countries, "plan"]
     expect("schema", schema(), (names, ["free", "gold"]))

@@ -1,16 +1,19 @@
-//! Labels: one class per node, or a set of classes per node.
+//! Labels: one class per node, a set of classes per node, or numbers.
 //!
 //! ```text
 //! meta    offset  bytes  content
 //!              0     24  span of the chunk
-//!             24      4  number of classes
-//!             28      1  kind: 0 single, 1 multi
+//!             24      4  number of classes, or of targets
+//!             28      1  kind: 0 single, 1 multi, 2 partial, 3 targets
 //!             29      3  zeros
 //! payload    r*w      w  entry r, the label of node first node + r
 //! entry                  single: the class, or all ones if the node has no label;
 //!                                w = 1 up to 255 classes, 2 up to 65,535, else 4
 //!                        multi:  a bitmap; bit c (bit c % 8 of byte c / 8) is class c, and bit `classes` is set if the
 //!                                node has a label; if it is not set, no bit is; w = classes / 8 + 1
+//!                        partial: a bitmap; bit classes + c is set if it is known whether the node is in class c, and bit c if
+//!                                it is; w = 2 * classes / 8, rounded up
+//!                        targets: an f32 for each target, NaN for none; w = 4 * targets
 //! ```
 //!
 //! Reading the label of any node costs one load.
@@ -27,23 +30,36 @@ use crate::{
 
 /// The maximum number of classes: all values of 32 bits except the one for nodes without a label.
 pub const CLASSES_MAX: u32 = u32::MAX;
+/// The maximum number of targets.
+pub const TARGETS_MAX: u32 = 1 << 24;
 
 /// The labels of a store's nodes: the number of classes and the kind of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct LabelSpec {
-    /// Number of classes.
+    /// Number of classes, or of targets.
     pub classes: u32,
-    /// Whether a node has one class or a set of classes.
+    /// Whether a node has one class, a set of classes, or numbers.
     pub kind: LabelKind,
 }
 
-/// Whether a node has one class or a set of classes.
+/// Whether a node has one class, a set of classes, or numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum LabelKind {
     /// Each node has one class, or no label.
     Single,
     /// Each node has a set of classes, possibly empty, or no label.
     Multi,
+    /// Each node has a set of classes, of which some may be unknown: for each class, the node is in it, or not, or it is unknown.
+    Partial,
+    /// Each node has a number for each target, or none.
+    Targets,
+}
+
+impl LabelKind {
+    /// Whether the label of a node is a value for each class or target, and any of them may be missing.
+    pub fn has_values(self) -> bool {
+        matches!(self, Self::Partial | Self::Targets)
+    }
 }
 
 impl LabelSpec {
@@ -54,13 +70,15 @@ impl LabelSpec {
             (LabelKind::Single, 0x100..=0xffff) => 2,
             (LabelKind::Single, _) => 4,
             (LabelKind::Multi, classes) => classes / 8 + 1,
+            (LabelKind::Partial, classes) => (2 * u64::from(classes)).div_ceil(8) as u32,
+            (LabelKind::Targets, targets) => 4 * targets,
         }
     }
 
     /// Appends the entry of a node to a payload: its class, or `None` for no label.
     ///
     /// # Panics
-    /// If the kind is [`LabelKind::Multi`], or the class is not below the number of classes.
+    /// If the kind is not [`LabelKind::Single`], or the class is not below the number of classes.
     pub fn encode_single(&self, class: Option<u32>, payload: &mut Vec<u8>) {
         assert_eq!(self.kind, LabelKind::Single);
         assert!(
@@ -75,7 +93,7 @@ impl LabelSpec {
     /// Appends the entry of a node to a payload: its classes, or `None` for no label. An empty set is a label.
     ///
     /// # Panics
-    /// If the kind is [`LabelKind::Single`], or a class is not below the number of classes.
+    /// If the kind is not [`LabelKind::Multi`], or a class is not below the number of classes.
     pub fn encode_multi(&self, classes: Option<&[u32]>, payload: &mut Vec<u8>) {
         assert_eq!(self.kind, LabelKind::Multi);
         let start = payload.len();
@@ -88,6 +106,34 @@ impl LabelSpec {
         // The bit after the classes says that there is a label.
         for &bit in classes.iter().chain([&self.classes]) {
             row[bit as usize / 8] |= 1 << (bit % 8);
+        }
+    }
+
+    /// Appends the entry of a node to a payload: a value for each class or target, NaN for one that is missing.
+    ///
+    /// # Panics
+    /// If the kind has no values, their number differs, a target is infinite, or a class is neither 0, 1 nor NaN.
+    pub fn encode_values(&self, values: &[f32], payload: &mut Vec<u8>) {
+        assert_eq!(values.len(), self.classes as usize, "a value for each");
+        let start = payload.len();
+        match self.kind {
+            LabelKind::Targets => {
+                assert!(!values.iter().any(|value| value.is_infinite()), "{values:?}");
+                // All NaN are the same, so that files do not depend on the payload of a NaN.
+                let one = |value: &f32| if value.is_nan() { f32::NAN } else { *value };
+                payload.extend(values.iter().flat_map(|value| one(value).to_le_bytes()));
+            }
+            LabelKind::Partial => {
+                payload.resize(start + self.row_bytes() as usize, 0);
+                let row = &mut payload[start..];
+                for (class, &value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+                    assert!(value == 0.0 || value == 1.0, "{value} in class {class}");
+                    let known = values.len() + class;
+                    row[known / 8] |= 1 << (known % 8);
+                    row[class / 8] |= u8::from(value == 1.0) << (class % 8);
+                }
+            }
+            kind => panic!("labels of kind {kind:?} have no values"),
         }
     }
 }
@@ -113,6 +159,8 @@ impl LabelsMeta {
         meta.push(match self.spec.kind {
             LabelKind::Single => 0,
             LabelKind::Multi => 1,
+            LabelKind::Partial => 2,
+            LabelKind::Targets => 3,
         });
         meta.resize(Self::BYTES, 0);
         meta
@@ -127,10 +175,17 @@ impl LabelsMeta {
         let kind = match fields.u8() {
             0 => LabelKind::Single,
             1 => LabelKind::Multi,
+            2 => LabelKind::Partial,
+            3 => LabelKind::Targets,
             other => return Err(FormatError::invalid(at + 4, format!("there is no label kind {other}"))),
         };
         fields.zeros::<3>()?;
         invalid_if!(classes == 0, at, "labels of 0 classes");
+        invalid_if!(
+            kind == LabelKind::Targets && classes > TARGETS_MAX,
+            at,
+            "{classes} targets; at most {TARGETS_MAX}"
+        );
         let spec = LabelSpec { classes, kind };
         check_payload_length(header, span.rows.checked_mul(u64::from(spec.row_bytes())))?;
         Ok(Self { span, spec })
@@ -188,7 +243,7 @@ impl<'a> Labels<'a> {
     /// [`FormatError::Invalid`] if there is no such class.
     ///
     /// # Panics
-    /// If there is no such node, or the kind is [`LabelKind::Multi`].
+    /// If there is no such node, or the kind is not [`LabelKind::Single`].
     #[inline]
     pub fn single(&self, row: u64) -> Result<Option<u32>> {
         assert_eq!(self.meta.spec.kind, LabelKind::Single);
@@ -211,7 +266,7 @@ impl<'a> Labels<'a> {
     /// The classes of node `row` of the chunk, or `None` if it has no label.
     ///
     /// # Panics
-    /// If there is no such node, or the kind is [`LabelKind::Single`].
+    /// If there is no such node, or the kind is not [`LabelKind::Multi`].
     #[inline]
     pub fn multi(&self, row: u64) -> Option<ClassSet<'a>> {
         assert_eq!(self.meta.spec.kind, LabelKind::Multi);
@@ -222,11 +277,61 @@ impl<'a> Labels<'a> {
         set.bit(self.meta.spec.classes).then_some(set)
     }
 
-    /// Checks every entry: classes exist, and unused bits are 0.
+    /// The value of each class or target of node `row` of the chunk, NaN for one that is missing. Values of classes are 0 and 1.
+    ///
+    /// # Panics
+    /// If there is no such node, or the kind is [`LabelKind::Single`] or [`LabelKind::Multi`].
+    pub fn values(&self, row: u64) -> impl Iterator<Item = f32> + Clone + use<'a> {
+        let LabelSpec { classes, kind } = self.meta.spec;
+        assert!(kind.has_values(), "labels of kind {kind:?} have no values");
+        let bytes = self.row(row);
+        let bit = |bit: usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
+        let classes = classes as usize;
+        (0..classes).map(move |class| match kind {
+            LabelKind::Targets => {
+                let value = &bytes[4 * class..][..4];
+                f32::from_le_bytes([value[0], value[1], value[2], value[3]])
+            }
+            _ if bit(classes + class) => f32::from(u8::from(bit(class))),
+            _ => f32::NAN,
+        })
+    }
+
+    /// Checks every entry: classes exist, unused bits are 0, and targets are not infinite.
     pub fn check(&self) -> Result<()> {
+        let mut rows = 0..self.meta.span.rows;
         match self.meta.spec.kind {
-            LabelKind::Single => (0..self.meta.span.rows).try_for_each(|row| self.single(row).map(drop)),
-            LabelKind::Multi => (0..self.meta.span.rows).try_for_each(|row| self.check_multi(row)),
+            LabelKind::Single => rows.try_for_each(|row| self.single(row).map(drop)),
+            LabelKind::Multi => rows.try_for_each(|row| self.check_multi(row)),
+            LabelKind::Partial | LabelKind::Targets => rows.try_for_each(|row| self.check_values(row)),
+        }
+    }
+
+    /// Checks the entry of node `row`, which has values.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] if a target is infinite, or bits contradict each other.
+    ///
+    /// # Panics
+    /// As [`Self::values`].
+    pub fn check_values(&self, row: u64) -> Result<()> {
+        match self.values(row).find(|value| value.is_infinite()) {
+            Some(value) => Err(self.invalid(row, format!("a target is {value}"))),
+            None if self.meta.spec.kind == LabelKind::Partial => self.check_partial(row),
+            None => Ok(()),
+        }
+    }
+
+    fn check_partial(&self, row: u64) -> Result<()> {
+        let bytes = self.row(row);
+        let bit = |bit: usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
+        let classes = self.meta.spec.classes as usize;
+        if (2 * classes..8 * bytes.len()).any(bit) {
+            return Err(self.invalid(row, "a bit beyond the last class is set".into()));
+        }
+        match (0..classes).find(|&class| bit(class) && !bit(classes + class)) {
+            Some(class) => Err(self.invalid(row, format!("the node is in class {class}, which is unknown"))),
+            None => Ok(()),
         }
     }
 

@@ -54,8 +54,13 @@ class Store:
 
     @property
     def num_classes(self):
-        """Number of classes; 0 without labels."""
+        """Number of classes; 0 without labels, and if labels are numbers."""
         return self._store.num_classes
+
+    @property
+    def num_targets(self):
+        """Numbers per node to predict, if the store was ingested with ``label_type="float"``; else 0."""
+        return self._store.num_targets
 
     @property
     def num_partitions(self):
@@ -90,7 +95,8 @@ class Store:
     @property
     def labels(self):
         """Labels: ``store.labels[ids]`` reads an array of shape (len(ids),), int64, -1 for none; or (len(ids), num_classes),
-        uint8, if nodes have sets of classes.
+        uint8, if nodes have sets of classes. With ``label_type="partial"``, such a row is float32, NaN where it is unknown. With
+        ``label_type="float"``, labels are float32 of shape (len(ids),), or (len(ids), num_targets) for several; NaN for none.
 
         Example:
             >>> store.labels[:3].dtype

@@ -32,7 +32,8 @@ impl Labels {
         }))
     }
 
-    /// A class per node, or -1; or a row of 0 and 1 per node for sets of classes, and zeros for nodes without labels.
+    /// A class per node, or -1; or a row of 0 and 1 per node for sets of classes, and zeros for nodes without labels; or f32, NaN where
+    /// they are missing: a number per node for one target, and else a row of them.
     pub fn of(&self, store: &Store, nodes: &[NodeId]) -> Result<Array> {
         match self.kind {
             LabelKind::Single => {
@@ -55,6 +56,19 @@ impl Labels {
                     }
                 }
                 Ok(Array::u8s(sets, &[nodes.len(), self.classes]))
+            }
+            LabelKind::Partial | LabelKind::Targets => {
+                let mut values = Vec::with_capacity(nodes.len() * self.classes);
+                for &node in nodes {
+                    match self.place(store, node) {
+                        Some((labels, row)) => values.extend(labels.labels().values(row)?),
+                        None => values.resize(values.len() + self.classes, f32::NAN),
+                    }
+                }
+                match (self.kind, self.classes) {
+                    (LabelKind::Targets, 1) => Ok(Array::f32s(values, &[nodes.len()])),
+                    _ => Ok(Array::f32s(values, &[nodes.len(), self.classes])),
+                }
             }
         }
     }

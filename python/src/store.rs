@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use grappa_engine::{ChunkId, ExternalId, NodeId, Store as EngineStore, io::map::report_faults};
+use grappa_engine::{
+    ChunkId, ExternalId, NodeId, Store as EngineStore, formats::manifest::LabelKind, io::map::report_faults,
+};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,
@@ -86,10 +88,20 @@ impl Store {
             .map_or(0, |features| features.dim)
     }
 
-    /// 0 without labels.
+    /// 0 without classes.
     #[getter]
     fn num_classes(&self) -> u32 {
-        self.store.manifest().labels.map_or(0, |labels| labels.classes)
+        let labels = self.store.manifest().labels;
+        let labels = labels.filter(|labels| labels.kind != LabelKind::Targets);
+        labels.map_or(0, |labels| labels.classes)
+    }
+
+    /// 0 without targets.
+    #[getter]
+    fn num_targets(&self) -> u32 {
+        let labels = self.store.manifest().labels;
+        let labels = labels.filter(|labels| labels.kind == LabelKind::Targets);
+        labels.map_or(0, |labels| labels.classes)
     }
 
     #[getter]
@@ -169,7 +181,7 @@ impl Store {
         })
     }
 
-    /// The labels of nodes: a class each, -1 for none; or a row of 0 and 1 if nodes have sets of classes.
+    /// The labels of nodes: a class each, -1 for none; or a row of 0 and 1 if nodes have sets of classes; or numbers, NaN for none.
     fn labels(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
         py.detach(|| {
             let labels = self.mapped_labels()?.ok_or_else(|| {

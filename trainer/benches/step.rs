@@ -15,7 +15,7 @@ use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision, Task};
 use grappa_sampling::sample::{self, Minibatch};
 use grappa_synthetic::{AdjacencyBuffer, Generator, Model as GraphModel, Recipe, Rmat};
 use grappa_trainer::{
-    nn::{Aggregate, Block, Input, Model, Pass, Scaling, aggregate, losses},
+    nn::{Aggregate, Block, Input, Loss, Model, Pass, Scaling, aggregate},
     runtime,
 };
 use tch::{Device, Kind, Tensor, no_grad};
@@ -313,7 +313,9 @@ fn steps(minibatch: &Minibatch) {
                     ..Pass::default()
                 };
                 let logits = model.forward(&blocks, input, &[], pass);
-                let loss = losses(Task::MultiClass, &logits, &labels, 0.0).mean(Kind::Float);
+                let loss = Loss::of_classes(Task::MultiClass, 0.0)
+                    .of(&logits, &labels)
+                    .mean(Kind::Float);
                 let forward = start.elapsed();
                 loss.backward();
                 let backward = start.elapsed();

@@ -63,8 +63,8 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
 
 
 class Model(nn.Module):
-    """Each layer but the last is followed by the residual, the norm, the activation and dropout; the last makes the logits. Features
-    are normalized first."""
+    """Each layer but the last is followed by the residual, the norm, the activation and dropout; the last makes the logits, or the
+    predicted targets in their unit. Features are normalized first."""
 
     def __init__(self, options):
         super().__init__()
@@ -74,6 +74,11 @@ class Model(nn.Module):
         if self.features == "standard":
             self.register_buffer("feature_mean", torch.zeros(options["inputs"]))
             self.register_buffer("feature_deviation", torch.ones(options["inputs"]))
+        # Targets of regression are learned in units of their deviation, and given back in their unit.
+        self.standardizes_targets = options.get("standardizes_targets", False)
+        if self.standardizes_targets:
+            self.register_buffer("target_mean", torch.zeros(options["outputs"]))
+            self.register_buffer("target_deviation", torch.ones(options["outputs"]))
         self.residual = options["residual"]
         self.jump, layers = options["jumping_knowledge"], options["layers"]
         # With jumping knowledge, the last layer is like the others, and a linear layer follows.
@@ -106,6 +111,10 @@ class Model(nn.Module):
         return x
 
     def forward(self, x, edge_index):
+        out = self.outputs(x, edge_index)
+        return out * self.target_deviation + self.target_mean if self.standardizes_targets else out
+
+    def outputs(self, x, edge_index):
         if self.adds_self_loops:
             loops = torch.arange(len(x), device=edge_index.device).repeat(2, 1)
             edge_index = torch.cat([edge_index, loops], 1)
@@ -123,7 +132,7 @@ class Model(nn.Module):
 
 
 def load(path):
-    """The model, ready to be evaluated. `model.task` is "multi-class" or "multi-label". `model.class_names` and
+    """The model, ready to be evaluated. `model.task` is "multi-class", "multi-label" or "regression". `model.class_names` and
     `model.feature_names` may be empty."""
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()

@@ -51,8 +51,8 @@ pub use edges::{
 pub use folder::{files_of, files_of_all};
 pub use messages::read_ids_from_one;
 pub use nodes::{
-    LabelBatch, LabelSource, MatrixSource, NodeFile, NonFinite, PartSource, Place, SPLITS, SplitColumns, SplitSource,
-    TableForm, read_split_ids,
+    LabelBatch, LabelSource, LabelType, MatrixSource, NodeFile, NonFinite, PartSource, Place, SPLITS, SplitColumns,
+    SplitSource, TableForm, read_split_ids,
 };
 pub use reading::{ColumnReading, Reading};
 pub use separator::Separator;

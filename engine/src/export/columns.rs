@@ -175,7 +175,7 @@ pub fn export_labels<'a>(
 }
 
 /// Writes the labels of all nodes as a table: the id of each node, and `label`, its class, or a list with a zero or one for each class. -1
-/// stands for none. Where classes have names, `label` is a name or empty, and a column of zeros and ones has the name of its class. Scratch
+/// stands for none. Targets and partly known classes are numbers, NaN for none. Where classes have names, `label` is a name or empty, and a column of zeros and ones has the name of its class. Scratch
 /// files are in the folder `scratch`.
 ///
 /// # Errors
@@ -212,6 +212,21 @@ pub fn labels_table(
                     values: Values::Texts(named.map(|name| name.clone().into_bytes()).collect()),
                     counts: classes_of(bytes).map(|class| name(class).map(|_| 1)).collect(),
                 }]
+            })
+        }
+        (LabelKind::Partial | LabelKind::Targets, has_no_names) => {
+            let columns = match (has_no_names, classes) {
+                (true, 1) => vec![label_column(Scalar::Float, Shape::One)],
+                (true, _) => vec![label_column(Scalar::Float, Shape::Vector(classes))],
+                (false, _) => of_each(&names, Scalar::Float),
+            };
+            let width = if has_no_names { classes } else { 1 };
+            write_rows(store, out, columns, &rows, progress, |bytes| {
+                let (values, _) = bytes.as_chunks();
+                let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
+                divided(&values, classes, width)
+                    .map(|values| Values::Floats(values).into())
+                    .collect()
             })
         }
         (LabelKind::Multi, has_no_names) => {
@@ -374,6 +389,8 @@ impl<'a> LabelColumn<'a> {
         match self.spec.kind {
             LabelKind::Single => npy::header("<i8", &[nodes]),
             LabelKind::Multi => npy::header("|i1", &[nodes, self.spec.classes.into()]),
+            LabelKind::Targets if self.spec.classes == 1 => npy::header("<f4", &[nodes]),
+            LabelKind::Partial | LabelKind::Targets => npy::header("<f4", &[nodes, self.spec.classes.into()]),
         }
     }
 }
@@ -387,6 +404,7 @@ impl Column for LabelColumn<'_> {
         match self.spec.kind {
             LabelKind::Single => 8,
             LabelKind::Multi => self.spec.classes as usize,
+            LabelKind::Partial | LabelKind::Targets => 4 * self.spec.classes as usize,
         }
     }
 
@@ -416,6 +434,11 @@ impl Column for LabelColumn<'_> {
                         }
                         None => row_of_set.fill(u8::MAX),
                     }
+                    each(&row_of_set)?;
+                }
+                LabelKind::Partial | LabelKind::Targets => {
+                    row_of_set.clear();
+                    row_of_set.extend(labels.values(row)?.flat_map(f32::to_le_bytes));
                     each(&row_of_set)?;
                 }
             }

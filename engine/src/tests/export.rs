@@ -146,10 +146,11 @@ fn columns_come_in_the_order_of_external_ids() {
         FeatureDtype::Int8,
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let label_kind = if dtype == FeatureDtype::F16 {
-            LabelKind::Multi
-        } else {
-            LabelKind::Single
+        let label_kind = match dtype {
+            FeatureDtype::F32 => LabelKind::Single,
+            FeatureDtype::F16 => LabelKind::Multi,
+            FeatureDtype::Bf16 => LabelKind::Partial,
+            FeatureDtype::Int8 => LabelKind::Targets,
         };
         let sample = Sample {
             dtype,
@@ -186,6 +187,10 @@ fn columns_come_in_the_order_of_external_ids() {
             LabelKind::Single => classes.flat_map(|c| c.map_or(-1, i64::from).to_le_bytes()).collect(),
             LabelKind::Multi => classes
                 .flat_map(|class| [0, 1, 2, 3].map(|c| class.map_or(u8::MAX, |class| u8::from(c == class))))
+                .collect(),
+            LabelKind::Partial | LabelKind::Targets => classes
+                .flat_map(|class| Sample::values(class).map(f32::to_le_bytes))
+                .flatten()
                 .collect(),
         };
         assert!(file[128..] == expected, "{dtype:?}");

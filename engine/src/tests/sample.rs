@@ -210,6 +210,15 @@ impl Sample {
         file.finish(meta).unwrap()
     }
 
+    /// The values of a node's classes or targets. Class 3 is unknown of nodes in class 0.
+    pub fn values(class: Option<u32>) -> [f32; 4] {
+        [0, 1, 2, 3].map(|c| match class {
+            None => f32::NAN,
+            Some(0) if c == 3 => f32::NAN,
+            Some(class) => f32::from(u8::from(c == class)),
+        })
+    }
+
     fn labels(&self, store: &StoreFolder, span: ChunkSpan, spec: LabelSpec) -> WrittenFile {
         let meta = LabelsMeta { span, spec }.encode();
         let path = store.chunk(span.chunk).unwrap().join("labels");
@@ -220,6 +229,7 @@ impl Sample {
             match self.label_kind {
                 LabelKind::Single => spec.encode_single(class, &mut payload),
                 LabelKind::Multi => spec.encode_multi(class.as_ref().map(std::slice::from_ref), &mut payload),
+                LabelKind::Partial | LabelKind::Targets => spec.encode_values(&Self::values(class), &mut payload),
             }
         }
         file.write(&payload).unwrap();

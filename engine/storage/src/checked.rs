@@ -297,7 +297,7 @@ impl<'a> CheckedLabels<'a> {
     /// The class of a row, if it has one.
     ///
     /// # Panics
-    /// If there is no such row, or labels are sets of classes.
+    /// If there is no such row, or labels are no single classes.
     #[inline]
     pub fn single(&self, row: u64) -> Result<Option<u32>> {
         self.check(row)?;
@@ -307,11 +307,24 @@ impl<'a> CheckedLabels<'a> {
     /// The set of classes of a row, if it is labelled.
     ///
     /// # Panics
-    /// If there is no such row, or labels are single classes.
+    /// If there is no such row, or labels are no sets of known classes.
     #[inline]
     pub fn multi(&self, row: u64) -> Result<Option<ClassSet<'a>>> {
         self.check(row)?;
         Ok(self.labels.multi(row))
+    }
+
+    /// The value of each class or target of a row, NaN for one that is missing. Values of classes are 0 and 1.
+    ///
+    /// # Errors
+    /// If a target is infinite, or the row is damaged.
+    ///
+    /// # Panics
+    /// If there is no such row, or labels are single classes or sets of known classes.
+    pub fn values(&self, row: u64) -> Result<impl Iterator<Item = f32> + Clone + use<'a>> {
+        self.check(row)?;
+        self.labels.check_values(row).map_err(Error::format(self.file.path()))?;
+        Ok(self.labels.values(row))
     }
 
     #[inline]

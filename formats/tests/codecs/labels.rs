@@ -8,7 +8,10 @@ use grappa_formats::{
 };
 use proptest::prelude::*;
 
-use crate::{file, open};
+use crate::{
+    file, open,
+    samples::{PARTIAL, TARGETS},
+};
 
 fn labels_file(spec: LabelSpec, rows: usize, payload: &[u8]) -> Vec<u8> {
     let span = ChunkSpan {
@@ -61,6 +64,30 @@ proptest! {
             if let (Some(found), Some(set)) = (found, set) {
                 prop_assert!((0..classes).all(|c| found.contains(c) == set.contains(&c)));
             }
+        }
+    }
+}
+
+#[test]
+fn values_come_back_and_missing_ones_are_nan() {
+    for (kind, rows) in [
+        (LabelKind::Partial, PARTIAL.map(|row| row.to_vec())),
+        (LabelKind::Targets, TARGETS.map(|row| row.to_vec())),
+    ] {
+        let spec = LabelSpec {
+            classes: rows[0].len() as u32,
+            kind,
+        };
+        let mut payload = Vec::new();
+        rows.iter().for_each(|row| spec.encode_values(row, &mut payload));
+        let file = labels_file(spec, rows.len(), &payload);
+        let (header, payload) = open(&file, FileKind::LABELS);
+        let reader = Labels::new(&header, payload).unwrap();
+        reader.check().unwrap();
+        for (row, expected) in rows.iter().enumerate() {
+            let found: Vec<u32> = reader.values(row as u64).map(f32::to_bits).collect();
+            let expected: Vec<u32> = expected.iter().map(|value| value.to_bits()).collect();
+            assert_eq!(found, expected, "{kind:?}, row {row}");
         }
     }
 }

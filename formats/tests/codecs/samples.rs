@@ -40,6 +40,8 @@ pub fn all() -> Vec<Sample> {
         sample("features-beside", features_beside_aggregates()),
         sample("labels-single", single_labels()),
         sample("labels-multi", multi_labels()),
+        sample("labels-partial", value_labels(LabelKind::Partial, &PARTIAL)),
+        sample("labels-targets", value_labels(LabelKind::Targets, &TARGETS)),
         sample("split", splits::encode("train", SPLIT_NODES, &split()).0),
         sample("dictionary-integers", dictionary::integers(&INTEGERS)),
         sample(
@@ -118,6 +120,9 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             if labels.meta().spec.kind == LabelKind::Multi {
                 let sets = (0..LABEL_ROWS).filter_map(|row| labels.multi(row));
                 sets.for_each(|set| set.iter().for_each(drop));
+            }
+            if labels.meta().spec.kind.has_values() {
+                (0..LABEL_ROWS).for_each(|row| labels.values(row).for_each(drop));
             }
             labels.check()
         }
@@ -341,6 +346,34 @@ fn multi_labels() -> Vec<u8> {
     let mut payload = Vec::new();
     for classes in [Some(&[0, 9][..]), Some(&[]), None, Some(&[3])] {
         spec.encode_multi(classes, &mut payload);
+    }
+    file(
+        FileKind::LABELS,
+        LabelsMeta {
+            span: span(LABEL_ROWS),
+            spec,
+        }
+        .encode(),
+        &payload,
+    )
+}
+
+pub const PARTIAL: [[f32; 5]; 4] = [
+    [1.0, 0.0, f32::NAN, 1.0, f32::NAN],
+    [0.0; 5],
+    [f32::NAN; 5],
+    [f32::NAN, f32::NAN, f32::NAN, f32::NAN, 1.0],
+];
+pub const TARGETS: [[f32; 2]; 4] = [[1.5, -2.0], [f32::NAN, 0.25], [f32::NAN; 2], [0.0, 3e38]];
+
+fn value_labels<const N: usize>(kind: LabelKind, rows: &[[f32; N]; 4]) -> Vec<u8> {
+    let spec = LabelSpec {
+        classes: N as u32,
+        kind,
+    };
+    let mut payload = Vec::new();
+    for values in rows {
+        spec.encode_values(values, &mut payload);
     }
     file(
         FileKind::LABELS,

@@ -11,8 +11,8 @@ use grappa_engine::{
     Store,
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
-        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, MissingOption, MissingOptions, OnBadLine, RandomSplit,
-        Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MissingOption, MissingOptions, OnBadLine,
+        RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -180,6 +180,11 @@ pub struct IngestArgs {
     /// y or class counts, or those that --label names.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
+    /// What the values of --labels are: classes, numbers to predict, or zeros and ones of which some are missing
+    ///
+    /// float and partial may have NaN or nothing for a value that is missing. float: one number per node, or several.
+    #[arg(long, help_heading = NODES, default_value = "classes", value_parser = label_types())]
+    label_type: LabelType,
     /// Column with the ids of the rows in tables of --features, --labels and lists: its name or number, or none
     ///
     /// Several names, separated by commas, are for several tables: each has the first name that it has. none: the rows are in the
@@ -342,6 +347,22 @@ fn category_forms() -> impl TypedValueParser<Value = CategoryForm> {
     ])
 }
 
+fn label_types() -> impl TypedValueParser<Value = LabelType> {
+    choices([
+        (
+            "classes",
+            "A class, or a zero or one for each class",
+            LabelType::Classes,
+        ),
+        (
+            "partial",
+            "A zero or one for each class, or -1, NaN or nothing where that is unknown",
+            LabelType::Partial,
+        ),
+        ("float", "Numbers, for regression", LabelType::Float),
+    ])
+}
+
 fn header_lines() -> impl TypedValueParser<Value = HeaderLine> {
     choices([
         ("auto", "Recognize it in each file", HeaderLine::Auto),
@@ -437,6 +458,7 @@ impl IngestArgs {
             },
             allow_nan: self.allow_nan,
             labels: files.labels,
+            label_type: self.label_type,
             node_ids: self.node_ids.clone(),
             splits,
             random_split: self.split.map(|shares| RandomSplit {

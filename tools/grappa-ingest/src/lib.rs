@@ -9,7 +9,7 @@ use clap::Parser;
 use grappa_console::{Built, Console, Summary, first_names, signals};
 use grappa_engine::{
     Progress,
-    ingest::{Reading, Schema, examine, ingest, kept_in, partial_folder},
+    ingest::{LabelType, Reading, Schema, examine, ingest, kept_in, partial_folder},
 };
 use serde::Serialize;
 
@@ -59,6 +59,7 @@ struct Ingested {
     built: Built,
     readings: Vec<Reading>,
     schema: Schema,
+    label_type: LabelType,
 }
 
 impl Ingested {
@@ -77,6 +78,7 @@ impl Ingested {
             built,
             readings: summary.readings,
             schema: summary.schema,
+            label_type: options.label_type,
         })
     }
 
@@ -87,6 +89,7 @@ impl Ingested {
             readings: &self.readings,
             feature_names: self.schema.feature_names(),
             class_names: &self.schema.classes,
+            label_type: self.label_type,
         }
     }
 }
@@ -99,8 +102,10 @@ struct WithReadings<'a> {
     inputs: Vec<Input<'a>>,
     /// Empty if features have no names.
     feature_names: Vec<String>,
-    /// Empty if classes have no names.
+    /// Empty if classes, or targets, have no names.
     class_names: &'a [String],
+    #[serde(skip)]
+    label_type: LabelType,
     #[serde(skip)]
     readings: &'a [Reading],
 }
@@ -110,8 +115,12 @@ impl Summary for WithReadings<'_> {
         let readings = self.readings.iter().map(Reading::to_string);
         let are_named = !self.class_names.is_empty();
         let classes = are_named.then(|| {
+            let what = match self.label_type {
+                LabelType::Float => "targets",
+                LabelType::Classes | LabelType::Partial => "classes",
+            };
             format!(
-                "classes 0 to {}: {}",
+                "{what} 0 to {}: {}",
                 self.class_names.len() - 1,
                 first_names(self.class_names)
             )

@@ -100,11 +100,20 @@ impl Summary for ShownInfo {
             table.row("pre-aggregated", kinds.collect::<Vec<_>>().join(", "));
         }
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
-            let of = if kind == "multi" { ", any number per node" } else { "" };
-            table.row("classes", format!("{classes}{of}"));
+            let (what, of) = match kind {
+                "multi" => ("classes", ", any number per node"),
+                "partial" => ("classes", ", any number per node, some unknown"),
+                "targets" => ("targets", ""),
+                _ => ("classes", ""),
+            };
+            table.row(what, format!("{classes}{of}"));
         }
         if !info.class_names.is_empty() {
-            table.row("class names", first_names(&info.class_names));
+            let what = match info.labels {
+                Some("targets") => "target names",
+                _ => "class names",
+            };
+            table.row(what, first_names(&info.class_names));
         }
         let splits = [
             ("train", info.splits.train),

@@ -13,7 +13,7 @@ use grappa_engine::{
 use grappa_run::{
     class_names,
     config::{Evaluate, Monitor},
-    model::Task,
+    model::{Task, significant},
     scores::ScoreReport,
 };
 use grappa_trainer::{
@@ -34,13 +34,14 @@ struct PredictingModel {
     run: String,
     /// Epochs that were finished when the parameters were these.
     epoch: u64,
-    /// The score on the validation nodes then; null if there were none, or the run monitors their loss.
+    /// The monitored score on the validation nodes then; null if there were none, or the run monitors their loss.
     val: Option<f64>,
     /// The loss on the validation nodes then; null unless the run monitors it.
     val_loss: Option<f64>,
     /// Whether these are scores of sampled neighbors. The summary of a finished run may have exact ones.
     is_sampled: bool,
-    /// Which score it is.
+    /// The option that says which score it is.
+    monitor: Monitor,
     #[serde(skip)]
     task: Task,
 }
@@ -61,7 +62,7 @@ struct WrittenPredictions {
 /// Some nodes, one by one.
 #[derive(Serialize)]
 struct NodePredictions {
-    predictions: Vec<NodePrediction>,
+    predictions: Vec<PredictedNode>,
     /// Of a split or a list of ids; null for nodes of the command line, and without labels of the model's classes.
     scores: Option<PredictionScores>,
     model: PredictingModel,
@@ -76,9 +77,33 @@ struct PredictionScores {
     micro_f1: Option<f64>,
     macro_f1: Option<f64>,
     loss: Option<f64>,
+    /// Of numbers, in their unit; left out for classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rmse: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mae: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r2: Option<f64>,
     /// Which score is told.
     #[serde(skip)]
     task: Task,
+}
+
+/// The prediction for a node, by the task.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum PredictedNode {
+    Classes(NodePrediction),
+    Targets(NodeTargets),
+}
+
+#[derive(Serialize)]
+struct NodeTargets {
+    id: String,
+    /// The value of each target; none if one is NaN.
+    predicted: Vec<f32>,
+    /// Its targets in the store, null where one is missing; null if the node has none.
+    targets: Option<Vec<f32>>,
 }
 
 #[derive(Serialize)]
@@ -218,10 +243,18 @@ fn node(
     store: &Store,
     names_of_labels: &[String],
     prediction: Prediction,
-) -> anyhow::Result<NodePrediction> {
+) -> anyhow::Result<PredictedNode> {
     let (classes, labels) = (prediction.classes, prediction.labels);
-    Ok(NodePrediction {
-        id: store.external_id(prediction.node)?.to_string(),
+    let id = store.external_id(prediction.node)?.to_string();
+    if trained.task() == Task::Regression {
+        return Ok(PredictedNode::Targets(NodeTargets {
+            id,
+            predicted: classes.iter().map(|(_, value)| *value).collect(),
+            targets: prediction.targets,
+        }));
+    }
+    Ok(PredictedNode::Classes(NodePrediction {
+        id,
         predicted: classes.iter().map(|(class, _)| trained.class_name(*class)).collect(),
         probability: classes.iter().map(|(_, probability)| *probability).collect(),
         labels: labels.map(|labels| {
@@ -230,7 +263,7 @@ fn node(
                 .map(|class| class_names::name(names_of_labels, class));
             names.collect()
         }),
-    })
+    }))
 }
 
 impl Summary for WrittenPredictions {
@@ -262,6 +295,9 @@ impl PredictionScores {
             micro_f1: report.micro_f1,
             macro_f1: report.macro_f1,
             loss: report.loss,
+            rmse: report.rmse,
+            mae: report.mae,
+            r2: report.r2,
             task,
         })
     }
@@ -270,8 +306,9 @@ impl PredictionScores {
         let score = match self.task {
             Task::MultiClass => self.accuracy,
             Task::MultiLabel => self.micro_f1,
+            Task::Regression => self.rmse,
         };
-        let score = score.map_or("undefined".to_owned(), |score| format!("{:.2} %", score * 100.0));
+        let score = score.map_or("undefined".to_owned(), |score| self.task.shown_score(score));
         format!(
             "{} {score} on {} labelled nodes",
             self.task.score_name(),
@@ -282,10 +319,14 @@ impl PredictionScores {
 
 impl PredictingModel {
     fn of(trained: &Trained, run: String) -> Self {
-        let best = trained.state().best.map(|best| best.val);
-        let (val, val_loss) = match trained.monitor() {
-            Monitor::Score => (best, None),
-            Monitor::Loss => (None, best.map(|negative| -negative)),
+        let (monitor, task) = (trained.monitor(), trained.task());
+        let best = trained.state().best.map(|best| match monitor.is_error(task) {
+            true => -best.val,
+            false => best.val,
+        });
+        let (val, val_loss) = match monitor {
+            Monitor::Loss => (None, best),
+            _ => (best, None),
         };
         Self {
             run,
@@ -297,7 +338,8 @@ impl PredictingModel {
                 .scores
                 .as_ref()
                 .is_some_and(|scores| scores.evaluated == Evaluate::Sampled),
-            task: trained.task(),
+            monitor,
+            task,
         }
     }
 
@@ -308,11 +350,12 @@ impl PredictingModel {
             false => "",
         };
         if let Some(val) = self.val {
-            let name = match self.task {
-                Task::MultiClass => String::new(),
-                Task::MultiLabel => format!("{} ", self.task.score_name()),
+            let name = match (self.monitor, self.task) {
+                (Monitor::Score, Task::MultiClass) => String::new(),
+                (monitor, task) => format!("{} ", monitor.shown_name(task)),
             };
-            text += &format!(" (validation {name}{:.2} %{how})", val * 100.0);
+            let number = if self.monitor.is_error(self.task) { -val } else { val };
+            text += &format!(" (validation {name}{}{how})", self.monitor.shown(self.task, number));
         }
         if let Some(loss) = self.val_loss {
             text += &format!(" (validation loss {loss:.4}{how})");
@@ -323,27 +366,52 @@ impl PredictingModel {
 
 impl Summary for NodePredictions {
     fn text(&self) -> String {
-        let titles = ["id", "predicted", "probability", "true"].map(str::to_owned);
-        let rows = self.predictions.iter().map(|node| {
-            let percents: Vec<_> = node
-                .probability
-                .iter()
-                .map(|part| format!("{:.1} %", part * 100.0))
-                .collect();
-            vec![
-                printable(&node.id).into_owned(),
-                listed(&node.predicted),
-                listed(&percents),
-                node.labels.as_deref().map_or("-".to_owned(), listed),
-            ]
-        });
-        let table: Vec<_> = std::iter::once(titles.to_vec()).chain(rows).collect();
-        let mut text = aligned(&table, &[2]).join("\n") + "\n";
+        let is_regression = self.model.task == Task::Regression;
+        let titles: &[&str] = match is_regression {
+            true => &["id", "predicted", "true"],
+            false => &["id", "predicted", "probability", "true"],
+        };
+        let titles = titles.iter().map(|&title| title.to_owned()).collect();
+        let rows = self.predictions.iter().map(PredictedNode::cells);
+        let table: Vec<_> = std::iter::once(titles).chain(rows).collect();
+        let right: &[usize] = if is_regression { &[1, 2] } else { &[2] };
+        let mut text = aligned(&table, right).join("\n") + "\n";
         if let Some(scores) = &self.scores {
             text += &format!("{}\n", scores.text());
         }
         text + &self.model.text()
     }
+}
+
+impl PredictedNode {
+    /// The cells of a row of the table.
+    fn cells(&self) -> Vec<String> {
+        match self {
+            Self::Classes(node) => {
+                let percents = node.probability.iter().map(|part| format!("{:.1} %", part * 100.0));
+                vec![
+                    printable(&node.id).into_owned(),
+                    listed(&node.predicted),
+                    listed(&percents.collect::<Vec<_>>()),
+                    node.labels.as_deref().map_or("-".to_owned(), listed),
+                ]
+            }
+            Self::Targets(node) => vec![
+                printable(&node.id).into_owned(),
+                numbers(&node.predicted),
+                node.targets.as_deref().map_or("-".to_owned(), numbers),
+            ],
+        }
+    }
+}
+
+/// Targets in a cell of a table.
+fn numbers(values: &[f32]) -> String {
+    let shown = values.iter().map(|&value| match value.is_nan() {
+        true => "-".to_owned(),
+        false => significant(value.into()),
+    });
+    listed(&shown.collect::<Vec<_>>())
 }
 
 /// Names in a cell of a table.
@@ -361,12 +429,12 @@ mod tests {
     #[test]
     fn ids_and_class_names_cannot_act_on_the_terminal() {
         let told = NodePredictions {
-            predictions: vec![NodePrediction {
+            predictions: vec![PredictedNode::Classes(NodePrediction {
                 id: "a\x1b]0;b\x07\nc".into(),
                 predicted: vec!["x\x1b[2Jy".into()],
                 probability: vec![0.5],
                 labels: Some(vec!["z\nw".into()]),
-            }],
+            })],
             scores: None,
             model: PredictingModel {
                 run: "r\x1b[1m".into(),
@@ -374,6 +442,7 @@ mod tests {
                 val: None,
                 val_loss: None,
                 is_sampled: false,
+                monitor: Monitor::Score,
                 task: Task::MultiClass,
             },
         };
@@ -393,6 +462,7 @@ mod tests {
             val: None,
             val_loss: Some(0.495_76),
             is_sampled: false,
+            monitor: Monitor::Loss,
             task: Task::MultiClass,
         };
         assert_eq!(
@@ -403,6 +473,7 @@ mod tests {
             val: Some(0.763_21),
             val_loss: None,
             is_sampled: true,
+            monitor: Monitor::Score,
             task: Task::MultiLabel,
             ..model
         };
@@ -414,11 +485,13 @@ mod tests {
 
     #[test]
     fn predictions_of_some_nodes_are_a_table() {
-        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| NodePrediction {
-            id: id.into(),
-            predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
-            probability: probability.to_vec(),
-            labels: label.map(|label| vec![label.to_owned()]),
+        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| {
+            PredictedNode::Classes(NodePrediction {
+                id: id.into(),
+                predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
+                probability: probability.to_vec(),
+                labels: label.map(|label| vec![label.to_owned()]),
+            })
         };
         let told = NodePredictions {
             predictions: vec![
@@ -431,6 +504,9 @@ mod tests {
                 micro_f1: Some(1.0),
                 macro_f1: Some(1.0),
                 loss: None,
+                rmse: None,
+                mae: None,
+                r2: None,
                 task: Task::MultiClass,
             }),
             model: PredictingModel {
@@ -439,6 +515,7 @@ mod tests {
                 val: Some(0.763_21),
                 val_loss: None,
                 is_sampled: false,
+                monitor: Monitor::Score,
                 task: Task::MultiClass,
             },
         };

@@ -404,10 +404,15 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
             ("val micro F1", record.val_micro_f1),
             ("test micro F1", record.test_micro_f1),
         ],
+        Task::Regression => [
+            ("train", None),
+            ("val RMSE", record.val_rmse),
+            ("test RMSE", record.test_rmse),
+        ],
     };
     for (name, score) in scores {
         if let Some(score) = score {
-            line += &format!("  {name} {:.2} %", score * 100.0);
+            line += &format!("  {name} {}", task.shown_score(score));
         }
     }
     if record.evaluated == Some(Evaluate::Sampled) {
@@ -430,9 +435,9 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
     line
 }
 
-/// A score as a percentage.
-fn score_text(score: Option<f64>) -> String {
-    score.map_or("-".to_owned(), |score| format!("{:.2} %", score * 100.0))
+/// A score of a task.
+fn score_text(task: Task, score: Option<f64>) -> String {
+    score.map_or("-".to_owned(), |score| task.shown_score(score))
 }
 
 impl Summary for Trained {
@@ -449,16 +454,20 @@ impl Summary for Trained {
                 Some(_) => format!(
                     "test {} {}{how}; there are no validation nodes",
                     score.name,
-                    score_text(score.test)
+                    score_text(summary.task, score.test)
                 ),
                 None => "there are no validation and test nodes".to_owned(),
             };
             return format!("{folder}: {kept}, so the model is from the last epoch ({epochs}), in {seconds:.1} s");
         }
-        let val = match (summary.config.monitor, summary.val_loss, summary.task) {
+        let (monitor, task) = (summary.config.monitor, summary.task);
+        let val = match (monitor, summary.val_loss, summary.monitored) {
             (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),
-            (_, _, Task::MultiClass) => score_text(score.val),
-            (_, _, Task::MultiLabel) => format!("{} {}", score.name, score_text(score.val)),
+            (Monitor::Score | Monitor::Loss, ..) | (_, _, None) => match task {
+                Task::MultiClass => score_text(task, score.val),
+                Task::MultiLabel | Task::Regression => format!("{} {}", score.name, score_text(task, score.val)),
+            },
+            (_, _, Some(number)) => format!("{} {}", monitor.shown_name(task), monitor.shown(task, number)),
         };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         let early = match summary.early_stopping_epoch {
@@ -470,7 +479,7 @@ impl Summary for Trained {
             (test, _) => format!(
                 "test {} {} at the best validation {val}{how}",
                 score.name,
-                score_text(test)
+                score_text(task, test)
             ),
         };
         format!("{folder}: {scored} (epoch {best} of {epochs}{early}), in {seconds:.1} s")

@@ -3,6 +3,7 @@
 use grappa_run::{
     journal::EpochRecord,
     model::Task,
+    scores::ScoreReport,
     stages::{Stage, StageSeconds},
 };
 
@@ -103,15 +104,23 @@ impl Charts<'_> {
                     self.evaluated("test", "test", |record| record.test_micro_f1),
                 ],
             ),
+            Task::Regression => (
+                "RMSE",
+                "root of the mean squared error",
+                vec![
+                    self.evaluated("val", "val", |record| record.val_rmse),
+                    self.evaluated("test", "test", |record| record.test_rmse),
+                ],
+            ),
+        };
+        let unit = match self.task {
+            Task::MultiClass | Task::MultiLabel => Unit::Part,
+            Task::Regression => Unit::Number,
         };
         Plot {
             best: self.best.map(|epoch| epoch as f64),
             empty: "no evaluation yet",
-            ..self.plot(
-                ["plot-accuracy", title, axis],
-                (Unit::Part, Kind::Lines),
-                measured(series),
-            )
+            ..self.plot(["plot-accuracy", title, axis], (unit, Kind::Lines), measured(series))
         }
     }
 
@@ -199,6 +208,34 @@ impl Charts<'_> {
             _ => plot,
         }
     }
+}
+
+/// The curve of precision by recall of class 1 of two. None without it.
+pub(super) fn precision_recall(scores: &ScoreReport) -> Option<Plot> {
+    let samples: Vec<Sample> = scores
+        .precision_recall
+        .iter()
+        .map(|&[x, value]| Sample { x, value })
+        .collect();
+    let rest = Some(samples.last()?.x);
+    Some(Plot {
+        id: "plot-precision-recall".to_owned(),
+        title: "Precision by recall".to_owned(),
+        across: Across::Recall,
+        axis: "precision of class 1",
+        unit: Unit::Part,
+        kind: Kind::LinesFromZero,
+        series: vec![Series {
+            name: "precision".to_owned(),
+            color: "test".to_owned(),
+            samples,
+            rest,
+        }],
+        resting: "of all nodes in the class".to_owned(),
+        best: None,
+        note: String::new(),
+        empty: "no number",
+    })
 }
 
 fn series<'a>(

@@ -16,6 +16,7 @@ mod run_report;
 mod scale;
 mod series;
 mod tables;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod tiles;

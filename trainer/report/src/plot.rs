@@ -30,6 +30,8 @@ pub(super) enum Across {
     Epochs,
     /// Seconds of wall time since the run began.
     Seconds,
+    /// The share of the nodes in a class that are predicted to be in it.
+    Recall,
 }
 
 impl Across {
@@ -37,6 +39,7 @@ impl Across {
         match self {
             Self::Epochs => "epoch",
             Self::Seconds => "wall time from the start of the program",
+            Self::Recall => "recall",
         }
     }
 
@@ -44,6 +47,7 @@ impl Across {
         match self {
             Self::Epochs => Axis::epochs(last as u64),
             Self::Seconds => Axis::seconds(last),
+            Self::Recall => Axis::parts(),
         }
     }
 
@@ -51,19 +55,20 @@ impl Across {
         match self {
             Self::Epochs => format!("epoch {x}"),
             Self::Seconds => format!("after {}", Unit::Seconds.format(x)),
+            Self::Recall => format!("recall {}", Unit::Part.format(x)),
         }
     }
 
     /// The value that a series has at a place. Runs are not measured at the same times, so a value counts until the next one.
     fn value(self, series: &Series, x: f64) -> f64 {
         match self {
-            Self::Epochs => series.at(x),
+            Self::Epochs | Self::Recall => series.at(x),
             Self::Seconds => series.until(x),
         }
     }
 }
 
-/// A plot of values over epochs or time.
+/// A plot of values over epochs, time or recall.
 #[derive(Debug)]
 pub(super) struct Plot {
     /// Its id in the page.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use grappa_io::size::{count, duration};
-use grappa_run::{background::RunPages, folder::RUNNING, journal::EpochRecord, scores::ModelScores, summary::Summary};
+use grappa_run::{
+    background::RunPages, folder::RUNNING, journal::EpochRecord, model::Task, scores::ModelScores, summary::Summary,
+};
 
 use crate::{
-    charts::Charts,
+    charts::{self, Charts},
     classes::Classes,
     facts::{Fact, RunFacts},
     html::{escape, page, section},
-    tables, tiles,
+    tables, targets, tiles,
 };
 
 /// The contents of a report.
@@ -123,6 +125,9 @@ impl Report {
     }
 
     fn scored(&self, scores: &ModelScores) -> String {
+        if self.summary.task == Task::Regression {
+            return self.scored_targets(scores);
+        }
         let classes = Classes::new(&scores.report, &self.classes);
         let nodes = format!("{} {} nodes", count(scores.report.nodes), escape(&scores.split));
         let at = match self.summary.best_epoch {
@@ -131,6 +136,19 @@ impl Report {
         };
         let note = format!("{nodes}, {at}. Values are percentages.");
         let html = section("Classes", &note, &classes.table()) + &classes.confusion(&nodes);
+        let curve = charts::precision_recall(&scores.report).map_or_else(String::new, |plot| {
+            format!("<div class=\"plots\">\n{}</div>\n", plot.html())
+        });
+        format!("{curve}<div class=\"tables\">\n{html}</div>\n")
+    }
+
+    fn scored_targets(&self, scores: &ModelScores) -> String {
+        let note = format!(
+            "{} {} nodes, in the unit of each target. The last column is of a model that predicts the mean of the training nodes.",
+            count(scores.report.nodes),
+            escape(&scores.split)
+        );
+        let html = section("Targets", &note, &targets::table(&scores.report, &self.classes));
         format!("<div class=\"tables\">\n{html}</div>\n")
     }
 }

@@ -74,6 +74,11 @@ impl Axis {
         Self::linear(0.0, last.clamp(0.0, VALUE_MAX), Unit::Seconds)
     }
 
+    /// The axis of fractions of 1.
+    pub(super) fn parts() -> Self {
+        Self::linear(0.0, 1.0, Unit::Part)
+    }
+
     /// Whether equal distances are equal factors.
     pub(super) fn is_log(&self) -> bool {
         self.is_log

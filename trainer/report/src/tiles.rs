@@ -2,7 +2,7 @@
 
 use grappa_io::size::ByteSize;
 use grappa_run::{
-    model::Task,
+    model::{Task, significant},
     scores::{ModelScores, ScoreReport},
     summary::Summary,
 };
@@ -31,6 +31,9 @@ fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
     let (score, is_single) = (summary.score(), summary.task == Task::MultiClass);
     let split = scores.map_or("test", |scores| &scores.split);
     let scored = escape(split);
+    if summary.task == Task::Regression {
+        return target_tiles(summary, &scored, scores.map(|scores| &scores.report));
+    }
     let scores = scores.map(|scores| &scores.report);
     let majority = scores.filter(|_| is_single).and_then(majority);
     let micro_f1 = scores.filter(|_| is_single).and_then(|scores| scores.micro_f1);
@@ -61,8 +64,34 @@ fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
             format!("{scored} ROC-AUC"),
             part(scores.and_then(|scores| scores.roc_auc)),
         ),
+        (
+            format!("{scored} average precision"),
+            part(scores.and_then(|scores| scores.average_precision)),
+        ),
         ("evaluated".to_owned(), summary.evaluated.map(|how| how.to_string())),
     ]
+}
+
+/// Scores of targets.
+fn target_tiles(summary: &Summary, scored: &str, scores: Option<&ScoreReport>) -> Vec<Tile> {
+    let baselines = scores.map(|scores| &scores.per_target[..]);
+    let baseline = match baselines {
+        Some([target]) => target.baseline_rmse,
+        _ => None,
+    };
+    let tiles = [
+        ("test RMSE".to_owned(), summary.test_rmse),
+        ("val RMSE".to_owned(), summary.val_rmse),
+        (format!("{scored} RMSE of the mean"), baseline),
+        ("test MAE".to_owned(), summary.test_mae),
+        ("val MAE".to_owned(), summary.val_mae),
+        ("test R2".to_owned(), summary.test_r2),
+        ("val R2".to_owned(), summary.val_r2),
+        ("val loss".to_owned(), summary.val_loss),
+    ];
+    let shown = tiles.map(|(what, value)| (what, value.map(significant)));
+    let how = summary.evaluated.map(|how| how.to_string());
+    shown.into_iter().chain([("evaluated".to_owned(), how)]).collect()
 }
 
 fn others(summary: &Summary, partitions: u32) -> Vec<Tile> {

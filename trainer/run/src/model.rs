@@ -1,6 +1,7 @@
 //! The shape of a model: kinds of layers, norms and numbers, and sizes. `grappa_trainer::nn` builds models of this
 //! shape.
 
+use grappa_formats::manifest::LabelKind;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, names::named_enum};
@@ -110,6 +111,8 @@ pub enum Task {
     MultiClass,
     /// A set of labels per node: outputs are independent logits, one per label.
     MultiLabel,
+    /// Numbers per node: outputs are predictions of targets, in their unit.
+    Regression,
 }
 
 impl Task {
@@ -118,7 +121,37 @@ impl Task {
         match self {
             Self::MultiClass => "accuracy",
             Self::MultiLabel => "micro F1",
+            Self::Regression => "RMSE",
         }
+    }
+
+    /// A value of this score, for people: a percentage, or a number in the unit of the target.
+    pub fn shown_score(self, score: f64) -> String {
+        match self {
+            Self::MultiClass | Self::MultiLabel => format!("{:.2} %", score * 100.0),
+            Self::Regression => significant(score),
+        }
+    }
+
+    /// The task of labels.
+    pub fn of(labels: LabelKind) -> Self {
+        match labels {
+            LabelKind::Single => Self::MultiClass,
+            LabelKind::Multi | LabelKind::Partial => Self::MultiLabel,
+            LabelKind::Targets => Self::Regression,
+        }
+    }
+}
+
+/// A number with five digits.
+pub fn significant(value: f64) -> String {
+    let digits = match value.abs() {
+        magnitude if magnitude > 0.0 && magnitude.is_finite() => 4 - magnitude.log10().floor() as i64,
+        _ => 4,
+    };
+    match digits {
+        0..=8 => format!("{value:.*}", digits as usize),
+        _ => format!("{value:.4e}"),
     }
 }
 
@@ -158,6 +191,9 @@ pub struct ModelOptions {
     pub jumping_knowledge: JumpingKnowledge,
     /// The type of numbers to compute with.
     pub precision: Precision,
+    /// Whether outputs are standardized targets that the model gives back in their unit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub standardizes_targets: bool,
 }
 
 impl ModelOptions {

@@ -1,6 +1,8 @@
 //! The scores of a run's model.
 
-pub use grappa_scores::{Judged, Labels, ScoreReport, Scores, is_undecided, largest};
+pub use grappa_scores::{
+    Judged, Labels, ScoreReport, Scores, TargetLoss, TargetScale, TargetScore, is_undecided, largest,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Evaluate;
@@ -16,6 +18,15 @@ pub struct ModelScores {
     pub val_micro_f1: Option<f64>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
+    /// Root of the mean squared error of the validation nodes, if labels are numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_rmse: Option<f64>,
+    /// Mean absolute error of the validation nodes, as the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_mae: Option<f64>,
+    /// Coefficient of determination on the validation nodes, as the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_r2: Option<f64>,
     /// Accuracy on the test nodes.
     pub test_accuracy: Option<f64>,
     /// The split of the report: `test`, or `val` if there are no test nodes.
@@ -25,8 +36,13 @@ pub struct ModelScores {
 }
 
 impl ModelScores {
+    /// All scores on the test nodes, if there are any.
+    pub fn test(&self) -> Option<&ScoreReport> {
+        (self.split == "test").then_some(&self.report)
+    }
+
     /// Micro F1 on the test nodes, if there are any.
     pub fn test_micro_f1(&self) -> Option<f64> {
-        (self.split == "test").then_some(self.report.micro_f1)?
+        self.test()?.micro_f1
     }
 }

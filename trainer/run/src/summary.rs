@@ -25,6 +25,24 @@ pub struct Summary {
     /// Micro F1 on the validation nodes, as the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_micro_f1: Option<f64>,
+    /// Root of the mean squared error of the test nodes, in the unit of the target; left out, as the next ones, if labels are classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_rmse: Option<f64>,
+    /// Root of the mean squared error of the validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_rmse: Option<f64>,
+    /// Mean absolute error of the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_mae: Option<f64>,
+    /// Mean absolute error of the validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_mae: Option<f64>,
+    /// Coefficient of determination on the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_r2: Option<f64>,
+    /// Coefficient of determination on the validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_r2: Option<f64>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
     /// How these scores were computed: `exact` or `sampled`; null without evaluation.
@@ -64,6 +82,9 @@ pub struct Summary {
     /// The kind of predictions.
     #[serde(skip)]
     pub task: Task,
+    /// The monitored number at the best epoch, higher is better.
+    #[serde(skip)]
+    pub monitored: Option<f64>,
 }
 
 /// The score that decides which model is the best, with that model.
@@ -109,6 +130,12 @@ impl Summary {
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
             test_micro_f1: of_sets.and_then(|record| record.test_micro_f1),
             val_micro_f1: of_sets.and_then(|record| record.val_micro_f1),
+            test_rmse: at_best.and_then(|record| record.test_rmse),
+            val_rmse: at_best.and_then(|record| record.val_rmse),
+            test_mae: at_best.and_then(|record| record.test_mae),
+            val_mae: at_best.and_then(|record| record.val_mae),
+            test_r2: at_best.and_then(|record| record.test_r2),
+            val_r2: at_best.and_then(|record| record.val_r2),
             val_loss: at_best.and_then(|record| record.val_loss),
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: state.best.map(|best| best.epoch),
@@ -128,6 +155,7 @@ impl Summary {
             processes: 1,
             config: config.clone(),
             task,
+            monitored: state.best.map(|best| best.val),
         };
         if let Some(scores) = &state.scores {
             summary.set_scores(scores);
@@ -143,6 +171,10 @@ impl Summary {
         if self.task == Task::MultiLabel {
             (self.test_micro_f1, self.val_micro_f1) = (scores.test_micro_f1(), scores.val_micro_f1);
         }
+        let test = scores.test();
+        (self.test_rmse, self.val_rmse) = (test.and_then(|test| test.rmse), scores.val_rmse);
+        (self.test_mae, self.val_mae) = (test.and_then(|test| test.mae), scores.val_mae);
+        (self.test_r2, self.val_r2) = (test.and_then(|test| test.r2), scores.val_r2);
         self.val_loss = scores.val_loss;
         self.evaluated = Some(scores.evaluated);
     }
@@ -152,6 +184,7 @@ impl Summary {
         let (val, test) = match self.task {
             Task::MultiClass => (self.val_accuracy, self.test_accuracy),
             Task::MultiLabel => (self.val_micro_f1, self.test_micro_f1),
+            Task::Regression => (self.val_rmse, self.test_rmse),
         };
         BestScore {
             name: self.task.score_name(),
@@ -162,8 +195,9 @@ impl Summary {
 
     /// Whether the run was evaluated, and there are no validation nodes. The model is then from the last epoch.
     pub fn lacks_validation(&self) -> bool {
-        // A loss may be missing because it is not finite. An accuracy is there if there are nodes.
-        self.best_epoch.is_none() && self.evaluated.is_some() && self.val_accuracy.is_none()
+        // A loss may be missing because it is not finite. An accuracy is there if there are nodes, and an RMSE if errors are finite.
+        let has_score = self.val_accuracy.is_some() || self.val_rmse.is_some();
+        self.best_epoch.is_none() && self.evaluated.is_some() && !has_score
     }
 
     /// Sets the wall time of the run.

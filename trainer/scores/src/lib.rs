@@ -1,16 +1,17 @@
-//! Scores of predictions: accuracy, loss, F1, ROC-AUC, confusion matrix.
+//! Scores of predictions: accuracy, loss, F1, ROC-AUC, average precision, confusion matrix; RMSE, MAE and R2 of numbers.
 //!
 //! [`Scores`] takes logits and labels in batches, on one process or on several. The result does not depend on the batches or their order, because counts and
 //! the sum of losses are integers. Definitions follow scikit-learn, and the tests compare with it. The fields say what
 //! happens where a score is undefined, for example for a class without nodes.
 //!
 //! Cost: an exponential and a few operations per logit, counts per class, and a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
-//! classes. ROC-AUC takes 4 bytes per labelled node (binary) or per logit (multi-label), which are sorted at the end.
+//! classes. ROC-AUC and average precision take 4 bytes per labelled node (binary) or per logit (multi-label), which are sorted at the end.
 
 #![forbid(unsafe_code)]
 
 mod auc;
 mod loss;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -18,7 +19,9 @@ mod words;
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};
 
-use self::{auc::Ranking, loss::LossSum};
+pub use self::auc::CURVE_POINTS_MAX;
+pub use self::targets::{TargetLoss, TargetScale, TargetScore};
+use self::{auc::Ranking, loss::LossSum, targets::TargetSums};
 
 /// The largest number of classes with a confusion matrix.
 pub const CONFUSION_CLASSES_MAX: u32 = 1024;
@@ -31,6 +34,8 @@ pub enum Labels<'a> {
     /// One set of classes per node, as in a store's labels: [`LabelSpec::row_bytes`] bytes per node, bit c for class c. Bit
     /// `classes` is set for labelled nodes; others are skipped.
     Sets(&'a [u8]),
+    /// A value for each class or target of each node, NaN for one that is missing: `[nodes, classes]`. Nodes without any are skipped.
+    Values(&'a [f32]),
 }
 
 /// Accumulates scores.
@@ -49,6 +54,9 @@ pub struct Scores {
     confusion: Vec<u64>,
     /// Binary: one, of class 1. Multi-label: one per class. Empty if ROC-AUC is not computed.
     rankings: Vec<Ranking>,
+    /// Of targets: one for each, and their scale.
+    targets: Vec<TargetSums>,
+    scale: Option<TargetScale>,
 }
 
 /// A node with one class, and what its logits say. To compute this takes most of the time of scoring, and needs no [`Scores`].
@@ -103,7 +111,27 @@ struct ClassCounts {
 }
 
 impl Scores {
-    /// Empty scores. `ranked` adds ROC-AUC, which takes memory, for two classes and for multi-label tasks.
+    /// Empty scores of targets.
+    ///
+    /// # Panics
+    /// If labels are no targets, or `scale` has others.
+    pub fn of_targets(spec: LabelSpec, scale: TargetScale) -> Self {
+        assert_eq!(spec.kind, LabelKind::Targets, "labels are targets");
+        let targets = spec.classes as usize;
+        assert_eq!(
+            [scale.means.len(), scale.deviations.len()],
+            [targets; 2],
+            "a scale of each"
+        );
+        Self {
+            targets: vec![TargetSums::default(); targets],
+            counts: Vec::new(),
+            scale: Some(scale),
+            ..Self::new(spec, false)
+        }
+    }
+
+    /// Empty scores. `ranked` adds ROC-AUC and average precision, which take memory, for two classes and for multi-label tasks.
     pub fn new(spec: LabelSpec, ranked: bool) -> Self {
         let classes = spec.classes as usize;
         let is_square = spec.kind == LabelKind::Single && spec.classes <= CONFUSION_CLASSES_MAX;
@@ -111,7 +139,8 @@ impl Scores {
             _ if !ranked => 0,
             LabelKind::Single if classes == 2 => 1,
             LabelKind::Single => 0,
-            LabelKind::Multi => classes,
+            LabelKind::Multi | LabelKind::Partial => classes,
+            LabelKind::Targets => 0,
         };
         Self {
             spec,
@@ -122,12 +151,15 @@ impl Scores {
             counts: vec![ClassCounts::default(); classes],
             confusion: vec![0; if is_square { classes * classes } else { 0 }],
             rankings: vec![Ranking::default(); rankings],
+            targets: Vec::new(),
+            scale: None,
         }
     }
 
     /// Adds nodes. `logits` is `[nodes, classes]`, row by row.
     ///
-    /// The predicted class has the largest logit, the first one if several are equal. A predicted set has the classes with
+    /// Of targets, `logits` are predictions in their unit. The predicted class has the largest logit, the first one if several are
+    /// equal. A predicted set has the classes with
     /// logits above 0. A node with a NaN logit has no prediction and counts as wrong.
     ///
     /// # Panics
@@ -148,7 +180,20 @@ impl Scores {
                 assert_eq!(sets.len(), nodes * width, "a set for each node");
                 for (row, set) in logits.chunks_exact(classes).zip(sets.chunks_exact(width)) {
                     if bit(set, classes) {
-                        self.add_set(row, set);
+                        self.add_set(row, |class| Some(bit(set, class)));
+                    }
+                }
+            }
+            (LabelKind::Partial | LabelKind::Targets, Labels::Values(values)) => {
+                assert_eq!(values.len(), logits.len(), "values for each node");
+                let rows = logits.chunks_exact(classes).zip(values.chunks_exact(classes));
+                for (row, values) in rows.filter(|(_, values)| !values.iter().all(|value| value.is_nan())) {
+                    match self.spec.kind {
+                        LabelKind::Targets => self.add_targets(row, values),
+                        _ => self.add_set(row, |class| {
+                            let value = values[class];
+                            (!value.is_nan()).then_some(value == 1.0)
+                        }),
                     }
                 }
             }
@@ -182,16 +227,41 @@ impl Scores {
         }
     }
 
-    fn add_set(&mut self, logits: &[f32], set: &[u8]) {
+    /// Adds a node that has targets.
+    fn add_targets(&mut self, predicted: &[f32], targets: &[f32]) {
+        let scale = self.scale.as_ref().expect("scores of targets have their scale");
+        self.nodes += 1;
+        if is_undecided(predicted) {
+            self.undecided += 1;
+            return;
+        }
+        let (mut loss, mut known) = (0.0, 0);
+        for (index, (&predicted, &target)) in predicted.iter().zip(targets).enumerate() {
+            if target.is_nan() {
+                continue;
+            }
+            let deviation = f64::from(scale.deviations[index]);
+            let error = (f64::from(predicted) - f64::from(target)) / deviation;
+            self.targets[index].add(error, (f64::from(target) - f64::from(scale.means[index])) / deviation);
+            loss += scale.loss.of(error);
+            known += 1;
+        }
+        self.losses.add(loss / f64::from(known));
+    }
+
+    /// Adds a node with a set of classes: for each, whether it is in it, or none if that is unknown.
+    fn add_set(&mut self, logits: &[f32], is_in: impl Fn(usize) -> Option<bool>) {
         self.nodes += 1;
         let is_undecided = is_undecided(logits);
         match is_undecided {
             true => self.undecided += 1,
-            false => self.losses.add(loss::of_set(logits, |class| bit(set, class))),
+            false => self.losses.add(loss::of_set(logits, &is_in)),
         }
         let mut is_right = !is_undecided;
         for (class, (&logit, counts)) in logits.iter().zip(&mut self.counts).enumerate() {
-            let (is_in, is_predicted) = (bit(set, class), logit > 0.0);
+            let (Some(is_in), is_predicted) = (is_in(class), logit > 0.0) else {
+                continue;
+            };
             counts.support += u64::from(is_in);
             counts.predicted += u64::from(is_predicted);
             counts.hits += u64::from(is_in && is_predicted);
@@ -199,7 +269,9 @@ impl Scores {
         }
         self.right += u64::from(is_right);
         for (class, (ranking, &logit)) in self.rankings.iter_mut().zip(logits).enumerate() {
-            ranking.add(logit, bit(set, class));
+            if let Some(is_in) = is_in(class) {
+                ranking.add(logit, is_in);
+            }
         }
     }
 
@@ -225,6 +297,9 @@ impl Scores {
         for (mine, its) in self.rankings.iter_mut().zip(other.rankings) {
             mine.merge(its);
         }
+        for (mine, its) in self.targets.iter_mut().zip(other.targets) {
+            mine.merge(its);
+        }
     }
 
     /// Number of labelled nodes.
@@ -232,9 +307,10 @@ impl Scores {
         self.nodes
     }
 
-    /// Fraction of the labelled nodes whose prediction is right: the class, or the whole set. None without nodes.
+    /// Fraction of the labelled nodes whose prediction is right: the class, or the whole set as far as it is known. None without nodes,
+    /// and for targets.
     pub fn accuracy(&self) -> Option<f64> {
-        ratio(self.right, self.nodes)
+        ratio(self.right, self.nodes).filter(|_| self.scale.is_none())
     }
 
     /// The scores.
@@ -243,7 +319,7 @@ impl Scores {
         // As scikit-learn: a class counts that has nodes or predictions; a label always does.
         let counted = per_class
             .iter()
-            .filter(|score| self.spec.kind == LabelKind::Multi || score.support + score.predicted > 0);
+            .filter(|score| self.spec.kind != LabelKind::Single || score.support + score.predicted > 0);
         let counted: Vec<f64> = counted.map(|score| score.f1).collect();
         let micro = ClassCounts {
             support: self.counts.iter().map(|counts| counts.support).sum(),
@@ -251,6 +327,18 @@ impl Scores {
             hits: self.counts.iter().map(|counts| counts.hits).sum(),
         };
         let areas: Vec<Option<f64>> = self.rankings.iter_mut().map(Ranking::area).collect();
+        let precisions: Vec<Option<f64>> = self.rankings.iter_mut().map(Ranking::average_precision).collect();
+        let precision_recall = match (self.spec.kind, &mut self.rankings[..]) {
+            (LabelKind::Single, [ranking]) => ranking.precision_recall(),
+            _ => Vec::new(),
+        };
+        let deviations = self.scale.iter().flat_map(|scale| &scale.deviations);
+        let per_target: Vec<TargetScore> = self
+            .targets
+            .iter()
+            .zip(deviations)
+            .map(|(sums, &deviation)| sums.score(deviation))
+            .collect();
         ScoreReport {
             nodes: self.nodes,
             undecided: self.undecided,
@@ -258,8 +346,14 @@ impl Scores {
             accuracy: self.accuracy(),
             loss: self.losses.mean(self.nodes - self.undecided),
             macro_f1: mean(&counted),
-            micro_f1: (self.nodes > 0).then(|| micro.f1()),
+            micro_f1: (self.nodes > 0 && !self.counts.is_empty()).then(|| micro.f1()),
             roc_auc: mean(&areas.into_iter().flatten().collect::<Vec<_>>()),
+            average_precision: mean(&precisions.into_iter().flatten().collect::<Vec<_>>()),
+            precision_recall,
+            rmse: targets::mean_of(&per_target, |score| score.rmse),
+            mae: targets::mean_of(&per_target, |score| score.mae),
+            r2: targets::mean_of(&per_target, |score| score.r2),
+            per_target,
             confusion: (!self.confusion.is_empty()).then(|| {
                 let rows = self.confusion.chunks_exact(self.counts.len());
                 rows.map(<[u64]>::to_vec).collect()
@@ -294,7 +388,27 @@ pub struct ScoreReport {
     /// where ties count half. For two classes, the area of class 1. For sets, the mean over the classes that have nodes inside and
     /// outside. None if it is undefined, was not requested, or a logit is NaN.
     pub roc_auc: Option<f64>,
-    /// Scores of each class.
+    /// Area under the curve of precision by recall, as a step function: the mean precision at the rank of each node in the class. For two
+    /// classes, the area of class 1. For sets, the mean over the classes that have nodes inside. None as [`ScoreReport::roc_auc`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_precision: Option<f64>,
+    /// Recall and precision of class 1 of two at up to [`CURVE_POINTS_MAX`] thresholds, from the highest one on. Empty for other tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub precision_recall: Vec<[f64; 2]>,
+    /// Root of the mean squared error of targets, in their unit; for several, the mean of their scores. None for classes, without nodes,
+    /// or if an error is not finite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rmse: Option<f64>,
+    /// Mean absolute error, as [`ScoreReport::rmse`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mae: Option<f64>,
+    /// Coefficient of determination; see [`TargetScore::r2`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r2: Option<f64>,
+    /// Scores of each target. Empty for classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_target: Vec<TargetScore>,
+    /// Scores of each class. Empty for targets.
     pub per_class: Vec<ClassScore>,
     /// Number of nodes by class (row) and prediction (column). None for sets, and for more than [`CONFUSION_CLASSES_MAX`]
     /// classes.
@@ -307,9 +421,12 @@ impl ScoreReport {
         self.nodes > 0 && self.undecided == self.nodes
     }
 
-    /// Whether there are scores for each of `classes` classes, and the confusion matrix is one of these classes.
+    /// Whether there are scores for each of `classes` classes or targets, and the confusion matrix is one of these classes.
     pub fn has_classes(&self, classes: u64) -> bool {
         let rows = self.confusion.iter().flatten().map(Vec::len);
+        if !self.per_target.is_empty() {
+            return self.per_target.len() as u64 == classes && self.per_class.is_empty() && self.confusion.is_none();
+        }
         let lengths = self.confusion.iter().map(Vec::len).chain(rows);
         lengths
             .chain([self.per_class.len()])

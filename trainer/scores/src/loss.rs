@@ -51,13 +51,16 @@ pub(super) fn of_class(logits: &[f32], label: usize) -> f64 {
     sum.ln() + f64::from(largest) - f64::from(logits[label])
 }
 
-/// The mean over classes of the negative logarithm of the probability that the node is in the class, or is not: binary
+/// The mean over the known classes of the negative logarithm of the probability that the node is in the class, or is not: binary
 /// cross-entropy after a sigmoid.
-pub(super) fn of_set(logits: &[f32], is_in: impl Fn(usize) -> bool) -> f64 {
-    let losses = logits.iter().enumerate().map(|(class, &logit)| {
-        let against = f64::from(if is_in(class) { -logit } else { logit });
+pub(super) fn of_set(logits: &[f32], is_in: impl Fn(usize) -> Option<bool>) -> f64 {
+    let (mut sum, mut known) = (0.0, 0);
+    for (class, &logit) in logits.iter().enumerate() {
+        let Some(is_in) = is_in(class) else { continue };
+        let against = f64::from(if is_in { -logit } else { logit });
         // ln(1 + e^x), without overflow.
-        against.max(0.0) + (-against.abs()).exp().ln_1p()
-    });
-    losses.sum::<f64>() / logits.len() as f64
+        sum += against.max(0.0) + (-against.abs()).exp().ln_1p();
+        known += 1;
+    }
+    sum / f64::from(known)
 }

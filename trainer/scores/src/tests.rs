@@ -347,3 +347,128 @@ fn many_classes_have_no_confusion_matrix_and_need_no_square_of_memory() {
 fn a_class_beyond_the_last_is_a_mistake() {
     report(single_spec(3), &[0.0; 3], Labels::Classes(&[3]));
 }
+
+#[test]
+fn average_precision_is_the_mean_precision_at_the_nodes_of_the_class() {
+    let (logits, labels) = single(5, 200, 2, 2);
+    let found = report(single_spec(2), &logits, Labels::Classes(&labels));
+    let nodes: Vec<(f32, bool)> = logits
+        .chunks(2)
+        .zip(&labels)
+        .filter(|(_, label)| **label >= 0)
+        .map(|(row, &label)| (row[1] - row[0], label == 1))
+        .collect();
+    // Precision among the nodes whose score is at least as high.
+    let at = |score: f32, of: &dyn Fn(&(f32, bool)) -> bool| {
+        let above = nodes.iter().filter(|(other, _)| *other >= score);
+        above.filter(|node| of(node)).count() as f64
+    };
+    let inside: Vec<f32> = nodes
+        .iter()
+        .filter(|(_, is_in)| *is_in)
+        .map(|(score, _)| *score)
+        .collect();
+    let precisions = inside
+        .iter()
+        .map(|&score| at(score, &|node| node.1) / at(score, &|_| true));
+    assert_close(found.average_precision, precisions.sum::<f64>() / inside.len() as f64);
+    let curve = &found.precision_recall;
+    assert!(curve.is_sorted_by(|one, other| one[0] < other[0]) && curve.len() <= CURVE_POINTS_MAX);
+    let [recall, precision] = *curve.last().unwrap();
+    let lowest = inside.iter().copied().fold(f32::INFINITY, f32::min);
+    assert_eq!((recall, precision), (1.0, inside.len() as f64 / at(lowest, &|_| true)));
+}
+
+#[test]
+fn unknown_classes_do_not_count_and_known_ones_count_as_in_sets() {
+    let spec = LabelSpec {
+        classes: 2,
+        kind: LabelKind::Partial,
+    };
+    let nan = f32::NAN;
+    let logits = [1.0, -2.0, 3.0, 0.5, -1.0, 2.0];
+    let partial = report(spec, &logits, Labels::Values(&[1.0, nan, nan, nan, 1.0, 1.0]));
+    assert_eq!((partial.nodes, partial.accuracy), (2, Some(0.5)));
+    assert_eq!((partial.per_class[0].support, partial.per_class[1].predicted), (2, 1));
+    let softplus = |x: f64| x.exp().ln_1p();
+    let expected = (softplus(-1.0) + (softplus(1.0) + softplus(-2.0)) / 2.0) / 2.0;
+    assert!((partial.loss.unwrap() - expected).abs() < 1e-9, "{partial:?}");
+
+    let mut sets = Vec::new();
+    for classes in [&[0][..], &[], &[0, 1]] {
+        multi_spec(2).encode_multi(Some(classes), &mut sets);
+    }
+    let known = report(spec, &logits, Labels::Values(&[1.0, 0.0, 0.0, 0.0, 1.0, 1.0]));
+    assert_eq!(known, report(multi_spec(2), &logits, Labels::Sets(&sets)));
+}
+
+#[test]
+fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
+    let spec = LabelSpec {
+        classes: 2,
+        kind: LabelKind::Targets,
+    };
+    let scale = |loss| TargetScale {
+        means: vec![100.0, 0.5],
+        deviations: vec![50.0, 0.25],
+        loss,
+    };
+    let mut numbers = Numbers(11);
+    let nodes = 300;
+    let (mut predicted, mut targets) = (Vec::new(), Vec::new());
+    for _ in 0..nodes {
+        let [a, b] = [numbers.logit(), numbers.logit()];
+        targets.extend(match numbers.below(4) {
+            0 => [f32::NAN, b],
+            1 => [f32::NAN; 2],
+            _ => [100.0 + 40.0 * a, b],
+        });
+        predicted.extend([100.0 + 40.0 * numbers.logit(), b + 0.1 * numbers.logit()]);
+    }
+    let of = |loss| {
+        let mut parts = [0, 1].map(|_| Scores::of_targets(spec, scale(loss)));
+        for (index, (predicted, targets)) in predicted.chunks(2).zip(targets.chunks(2)).enumerate() {
+            parts[index % 2].add(predicted, Labels::Values(targets));
+        }
+        let [mut even, odd] = parts;
+        let mut by_words = even.clone();
+        by_words.merge_words(&odd.to_words());
+        even.merge(odd);
+        let report = even.report();
+        assert_eq!(by_words.report(), report, "as words");
+        let mut whole = Scores::of_targets(spec, scale(loss));
+        whole.add(&predicted, Labels::Values(&targets));
+        assert_eq!(whole.report(), report, "all at once");
+        report
+    };
+    let report = of(TargetLoss::Squared);
+    let mut means = [0.0; 3];
+    for target in [0, 1] {
+        let pairs: Vec<(f64, f64)> = (0..nodes)
+            .map(|node| 2 * node + target)
+            .filter(|&at| !targets[at].is_nan())
+            .map(|at| (predicted[at].into(), targets[at].into()))
+            .collect();
+        let count = pairs.len() as f64;
+        let squares: f64 = pairs
+            .iter()
+            .map(|(predicted, target)| (predicted - target).powi(2))
+            .sum();
+        let magnitudes: f64 = pairs.iter().map(|(predicted, target)| (predicted - target).abs()).sum();
+        let mean = pairs.iter().map(|(_, target)| target).sum::<f64>() / count;
+        let variance: f64 = pairs.iter().map(|(_, target)| (target - mean).powi(2)).sum();
+        let expected = [(squares / count).sqrt(), magnitudes / count, 1.0 - squares / variance];
+        let score = &report.per_target[target];
+        for (found, expected) in [score.rmse, score.mae, score.r2].into_iter().zip(expected) {
+            assert!((found.unwrap() - expected).abs() < 1e-6 * expected.abs(), "{score:?}");
+        }
+        (0..3).for_each(|at| means[at] += expected[at] / 2.0);
+    }
+    for (found, expected) in [report.rmse, report.mae, report.r2].into_iter().zip(means) {
+        assert!((found.unwrap() - expected).abs() < 1e-6 * expected.abs(), "{report:?}");
+    }
+    assert_eq!((report.accuracy, report.micro_f1, report.roc_auc), (None, None, None));
+    let huber = of(TargetLoss::Huber(0.5)).loss.unwrap();
+    assert!(huber < 0.5 * report.loss.unwrap() && huber > 0.0, "{huber}");
+    assert!(report.has_classes(2) && !report.has_classes(3));
+}

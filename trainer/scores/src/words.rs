@@ -6,11 +6,14 @@
 //! support, predictions and hits of each class      u64 each
 //! confusion matrix, row by row                     u64 each
 //! each ranking: inside, outside                    a number of values in u64, then as many f32; for each
+//! each target: nodes                               u64
+//!     sums of squares, magnitudes and targets      u128, u32 each, as the sum of losses
+//!     sum of offsets                               i128
 //! ```
 //!
 //! Words are 32 bits, the lower ones first. Both processes know the labels and whether scores are ranked, so the words say nothing of these.
 
-use super::{ClassCounts, Scores, auc::Ranking, loss::LossSum};
+use super::{ClassCounts, Scores, auc::Ranking, loss::LossSum, targets::TargetSums};
 
 impl Scores {
     /// The scores as words, for [`Scores::merge_words`] on another process.
@@ -37,6 +40,17 @@ impl Scores {
             push(&mut words, side.len() as u64);
             words.extend(side.iter().map(|score| score.to_bits()));
         }
+        for target in &self.targets {
+            push(&mut words, target.nodes);
+            for sum in target.sums {
+                let (units, is_infinite) = sum.parts();
+                push(&mut words, units as u64);
+                push(&mut words, (units >> 64) as u64);
+                words.push(is_infinite.into());
+            }
+            push(&mut words, target.offset as u64);
+            push(&mut words, (target.offset >> 64) as u64);
+        }
         words
     }
 
@@ -50,18 +64,18 @@ impl Scores {
             nodes: words.next(),
             right: words.next(),
             undecided: words.next(),
-            losses: LossSum::of_parts(
-                u128::from(words.next()) | u128::from(words.next()) << 64,
-                words.next_half() != 0,
-            ),
+            losses: words.next_sum(),
             counts: self.counts.iter().map(|_| words.next_counts()).collect(),
             confusion: self.confusion.iter().map(|_| words.next()).collect(),
             rankings: vec![Ranking::default(); self.rankings.len()],
+            targets: Vec::new(),
+            scale: None,
             spec: self.spec,
         };
         for ranking in &mut other.rankings {
             ranking.extend([words.next_scores(), words.next_scores()]);
         }
+        other.targets = self.targets.iter().map(|_| words.next_target()).collect();
         assert!(words.0.as_slice().is_empty(), "words of other scores");
         self.merge(other);
     }
@@ -89,6 +103,19 @@ impl Words<'_> {
             support: self.next(),
             predicted: self.next(),
             hits: self.next(),
+        }
+    }
+
+    fn next_sum(&mut self) -> LossSum {
+        let units = u128::from(self.next()) | u128::from(self.next()) << 64;
+        LossSum::of_parts(units, self.next_half() != 0)
+    }
+
+    fn next_target(&mut self) -> TargetSums {
+        TargetSums {
+            nodes: self.next(),
+            sums: [self.next_sum(), self.next_sum(), self.next_sum()],
+            offset: (u128::from(self.next()) | u128::from(self.next()) << 64).cast_signed(),
         }
     }
 

@@ -36,7 +36,7 @@ pub use self::{
     aggregate_kind::{Aggregate, Scaling},
     graph::Block,
     historical::{HistoricalEmbeddings, Neighbor},
-    loss::losses,
+    loss::Loss,
     model::{Input, Model, Names, Pass},
     parameters::Parameters,
     reduction::{Attention, Reduction},

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
-use grappa_run::model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision};
+use grappa_run::{
+    model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision},
+    scores::{TargetLoss, TargetScale},
+};
 use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -110,10 +113,15 @@ enum RowsOf {
 /// PReLU has a parameter. Examples are `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. PinSAGE has one more Linear
 /// for the logits, `head`. With jumping knowledge every layer is like the first ones, and `head` is the linear layer after them.
 /// Standardized features have the buffers `feature_mean` and `feature_deviation`.
+///
+/// Targets are learned in units of their deviation, and the outputs of every pass are in the unit of the target: the last layer's values
+/// times the buffer `target_deviation`, plus `target_mean`.
 #[derive(Debug)]
 pub struct Model {
     options: ModelOptions,
     features: Normalization,
+    /// Buffers: the mean and the standard deviation of each target, f32 of `[outputs]`, if outputs are targets.
+    targets: Option<[Tensor; 2]>,
     layers: Vec<Box<dyn Layer>>,
     norms: Vec<Option<Norm>>,
     residuals: Vec<Residual>,
@@ -183,9 +191,17 @@ impl Model {
             builder.scope("head", |builder| builder.linear([inputs, outputs], start, start))
         });
         let jump = builder.scope("head", |builder| Jump::new(builder, &options));
+        let targets = options.standardizes_targets.then(|| {
+            let shape = [size(options.outputs)];
+            [
+                builder.buffer("target_mean", &shape, 0.0),
+                builder.buffer("target_deviation", &shape, 1.0),
+            ]
+        });
         Ok(Self {
             options,
             features,
+            targets,
             layers,
             norms,
             residuals,
@@ -211,6 +227,32 @@ impl Model {
         match &self.features {
             Normalization::Standard { mean, deviation } => Some((mean, deviation)),
             Normalization::None | Normalization::Row => None,
+        }
+    }
+
+    /// The mean and the standard deviation of each target, f32 of `[outputs]`, if outputs are targets.
+    pub(crate) fn target_moments(&self) -> Option<(&Tensor, &Tensor)> {
+        self.targets.as_ref().map(|[mean, deviation]| (mean, deviation))
+    }
+
+    /// The scale of scores of targets with a loss. None if outputs are no targets.
+    pub fn target_scale(&self, loss: TargetLoss) -> Option<TargetScale> {
+        let [means, deviations] = self.targets.as_ref()?.each_ref().map(|buffer| {
+            let values = buffer.to_device(Device::Cpu).to_kind(Kind::Float);
+            Vec::<f32>::try_from(values).expect("a buffer has one dimension")
+        });
+        Some(TargetScale {
+            means,
+            deviations,
+            loss,
+        })
+    }
+
+    /// The values of the last layer as the outputs of the model: targets in their unit.
+    fn in_unit(&self, outputs: Tensor) -> Tensor {
+        match &self.targets {
+            Some([mean, deviation]) => outputs * deviation + mean,
+            None => outputs,
         }
     }
 
@@ -247,7 +289,7 @@ impl Model {
         apply(normalized, Epilogue { relu: false, dropout })
     }
 
-    /// Logits of the seeds, f32 of `[seeds, outputs]`.
+    /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`.
     ///
     /// `blocks` are the blocks of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
     /// or has the historical embeddings for each block.
@@ -326,10 +368,10 @@ impl Model {
             hidden = self.step_of(layer, operands, of_destinations);
             after(layer, &hidden);
         }
-        match jumping {
+        self.in_unit(match jumping {
             None => float(&hidden),
             Some(jumping) => jumping.logits(),
-        }
+        })
     }
 
     /// The messages of nodes at a layer, f32 of `[nodes, source width of the reduction]`. `rows` are the nodes' states at its input,
@@ -414,7 +456,7 @@ impl Model {
     pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let kind = self.kind();
         let aggregated = aggregated.narrow(1, 0, self.reduction(layer).result_width() as i64);
-        no_grad(|| {
+        self.made(layer, || {
             let aggregated = aggregated.to_kind(kind);
             if let Some(weights_first) = self.weights_first(layer) {
                 return float(&weights_first.update(&own.to_kind(kind), &aggregated, degrees));
@@ -437,9 +479,17 @@ impl Model {
 
     /// As [`Model::update`] of the first layer, from [`Model::combined`].
     pub fn update_combined(&self, combined: &Tensor) -> Tensor {
-        no_grad(|| {
+        self.made(0, || {
             let new = self.step(0, Operands::Combined(combined));
             self.with_carried(0, &new, combined)
+        })
+    }
+
+    /// The rows that a layer makes, without gradients; outputs at the last layer.
+    fn made(&self, layer: usize, rows: impl FnOnce() -> Tensor) -> Tensor {
+        no_grad(|| match layer + 1 == self.layers.len() {
+            true => self.in_unit(rows()),
+            false => rows(),
         })
     }
 

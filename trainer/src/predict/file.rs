@@ -130,6 +130,11 @@ fn predict_to(
         FileNodes::Split(name) => Some(split_of(store, name)?),
         FileNodes::Listed(nodes) => Some(nodes.iter().map(|node| node.0).collect()),
     };
+    if values == Values::Probabilities && trained.task() == Task::Regression {
+        return Err(Error::Options(
+            "--probabilities is for classes, and the model predicts numbers: leave it out".into(),
+        ));
+    }
     let options = trained.model().options();
     let columns = match values {
         Values::Embeddings => options.hidden,
@@ -140,7 +145,8 @@ fn predict_to(
         (Values::Classes, Task::MultiClass, Out::Npy(_)) => Encoding::Class,
         (Values::Classes, Task::MultiLabel, Out::Npy(_)) => Encoding::Set,
         (Values::Probabilities, task, Out::Npy(_)) => Encoding::Probabilities(task),
-        (Values::Classes, Task::MultiLabel, Out::Table(_))
+        (Values::Classes, Task::Regression, _)
+        | (Values::Classes, Task::MultiLabel, Out::Table(_))
         | (Values::Probabilities, _, Out::Table(_))
         | (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
     };
@@ -219,6 +225,8 @@ fn predict_to(
     let array = match encoding {
         Encoding::Class | Encoding::ClassAndProbability => ("<i8", None),
         Encoding::Set => ("|i1", Some(columns)),
+        // As an export writes a single target.
+        Encoding::Floats if values == Values::Classes && columns == 1 => ("<f4", None),
         Encoding::Probabilities(_) | Encoding::Floats => ("<f4", Some(columns)),
     };
     let exported = match &some {

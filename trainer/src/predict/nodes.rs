@@ -42,11 +42,13 @@ pub struct Predictions {
 pub struct Prediction {
     /// The node.
     pub node: NodeId,
-    /// The predicted classes with their probabilities: one class, or for multi-label tasks all labels with a probability above 0.5.
-    /// None if a logit is NaN.
+    /// The predicted classes with their probabilities: one class, or for multi-label tasks all labels with a probability above 0.5. In
+    /// regression, the targets with their values. None if an output is NaN.
     pub classes: Vec<(u64, f32)>,
-    /// Its classes in the store. None if it has no label there.
+    /// Its classes in the store. None if it has no label there, and in regression.
     pub labels: Option<Vec<u64>>,
+    /// In regression, its targets in the store, NaN for those that it lacks. None if it has none.
+    pub targets: Option<Vec<f32>>,
 }
 
 /// Predicts the given nodes of a store, in their order, and computes only what they depend on. Scratch files are in `scratch`.
@@ -102,6 +104,7 @@ pub fn predict_nodes(
                 node,
                 classes: predicted(trained.task(), logits),
                 labels: labels.as_ref().map_or(Ok(None), |labels| labels_of(labels, node))?,
+                targets: labels.as_ref().map_or(Ok(None), |labels| targets_of(labels, node))?,
             });
         }
         Ok(())
@@ -117,11 +120,21 @@ pub fn predict_nodes(
 }
 
 fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
-    Ok(match labels.task() {
-        Task::MultiClass => u64::try_from(labels.class(node)?).ok().map(|class| vec![class]),
-        Task::MultiLabel => labels.set(node)?.map(|set| {
-            let members = (0..).zip(set).filter(|(_, bit)| *bit == 1);
-            members.map(|(class, _)| class).collect()
-        }),
-    })
+    if labels.task() == Task::Regression {
+        return Ok(None);
+    }
+    let (mut members, mut has_label) = (Vec::new(), false);
+    labels.for_each_class(node, |class, is_in| {
+        has_label = true;
+        members.extend(is_in.then_some(class as u64));
+    })?;
+    Ok(has_label.then_some(members))
+}
+
+fn targets_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<f32>>> {
+    if labels.task() != Task::Regression {
+        return Ok(None);
+    }
+    let values = labels.values(node)?;
+    Ok(values.iter().any(|value| !value.is_nan()).then_some(values))
 }

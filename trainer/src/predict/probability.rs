@@ -1,8 +1,9 @@
-//! Classes and their probabilities, from logits.
+//! Classes and their probabilities, from logits; or targets.
 
 use grappa_run::{model::Task, scores::largest};
 
-/// The class of the largest logit, or for multi-label tasks the labels with logits above 0.
+/// The class of the largest logit with its probability, or for multi-label tasks the labels with logits above 0. In regression, all
+/// targets with their values. None if a value is NaN.
 pub(super) fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
     let Some(best) = largest(logits) else {
         return Vec::new();
@@ -14,6 +15,7 @@ pub(super) fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
             .filter(|(_, logit)| **logit > 0.0)
             .map(|(class, logit)| (class, sigmoid(*logit)))
             .collect(),
+        Task::Regression => (0..).zip(logits.iter().copied()).collect(),
     }
 }
 
@@ -24,6 +26,9 @@ pub(super) fn probability(logits: &[f32], best: usize) -> f32 {
 }
 
 /// The probability of each class.
+///
+/// # Panics
+/// If there are no classes.
 pub(super) fn probabilities(task: Task, logits: &[f32]) -> Vec<f32> {
     match (task, largest(logits)) {
         (_, None) => vec![f32::NAN; logits.len()],
@@ -34,6 +39,7 @@ pub(super) fn probabilities(task: Task, logits: &[f32]) -> Vec<f32> {
                 .map(|logit| (logit - logits[best]).exp() * scale)
                 .collect()
         }
+        (Task::Regression, Some(_)) => unreachable!("targets have no probabilities"),
         (Task::MultiLabel, Some(_)) => logits.iter().map(|logit| sigmoid(*logit)).collect(),
     }
 }

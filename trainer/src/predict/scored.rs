@@ -26,7 +26,7 @@ impl<'a> Scored<'a> {
         }
         let labels = NodeLabels::new(store)?;
         Ok(Some(Self {
-            scores: SplitScores::new([nodes], labels.spec(), false),
+            scores: SplitScores::new([nodes], labels.spec(), false, trained.target_scale().as_ref()),
             left: nodes.iter(),
             labels,
         }))

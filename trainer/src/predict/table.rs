@@ -65,6 +65,16 @@ impl<'a> Table<'a> {
                     float("probabilities", Shape::List),
                 ]
             }
+            (Values::Classes, Task::Regression) => {
+                let name = |target| match self.width {
+                    1 => "prediction".to_owned(),
+                    _ => format!("prediction_{}", self.trained.class_name(target)),
+                };
+                return (0..self.width as u64)
+                    .map(|target| float(&name(target), Shape::One))
+                    .collect();
+            }
+            (Values::Probabilities, Task::Regression) => unreachable!("targets have no probabilities"),
             (Values::Probabilities, Task::MultiClass) => vec![self.class_column("class", Shape::Optional)],
             (Values::Probabilities, Task::MultiLabel) => vec![self.class_column("classes", Shape::List)],
         };
@@ -91,6 +101,7 @@ impl<'a> Table<'a> {
         match (self.values, self.trained.task()) {
             (Values::Classes, Task::MultiClass) => self.classes(bytes),
             (Values::Classes, Task::MultiLabel) => self.sets(&floats(bytes)).into(),
+            (Values::Classes, Task::Regression) => self.targets(&floats(bytes)),
             (Values::Probabilities, _) => self.probabilities(&floats(bytes)),
             (Values::Logits | Values::Embeddings, _) => vec![CellValues::Floats(floats(bytes)).into()],
         }
@@ -143,6 +154,7 @@ impl<'a> Table<'a> {
                 let [classes, _] = self.sets(logits);
                 classes
             }
+            Task::Regression => unreachable!("targets have no probabilities"),
         };
         let mut columns = vec![Vec::new(); self.width];
         for row in rows() {
@@ -152,6 +164,14 @@ impl<'a> Table<'a> {
         }
         let columns = columns.into_iter().map(|column| CellValues::Floats(column).into());
         [said].into_iter().chain(columns).collect()
+    }
+
+    /// The targets of some rows, a column for each.
+    fn targets(&self, rows: &[f32]) -> Vec<Cells> {
+        let of_target = |target| rows.iter().skip(target).step_by(self.width).copied().collect();
+        (0..self.width)
+            .map(|target| CellValues::Floats(of_target(target)).into())
+            .collect()
     }
 
     /// Classes by their names, or by their numbers if they have none.

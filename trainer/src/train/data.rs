@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     config::{Compress, TrainConfig},
-    model::{ModelOptions, Task},
+    model::ModelOptions,
 };
 use grappa_storage::{MappedChunks, Store, no_features};
 use roaring::RoaringTreemap;
@@ -31,12 +31,7 @@ impl TrainingData {
         if store.manifest().features.is_none() {
             return Err(no_features(store.path()).into());
         }
-        if config.label_smoothing > 0.0 && labels.task() == Task::MultiLabel {
-            return Err(Error::Options(format!(
-                "label-smoothing is {}, and the nodes of the store have sets of labels: leave it out",
-                config.label_smoothing
-            )));
-        }
+        config.check_labels(labels.spec())?;
         slice::check(&store, config.model, config.halo)?;
         processes.check_partitions(config)?;
         let splits = Splits::open(&store, processes)?;
@@ -57,7 +52,7 @@ impl TrainingData {
     pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
         let features = self.store.manifest().features.as_ref();
         let inputs = features.map_or(0, |features| features.dim as usize);
-        config.model_options(inputs, self.labels.spec().classes as usize)
+        config.model_options(inputs, self.labels.spec().classes as usize, self.labels.task())
     }
 
     /// The name of the store: the name of its folder, without `.grappa`.

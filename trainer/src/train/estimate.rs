@@ -128,14 +128,14 @@ fn expect(
 
 #[cfg(test)]
 mod tests {
-    use grappa_run::config::Auto;
+    use grappa_run::{config::Auto, model::Task};
 
     use super::*;
 
     fn of(change: impl FnOnce(&mut TrainConfig)) -> Expected {
         let mut config = TrainConfig::default();
         change(&mut config);
-        let model = config.model_options(100, 10);
+        let model = config.model_options(100, 10, Task::MultiClass);
         expect(1e6, 2e7, &config, &model, 100_000, false)
     }
 

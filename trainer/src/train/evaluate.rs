@@ -36,10 +36,14 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The number that decides which evaluation is best, higher is better: accuracy on the validation nodes, micro F1 for
-    /// multi-label tasks, or the negative loss. None without validation nodes.
+    /// The number that decides which evaluation is best, higher is better ([`Monitor::of`]). None without validation nodes.
     pub fn score(&self, monitor: Monitor) -> Option<f64> {
-        score(&self.val, monitor)
+        monitor.of(&self.val)
+    }
+
+    /// Accuracy on the test nodes, or the RMSE of targets, if they were scored.
+    pub(super) fn test_score(&self) -> Option<f64> {
+        self.test.as_ref().and_then(|test| test.rmse.or(test.accuracy))
     }
 
     /// Accuracy on the test nodes, if they were scored.
@@ -55,16 +59,6 @@ fn together(reports: Vec<ScoreReport>, method: Evaluate) -> Evaluation {
         val,
         test: Some(test),
         method,
-    }
-}
-
-fn score(val: &ScoreReport, monitor: Monitor) -> Option<f64> {
-    match (monitor, &val.confusion) {
-        // Neither a model without predictions nor a loss that is not finite is ever the best.
-        _ if val.is_undecided() => Some(f64::NAN),
-        (Monitor::Loss, _) => (val.nodes > 0).then(|| -val.loss.unwrap_or(f64::NAN)),
-        (Monitor::Score, Some(_)) => val.accuracy,
-        (Monitor::Score, None) => val.micro_f1.or(val.accuracy),
     }
 }
 
@@ -193,7 +187,12 @@ pub(super) fn evaluate_exactly(on: &mut ModelOnGraph<'_>, scored: Result<Scored>
 /// Exact scores and historical embeddings, from one inference.
 fn evaluate_and_refresh(on: &mut ModelOnGraph<'_>, history: &mut History) -> Result<Option<Evaluation>> {
     let [val, test] = &on.data.scored_splits;
-    let mut scores = SplitScores::new([&**val, &**test], on.data.labels.spec(), true);
+    let mut scores = SplitScores::new(
+        [&**val, &**test],
+        on.data.labels.spec(),
+        true,
+        on.target_scale().as_ref(),
+    );
     let refreshed = history.refresh(on, 0, Some(&mut scores));
     let scores = history.refreshed(refreshed.map(|()| scores), on.processes, on.progress)?;
     let reports = reports_of(on, scores)?;
@@ -220,7 +219,7 @@ fn evaluate_nodes(
     let val = report(on, held, VAL, of_val)?;
     let is_tested = on.processes.broadcast("test", || {
         let val = val.as_ref().expect("rank 0 has the scores");
-        Ok(score(val, on.config.monitor).is_none_or(improves))
+        Ok(on.config.monitor.of(val).is_none_or(improves))
     })?;
     let test = match is_tested {
         true => report(on, held, TEST, of_test)?,
@@ -269,7 +268,7 @@ fn scores<'a>(
     splits: &[&'a RoaringTreemap],
 ) -> Result<SplitScores<'a>> {
     let labels = &on.data.labels;
-    let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true);
+    let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true, on.target_scale().as_ref());
     let mut take = scores.receiver(scored.needed.wanted(), labels);
     let room = Room {
         inference: room.inference.saturating_sub(scored.first_inputs.bytes()),

@@ -32,11 +32,13 @@ fn dataset(trainer: &Trainer) -> Vec<Fact> {
         facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));
     }
     if let Some(labels) = manifest.labels {
-        let several = match labels.kind {
-            LabelKind::Single => "",
-            LabelKind::Multi => ", any number per node",
+        let (what, several) = match labels.kind {
+            LabelKind::Single => ("classes", ""),
+            LabelKind::Multi => ("classes", ", any number per node"),
+            LabelKind::Partial => ("classes", ", any number per node, some unknown"),
+            LabelKind::Targets => ("targets", ""),
         };
-        facts.push(("classes", format!("{}{several}", labels.classes)));
+        facts.push((what, format!("{}{several}", labels.classes)));
     }
     let names = [
         ("train", "training nodes"),

@@ -35,7 +35,7 @@ impl Initial {
         let named = folder::schema_of(run, state)?;
         check_features(run, &named, schema, warnings)?;
         check_classes(run, &named, schema)?;
-        let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize);
+        let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize, state.task());
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
             return Err(Error::WrongRun(format!(
@@ -123,13 +123,13 @@ fn differences(model: &ModelOptions, other: &ModelOptions) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use grappa_run::config::TrainConfig;
+    use grappa_run::{config::TrainConfig, model::Task};
 
     use super::*;
 
     #[test]
     fn models_differ_in_shape_and_not_in_dropout() {
-        let model = TrainConfig::default().model_options(10, 4);
+        let model = TrainConfig::default().model_options(10, 4, Task::MultiClass);
         let other = ModelOptions {
             dropout: 0.1,
             hidden: 32,

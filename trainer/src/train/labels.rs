@@ -85,16 +85,40 @@ impl NodeLabels {
 
     /// The task that the labels are for.
     pub fn task(&self) -> Task {
-        match self.spec.kind {
-            LabelKind::Single => Task::MultiClass,
-            LabelKind::Multi => Task::MultiLabel,
-        }
+        Task::of(self.spec.kind)
     }
 
     /// The class of a node; -1 if it has no label.
     pub fn class(&self, node: NodeId) -> Result<i64> {
         let (labels, row) = self.place(node);
         Ok(labels.single(row)?.map_or(-1, i64::from))
+    }
+
+    /// The value of each class or target of a node, NaN for one that is missing.
+    pub fn values(&self, node: NodeId) -> Result<Vec<f32>> {
+        let (labels, row) = self.place(node);
+        Ok(labels.values(row)?.collect())
+    }
+
+    /// Calls `each` with every class of which it is known whether the node is in it, and whether it is.
+    pub fn for_each_class(&self, node: NodeId, mut each: impl FnMut(usize, bool)) -> Result<()> {
+        match self.spec.kind {
+            LabelKind::Single => {
+                if let Ok(class) = usize::try_from(self.class(node)?) {
+                    each(class, true);
+                }
+            }
+            LabelKind::Multi => {
+                let set = self.set(node)?.unwrap_or_default();
+                set.iter().enumerate().for_each(|(class, &bit)| each(class, bit == 1));
+            }
+            LabelKind::Partial | LabelKind::Targets => {
+                let values = self.values(node)?;
+                let known = values.iter().enumerate().filter(|(_, value)| !value.is_nan());
+                known.for_each(|(class, &value)| each(class, value == 1.0));
+            }
+        }
+        Ok(())
     }
 
     /// For each class a byte, 1 if the node is in it; none if the node has no label.
@@ -115,7 +139,7 @@ impl NodeLabels {
         ))
     }
 
-    /// The labels of nodes, as [`losses`](crate::nn::losses) takes them.
+    /// The labels of nodes, as [`Loss::of`](crate::nn::Loss::of) takes them.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
         Ok(match self.spec.kind {
             LabelKind::Single => {
@@ -131,6 +155,17 @@ impl NodeLabels {
                     .map(|&node| self.set(node)?.ok_or_else(|| self.unlabelled(node)));
                 let sets = sets.collect::<Result<Vec<_>>>()?.concat();
                 Tensor::from_slice(&sets).view([nodes.len() as i64, i64::from(self.spec.classes)])
+            }
+            LabelKind::Partial | LabelKind::Targets => {
+                let mut all = Vec::with_capacity(nodes.len() * self.spec.classes as usize);
+                for &node in nodes {
+                    let values = self.values(node)?;
+                    if values.iter().all(|value| value.is_nan()) {
+                        return Err(self.unlabelled(node));
+                    }
+                    all.extend(values);
+                }
+                Tensor::from_slice(&all).view([nodes.len() as i64, i64::from(self.spec.classes)])
             }
         })
     }

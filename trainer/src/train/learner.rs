@@ -9,14 +9,20 @@ use grappa_run::{
 use tch::{Device, Tensor, no_grad};
 
 use super::{
+    class_weights::{class_weights, digest},
     correction::Denominator,
+    data::TrainingData,
     gradient_exchange::GradientExchange,
     named_tensors::{load, to_named},
     optimizer::Optimizer,
     processes::Processes,
     resolved::ResolvedConfig,
 };
-use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
+use crate::{
+    Error, Result,
+    distributed::ProcessGroup,
+    nn::{Loss, Model},
+};
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
@@ -25,6 +31,9 @@ const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 /// A model, its optimizer, and the exchange of its gradients.
 pub(super) struct Learner {
     pub model: Model,
+    pub loss: Loss,
+    /// The digest of the weights of classes, if there are any.
+    pub class_weights: Option<u64>,
     pub optimizer: Optimizer,
     pub denominator: Denominator,
     pub gradients: GradientExchange,
@@ -34,13 +43,24 @@ pub(super) struct Learner {
 
 impl Learner {
     /// A new model with random parameters, and its optimizer.
-    pub fn new(model: ModelOptions, config: &ResolvedConfig, processes: &Processes) -> Result<Self> {
+    pub fn new(
+        model: ModelOptions,
+        config: &ResolvedConfig,
+        data: &TrainingData,
+        processes: &Processes,
+    ) -> Result<Self> {
         let model = Model::new(model, config.seed, config.device)?;
+        let weights = class_weights(config, data, processes)?;
+        let on_device = weights
+            .as_deref()
+            .map(|weights| Tensor::from_slice(weights).to_device(config.device));
         let (group, parameters) = (processes.group.as_ref(), model.parameters().count());
         Ok(Self {
             optimizer: Optimizer::new(config, model.parameters()),
             denominator: Denominator::default(),
             gradients: GradientExchange::new(group, config.compress, config.compress_rate(), parameters),
+            loss: Loss::of_run(data.labels.task(), config, &model, on_device),
+            class_weights: weights.as_deref().map(digest),
             model,
             step: 0,
         })

@@ -33,6 +33,7 @@
 
 mod advice;
 mod checkpoint;
+mod class_weights;
 pub mod correction;
 mod data;
 mod epoch;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
-use grappa_run::model::Precision;
+use grappa_run::{model::Precision, scores::TargetScale};
 use grappa_sampling::{NeighborSample, NodeSet};
 use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
@@ -57,6 +57,11 @@ pub(super) struct ModelOnGraph<'a> {
 }
 
 impl ModelOnGraph<'_> {
+    /// The scale of scores of targets. None if the model predicts classes.
+    pub fn target_scale(&self) -> Option<TargetScale> {
+        self.learner.model.target_scale(self.config.target_loss())
+    }
+
     /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
     pub fn check_sets(&self) -> Result<()> {
         let (nodes, remedy) = (

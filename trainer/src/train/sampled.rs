@@ -31,7 +31,12 @@ pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTr
     let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
     loop {
         let scores = match split.is_empty() {
-            true => Ok(SplitScores::new([split], on.data.labels.spec(), true)),
+            true => Ok(SplitScores::new(
+                [split],
+                on.data.labels.spec(),
+                true,
+                on.target_scale().as_ref(),
+            )),
             false => scores_of_batches(on, split, &sampler, batch),
         };
         // The processes of a host divide the same minibatches.
@@ -50,10 +55,11 @@ fn scores_of_batches<'a>(
 ) -> Result<SplitScores<'a>> {
     let (share, progress) = (on.processes.share_within(), on.progress);
     let loading = on.partitions.loading(on.config, on.data, &on.learner.model, None);
+    let scale = on.target_scale();
     let loader = &mut on.partitions.loader;
     let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
     progress.steps("evaluating", batches.steps());
-    let mut scores = SplitScores::new([split], on.data.labels.spec(), true);
+    let mut scores = SplitScores::new([split], on.data.labels.spec(), true, scale.as_ref());
     for batch in loader.deliver(&batches) {
         check_stopped(progress)?;
         let batch = Arc::new(batch?);

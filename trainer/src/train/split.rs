@@ -6,7 +6,7 @@ use grappa_formats::{
     ChunkId, NodeId,
     manifest::{LabelKind, LabelSpec},
 };
-use grappa_run::scores::{Judged, Labels, ScoreReport, Scores, is_undecided};
+use grappa_run::scores::{Judged, Labels, ScoreReport, Scores, TargetScale, is_undecided};
 use grappa_sampling::{NodeSet, partition::Share};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
@@ -125,11 +125,24 @@ struct ScoresOfSplit<'a> {
 }
 
 impl<'a> SplitScores<'a> {
-    /// Empty scores of each of `splits`. `ranked` adds the area under the ROC curve.
-    pub fn new(splits: impl IntoIterator<Item = &'a RoaringTreemap>, spec: LabelSpec, ranked: bool) -> Self {
+    /// Empty scores of each of `splits`. `ranked` adds the areas under the ROC and the precision-recall curve. `scale` is the scale of
+    /// targets, if labels are targets.
+    ///
+    /// # Panics
+    /// If labels are targets and `scale` is none, or it is of other targets.
+    pub fn new(
+        splits: impl IntoIterator<Item = &'a RoaringTreemap>,
+        spec: LabelSpec,
+        ranked: bool,
+        scale: Option<&TargetScale>,
+    ) -> Self {
+        let scores = match spec.kind {
+            LabelKind::Targets => Scores::of_targets(spec, scale.expect("targets have a scale").clone()),
+            LabelKind::Single | LabelKind::Multi | LabelKind::Partial => Scores::new(spec, ranked),
+        };
         let splits = splits.into_iter().map(|nodes| ScoresOfSplit {
             nodes,
-            scores: Scores::new(spec, ranked),
+            scores: scores.clone(),
             first_undecided: None,
         });
         Self {
@@ -172,6 +185,14 @@ impl<'a> SplitScores<'a> {
                         let set = labels.set(node)?;
                         split.note(node, set.is_some() && is_undecided(row));
                         split.scores.add(row, Labels::Sets(&bits(self.spec, set)));
+                    }
+                }
+                LabelKind::Partial | LabelKind::Targets => {
+                    for (node, row) in rows {
+                        let values = labels.values(node)?;
+                        let has_label = !values.iter().all(|value| value.is_nan());
+                        split.note(node, has_label && is_undecided(row));
+                        split.scores.add(row, Labels::Values(&values));
                     }
                 }
             }

@@ -1,17 +1,19 @@
-//! The mean and the standard deviation of each feature, for models that standardize features.
+//! The mean and the standard deviation of each feature, for models that standardize features, and of each target.
 //!
-//! One pass over the features of all nodes, before the first step. The sums are of differences to the first row, so that columns
+//! One pass over the features of all nodes, or over the targets of the training nodes, before the first step. The sums are of differences to the first row, so that columns
 //! with a small deviation around a large mean lose no digits.
 
 use std::ops::Range;
 
 use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_formats::NodeId;
 use grappa_io::progress::{Progress, check_stopped};
+use grappa_run::class_names;
 use grappa_storage::Store;
 use serde::{Deserialize, Serialize};
 use tch::{Tensor, no_grad};
 
-use super::processes::Processes;
+use super::{data::TrainingData, processes::Processes};
 use crate::{Error, Result, nn::Model};
 
 /// Memory for the rows that are read at once.
@@ -59,6 +61,81 @@ pub(super) fn measure_features(
             .copy_(&Tensor::from_slice(&moments.deviations()));
     });
     Ok(())
+}
+
+/// Gives a model of targets the means and deviations of the training nodes' targets. A target with a single value has deviation 1.
+pub(super) fn measure_targets(model: &Model, data: &TrainingData, processes: &Processes) -> Result<()> {
+    let Some((mean, deviation)) = model.target_moments() else {
+        return Ok(());
+    };
+    let mut columns = vec![TargetMoments::default(); data.labels.spec().classes as usize];
+    // As of features.
+    if processes.hosts.count() == 1 || processes.share_within().worker() == 0 {
+        for node in data.splits.train().iter().map(NodeId) {
+            let values = data.labels.values(node)?;
+            for (column, value) in columns.iter_mut().zip(values).filter(|(_, value)| !value.is_nan()) {
+                column.add(value.into());
+            }
+        }
+    }
+    let mut moments: Vec<Moments> = columns.iter().map(TargetMoments::moments).collect();
+    if let Some(group) = processes.with_slices() {
+        let of_each = group.gather_all("moments of targets", moments)?;
+        moments = of_each
+            .into_iter()
+            .reduce(|all, other| {
+                all.into_iter()
+                    .zip(other)
+                    .map(|(own, other)| own.merged(other))
+                    .collect()
+            })
+            .expect("there is a rank");
+    }
+    if let Some(target) = moments.iter().position(|moments| moments.rows == 0) {
+        return Err(Error::NoLabels(format!(
+            "no training node has target {}: leave it out of --label, or add nodes that have it to --train",
+            class_names::name(&data.store.schema()?.classes, target as u64)
+        )));
+    }
+    let means: Vec<f32> = moments.iter().flat_map(Moments::means).collect();
+    let deviations: Vec<f32> = moments.iter().flat_map(Moments::deviations).collect();
+    let deviations: Vec<f32> = deviations
+        .into_iter()
+        .map(|value| value.max(f32::MIN_POSITIVE))
+        .collect();
+    no_grad(|| {
+        mean.shallow_clone().copy_(&Tensor::from_slice(&means));
+        deviation.shallow_clone().copy_(&Tensor::from_slice(&deviations));
+    });
+    Ok(())
+}
+
+/// Sums of the values of a target, as differences to the first one.
+#[derive(Debug, Clone, Copy, Default)]
+struct TargetMoments {
+    first: Option<f64>,
+    rows: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl TargetMoments {
+    fn add(&mut self, value: f64) {
+        let difference = value - *self.first.get_or_insert(value);
+        self.rows += 1;
+        self.sum += difference;
+        self.squares += difference * difference;
+    }
+
+    fn moments(&self) -> Moments {
+        let count = self.rows.max(1) as f64;
+        let variance = self.squares / count - (self.sum / count).powi(2);
+        Moments {
+            rows: self.rows,
+            mean: vec![self.first.unwrap_or_default() + self.sum / count],
+            variance: vec![variance.max(0.0)],
+        }
+    }
 }
 
 /// The mean and the variance of each column of some rows.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    nn::{Pass, Scaling, losses},
+    nn::{Pass, Scaling},
     shim::cuda::Arriving,
 };
 
@@ -116,11 +116,11 @@ impl Learner {
             .model
             .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let labels = &tensors.labels;
-        let losses = losses(data.labels.task(), &logits, labels, config.label_smoothing);
+        let losses = self.loss.of(&logits, labels);
         let loss = losses.detach().sum(Kind::Double);
         let right = match data.labels.task() {
             Task::MultiClass => logits.argmax(1, false).eq_tensor(labels).sum(Kind::Double),
-            Task::MultiLabel => loss.zeros_like(),
+            Task::MultiLabel | Task::Regression => loss.zeros_like(),
         };
         let results = Tensor::stack(&[loss, right], 0);
         let weighted = (losses * &tensors.factors).sum(Kind::Float);

@@ -8,7 +8,7 @@ use std::{
 use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures, StoredRows};
 use grappa_formats::{
     ChunkId, NodeId,
-    manifest::{EdgeOptions, FeatureDtype, LabelKind, SelfLoops},
+    manifest::{EdgeOptions, FeatureDtype, SelfLoops},
     schema::Schema,
 };
 use grappa_io::progress::Progress;
@@ -19,6 +19,7 @@ use grappa_run::{
     folder,
     model::Task,
     schema::{self, Match},
+    scores::{TargetLoss, TargetScale},
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
@@ -42,6 +43,7 @@ pub struct Trained {
     state: RunState,
     checkpoint: PathBuf,
     monitor: Monitor,
+    target_loss: TargetLoss,
     class_names: Vec<String>,
     schema: Schema,
     warnings: Vec<String>,
@@ -86,7 +88,7 @@ impl Trained {
         };
         let state = checkpoint.state;
         let model = Model::new(
-            config.model_options(state.inputs as usize, state.outputs as usize),
+            config.model_options(state.inputs as usize, state.outputs as usize, state.task()),
             config.seed,
             device,
         )?;
@@ -105,6 +107,7 @@ impl Trained {
             state,
             checkpoint: path,
             monitor: config.monitor,
+            target_loss: config.target_loss(),
             warnings,
             device,
         })
@@ -133,6 +136,11 @@ impl Trained {
     /// The number that decided which evaluation was the best.
     pub fn monitor(&self) -> Monitor {
         self.monitor
+    }
+
+    /// The scale of scores of targets. None if the model predicts classes.
+    pub fn target_scale(&self) -> Option<TargetScale> {
+        self.model.target_scale(self.target_loss)
     }
 
     /// The names of features and classes in the store that the model was trained on. Empty if it had none.
@@ -181,12 +189,13 @@ impl Trained {
             ));
         }
         self.state.check_features(features.dim.into())?;
-        let task = manifest.labels.map_or(self.task(), |labels| match labels.kind {
-            LabelKind::Single => Task::MultiClass,
-            LabelKind::Multi => Task::MultiLabel,
-        });
+        let task = manifest.labels.map_or(self.task(), |labels| Task::of(labels.kind));
         if task != self.task() {
-            return no("its nodes have one class each and the run's nodes have sets of labels, or the other way round");
+            return no(&format!(
+                "its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of labels, or without labels",
+                labels_of(task),
+                labels_of(self.task())
+            ));
         }
         Ok(())
     }
@@ -241,13 +250,17 @@ impl Trained {
                      ingest both with the same options"
                 )
             });
+        let what = match self.task() {
+            Task::Regression => "targets",
+            Task::MultiClass | Task::MultiLabel => "classes",
+        };
         let classes = manifest
             .labels
             .filter(|labels| u64::from(labels.classes) != self.state.outputs)
             .map(|labels| {
                 format!(
-                    "{path} has {} classes, and the run's model was trained with {}: predictions are among the model's, and labels of the \
-                     store may number classes in another way, so there is no score",
+                    "{path} has {} {what}, and the run's model was trained with {}: predictions are the model's {what}, and labels of the \
+                     store may number them in another way, so there is no score",
                     labels.classes, self.state.outputs
                 )
             });
@@ -268,7 +281,7 @@ impl Trained {
         let matched = self.match_of_classes(&theirs);
         let names = match matched {
             Match::Reordered(_) | Match::Other { .. } if classes.is_none() => Some(format!(
-                "classes of {path} differ from the run's: {}; predictions are the run's classes, and there is no score; {}",
+                "{what} of {path} differ from the run's: {}; predictions are the run's {what}, and there is no score; {}",
                 matched.difference(),
                 schema::remedy_for_classes()
             )),
@@ -353,6 +366,15 @@ impl Trained {
             inference.run_needed(&self.model, &needed, progress, &mut on_states)
         })?;
         Ok(())
+    }
+}
+
+/// The labels of a task, for messages.
+fn labels_of(task: Task) -> &'static str {
+    match task {
+        Task::MultiClass => "one class each",
+        Task::MultiLabel => "sets of labels",
+        Task::Regression => "numbers",
     }
 }
 

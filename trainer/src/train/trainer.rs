@@ -77,7 +77,7 @@ impl Trainer {
         if val_nodes == 0 {
             warnings.extend(config.warnings_without_validation());
         }
-        let learner = Learner::new(model, &config, &processes)?;
+        let learner = Learner::new(model, &config, &data, &processes)?;
         warnings.extend(warnings_of_processes(
             &processes,
             &config,
@@ -118,12 +118,13 @@ impl Trainer {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Gives the model the means and deviations of the store's features, if it standardizes them.
+    /// Gives the model the means and deviations of the store's features, if it standardizes them, and of its targets.
     ///
     /// # Errors
-    /// If features cannot be read, or a value is not finite.
-    pub fn measure_features(&mut self, progress: &dyn Progress) -> Result<()> {
-        standardize::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)
+    /// If features or labels cannot be read, a feature is not finite, or no training node has a target.
+    pub fn measure(&mut self, progress: &dyn Progress) -> Result<()> {
+        standardize::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)?;
+        standardize::measure_targets(&self.learner.model, &self.data, &self.processes)
     }
 
     /// The model and the inputs of its inferences, besides historical embeddings and evaluations.

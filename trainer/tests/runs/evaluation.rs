@@ -15,7 +15,7 @@ use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
-    model::{FeatureNorm, JumpingKnowledge, LayerKind},
+    model::{FeatureNorm, JumpingKnowledge, LayerKind, Task},
 };
 use grappa_sampling::{
     InNeighbors, List, ListScratch, NeighborSample, NodeSet,
@@ -125,7 +125,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 layers,
                 ..config()
             };
-            let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
+            let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             for first_hop in [None, Some(&means as &dyn NodeRows)] {
                 if first_hop.is_some() && layer != LayerKind::Sage {
@@ -206,7 +206,7 @@ fn logits_of_many_classes_come_in_pieces_of_16_mib() {
     let means = means(&store, &features);
     for layers in [1, 2] {
         let config = TrainConfig { layers, ..config() };
-        let options = config.model_options(DENSE.dim as usize, MANY);
+        let options = config.model_options(DENSE.dim as usize, MANY, Task::MultiClass);
         let model = Model::new(options, 3, Device::Cpu).unwrap();
         let first_inputs = FirstInputs::new(0, folder.path(), 64 << 20);
         let inference = Inference {
@@ -239,7 +239,7 @@ fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) 
     let means = means(&store, &features);
     // The last layer would take products of the states.
     let config = TrainConfig { layers: 3, ..config() };
-    let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
+    let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
     let model = Model::new(options, 3, Device::Cpu).unwrap();
     let inference = inference(&store, &chunks, &features, Some(&means), BUDGETS[2], scratch);
     let needed = Needed::all(&store, 2);
@@ -334,7 +334,7 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
                 ..config()
             };
             let model = Model::new(
-                config.model_options(DENSE.dim as usize, CLASSES as usize),
+                config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass),
                 3,
                 Device::Cpu,
             )
@@ -411,7 +411,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
         ..config.clone()
     };
     let mut trainer = trainer(store, folder, config.clone());
-    trainer.measure_features(&Silent).unwrap();
+    trainer.measure(&Silent).unwrap();
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
     let evaluation = trainer.evaluate(0, &|_| true, &Silent).unwrap().unwrap();
     assert_eq!(evaluation.method, evaluate);

@@ -7,7 +7,7 @@ use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, FirstHop, Monitor, TrainConfig},
-    model::LayerKind,
+    model::{LayerKind, Task},
 };
 use grappa_storage::{ExternalId, MappedChunks, Store};
 use grappa_trainer::{
@@ -87,7 +87,7 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
                 layers,
                 ..config()
             };
-            let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
+            let options = config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass);
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let features = StoreFeatures::open(&store).unwrap();
             let chunks = Arc::new(MappedChunks::open(&store).unwrap());

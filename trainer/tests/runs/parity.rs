@@ -15,7 +15,7 @@ use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{LrSchedule, Optimizer, TrainConfig},
-    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind},
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, Task},
 };
 use grappa_storage::Store;
 use grappa_trainer::nn::Model;
@@ -183,7 +183,12 @@ fn trained(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Value, V
     let inputs = manifest.features.as_ref().unwrap().dim as usize;
     let outputs = manifest.labels.unwrap().classes as usize;
     // The first checkpoint is after the last step, so the initial weights are made again from the seed.
-    let model = Model::new(config.model_options(inputs, outputs), config.seed, Device::Cpu).unwrap();
+    let model = Model::new(
+        config.model_options(inputs, outputs, Task::MultiClass),
+        config.seed,
+        Device::Cpu,
+    )
+    .unwrap();
     model.save(&initial).unwrap();
     let (_, seen) = train_at(store, config, &folder.join("run")).unwrap();
     assert!(seen.warnings.is_empty(), "{seen:?}");

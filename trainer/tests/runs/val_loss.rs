@@ -15,7 +15,7 @@ use grappa_run::{
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedLabels, Store};
 use grappa_trainer::{
-    nn::losses,
+    nn::Loss,
     train::trained::{Output, Trained, Wanted},
 };
 use tch::{Device, Kind, Tensor};
@@ -75,8 +75,10 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
             };
             Tensor::from_slice(&nodes.iter().flat_map(set).collect::<Vec<i64>>()).view([-1, CLASSES as i64])
         }
+        Task::Regression => unreachable!("stores of these tests have classes"),
     };
-    losses(trained.task(), &logits, &labels, 0.0)
+    Loss::of_classes(trained.task(), 0.0)
+        .of(&logits, &labels)
         .mean(Kind::Double)
         .double_value(&[])
 }

@@ -70,11 +70,14 @@ impl LabelInput {
         self.spec
     }
 
-    /// Appends the label of a node.
-    fn encode(&self, classes: Option<&[u32]>, rows: &mut Vec<u8>) {
+    /// Appends the label of a node of a batch.
+    fn encode(&self, batch: &LabelBatch, index: usize, rows: &mut Vec<u8>) {
         match self.spec.kind {
-            LabelKind::Single => self.spec.encode_single(classes.map(|classes| classes[0]), rows),
-            LabelKind::Multi => self.spec.encode_multi(classes, rows),
+            LabelKind::Single => self
+                .spec
+                .encode_single(batch.get(index).map(|classes| classes[0]), rows),
+            LabelKind::Multi => self.spec.encode_multi(batch.get(index), rows),
+            LabelKind::Partial | LabelKind::Targets => self.spec.encode_values(batch.values(index), rows),
         }
     }
 }
@@ -170,14 +173,20 @@ impl ColumnInput for LabelInput {
             return Err(too_few(&self.source, self.rows, first + read as u64));
         }
         for index in 0..count {
-            self.encode(batch.get(index), rows);
+            self.encode(&batch, index, rows);
         }
         Ok(())
     }
 
     fn other_row(&self) -> Option<Vec<u8>> {
-        let mut row = Vec::new();
-        self.encode(None, &mut row);
+        let (spec, mut row) = (self.spec, Vec::new());
+        match spec.kind {
+            LabelKind::Single => spec.encode_single(None, &mut row),
+            LabelKind::Multi => spec.encode_multi(None, &mut row),
+            LabelKind::Partial | LabelKind::Targets => {
+                spec.encode_values(&vec![f32::NAN; spec.classes as usize], &mut row);
+            }
+        }
         self.source.has_ids().then_some(row)
     }
 

@@ -1,7 +1,7 @@
 //! Data of nodes: splits, labels and features, from the input files to the files of the store.
 
 use grappa_formats::{
-    manifest::{FeatureSpec, FileEntry, LabelSpec, SplitEntry},
+    manifest::{FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
     schema::Schema,
 };
 use grappa_io::Result;
@@ -77,7 +77,8 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     }
     if let Some(labels) = &labels {
         split_labels::warn_of_unlabelled(job, &split_names, &splits, &ids.chunks, labels, &ids.map)?;
-        if splits.iter().any(|split| split.name == "train") {
+        let has_classes = labels.spec.kind != LabelKind::Targets;
+        if has_classes && splits.iter().any(|split| split.name == "train") {
             split_labels::warn_of_untrained_classes(job, &ids.chunks, labels)?;
         }
     }

@@ -7,7 +7,7 @@ use grappa_formats::{
     manifest::{ExternalIds, LabelKind},
     schema::Schema,
 };
-use grappa_input::{Conversion, LabelSource, MatrixSource, NodeFile, Reading, SplitColumns};
+use grappa_input::{Conversion, LabelSource, LabelType, MatrixSource, NodeFile, Reading, SplitColumns};
 use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
 use crate::ingest::{
@@ -64,13 +64,19 @@ impl NodeFiles {
         }
         let labels = options.labels.as_deref();
         let labels = labels
-            .map(|path| LabelSource::open_with(path, &options.tables))
+            .map(|path| LabelSource::open_with(path, &options.tables, options.label_type))
             .transpose()?;
         if let Some(labels) = &labels {
             if let Some(schema) = &options.encoding.schema {
                 labels.use_classes_of(schema)?;
             }
             check_held(labels.path(), labels.held_bytes(), budget)?;
+        }
+        if options.labels.is_none() && options.label_type != LabelType::Classes {
+            return Err(Error::conflict(
+                "--label-type says what labels are, and there are none",
+                "give --labels, or omit --label-type",
+            ));
         }
         let files = Self {
             features,
@@ -177,10 +183,14 @@ impl NodeFiles {
                 "--stratify needs labels",
                 "give --labels, or omit --stratify",
             )),
-            Some(labels) if split.stratify && labels.kind() == LabelKind::Multi => Err(Error::conflict(
+            Some(labels) if split.stratify && labels.kind() != LabelKind::Single => Err(Error::conflict(
                 format!(
-                    "--stratify needs one class per node, but the labels in {} are sets of classes",
-                    labels.path().display()
+                    "--stratify needs one class per node, but the labels in {} are {}",
+                    labels.path().display(),
+                    match labels.kind() {
+                        LabelKind::Targets => "numbers",
+                        _ => "sets of classes",
+                    }
                 ),
                 "omit --stratify",
             )),

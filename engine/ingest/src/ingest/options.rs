@@ -14,7 +14,8 @@ use grappa_formats::{
 };
 use grappa_input::{
     Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, HeaderLine, IdKind,
-    IdLimit, LimitSource, MissingOption, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of, files_of_all,
+    IdLimit, LabelType, LimitSource, MissingOption, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of,
+    files_of_all,
 };
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
@@ -61,6 +62,8 @@ pub struct IngestOptions {
     pub allow_nan: bool,
     /// A file with one label, or one set of labels, per node, in the same order, or a table with the ids of the nodes that have labels.
     pub labels: Option<PathBuf>,
+    /// What the values of this file are.
+    pub label_type: LabelType,
     /// A file with the external id of each row of features and labels, unless they are tables with ids. Ids that are not dense are
     /// nodes even if no edge has them.
     pub node_ids: Option<PathBuf>,
@@ -115,6 +118,7 @@ impl IngestOptions {
             encoding: EncodingOptions::default(),
             allow_nan: false,
             labels: None,
+            label_type: LabelType::Classes,
             node_ids: None,
             splits: Vec::new(),
             random_split: None,
@@ -360,6 +364,9 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     ];
     for (flag, _) in flags.into_iter().filter(|&(_, is_given)| is_given) {
         add(flag, String::new());
+    }
+    if options.label_type != LabelType::Classes {
+        add("--label-type", format!("{:?}", options.label_type));
     }
     let tables = &options.tables;
     for (name, columns) in [

@@ -29,6 +29,10 @@ pub enum Label<'a> {
     Single(u32),
     /// Its classes.
     Multi(ClassSet<'a>),
+    /// The classes that it is known to be in.
+    Partial(Vec<u32>),
+    /// Numbers.
+    Targets,
 }
 
 impl Label<'_> {
@@ -37,6 +41,8 @@ impl Label<'_> {
         match self {
             Self::Single(class) => Some(*class).into_iter().for_each(each),
             Self::Multi(classes) => classes.iter().for_each(each),
+            Self::Partial(classes) => classes.iter().copied().for_each(each),
+            Self::Targets => {}
         }
     }
 }
@@ -78,6 +84,17 @@ impl StoredLabels {
                 .map_err(Error::format(file.path()))?
                 .map(Label::Single),
             LabelKind::Multi => labels.multi(row).map(Label::Multi),
+            LabelKind::Partial | LabelKind::Targets => {
+                let values = labels.values(row);
+                let has_label = values.clone().any(|value| !value.is_nan());
+                has_label.then(|| match self.spec.kind {
+                    LabelKind::Partial => {
+                        let classes = (0..).zip(values).filter(|(_, value)| *value == 1.0);
+                        Label::Partial(classes.map(|(class, _)| class).collect())
+                    }
+                    _ => Label::Targets,
+                })
+            }
         })
     }
 }

@@ -1,8 +1,11 @@
-//! Labels: one class, or one set of classes, per node.
+//! Labels: one class, one set of classes, or numbers per node.
 //!
 //! A single label is an integer, 0 or more, or a name. A negative number, NaN or an empty field means that the node has no label. A
 //! set is a row of zeros and ones, one column per class. A row of only NaN, negative numbers or empty fields means that the
 //! node has no label.
+//!
+//! Numbers to predict are read as [`LabelType::Float`], and sets with unknown classes as [`LabelType::Partial`]. The user says so, because
+//! whole numbers may be either.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -24,7 +27,20 @@ use super::{
 use crate::{
     columns::{LABEL_NAMES, Purpose, shell_list},
     messages::shown,
+    table::{Form, form_of},
 };
+
+/// What the values of a label file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LabelType {
+    /// A class per node, or zeros and ones of a set of classes.
+    #[default]
+    Classes,
+    /// Zeros and ones of a set of classes; negative numbers, NaN or nothing for unknown classes.
+    Partial,
+    /// Numbers, one or several per node; NaN or nothing for a missing one.
+    Float,
+}
 
 const FORMS: Forms = Forms {
     name: "labels",
@@ -39,6 +55,7 @@ const FORMS: Forms = Forms {
 /// The labels of all nodes.
 pub struct LabelSource {
     file: NodeFile,
+    label_type: LabelType,
     /// The names of classes, if labels are names.
     names: Arc<ClassNames>,
     /// Whether a set of exactly one class was read.
@@ -54,6 +71,8 @@ pub struct LabelBatch {
     /// The end of each node's classes in `classes`.
     ends: Vec<usize>,
     labelled: Vec<bool>,
+    /// Of labels with values ([`LabelKind::has_values`]), the values of each node.
+    values: Vec<f32>,
 }
 
 impl LabelBatch {
@@ -73,6 +92,12 @@ impl LabelBatch {
         self.labelled[index].then(|| &self.classes[start..self.ends[index]])
     }
 
+    /// The value of each class or target of a node, NaN if it is missing. Only for labels with values ([`LabelKind::has_values`]).
+    pub fn values(&self, index: usize) -> &[f32] {
+        let columns = self.values.len() / self.len();
+        &self.values[index * columns..][..columns]
+    }
+
     /// The largest class of all.
     pub fn class_max(&self) -> Option<u32> {
         self.classes.iter().copied().max()
@@ -82,6 +107,7 @@ impl LabelBatch {
         self.classes.clear();
         self.ends.clear();
         self.labelled.clear();
+        self.values.clear();
     }
 
     fn end_row(&mut self, labelled: bool) {
@@ -93,7 +119,7 @@ impl LabelBatch {
 /// One number of a label file.
 #[derive(Clone, Copy, PartialEq)]
 enum Value {
-    /// NaN, a negative number or an empty field.
+    /// NaN, a negative integer or an empty field.
     Missing,
     Class(u64),
     /// A fraction, or an integer beyond 32 bits.
@@ -102,9 +128,9 @@ enum Value {
 
 impl Value {
     fn of(number: f64) -> Self {
-        if number.is_nan() || number < 0.0 {
+        if number.is_nan() || number < 0.0 && number.fract() == 0.0 {
             Self::Missing
-        } else if number.fract() == 0.0 && number <= f64::from(u32::MAX) {
+        } else if number >= 0.0 && number.fract() == 0.0 && number <= f64::from(u32::MAX) {
             Self::Class(number as u64)
         } else {
             Self::Other(number)
@@ -140,18 +166,25 @@ impl LabelSource {
     /// of a `.npz` archive, or its only array; Parquet; or text, compressed or not, with one node per line. A table has a column of
     /// that name, or else labels in all columns but the ids.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, &TableForm::default())
+        Self::open_with(path, &TableForm::default(), LabelType::Classes)
     }
 
-    /// The same, with columns of a table that the user names.
-    pub fn open_with(path: &Path, form: &TableForm) -> Result<Self> {
+    /// The same, with columns of a table that the user names, and values of a type.
+    pub fn open_with(path: &Path, form: &TableForm, label_type: LabelType) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS, form)?;
+        if let (Content::Parquet(table), false) = (&file.content, label_type == LabelType::Classes)
+            && !table.are_numbers()
+        {
+            let what = "expected numbers, found text; name other columns with --label, or omit --label-type, which makes classes of text";
+            return Err(Error::input(path, Position::Whole, what));
+        }
         let names = match &file.content {
             Content::Parquet(table) => Arc::clone(table.class_names()),
             Content::Dense { .. } | Content::Sparse(_) | Content::Text(_) => Arc::default(),
         };
         Ok(Self {
             file,
+            label_type,
             names,
             has_one: AtomicBool::new(false),
             has_others: AtomicBool::new(false),
@@ -171,9 +204,11 @@ impl LabelSource {
         };
         match self.kind() {
             _ if schema.classes.is_empty() => Ok(()),
-            LabelKind::Multi if self.class_names() == schema.classes => Ok(()),
-            LabelKind::Multi => refuse(format!(
-                "these are sets of other classes than in the store of --schema-of; give --label {}",
+            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets if self.class_names() == schema.classes => {
+                Ok(())
+            }
+            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => refuse(format!(
+                "these are other classes or targets than in the store of --schema-of; give --label {}",
                 shell_list(&schema.classes.iter().map(String::as_str).collect::<Vec<_>>())
             )),
             LabelKind::Single if is_text => {
@@ -187,18 +222,19 @@ impl LabelSource {
         }
     }
 
-    /// Whether each node has one class or a set of classes.
+    /// Whether each node has one class, a set of classes, or numbers.
     pub fn kind(&self) -> LabelKind {
-        if self.file.columns() == 1 {
-            LabelKind::Single
-        } else {
-            LabelKind::Multi
+        match (self.label_type, self.file.columns()) {
+            (LabelType::Classes, 1) => LabelKind::Single,
+            (LabelType::Classes, _) => LabelKind::Multi,
+            (LabelType::Partial, _) => LabelKind::Partial,
+            (LabelType::Float, _) => LabelKind::Targets,
         }
     }
 
-    /// The number of classes, if the shape shows it: sets have one column per class.
+    /// The number of classes or targets, if the shape shows it: sets have one column per class.
     pub fn classes(&self) -> Option<u32> {
-        (self.file.columns() > 1).then_some(self.file.columns() as u32)
+        (self.kind() != LabelKind::Single).then_some(self.file.columns() as u32)
     }
 
     /// Whether labels that were read are names. The classes of [`Self::read_rows`] are right after [`Self::all_were_read`].
@@ -211,11 +247,11 @@ impl LabelSource {
         self.names.complete();
     }
 
-    /// The names of the classes, if they have names: the different labels, or the columns of sets.
+    /// The names of the classes or targets, if they have names: the different labels, or the columns of sets and numbers.
     pub fn class_names(&self) -> Vec<String> {
         match self.kind() {
             LabelKind::Single => self.names.all(),
-            LabelKind::Multi => self.file.names().to_vec(),
+            LabelKind::Multi | LabelKind::Partial | LabelKind::Targets => self.file.names().to_vec(),
         }
     }
 
@@ -234,7 +270,7 @@ impl LabelSource {
 
     /// Notes the sizes of sets that were read.
     fn note_sizes(&self, batch: &LabelBatch) {
-        if self.kind() == LabelKind::Single {
+        if self.kind() != LabelKind::Multi {
             return;
         }
         // One store per batch: threads that read different rows share the flags.
@@ -272,9 +308,9 @@ impl LabelSource {
                     values.extend(
                         bytes
                             .chunks_exact(array.element.bytes())
-                            .map(|b| value(array.element, b)),
+                            .map(|b| number(array.element, b)),
                     );
-                    add_row(&values, self.has_ids(), out)
+                    self.add(&values, out)
                         .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
                 }
                 count
@@ -283,12 +319,13 @@ impl LabelSource {
                 let fields = fields?;
                 values.clear();
                 for (column, field) in fields.iter().enumerate() {
-                    values.push(match fields.len() {
-                        1 => self.label(field)?,
-                        _ => in_set(column, field)?,
+                    values.push(match (self.label_type, fields.len()) {
+                        (LabelType::Classes, 1) => self.label(field)?,
+                        (LabelType::Classes, _) => in_set(column, field)?,
+                        (LabelType::Partial | LabelType::Float, _) => number_in(field)?,
                     });
                 }
-                add_row(&values, self.has_ids(), out)
+                self.add(&values, out)
             })?,
             Content::Parquet(table) => table.read(first, count, &mut |numbers| {
                 if numbers.contains(&NO_CLASS)
@@ -297,8 +334,8 @@ impl LabelSource {
                     return Err(problem);
                 }
                 values.clear();
-                values.extend(numbers.iter().map(|&number| Value::of(number)));
-                add_row(&values, self.has_ids(), out)
+                values.extend_from_slice(numbers);
+                self.add(&values, out)
             })?,
             Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),
         };
@@ -306,30 +343,93 @@ impl LabelSource {
         Ok(read)
     }
 
-    /// The class in a field of text.
-    fn label(&self, field: &str) -> std::result::Result<Value, String> {
-        let value = match field.parse() {
-            Ok(number) => Value::of(number),
-            Err(_) if field.is_empty() => Value::Missing,
-            Err(_) => return Ok(Value::Class(self.names.class_in_text(field)?.into())),
+    /// Checks a row and adds it.
+    fn add(&self, numbers: &[f64], out: &mut LabelBatch) -> std::result::Result<(), String> {
+        match self.label_type {
+            LabelType::Classes => {
+                let values: Vec<Value> = numbers.iter().map(|&number| Value::of(number)).collect();
+                add_row(&values, self.has_ids(), out)
+            }
+            LabelType::Partial => add_values(numbers, out, known_class),
+            LabelType::Float => add_values(numbers, out, target),
+        }
+    }
+
+    /// The class in a field of text; NaN for none.
+    fn label(&self, field: &str) -> std::result::Result<f64, String> {
+        let number = match field.parse() {
+            Ok(number) => number,
+            Err(_) if field.is_empty() => f64::NAN,
+            Err(_) => return Ok(self.names.class_in_text(field)?.into()),
         };
-        if value == Value::Missing {
-            return Ok(value);
+        if Value::of(number) == Value::Missing {
+            return Ok(f64::NAN);
         }
         if self.names.are_given() {
-            return Ok(Value::Class(self.names.class(field)?.into()));
+            return Ok(self.names.class(field)?.into());
         }
         self.names.note_number(field)?;
-        Ok(value)
+        Ok(number)
     }
 }
 
-/// A field of text in one of several columns.
-fn in_set(column: usize, field: &str) -> std::result::Result<Value, String> {
-    if field.is_empty() {
-        return Ok(Value::Missing);
+/// Adds a row of values that `check` makes of numbers.
+fn add_values(
+    numbers: &[f64],
+    out: &mut LabelBatch,
+    check: fn(f64) -> std::result::Result<f32, String>,
+) -> std::result::Result<(), String> {
+    let first = out.values.len();
+    for (column, &number) in numbers.iter().enumerate() {
+        let value = check(number).map_err(|what| match numbers.len() {
+            1 => what,
+            _ => format!("{what} in column {column}"),
+        })?;
+        out.values.push(value);
     }
-    let number = field.parse().map_err(|_| {
+    let has_label = out.values[first..].iter().any(|value| !value.is_nan());
+    out.end_row(has_label);
+    Ok(())
+}
+
+/// A target, NaN for none.
+fn target(number: f64) -> std::result::Result<f32, String> {
+    let value = number as f32;
+    match value.is_infinite() {
+        true => Err(format!(
+            "expected a number of 32 bits, or NaN or nothing for none, found {number}"
+        )),
+        false => Ok(value),
+    }
+}
+
+/// Whether a node is in a class: 0, 1, or NaN for unknown.
+fn known_class(number: f64) -> std::result::Result<f32, String> {
+    match Value::of(number) {
+        Value::Missing => Ok(f32::NAN),
+        Value::Class(0) => Ok(0.0),
+        Value::Class(1) => Ok(1.0),
+        Value::Class(_) | Value::Other(_) => Err(format!(
+            "expected 0 or 1, or a negative number, NaN or nothing for an unknown class, found {number}"
+        )),
+    }
+}
+
+/// A number in a field of text, NaN for none.
+fn number_in(field: &str) -> std::result::Result<f64, String> {
+    match field.parse() {
+        Ok(number) => Ok(number),
+        Err(_) if form_of(field) == Form::Missing => Ok(f64::NAN),
+        Err(_) => Err(format!("expected a number, found {}", shown(field.as_bytes()))),
+    }
+}
+
+/// A field of text in one of several columns, NaN for none.
+fn in_set(column: usize, field: &str) -> std::result::Result<f64, String> {
+    if field.is_empty() {
+        return Ok(f64::NAN);
+    }
+    field.parse().map_err(|_| {
         let remedy = match column {
             0 => "if the first column has the ids of the nodes, give --id 1; ",
             _ => "",
@@ -339,8 +439,7 @@ fn in_set(column: usize, field: &str) -> std::result::Result<Value, String> {
              its name",
             shown(field.as_bytes())
         )
-    })?;
-    Ok(Value::of(number))
+    })
 }
 
 /// Checks a row and adds it. `has_ids`: the file is a table with ids.
@@ -354,9 +453,15 @@ fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result
             }
             _ => {
                 return Err(format!(
-                    "expected a class from 0 to {}, or a negative number or NaN for a node without label, found {}",
+                    "expected a class from 0 to {}, or a negative number or NaN for a node without label, found {}{}",
                     CLASSES_MAX - 1,
-                    value.shown()
+                    value.shown(),
+                    match value {
+                        Value::Other(number) if number.fract() != 0.0 => {
+                            "; if labels are numbers to predict, give --label-type float"
+                        }
+                        _ => "",
+                    }
                 ));
             }
         }
@@ -372,7 +477,8 @@ fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result
             Value::Class(1) => out.classes.push(class as u32),
             Value::Missing => {
                 return Err(format!(
-                    "column {class} is missing but other columns are not; give all columns of a node, or none"
+                    "column {class} is missing but other columns are not; give all columns of a node, or none, or --label-type partial if \
+                     some classes of a node may be unknown"
                 ));
             }
             _ => {
@@ -380,6 +486,9 @@ fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result
                     "expected zeros and ones, one column per class, found {} in column {class}; {}",
                     value.shown(),
                     match values.len() {
+                        _ if matches!(value, Value::Other(number) if number.fract() != 0.0) => {
+                            "if labels are numbers to predict, give --label-type float"
+                        }
                         _ if has_ids => "if a column has the class of each node, give --label with its name",
                         2 =>
                             "save one class per node with shape [N]; if the first column of text has the ids of the nodes, give --id 1",
@@ -394,24 +503,23 @@ fn add_row(values: &[Value], has_ids: bool, out: &mut LabelBatch) -> std::result
 }
 
 /// One element of an array.
-fn value(element: ElementType, bytes: &[u8]) -> Value {
-    let signed = |number: i64| u64::try_from(number).map_or(Value::Missing, Value::Class);
+fn number(element: ElementType, bytes: &[u8]) -> f64 {
     match (element, bytes) {
-        (ElementType::I8, &[byte]) => signed((byte as i8).into()),
-        (ElementType::I16, &[a, b]) => signed(i16::from_le_bytes([a, b]).into()),
-        (ElementType::I32, &[a, b, c, d]) => signed(i32::from_le_bytes([a, b, c, d]).into()),
-        (ElementType::I64, &[a, b, c, d, e, f, g, h]) => signed(i64::from_le_bytes([a, b, c, d, e, f, g, h])),
-        (ElementType::F64, &[a, b, c, d, e, f, g, h]) => Value::of(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
+        (ElementType::I8, &[byte]) => (byte as i8).into(),
+        (ElementType::I16, &[a, b]) => i16::from_le_bytes([a, b]).into(),
+        (ElementType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).into(),
+        (ElementType::I64, &[a, b, c, d, e, f, g, h]) => i64::from_le_bytes([a, b, c, d, e, f, g, h]) as f64,
+        (ElementType::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
         (ElementType::F16 | ElementType::Bf16 | ElementType::F32, _) => {
             let mut number = [0.0];
             element.to_f32(bytes, &mut number);
-            Value::of(number[0].into())
+            number[0].into()
         }
         _ => {
             // Unsigned, of any width.
             let mut wide = [0; 8];
             wide[..bytes.len()].copy_from_slice(bytes);
-            Value::Class(u64::from_le_bytes(wide))
+            u64::from_le_bytes(wide) as f64
         }
     }
 }

@@ -20,7 +20,7 @@ mod text_table;
 pub use self::{
     features::{MatrixSource, NonFinite},
     forms::TableForm,
-    labels::{LabelBatch, LabelSource},
+    labels::{LabelBatch, LabelSource, LabelType},
     node_file::NodeFile,
     parts::PartSource,
     place::Place,

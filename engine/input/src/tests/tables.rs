@@ -305,7 +305,7 @@ fn labels_in_tables_may_be_missing() {
 
 /// The classes of all rows after a first pass that collected the names, and these names.
 fn named(path: &Path, form: &TableForm) -> Result<(Vec<Option<u32>>, Vec<String>)> {
-    let source = LabelSource::open_with(path, form)?;
+    let source = LabelSource::open_with(path, form, LabelType::Classes)?;
     let mut batch = LabelBatch::default();
     let read = |batch: &mut LabelBatch| {
         let (mut classes, mut rows) = (Vec::new(), 0);

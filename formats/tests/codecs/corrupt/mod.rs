@@ -68,6 +68,8 @@ impl Parts {
 
 /// Where the payload of samples other than features and manifests starts.
 const PAYLOAD: u64 = 128;
+/// Offset of the payload in files with a checksum per page.
+const PAGE: u64 = 4096;
 
 /// Asserts that a change to the parts of a golden file gives this error at this offset.
 #[track_caller]

@@ -71,7 +71,7 @@ fn corrupt_labels_are_errors() {
         "label of row 2: class 300 of 300 classes",
     );
     changed(name, |p| p.put_meta(24, [0; 4]), 88, "labels of 0 classes");
-    changed(name, |p| p.meta[28] = 2, 92, "there is no label kind 2");
+    changed(name, |p| p.meta[28] = 4, 92, "there is no label kind 4");
     changed(name, |p| p.meta[29] = 1, 93, "reserved byte");
     changed(
         name,
@@ -103,6 +103,32 @@ fn corrupt_labels_are_errors() {
         |p| p.payload.truncate(7),
         24,
         "calls for a payload of 8 bytes, the header says 7",
+    );
+    let name = "labels-partial";
+    changed(
+        name,
+        |p| p.payload[1] |= 0x80,
+        PAGE,
+        "label of row 0: a bit beyond the last class",
+    );
+    changed(
+        name,
+        |p| p.payload[4] = 2,
+        PAGE + 4,
+        "label of row 2: the node is in class 1, which is unknown",
+    );
+    let name = "labels-targets";
+    changed(
+        name,
+        |p| p.put(8, f32::NEG_INFINITY.to_le_bytes()),
+        PAGE + 8,
+        "label of row 1: a target is -inf",
+    );
+    changed(
+        name,
+        |p| p.put_meta(24, ((1 << 24) + 1u32).to_le_bytes()),
+        88,
+        "16777217 targets; at most 16777216",
     );
 }
 

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use grappa_input::{
-    EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, LabelBatch, LabelSource, MatrixSource, PartSource,
-    SplitSource, TableForm,
+    EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, LabelBatch, LabelSource, LabelType, MatrixSource,
+    PartSource, SplitSource, TableForm,
 };
 use grappa_io::Result;
 use grappa_tests::{
@@ -249,6 +249,12 @@ fn bits(values: &[f32]) -> impl Iterator<Item = u32> {
 
 fn run_labels(input: &Input) -> String {
     let (choice, path) = file(input);
+    for label_type in [LabelType::Partial, LabelType::Float] {
+        let [few, all] =
+            [1 + usize::from(choice >> 4), ROWS_MAX as usize].map(|at_once| values(&path, label_type, at_once));
+        assert_eq!(few.is_ok(), all.is_ok(), "{label_type:?}");
+        assert_eq!(few.ok(), all.ok(), "{label_type:?}");
+    }
     let few = read_labels(&path, 1 + usize::from(choice >> 4));
     let all = read_labels(&path, ROWS_MAX as usize);
     match (few, all) {
@@ -259,6 +265,22 @@ fn run_labels(input: &Input) -> String {
         (Err(_), Err(error)) => format!("error: {error}"),
         (few, all) => panic!("a few rows at a time: {few:?}, all at once: {all:?}"),
     }
+}
+
+/// The bits of the first values of labels of a type.
+fn values(path: &Path, label_type: LabelType, at_once: usize) -> Result<Vec<u32>> {
+    let source = LabelSource::open_with(path, &TableForm::default(), label_type)?;
+    let (mut all, mut rows, mut batch) = (Vec::new(), 0, LabelBatch::default());
+    while rows < ROWS_MAX {
+        let count = at_once.min((ROWS_MAX - rows) as usize);
+        let read = source.read_rows(rows, count, &mut batch)?;
+        (0..read).for_each(|index| all.extend(bits(batch.values(index))));
+        rows += read as u64;
+        if read < count {
+            return Ok(all);
+        }
+    }
+    Ok(Vec::new())
 }
 
 fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {

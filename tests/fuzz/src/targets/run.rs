@@ -9,6 +9,7 @@ use grappa_run::{
     config::{Evaluate, TrainConfig},
     folder::class_names_of,
     journal::read_records,
+    model::Task,
     scores::{ModelScores, Scores},
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -94,7 +95,7 @@ fn run_config(input: &Input) -> String {
                 config.digest(),
             );
             let _ = config.sampler(true);
-            config.model_options(8, 3);
+            config.model_options(8, 3, Task::MultiClass);
             "accepted".to_owned()
         })
     })
@@ -156,6 +157,9 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
             evaluated: Evaluate::Exact,
             val_accuracy: Some(0.1 + 0.2),
             val_micro_f1: Some(0.25),
+            val_rmse: None,
+            val_mae: None,
+            val_r2: None,
             val_loss: Some(0.5),
             test_accuracy: None,
             split: "val".to_owned(),

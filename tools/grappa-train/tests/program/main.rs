@@ -18,5 +18,6 @@ mod resume;
 mod scores;
 mod sharing;
 mod signals;
+mod tasks;
 mod torchrun;
 mod workers;

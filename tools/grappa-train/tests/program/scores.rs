@@ -8,13 +8,19 @@ use crate::fixture::TrainFolder;
 
 /// Ingests a store with edges between nodes, features and labels, which are lines of text.
 pub fn ingest(folder: &TrainFolder, store: &str, nodes: u32, lines: [&dyn Fn(u32) -> String; 3]) {
+    ingest_with(folder, store, nodes, lines, "");
+}
+
+/// As [`ingest`], with more options.
+pub fn ingest_with(folder: &TrainFolder, store: &str, nodes: u32, lines: [&dyn Fn(u32) -> String; 3], options: &str) {
     let mut ingest = program::ingest(&folder.path("edges.tsv"), &folder.path(store));
     let names = ["edges.tsv", "features.csv", "labels.csv"];
     for (name, line) in names.into_iter().zip(lines) {
         fs::write(folder.path(name), (0..nodes).map(line).collect::<String>()).unwrap();
     }
     ingest.current_dir(folder.root());
-    run(ingest.words("--features features.csv --labels labels.csv --split 60/20/20")).success();
+    let inputs = "--features features.csv --labels labels.csv --split 60/20/20";
+    run(ingest.words(&format!("{inputs} {options}"))).success();
 }
 
 #[test]

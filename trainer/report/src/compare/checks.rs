@@ -69,6 +69,7 @@ fn predicted((task, outputs): (Task, u64)) -> String {
     match task {
         Task::MultiClass => format!("one of {outputs} classes"),
         Task::MultiLabel => format!("sets of {outputs} labels"),
+        Task::Regression => format!("{outputs} number(s)"),
     }
 }
 

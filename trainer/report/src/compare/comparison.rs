@@ -139,11 +139,16 @@ impl Comparison {
         let (axis, val, test): (_, EpochValue, EpochValue) = match task {
             Task::MultiClass => ("accuracy", |record| record.val_accuracy, |record| record.test_accuracy),
             Task::MultiLabel => ("micro F1", |record| record.val_micro_f1, |record| record.test_micro_f1),
+            Task::Regression => ("RMSE", |record| record.val_rmse, |record| record.test_rmse),
+        };
+        let unit = match task {
+            Task::MultiClass | Task::MultiLabel => Unit::Part,
+            Task::Regression => Unit::Number,
         };
         let loss = "mean loss of nodes";
         [
-            Curve::new("val", format!("Validation {axis}"), (axis, Unit::Part), true, val),
-            Curve::new("test", format!("Test {axis}"), (axis, Unit::Part), true, test),
+            Curve::new("val", format!("Validation {axis}"), (axis, unit), true, val),
+            Curve::new("test", format!("Test {axis}"), (axis, unit), true, test),
             Curve::new(
                 "train-loss",
                 "Training loss".to_owned(),
@@ -189,6 +194,7 @@ impl Curve {
             let x = match across {
                 Across::Epochs => record.epoch as f64,
                 Across::Seconds => seconds,
+                Across::Recall => unreachable!("runs are compared by epoch and by time"),
             };
             if !self.is_evaluated || record.evaluated.is_some() {
                 let value = (self.of)(record).unwrap_or(f64::NAN);

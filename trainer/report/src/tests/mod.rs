@@ -112,6 +112,9 @@ fn model_scores(split: &str, report: &ScoreReport) -> ModelScores {
         evaluated: Evaluate::Exact,
         val_accuracy: None,
         val_micro_f1: None,
+        val_rmse: None,
+        val_mae: None,
+        val_r2: None,
         val_loss: None,
         test_accuracy: None,
         split: split.to_owned(),
@@ -235,7 +238,11 @@ fn a_page_is_whole_for_any_number_of_epochs() {
                 assert_eq!(html.matches(&expected).count(), 1, "{plot} of {epochs} epochs");
             }
             assert!(html.len() < 300_000, "{} bytes for {epochs} epochs", html.len());
-            assert_eq!(html.matches("<svg").count(), charts);
+            // Scores of two classes have the curve of precision by recall.
+            let curves = html.matches("<figure id=\"plot-precision-recall\">").count();
+            let is_binary = scores.as_ref().is_some_and(|scores| scores.per_class.len() == 2);
+            assert_eq!(curves, usize::from(is_binary));
+            assert_eq!(html.matches("<svg").count(), charts + curves);
         }
     }
 }

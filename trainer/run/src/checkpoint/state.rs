@@ -16,8 +16,10 @@ use crate::{
 // Names of counters.
 const PARTITIONS: &str = "partitions";
 const CONCURRENT: &str = "concurrent";
-/// 1 if nodes have sets of labels.
+/// 1 if nodes have sets of labels, 2 if they have numbers.
 const MULTI_LABEL: &str = "multi_label";
+/// The digest of the weights of classes, if the run has any.
+const CLASS_WEIGHTS: &str = "class_weights";
 /// The digest of the file with the names of features and classes in the store, if it has names.
 const SCHEMA: &str = "schema";
 /// 1 if the run has names of classes that the user gave.
@@ -39,7 +41,7 @@ pub struct RunState {
     pub store_digest: u64,
     /// Features per node.
     pub inputs: u64,
-    /// Number of classes or labels.
+    /// Number of classes, labels or targets.
     pub outputs: u64,
     /// Finished epochs.
     pub epoch: u64,
@@ -137,16 +139,33 @@ pub struct Best {
 impl RunState {
     /// Notes the kind of predictions.
     pub fn note_task(&mut self, task: Task) {
-        let is_multi_label = u64::from(task == Task::MultiLabel);
-        self.counters.insert(MULTI_LABEL.to_owned(), is_multi_label);
+        let number = match task {
+            Task::MultiClass => 0,
+            Task::MultiLabel => 1,
+            Task::Regression => 2,
+        };
+        self.counters.insert(MULTI_LABEL.to_owned(), number);
     }
 
     /// The kind of predictions.
     pub fn task(&self) -> Task {
         match self.counters.get(MULTI_LABEL) {
             Some(1) => Task::MultiLabel,
+            Some(2) => Task::Regression,
             _ => Task::MultiClass,
         }
+    }
+
+    /// Notes the digest of the weights of classes.
+    pub fn note_class_weights(&mut self, digest: Option<u64>) {
+        if let Some(digest) = digest {
+            self.counters.insert(CLASS_WEIGHTS.to_owned(), digest);
+        }
+    }
+
+    /// The digest of the weights of classes. None if the run has none.
+    pub fn class_weights(&self) -> Option<u64> {
+        self.counters.get(CLASS_WEIGHTS).copied()
     }
 
     /// Notes the changes that ingest made to the edges of the store.
@@ -242,7 +261,7 @@ impl RunState {
     pub fn check_store(&self, inputs: u64, outputs: u64) -> Result<()> {
         self.check_features(inputs)?;
         if outputs != self.outputs {
-            return Err(disagreement("classes", outputs, self.outputs, ""));
+            return Err(disagreement("classes or targets", outputs, self.outputs, ""));
         }
         Ok(())
     }

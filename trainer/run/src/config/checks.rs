@@ -65,6 +65,7 @@ impl TrainConfig {
                 ));
             }
         }
+        self.check_loss()?;
         self.check_model_options()
     }
 }

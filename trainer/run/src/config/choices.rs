@@ -1,6 +1,6 @@
 //! Options whose values are names.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use grappa_io::read;
 use toml::Value;
@@ -95,13 +95,100 @@ named_enum! {
 }
 
 named_enum! {
-    /// The number that decides which epoch is the best: higher scores, or lower losses. Early stopping and the schedule
-    /// `plateau` follow it.
+    /// The number that decides which epoch is the best: higher scores, or lower losses and errors. Early stopping and the
+    /// schedule `plateau` follow it. All are of the validation nodes.
     "thing to monitor" Monitor {
-        /// validation accuracy; micro F1 if nodes have sets of labels
+        /// accuracy; micro F1 if nodes have sets of classes, rmse if labels are numbers
         Score = "score",
-        /// validation loss
+        /// loss, without class weights
         Loss = "loss",
+        /// share of the nodes whose prediction is right, of sets the whole set
+        Accuracy = "accuracy",
+        /// mean F1 of the classes
+        MacroF1 = "macro-f1",
+        /// F1 of all decisions together
+        MicroF1 = "micro-f1",
+        /// area under the ROC curve, for two classes and sets of classes
+        Auc = "auc",
+        /// area under the precision-recall curve, for two classes and sets of classes
+        AveragePrecision = "average-precision",
+        /// root of the mean squared error, for numbers
+        Rmse = "rmse",
+        /// mean absolute error, for numbers
+        Mae = "mae",
+        /// coefficient of determination, for numbers
+        R2 = "r2",
+    }
+}
+
+named_enum! {
+    /// The task that the labels must serve.
+    "task" TaskChoice {
+        /// the task of the labels
+        Auto = "auto",
+        /// a class per node, or a set of classes
+        Classes = "classes",
+        /// numbers per node, ingested with --label-type float
+        Regression = "regression",
+    }
+}
+
+named_enum! {
+    /// The loss of a node. Focal loss: Lin et al., 2017. Numbers are standardized first.
+    "loss" LossKind {
+        /// cross-entropy for classes, mse for numbers
+        Auto = "auto",
+        /// cross-entropy, for classes; of sets, the mean binary cross-entropy of the classes
+        CrossEntropy = "cross-entropy",
+        /// cross-entropy times (1 - p)^gamma for the probability p of the truth, for classes; see --focal-gamma
+        Focal = "focal",
+        /// squared error, for numbers
+        Mse = "mse",
+        /// absolute error, for numbers
+        Mae = "mae",
+        /// squared error up to --huber-delta and linear beyond, for numbers
+        Huber = "huber",
+    }
+}
+
+/// Weights of the classes in the training loss.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClassWeights {
+    /// All are 1.
+    #[default]
+    None,
+    /// From the numbers of training nodes.
+    Balanced,
+    /// Of a file, one per line.
+    File(PathBuf),
+}
+
+impl OptionValue for ClassWeights {
+    fn read(text: &str) -> Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+}
+
+impl FromStr for ClassWeights {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(match text {
+            "none" => Self::None,
+            "balanced" => Self::Balanced,
+            "" => return Err(Error::Options("give none, balanced, or a file".to_owned())),
+            path => Self::File(path.into()),
+        })
+    }
+}
+
+impl fmt::Display for ClassWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Balanced => f.write_str("balanced"),
+            Self::File(path) => path.display().fmt(f),
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl TrainConfig {
         let given = [
             (self.early_stopping > 0).then(|| format!("--early-stopping {}", self.early_stopping)),
             (self.lr_schedule == LrSchedule::Plateau).then(|| format!("--lr-schedule {}", self.lr_schedule)),
-            (self.monitor == Monitor::Loss).then(|| format!("--monitor {}", self.monitor)),
+            (self.monitor != Monitor::Score).then(|| format!("--monitor {}", self.monitor)),
         ];
         let given = given.into_iter().flatten();
         given
@@ -181,6 +181,9 @@ impl TrainConfig {
             format!("heads {}", self.heads),
             &format!("{model}, which has no attention"),
         );
+        for given in self.idle_loss_options() {
+            idle.note(true, given, &format!("--loss {}", self.loss));
+        }
         let (schedule, why) = (self.lr_schedule, format!("--lr-schedule {}", self.lr_schedule));
         let is_idle = self.lr_min != default.lr_min && schedule == LrSchedule::Constant;
         idle.note(is_idle, format!("lr-min {}", self.lr_min), &why);

@@ -95,8 +95,13 @@ impl TrainConfig {
 
     /// A digest of all options that a resumed run must not change.
     pub fn digest(&self) -> u64 {
-        let mut table = self.table();
+        let (mut table, defaults) = (self.table(), Self::default().table());
         table.retain(|option, _| !may_change(option));
+        for option in TrainOption::all().iter().filter(|option| option.is_younger) {
+            if table.get(&option.name) == defaults.get(&option.name) {
+                table.remove(&option.name);
+            }
+        }
         // A table is sorted by keys.
         xxh3_64(table.to_string().as_bytes())
     }

@@ -19,13 +19,14 @@ mod options;
 mod per_layer;
 mod preset;
 mod resolved;
+mod task;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
     choices::{
-        Auto, Compress, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer,
-        ReadEngine,
+        Auto, ClassWeights, Compress, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LossKind, LrSchedule,
+        Monitor, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
     declare::{OptionScope, TrainOption},

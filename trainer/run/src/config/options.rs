@@ -11,8 +11,8 @@ use grappa_sampling::{partition::Schedule, policy::REPARTITION_EVERY, sample::Fa
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Auto, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor,
-    Optimizer, PerLayer, ReadEngine,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LossKind,
+    LrSchedule, Monitor, Optimizer, PerLayer, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -62,6 +62,26 @@ train_options! {
         residual("BOOL"): bool = false;
         /// How the states of all layers make the logits (jumping knowledge)
         jumping_knowledge("HOW"): JumpingKnowledge = JumpingKnowledge::default();
+    }
+    "Task" {
+        /// Task that the labels must serve
+        task("TASK"): TaskChoice = TaskChoice::default(), is_younger: true;
+        /// Loss of a node
+        loss("LOSS"): LossKind = LossKind::default(), is_younger: true;
+        /// Exponent of --loss focal; 0 is cross-entropy; auto: 2
+        #[serde(with = "serde_text")]
+        focal_gamma("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative], is_younger: true;
+        /// Error from which --loss huber is linear, in standard deviations of the target; auto: 1
+        #[serde(with = "serde_text")]
+        huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero], is_younger: true;
+        /// Weights of the classes in the training loss: none, balanced, or a file with one number per line
+        ///
+        /// Lines are in the order of the numbers of the classes. balanced: the inverse of the number of training nodes of
+        /// the class. Weights are scaled so that their mean over the training nodes is 1. If nodes have sets of classes,
+        /// the weight of a class is for nodes that are in it, and others have 1; balanced is then the number of training
+        /// nodes outside divided by the number inside.
+        #[serde(with = "serde_text")]
+        class_weights("HOW"): ClassWeights = ClassWeights::default(), is_younger: true;
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all

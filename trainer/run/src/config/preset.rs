@@ -84,7 +84,7 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::{super::TrainConfig, *};
-    use crate::model::{Activation, FeatureNorm, LayerKind};
+    use crate::model::{Activation, FeatureNorm, LayerKind, Task};
 
     fn none() -> Table {
         Table::new()
@@ -113,7 +113,7 @@ mod tests {
         let config = TrainConfig::layered(Some(preset), None, &none()).unwrap();
         assert_eq!((config.model, config.activation), (LayerKind::Gat, Activation::Elu));
         assert_eq!(config.normalize_features, FeatureNorm::Row);
-        let model = config.model_options(1433, 7);
+        let model = config.model_options(1433, 7, Task::MultiClass);
         assert_eq!((model.hidden, model.heads_of(0), model.heads_of(1)), (64, 8, 1));
         let preset = Preset::named("pyg-cora-gcn").unwrap();
         let config = TrainConfig::layered(Some(preset), None, &none()).unwrap();

@@ -7,18 +7,24 @@ use grappa_sampling::{
     sample::{Fanouts, RandomWalks, Sampler},
 };
 
-use super::{Auto, CompressRate, TrainConfig};
+use super::{Auto, CompressRate, LossKind, TrainConfig};
 use crate::{
     Error, Result,
-    model::{LayerKind, ModelOptions, NormKind},
+    model::{LayerKind, ModelOptions, NormKind, Task},
+    scores::TargetLoss,
 };
 
 /// Factor of the fanouts of training for evaluation by sampling.
 const EVALUATION_FANOUTS: u32 = 2;
 
+/// Lin et al. found this exponent to be the best.
+const FOCAL_GAMMA: f64 = 2.0;
+/// As PyTorch's `HuberLoss`.
+const HUBER_DELTA: f64 = 1.0;
+
 impl TrainConfig {
-    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes.
-    pub fn model_options(&self, inputs: usize, outputs: usize) -> ModelOptions {
+    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes or targets.
+    pub fn model_options(&self, inputs: usize, outputs: usize, task: Task) -> ModelOptions {
         ModelOptions {
             layer: self.model,
             layers: self.layers,
@@ -36,6 +42,21 @@ impl TrainConfig {
             residual: self.residual,
             jumping_knowledge: self.jumping_knowledge,
             precision: self.precision,
+            standardizes_targets: task == Task::Regression,
+        }
+    }
+
+    /// The exponent of focal loss. None with another loss.
+    pub fn focal_gamma(&self) -> Option<f64> {
+        (self.loss == LossKind::Focal).then(|| self.focal_gamma.value().unwrap_or(FOCAL_GAMMA))
+    }
+
+    /// The loss of an error of a target.
+    pub fn target_loss(&self) -> TargetLoss {
+        match self.loss {
+            LossKind::Mae => TargetLoss::Absolute,
+            LossKind::Huber => TargetLoss::Huber(self.huber_delta.value().unwrap_or(HUBER_DELTA)),
+            LossKind::Auto | LossKind::CrossEntropy | LossKind::Focal | LossKind::Mse => TargetLoss::Squared,
         }
     }
 

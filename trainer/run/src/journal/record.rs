@@ -34,6 +34,27 @@ pub struct EpochRecord {
     pub test_micro_f1: Option<f64>,
     /// Area under the ROC curve on the validation nodes.
     pub val_roc_auc: Option<f64>,
+    /// Area under the precision-recall curve on the validation nodes; left out if the task has none, as the scores of numbers below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_average_precision: Option<f64>,
+    /// Root of the mean squared error of the validation nodes, in the unit of the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_rmse: Option<f64>,
+    /// Mean absolute error of the validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_mae: Option<f64>,
+    /// Coefficient of determination on the validation nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_r2: Option<f64>,
+    /// Root of the mean squared error of the test nodes. It is computed when the validation score improved, or when it costs little.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_rmse: Option<f64>,
+    /// Mean absolute error of the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_mae: Option<f64>,
+    /// Coefficient of determination on the test nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_r2: Option<f64>,
     /// Wall time since the record before, in seconds, or since the start of the program.
     pub seconds: f64,
     /// That time by stage. The files of an epoch are written while the next one trains, and count there.

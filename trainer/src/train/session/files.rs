@@ -94,6 +94,7 @@ impl RunOutput<'_, '_> {
         rate: f64,
     ) -> EpochRecord {
         let val = evaluation.map(|evaluation| &evaluation.val);
+        let test = evaluation.and_then(|evaluation| evaluation.test.as_ref());
         let seconds = self.state.seconds_by_stage - self.recorded;
         self.recorded = self.state.seconds_by_stage;
         EpochRecord {
@@ -107,8 +108,15 @@ impl RunOutput<'_, '_> {
             test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
             val_macro_f1: val.and_then(|report| report.macro_f1),
             val_micro_f1: val.and_then(|report| report.micro_f1),
-            test_micro_f1: evaluation.and_then(|evaluation| evaluation.test.as_ref()?.micro_f1),
+            test_micro_f1: test.and_then(|report| report.micro_f1),
             val_roc_auc: val.and_then(|report| report.roc_auc),
+            val_average_precision: val.and_then(|report| report.average_precision),
+            val_rmse: val.and_then(|report| report.rmse),
+            val_mae: val.and_then(|report| report.mae),
+            val_r2: val.and_then(|report| report.r2),
+            test_rmse: test.and_then(|report| report.rmse),
+            test_mae: test.and_then(|report| report.mae),
+            test_r2: test.and_then(|report| report.r2),
             seconds: seconds.total(),
             seconds_by_stage: seconds,
             sampled_edges: stats.sampled_edges,

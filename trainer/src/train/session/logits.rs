@@ -2,6 +2,7 @@
 
 use grappa_formats::NodeId;
 use grappa_io::size::count;
+use grappa_run::model::significant;
 
 use super::{run::RunInProgress, watcher::Watcher};
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 };
 
 impl RunInProgress<'_, '_> {
-    /// Tells the accuracy of the largest class, once, beside the first accuracy of the model.
+    /// Tells the accuracy of the largest class, or the error of the mean, once, beside the first score of the model.
     pub(super) fn tell_baseline(&mut self, evaluation: &Evaluation, watcher: &mut dyn Watcher) {
         if self.output.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
             return;
@@ -21,6 +22,15 @@ impl RunInProgress<'_, '_> {
                 "baseline: predicting the largest class for all {} validation nodes is right for {:.2} %",
                 count(evaluation.val.nodes),
                 100.0 * baseline
+            ));
+        }
+        if let [target] = &evaluation.val.per_target[..]
+            && let Some(rmse) = target.baseline_rmse
+        {
+            watcher.tell(&format!(
+                "baseline: predicting the mean of the training nodes for all {} validation nodes has RMSE {}",
+                count(evaluation.val.nodes),
+                significant(rmse)
             ));
         }
     }

@@ -189,7 +189,7 @@ impl RunInProgress<'_, '_> {
                 &mut self.output.state,
                 &self.trainer.config,
                 score,
-                evaluation.test_accuracy(),
+                evaluation.test_score(),
             );
         }
         if is_best || self.output.state.best.is_none() {
@@ -289,6 +289,9 @@ pub(super) fn scored(evaluation: &Evaluation) -> ModelScores {
         val_accuracy: val.accuracy,
         val_micro_f1: val.micro_f1,
         val_loss: val.loss,
+        val_rmse: val.rmse,
+        val_mae: val.mae,
+        val_r2: val.r2,
         test_accuracy: evaluation.test_accuracy(),
         split: split.to_owned(),
         report: report.clone(),

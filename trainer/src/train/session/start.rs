@@ -130,6 +130,13 @@ impl NewRun {
                 if let Some(writer) = writer {
                     check_resumed(writer, &path, &checkpoint, state.config_digest, watcher)?;
                 }
+                if checkpoint.state.class_weights() != trainer.learner.class_weights {
+                    return Err(Error::Options(format!(
+                        "class-weights {} has other weights than at the start of the run: restore the file, or start a new run without \
+                         --resume",
+                        trainer.config.class_weights
+                    )));
+                }
                 trainer.restore(&path, &checkpoint, watcher.progress())?;
                 state = checkpoint.state;
                 Some(path)
@@ -139,7 +146,8 @@ impl NewRun {
                 state.outputs = trainer.model().options().outputs as u64;
                 state.generation = trainer.generation();
                 state.note_task(task);
-                trainer.measure_features(watcher.progress())?;
+                trainer.measure(watcher.progress())?;
+                state.note_class_weights(trainer.learner.class_weights);
                 initial.map_or(Ok(()), |initial| initial.load(&trainer.learner))?;
                 None
             }

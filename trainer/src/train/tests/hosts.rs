@@ -244,7 +244,7 @@ fn hosts_agree_on_numbers_digests_and_moments() {
         ..config_of(LayerKind::Sage, HaloMode::Stop, 3)
     };
     let moments = |trainer: &mut Trainer| {
-        trainer.measure_features(&Silent).unwrap();
+        trainer.measure(&Silent).unwrap();
         let (mean, deviation) = trainer.learner.model.feature_moments().unwrap();
         Vec::<f32>::try_from(Tensor::cat(&[mean, deviation], 0)).unwrap()
     };

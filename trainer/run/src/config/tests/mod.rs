@@ -47,6 +47,11 @@ fn error(file: &str) -> String {
 /// No option has its default value, except those of [`whole_views`].
 fn everything() -> TrainConfig {
     TrainConfig {
+        task: TaskChoice::Classes,
+        loss: LossKind::CrossEntropy,
+        focal_gamma: Auto::Value(1.5),
+        huber_delta: Auto::Value(0.5),
+        class_weights: ClassWeights::Balanced,
         model: LayerKind::Gat,
         layers: 3,
         hidden: 256,

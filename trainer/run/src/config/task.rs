@@ -1,0 +1,178 @@
+//! Whether the labels of a store serve the task, the loss and the monitored number of a run.
+
+use grappa_formats::manifest::{LabelKind, LabelSpec};
+
+use super::{Auto, ClassWeights, LossKind, Monitor, TaskChoice, TrainConfig, effects::refuse};
+use crate::{Result, model::Task, scores::ScoreReport};
+
+impl TrainConfig {
+    /// Checks the options about labels against the labels of the store.
+    ///
+    /// # Errors
+    /// The message names the option, what the labels are, and what would fit.
+    pub fn check_labels(&self, labels: LabelSpec) -> Result<()> {
+        let task = Task::of(labels.kind);
+        let are = match labels.kind {
+            LabelKind::Single => "one class per node",
+            LabelKind::Multi | LabelKind::Partial => "sets of classes",
+            LabelKind::Targets => "numbers",
+        };
+        let is_regression = task == Task::Regression;
+        match self.task {
+            TaskChoice::Regression if !is_regression => {
+                return refuse(format!(
+                    "task is regression, and the labels of the store are {are}: ingest numbers with grappa-ingest --label-type float, or \
+                     leave out --task"
+                ));
+            }
+            TaskChoice::Classes if is_regression => {
+                return refuse(
+                    "task is classes, and the labels of the store are numbers: ingest classes without --label-type float, or leave out \
+                     --task"
+                        .into(),
+                );
+            }
+            TaskChoice::Auto | TaskChoice::Classes | TaskChoice::Regression => {}
+        }
+        let of_numbers = matches!(self.loss, LossKind::Mse | LossKind::Mae | LossKind::Huber);
+        if self.loss != LossKind::Auto && of_numbers != is_regression {
+            let fitting = match task {
+                Task::MultiClass | Task::MultiLabel => "cross-entropy or focal",
+                Task::Regression => "mse, mae or huber",
+            };
+            return refuse(format!(
+                "loss is {}, and the labels of the store are {are}: use {fitting}, or leave it out",
+                self.loss
+            ));
+        }
+        if self.label_smoothing > 0.0 && task != Task::MultiClass {
+            return refuse(format!(
+                "label-smoothing is {}, and the nodes of the store have {}: leave it out",
+                self.label_smoothing,
+                match task {
+                    Task::Regression => "numbers",
+                    _ => "sets of labels",
+                }
+            ));
+        }
+        if self.class_weights != ClassWeights::None && is_regression {
+            return refuse(format!(
+                "class-weights is {}, and the labels of the store are numbers: leave it out",
+                self.class_weights
+            ));
+        }
+        let (is_there, has) = match self.monitor {
+            Monitor::Score | Monitor::Loss => (true, ""),
+            Monitor::Accuracy | Monitor::MacroF1 | Monitor::MicroF1 => (!is_regression, "classes have"),
+            Monitor::Auc | Monitor::AveragePrecision => (
+                task == Task::MultiLabel || (task == Task::MultiClass && labels.classes == 2),
+                "two classes and sets of classes have",
+            ),
+            Monitor::Rmse | Monitor::Mae | Monitor::R2 => (is_regression, "numbers have"),
+        };
+        if is_there {
+            return Ok(());
+        }
+        let labels = match task {
+            Task::MultiClass => format!("one of {} classes per node", labels.classes),
+            _ => are.to_owned(),
+        };
+        let fitting = match task {
+            Task::Regression => "rmse, mae or r2",
+            _ => "accuracy, macro-f1 or loss",
+        };
+        refuse(format!(
+            "monitor is {}, which only {has}, and the labels of the store are {labels}: use {fitting}",
+            self.monitor
+        ))
+    }
+
+    /// Checks the options about the loss against each other.
+    pub(super) fn check_loss(&self) -> Result<()> {
+        match self.loss == LossKind::Focal && self.label_smoothing > 0.0 {
+            true => refuse(format!(
+                "label-smoothing is {}, and loss is focal, which has none: leave one of them out",
+                self.label_smoothing
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Options of other losses, as the user gives them.
+    pub(super) fn idle_loss_options(&self) -> Vec<String> {
+        let gamma = self.focal_gamma != Auto::Auto && self.loss != LossKind::Focal;
+        let delta = self.huber_delta != Auto::Auto && self.loss != LossKind::Huber;
+        [
+            gamma.then(|| format!("focal-gamma {}", self.focal_gamma)),
+            delta.then(|| format!("huber-delta {}", self.huber_delta)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl Monitor {
+    /// Whether lower numbers are better.
+    pub fn is_error(self, task: Task) -> bool {
+        match self {
+            Self::Loss | Self::Rmse | Self::Mae => true,
+            Self::Score => task == Task::Regression,
+            Self::Accuracy | Self::MacroF1 | Self::MicroF1 | Self::Auc | Self::AveragePrecision | Self::R2 => false,
+        }
+    }
+
+    /// The number in the scores of the validation nodes, negative if lower is better. None without nodes, and NaN if it is undefined.
+    pub fn of(self, val: &ScoreReport) -> Option<f64> {
+        // A model without predictions is never the best.
+        if val.is_undecided() {
+            return Some(f64::NAN);
+        }
+        let error = |error: Option<f64>| error.map(|error| -error);
+        let number = match self {
+            Self::Score if !val.per_target.is_empty() => error(val.rmse),
+            Self::Score if val.confusion.is_some() => val.accuracy,
+            Self::Score => val.micro_f1.or(val.accuracy),
+            Self::Loss => error(val.loss),
+            Self::Accuracy => val.accuracy,
+            Self::MacroF1 => val.macro_f1,
+            Self::MicroF1 => val.micro_f1,
+            Self::Auc => val.roc_auc,
+            Self::AveragePrecision => val.average_precision,
+            Self::Rmse => error(val.rmse),
+            Self::Mae => error(val.mae),
+            Self::R2 => val.r2,
+        };
+        (val.nodes > 0).then(|| number.unwrap_or(f64::NAN))
+    }
+
+    /// Its name, for people.
+    pub fn shown_name(self, task: Task) -> &'static str {
+        match self {
+            Self::Score => task.score_name(),
+            Self::Loss => "loss",
+            Self::Accuracy => "accuracy",
+            Self::MacroF1 => "macro F1",
+            Self::MicroF1 => "micro F1",
+            Self::Auc => "ROC-AUC",
+            Self::AveragePrecision => "average precision",
+            Self::Rmse => "RMSE",
+            Self::Mae => "MAE",
+            Self::R2 => "R2",
+        }
+    }
+
+    /// A number as [`Monitor::of`] gives it, for people, without its sign.
+    pub fn shown(self, task: Task, number: f64) -> String {
+        let number = if self.is_error(task) { -number } else { number };
+        match self {
+            Self::Loss => format!("{number:.4}"),
+            Self::Rmse | Self::Mae => crate::model::significant(number),
+            Self::R2 => format!("{number:.4}"),
+            Self::Score => task.shown_score(number),
+            Self::Accuracy | Self::MacroF1 | Self::MicroF1 | Self::Auc | Self::AveragePrecision => {
+                format!("{:.2} %", number * 100.0)
+            }
+        }
+    }
+}
