@@ -2,6 +2,7 @@
 
 import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -162,7 +163,8 @@ class NeighborLoader:
 
     def _batch(self, arrays):
         counts = ("batch_size", "num_sampled_nodes", "num_sampled_edges", "loss_weight")
-        return Batch(**{name: value if name in counts else np.asarray(value) for name, value in arrays.items()})
+        fields: dict[str, Any] = {name: value if name in counts else np.asarray(value) for name, value in arrays.items()}
+        return Batch(**fields)
 
     def __reduce__(self):
         options = {name: value for name, value in self._options.items() if name != "num_neighbors"}
