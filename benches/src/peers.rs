@@ -20,8 +20,8 @@ pub fn script(python: &Path, name: &str, threads: usize) -> Command {
 
 /// The folder of the scripts.
 fn folder() -> PathBuf {
-    match programs::dist() {
-        Some(dist) => dist.join("share/peers"),
+    match programs::bundle() {
+        Some(bundle) => bundle.join("share/peers"),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("peers"),
     }
 }

@@ -16,22 +16,22 @@ pub fn is_trial() -> bool {
     env::var_os(TRIAL).is_some()
 }
 
-/// Names the folder of an unpacked `cargo xtask dist`, whose programs and peers are used instead of the checkout's.
-const DIST: &str = "GRAPPA_DIST";
+/// Names the folder of an unpacked `cargo xtask gpu-bundle`, whose programs and peers are used instead of the checkout's.
+const BUNDLE: &str = "GRAPPA_BUNDLE";
 
 /// That folder, if there is one.
-pub fn dist() -> Option<PathBuf> {
-    env::var_os(DIST).map(PathBuf::from)
+pub fn bundle() -> Option<PathBuf> {
+    env::var_os(BUNDLE).map(PathBuf::from)
 }
 
 /// Builds the packages `names` in release mode and returns the folder of their programs. In a trial they exist already,
-/// beside this program; in an unpacked `cargo xtask dist` too.
+/// beside this program; in an unpacked `cargo xtask gpu-bundle` too.
 ///
 /// # Errors
 /// If this program was not built in release mode, or cargo fails.
 pub fn build(names: &[&str]) -> Result<PathBuf> {
-    if let Some(dist) = dist() {
-        return Ok(dist.join("bin"));
+    if let Some(bundle) = bundle() {
+        return Ok(bundle.join("bin"));
     }
     if is_trial() {
         return folder();
@@ -84,7 +84,7 @@ pub fn command_line() -> Result<String> {
             }
         })
         .collect();
-    let program = match dist() {
+    let program = match bundle() {
         Some(_) => format!("libexec/{bin}"),
         None => format!("cargo run --release -p grappa-benches --bin {bin} --"),
     };

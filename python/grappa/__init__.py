@@ -22,15 +22,17 @@ _MODULES = {
     "LinkBatch": "links",
     "LinkNeighborLoader": "links",
     "NeighborLoader": "loader",
+    "Run": "runs",
     "Store": "store",
     "__version__": "_grappa",
     "generate": "generation",
     "inference": "layerwise",
     "ingest": "ingestion",
     "open": "store",
+    "train": "runs",
 }
 #: Modules that need other packages; ``from grappa import *`` leaves them out.
-_SUBMODULES = ("pyg",)
+_SUBMODULES = ("model", "pyg")
 
 __all__ = list(_MODULES)
 

@@ -26,8 +26,8 @@ def require(platform: str = sys.platform, machine: str | None = None, cpuinfo: s
     lacking = [INSTRUCTIONS[flag] for flag in INSTRUCTIONS if flag not in _flags(cpuinfo)]
     if lacking:
         raise ImportError(
-            f"this processor lacks {', '.join(lacking)}, which grappa uses. It runs on Intel Haswell (2013), AMD Zen (2017), and later "
-            "processors; a virtual machine needs the type of its host's processor (QEMU: -cpu host)"
+            f"this processor lacks {', '.join(lacking)}, which grappa uses. It runs on Intel Haswell (2013), AMD Zen (2017), and "
+            "later processors; a virtual machine needs the type of its host's processor (QEMU: -cpu host)"
         )
 
 

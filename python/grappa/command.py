@@ -9,7 +9,7 @@ from typing import Any
 from . import _grappa
 
 
-def run(program: str, *words: str | os.PathLike, options: dict[str, Any], progress: bool = False) -> Any:
+def run(program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False) -> Any:
     """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it.
 
     Raises:
@@ -17,7 +17,7 @@ def run(program: str, *words: str | os.PathLike, options: dict[str, Any], progre
         grappa.Error: The program failed.
     """
     with _Bar(progress) as bar:
-        answer = _grappa.run(program, [*map(os.fspath, words), *arguments(options)], bar.report)
+        answer = _grappa.run(program, [*(os.fspath(word) for word in words), *arguments(options)], bar.report)
     return None if answer is None else json.loads(answer)
 
 
@@ -44,8 +44,8 @@ class _Bar:
 
     def __init__(self, shown: bool):
         self.report = self._report if shown else None
-        self._stage = None
-        self._bar = None
+        self._stage: str | None = None
+        self._bar: Any = None
         if shown:
             try:
                 from tqdm.auto import tqdm

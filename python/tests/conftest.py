@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import grappa
+from grappa import programs
 
 CORA = Path(__file__).resolve().parents[2] / "tests" / "data" / "cora"
 
@@ -40,3 +41,20 @@ def weighted(tmp_path_factory):
     weights = (4.0 ** (np.arange(len(pairs)) % 5)).astype(np.float32)
     out = tmp_path_factory.mktemp("stores") / "weighted.grappa"
     return grappa.ingest(pairs, weights=weights, out=out), pairs, weights
+
+
+def cannot_train():
+    """Why no ``grappa-train`` can start; an empty text if one can."""
+    try:
+        programs.command("grappa-train")
+    except programs.Missing as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="session")
+def run(cora, tmp_path_factory):
+    """A run of two epochs on Cora."""
+    if why := cannot_train():
+        pytest.skip(why)
+    return grappa.train(cora, out=tmp_path_factory.mktemp("runs") / "run", epochs=2, hidden=16, fanouts=[15, 10])

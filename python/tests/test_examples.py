@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import grappa
-from grappa import generation, ingestion, loader, store
+from grappa import generation, ingestion, loader, runs, store
 
 MODULES = [generation, ingestion, loader, store]
 try:
@@ -16,12 +16,14 @@ try:
 except ImportError:
     pass
 else:
-    MODULES += [convolutions, layerwise, pyg]
+    MODULES += [convolutions, layerwise, pyg, runs]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_examples(module, cora, tmp_path):
+def test_examples(module, cora, tmp_path, request):
     names = {"grappa": grappa, "np": np, "cora": cora, "folder": pathlib.Path(tmp_path), "store": grappa.open(cora)}
+    if module is runs:
+        names["run"] = request.getfixturevalue("run")
     failed = attempted = 0
     for example in doctest.DocTestFinder().find(module, extraglobs=names):
         result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import grappa
-from grappa import _processor
+from grappa import _grappa, _processor
 
 PACKAGE = pathlib.Path(grappa.__file__).parent
 #: A processor with everything.
@@ -52,3 +52,27 @@ def test_a_machine_that_cannot_run_it_is_told_why(tmp_path, platform, machine, f
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t\t: {FLAGS}\n")
     with pytest.raises(ImportError, match=message):
         _processor.require(platform, machine, cpuinfo)
+
+
+def test_the_stub_has_the_names_of_the_compiled_module():
+    """A new name belongs into ``grappa/_grappa.pyi``, too."""
+    stub = ast.parse((PACKAGE / "_grappa.pyi").read_text())
+    stubbed = {name: members for node in stub.body for name, members in _declared(node)}
+    compiled = {name: {*vars(value)} if isinstance(value, type) else set() for name, value in vars(_grappa).items()}
+    assert {name for name in stubbed if not name.startswith("__")} == {name for name in compiled if not name.startswith("__")}
+    for name, members in stubbed.items():
+        assert _public(members) == _public(compiled[name]), name
+
+
+def _declared(node):
+    """The name that a statement of a stub declares, with its members."""
+    if isinstance(node, ast.ClassDef):
+        yield node.name, {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
+    elif isinstance(node, ast.FunctionDef):
+        yield node.name, set()
+    elif isinstance(node, ast.AnnAssign):
+        yield node.target.id, set()
+
+
+def _public(names):
+    return {name for name in names if not name.startswith("_")}

@@ -1,7 +1,7 @@
 //! Exports the model of a run for other programs: one safetensors file with the parameters of the best evaluation.
 //!
 //! Names and shapes are as in a PyTorch module with PyTorch Geometric's layers in a `ModuleList` named `layers`, so
-//! `load_state_dict` accepts the file. `trainer/python/grappa_model.py` is that module. In the table, i and o are the widths before and
+//! `load_state_dict` accepts the file. `python/grappa/model.py` is that module. In the table, i and o are the widths before and
 //! after a layer, and h is the number of heads. A head has o/h values, or o in the last layer, which averages heads.
 //!
 //! | layer | class in PyTorch Geometric | tensors, each with the prefix `layers.N.` |

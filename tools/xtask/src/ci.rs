@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use crate::{
     benches,
     command::{BUILD, cargo, run, target_folder},
-    dist, docs, examples, extras, fuzz, lint,
+    docs, examples, extras, fuzz, gpu_bundle, lint,
     quickstart::{self, Dataset, Profile},
     setup, test, wheel,
 };
@@ -39,8 +39,8 @@ pub fn ci(with_tests: bool) -> Result<()> {
     // A second time, over what the first left.
     stages.run("quickstart", || quickstart::quickstart(Dataset::Cora, Profile::Dev))?;
     stages.run("docs", || docs::docs("debug"))?;
-    stages.run("python", wheel::test_build)?;
-    stages.run("dist", || dist::dist(None, Profile::Dev, true))?;
+    stages.run("wheel", || wheel::wheel(Profile::Dev).map(drop))?;
+    stages.run("gpu bundle", || gpu_bundle::gpu_bundle(None, Profile::Dev, true))?;
     stages.run("fuzz", fuzz::try_once)?;
     if !with_tests {
         println!("{}", stages.shown());

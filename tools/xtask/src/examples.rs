@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::command::{cargo, program, root, run, target_folder};
 
 /// Each example with its arguments, in an order in which the first makes the store for the others. They run in a folder of their own.
-const EXAMPLES: [(&str, &[&str]); 2] = [("ingest", &["CORA", "cora.grappa"]), ("readme", &[])];
+const EXAMPLES: [(&str, &[&str]); 2] = [("ingest", &["CORA", "cora.grappa"]), ("minibatches", &[])];
 
 /// Builds them alone, without libtorch.
 pub fn build() -> Result<()> {

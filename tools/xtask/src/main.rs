@@ -9,13 +9,16 @@ mod benches;
 mod ci;
 mod command;
 mod data;
-mod dist;
 mod docs;
+mod elf;
 mod examples;
 mod extras;
+mod files;
 mod fuzz;
+mod gpu_bundle;
 mod imports;
 mod layers;
+mod licenses;
 mod lint;
 mod quickstart;
 mod rust_version;
@@ -59,9 +62,9 @@ enum Task {
     },
     /// Run each bench once, at a tiny size, to see that it works
     Benches,
-    /// Make a tarball with the programs, the CUDA tests and gpu-check, for machines with PyTorch and without Rust
-    Dist {
-        /// Folder of the tarball [default: target/dist]
+    /// Make a tarball with gpu-check, the CUDA tests and benches, for machines with a GPU and PyTorch, and without Rust
+    GpuBundle {
+        /// Folder of the tarball [default: target/gpu-bundle]
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
         /// Also unpack it, and try everything in it that needs no GPU
@@ -98,7 +101,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Build the Python package, install it into a fresh environment, and run its tests there
+    /// Build the wheel with the Python package and the programs, install it into a fresh environment, and test it there
     Wheel {
         /// Build in the profile of the tests, as CI does to check it
         #[arg(long)]
@@ -123,9 +126,9 @@ fn main() -> ExitCode {
         Task::Test => test::test(|_| String::new()),
         Task::Ci { no_tests } => ci::ci(!no_tests),
         Task::Benches => benches::benches(),
-        Task::Dist { out, check, dev } => {
+        Task::GpuBundle { out, check, dev } => {
             let profile = if dev { Profile::Dev } else { Profile::Release };
-            dist::dist(out.as_deref(), profile, check)
+            gpu_bundle::gpu_bundle(out.as_deref(), profile, check)
         }
         Task::Docs { no_build: true } => docs::docs("debug"),
         Task::Docs { no_build: false } => docs::build().and_then(|()| docs::docs("debug")),

@@ -36,12 +36,12 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// As `cargo build --profile` names it.
-    pub fn name(self) -> &'static str {
-        match self {
+    /// The folder of its programs in the target folder.
+    pub fn folder(self) -> PathBuf {
+        target_folder().join(match self {
             Self::Release => "release",
-            Self::Dev => "dev",
-        }
+            Self::Dev => "debug",
+        })
     }
 }
 
@@ -56,18 +56,14 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
     if root().join(".libtorch/torch").exists() {
         println!("libtorch is there, from an earlier setup.");
     }
-    let folder = match profile {
-        Profile::Release => {
-            build_release()?;
-            "release"
-        }
+    match profile {
+        Profile::Release => build_release()?,
         Profile::Dev => {
             setup::setup(false)?;
             run(&mut cargo(&BUILD))?;
-            "debug"
         }
-    };
-    let programs = Programs(target_folder().join(folder));
+    }
+    let programs = Programs(profile.folder());
     for (name, what) in [("graph.grappa", "store"), ("run", "run")] {
         if root().join(FOLDER).join(name).exists() {
             println!("{FOLDER}/{name} is the {what} of an earlier quickstart, and is replaced.");

@@ -1,19 +1,40 @@
-//! `cargo xtask wheel`: the Python package as a wheel, which is installed into a fresh environment and tested there. CI tests the
-//! package with the library that it built for the other tests, because a wheel is compiled with other features.
+//! `cargo xtask wheel`: the wheel with the Python package and the programs, which is installed into a fresh environment and tested there.
+//!
+//! Cargo builds the module and the programs as it builds everything else, so that CI compiles nothing twice. maturin would compile
+//! the module alone, with other features of its dependencies; it writes the metadata. Executables are stripped. `grappa-train` has
+//! no run path: `grappa/programs.py` starts it with the libtorch of PyTorch. The tag of the platform follows from the symbols that all of
+//! them need of glibc; a wheel for older systems must be built on one.
 
 use std::{
     env, fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
 
 use crate::{
-    command::{output, program, root, run, target_folder},
-    data, extras,
+    command::{BUILD, cargo, output, program, root, run, target_folder},
+    data,
+    elf::{Needs, copy_stripped},
+    extras,
+    files::{copy, remove},
+    licenses,
     quickstart::Profile,
     setup,
 };
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A wheel of release builds is smaller.
+const BYTES_MAX: u64 = 30_000_000;
+
+/// The packages of the programs, which are named like them.
+const PROGRAMS: [&str; 4] = ["grappa-ingest", "grappa-gen", "grappa-store", "grappa-train"];
+
+/// The package of the Python module.
+const MODULE: &str = "grappa-python";
 
 /// The examples of the package with their arguments, small enough for CI.
 const EXAMPLES: [(&str, &[&str]); 4] = [
@@ -28,94 +49,151 @@ const DEBIAN: &str = "gat_debian.py";
 #[cfg(test)]
 const TESTED: &str = "ddp_partitions.py";
 
-/// Builds the wheel, tests it without PyTorch, and then with the PyTorch Geometric of [`extras`], if that is installed. Returns the
-/// wheel.
+/// Builds the wheel. Tests it in an environment that has only what it needs, and then with the PyTorch Geometric of [`extras`], if
+/// that is installed. Returns the wheel.
 pub fn wheel(profile: Profile) -> Result<PathBuf> {
+    let libtorch = setup::setup(false)?;
     let folder = target_folder().join("wheel");
-    let wheel = build(&folder, profile)?;
-    let venv = folder.join("venv");
-    if venv.exists() {
-        fs::remove_dir_all(&venv).context("cannot remove the environment of an earlier wheel")?;
+    match profile {
+        Profile::Dev => run(&mut cargo(&BUILD))?,
+        Profile::Release => run(cargo(&["build", "--release", "--package", MODULE])
+            .args(PROGRAMS.map(|program| format!("--package={program}"))))?,
     }
+    let (package, needs) = stage(profile)?;
+    let wheel = pack(&folder, &package, &needs)?;
+    let bytes = fs::metadata(&wheel)?.len();
+    ensure!(
+        profile != Profile::Release || bytes <= BYTES_MAX,
+        "the wheel has {bytes} bytes, more than {BYTES_MAX}"
+    );
+
+    let venv = folder.join("venv");
+    remove(&venv)?;
     let python = setup::python_of(&venv)?;
     run(setup::pip(&python).arg(&wheel).arg("pytest"))?;
+    check_types(&folder, &python)?;
+    start_programs(&venv.join("bin"), &folder, &libtorch)?;
     test(&python, &[])?;
-    test_with_pyg(&[site_packages(&python)?])?;
-    println!("the wheel is {}", wheel.display());
-    Ok(wheel)
-}
-
-/// Tests the package with the library of the last build of the workspace, with and without PyTorch Geometric.
-pub fn test_build() -> Result<()> {
-    let packages = package()?;
-    let python = setup::python_of(&target_folder().join("wheel/tests"))?;
-    run(setup::pip(&python).args(["numpy", "pytest"]))?;
-    test(&python, std::slice::from_ref(&packages))?;
-    test_with_pyg(&[packages, site_packages(&python)?])
-}
-
-/// A folder that Python imports the package from, with the library of the last build of the workspace.
-pub fn package() -> Result<PathBuf> {
-    let packages = target_folder().join("wheel/package");
-    let package = packages.join("grappa");
-    fs::create_dir_all(&package).context("cannot create the folder of the package")?;
-    for entry in fs::read_dir(root().join("python/grappa"))? {
-        let file = entry?.path();
-        if file.is_file() {
-            fs::copy(&file, package.join(file.file_name().expect("a file has a name")))?;
-        }
-    }
-    let library = target_folder().join("debug/lib_grappa.so");
-    fs::copy(&library, package.join("_grappa.abi3.so"))
-        .with_context(|| format!("{} is missing: build the workspace first", library.display()))?;
-    Ok(packages)
-}
-
-fn test_with_pyg(packages: &[PathBuf]) -> Result<()> {
     match extras::pyg_python() {
-        Some(python) => {
-            test(&python, packages)?;
-            examples(&python, packages)
+        Some(pyg) => {
+            let packages = [site_packages(&python)?];
+            test(&pyg, &packages)?;
+            examples(&pyg, &packages)?;
         }
-        None => {
-            eprintln!(
-                "no PyTorch Geometric: the tests that need it and the examples were skipped (`cargo xtask setup --tests` \
-                 installs it)"
-            );
-            Ok(())
-        }
+        None => eprintln!(
+            "no PyTorch Geometric: the tests that need it and the examples were skipped (`cargo xtask setup --tests` installs it)"
+        ),
     }
+    println!("{} ({:.1} MB)", wheel.display(), bytes as f64 / 1e6);
+    Ok(wheel)
 }
 
-fn build(folder: &Path, profile: Profile) -> Result<PathBuf> {
-    let (tools, wheels) = (setup::python_of(&folder.join("tools"))?, folder.join("dist"));
-    run(setup::pip(&tools).arg("maturin>=1.16,<2"))?;
-    if wheels.exists() {
-        fs::remove_dir_all(&wheels).context("cannot remove an earlier wheel")?;
+/// A folder that Python imports the package from, with the last build of the workspace.
+pub fn package() -> Result<PathBuf> {
+    Ok(stage(Profile::Dev)?.0)
+}
+
+/// Makes that folder from a build. Returns what its executables need, too.
+fn stage(profile: Profile) -> Result<(PathBuf, Needs)> {
+    let built = profile.folder();
+    let packages = target_folder().join("wheel/package");
+    remove(&packages)?;
+    let package = packages.join("grappa");
+    copy(&root().join("python/grappa"), &package)?;
+    let mut needs = copy_stripped(&built.join("lib_grappa.so"), &package.join("_grappa.abi3.so"))
+        .context("the module is missing: build the workspace first")?;
+    for program in PROGRAMS {
+        needs.add(&copy_stripped(
+            &built.join(program),
+            &package.join("_programs").join(program),
+        )?);
     }
-    let mut maturin = program(&tools);
-    maturin.args([
-        "-m",
-        "maturin",
-        "build",
-        "--quiet",
-        "--manifest-path",
-        "python/Cargo.toml",
-    ]);
-    maturin.args(["--profile", profile.name(), "--out"]).arg(&wheels);
-    // Libraries of the C runtime only: nothing to bundle.
-    maturin
-        .args(["--auditwheel", "skip", "--target-dir"])
-        .arg(target_folder());
-    run(&mut maturin)?;
-    let mut found = fs::read_dir(&wheels)?.map(|entry| entry.map(|entry| entry.path()));
-    let wheel = found.next().context("maturin wrote no wheel")??;
+    Ok((packages, needs))
+}
+
+/// Packs the staged folder into a wheel, which has metadata and licenses too.
+fn pack(folder: &Path, packages: &Path, needs: &Needs) -> Result<PathBuf> {
+    let (tools, wheels) = (setup::python_of(&folder.join("tools"))?, folder.join("dist"));
+    run(setup::pip(&tools).args(["maturin>=1.16,<2", "wheel>=0.45,<1", "mypy>=2.4,<3"]))?;
+    let tag = format!("manylinux_{}", needs.glibc.to_string().replace('.', "_"));
+    run(program(&tools)
+        .args([
+            "-m",
+            "maturin",
+            "pep517",
+            "write-dist-info",
+            "--auditwheel",
+            "skip",
+            "--interpreter",
+        ])
+        .arg(&tools)
+        .args(["--compatibility", &tag, "--metadata-directory"])
+        .arg(packages)
+        .current_dir(root().join("python")))?;
+    let metadata = packages.join(format!("grappa-{VERSION}.dist-info"));
+    let described = fs::read_to_string(metadata.join("WHEEL")).context("maturin wrote no metadata")?;
     ensure!(
-        found.next().is_none(),
-        "maturin wrote several wheels to {}",
-        wheels.display()
+        described.contains(&tag) || described.contains("linux_x86_64"),
+        "expected a tag of Linux in {described}"
     );
-    Ok(wheel)
+    // maturin knows the platform only after it has compiled.
+    fs::write(
+        metadata.join("WHEEL"),
+        described.replace("-linux_x86_64", &format!("-{tag}_x86_64")),
+    )?;
+    copy(&root().join("LICENSE"), &metadata.join("licenses/LICENSE"))?;
+    let contents: Vec<&str> = PROGRAMS.into_iter().chain([MODULE]).collect();
+    licenses::write_licenses(&contents, &metadata.join("licenses/crates"))?;
+
+    remove(&wheels)?;
+    fs::create_dir_all(&wheels)?;
+    run(program(&tools)
+        .args(["-m", "wheel", "pack"])
+        .arg(packages)
+        .arg("--dest-dir")
+        .arg(&wheels))?;
+    let mut found = fs::read_dir(&wheels)?.map(|entry| entry.map(|entry| entry.path()));
+    found.next().context("no wheel was packed")?.map_err(Into::into)
+}
+
+/// Checks the types of the package, with the packages of an environment.
+fn check_types(folder: &Path, python: &Path) -> Result<()> {
+    let tools = setup::python_of(&folder.join("tools"))?;
+    run(program(&tools)
+        .args(["-m", "mypy", "--package", "grappa", "--cache-dir"])
+        .arg(folder.join("mypy"))
+        .arg("--python-executable")
+        .arg(python)
+        .current_dir(root().join("python")))
+}
+
+/// Starts each program of an environment that has no PyTorch. `grappa-train` says what it lacks, and starts with a PyTorch beside.
+fn start_programs(bin: &Path, folder: &Path, libtorch: &Path) -> Result<()> {
+    let start = |name: &str| {
+        let mut command = Command::new(bin.join(name));
+        // As in a user's shell, not as in a checkout.
+        command
+            .current_dir(folder)
+            .env_remove("LD_LIBRARY_PATH")
+            .env_remove("PYTHONPATH")
+            .arg("--version");
+        command
+    };
+    for name in &PROGRAMS[..3] {
+        run(&mut start(name))?;
+    }
+    let failed = start("grappa-train").output().context("cannot start grappa-train")?;
+    let told = String::from_utf8_lossy(&failed.stderr);
+    ensure!(
+        failed.status.code() == Some(1) && told.contains("has no PyTorch") && told.contains("grappa[train]"),
+        "expected that grappa-train misses PyTorch, found {}: {told}",
+        failed.status
+    );
+    let beside = folder.join("torch");
+    remove(&beside)?;
+    fs::create_dir_all(&beside)?;
+    symlink(fs::canonicalize(libtorch)?, beside.join("torch"))?;
+    run(start("grappa-train").env("PYTHONPATH", &beside))
 }
 
 /// Runs the tests of the package. Python imports from `packages`, too.
@@ -130,9 +208,7 @@ fn test(python: &Path, packages: &[PathBuf]) -> Result<()> {
 /// Runs the examples of the package in a folder of their own.
 fn examples(python: &Path, packages: &[PathBuf]) -> Result<()> {
     let work = target_folder().join("wheel/examples");
-    if work.exists() {
-        fs::remove_dir_all(&work).context("cannot remove the folder of earlier examples")?;
-    }
+    remove(&work)?;
     fs::create_dir_all(&work).context("cannot create a folder for the examples")?;
     let has_debian = match data::machine_has_index() {
         Ok(()) => run(data::script().args(["debian", "debian"]).current_dir(&work)).map(|()| true)?,
@@ -150,7 +226,7 @@ fn examples(python: &Path, packages: &[PathBuf]) -> Result<()> {
         example.env("PYTHONDONTWRITEBYTECODE", "1");
         run(example.env("PYTHONPATH", env::join_paths(packages)?).current_dir(&work))?;
     }
-    fs::remove_dir_all(&work).context("cannot remove the folder of the examples")
+    remove(&work)
 }
 
 fn site_packages(python: &Path) -> Result<PathBuf> {

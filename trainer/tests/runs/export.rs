@@ -36,7 +36,7 @@ const CHECK: &str = r#"
 import json, sys
 import numpy, torch
 sys.path.insert(0, sys.argv[1])
-import grappa_model
+from grappa import model as grappa_model
 
 names = json.loads(sys.argv[2])
 for folder, task in json.loads(sys.argv[3]):
@@ -180,7 +180,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
         jobs.push(exported(folder.path().join(norm.to_string()), sets, config));
     }
     let output = Command::new(python)
-        .args(["-c", CHECK, concat!(env!("CARGO_MANIFEST_DIR"), "/python")])
+        .args(["-c", CHECK, concat!(env!("CARGO_MANIFEST_DIR"), "/../python")])
         .arg(serde_json::to_string(&NAMES).unwrap())
         .arg(serde_json::to_string(&jobs).unwrap())
         .output()

@@ -1,11 +1,11 @@
 """Trains models in PyTorch Geometric from the initial weights of Grappa's runs, and prints the loss of each step.
 
     parity.py features CORA FEATURES.npy
-    parity.py train CORA FEATURES.npy GRAPPA_MODEL JOBS.json
+    parity.py train CORA FEATURES.npy PACKAGE JOBS.json
 
 CORA is tests/data/cora. `features` writes the first words of its papers, which are enough to learn from and save time.
 
-GRAPPA_MODEL is the folder of grappa_model.py. JOBS.json is a list of objects: `model` is a file of initial weights, `config` has the
+PACKAGE is the folder of the Python package. JOBS.json is a list of objects: `model` is a file of initial weights, `config` has the
 options of the run, and `scores` the validation accuracies of its epochs, which the schedule `plateau` takes. The output is a JSON list
 with the losses of each job.
 """
@@ -117,7 +117,7 @@ def main():
     # The graph is too small for threads.
     torch.set_num_threads(1)
     sys.path.insert(0, more[0])
-    import grappa_model
+    from grappa import model as grappa_model
 
     data = cora(folder, features)
     with open(more[1]) as file:

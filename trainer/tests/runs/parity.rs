@@ -219,10 +219,10 @@ fn every_model_optimizer_and_schedule_takes_the_steps_of_pytorch_geometric() {
     let jobs: Vec<&Value> = ours.iter().map(|(job, _)| job).collect();
     let file = folder.path().join("jobs.json");
     fs::write(&file, serde_json::to_vec(&jobs).unwrap()).unwrap();
-    let grappa_model = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let printed = script(
         &python,
-        &[Path::new("train"), &cora_files(), &features, &grappa_model, &file],
+        &[Path::new("train"), &cora_files(), &features, &package, &file],
     );
     let theirs: Vec<Vec<f64>> = serde_json::from_slice(&printed).unwrap();
     let mut wrong = Vec::new();

@@ -258,13 +258,12 @@ impl NodeRows for StateRows {
     }
 
     fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
-        match self.layout.dtype {
-            FeatureDtype::F32 => {
-                check_room(&positions, self.width(), out);
-                self.read_bytes(positions.start, bytemuck::cast_slice_mut(out))
-            }
-            _ => read_decoded(self, positions, out),
+        // Copies of a store's rows have the padding of the store.
+        if self.layout == rows_of(self.width(), FeatureDtype::F32) {
+            check_room(&positions, self.width(), out);
+            return self.read_bytes(positions.start, bytemuck::cast_slice_mut(out));
         }
+        read_decoded(self, positions, out)
     }
 
     fn layout(&self) -> FeatureLayout {

@@ -52,6 +52,31 @@ fn spaces(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> [State
 }
 
 #[test]
+fn copies_of_padded_rows_are_the_rows_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_of(
+        Rmat::graph500(9, 2.0),
+        250,
+        folder.path(),
+        FeatureSource::Stored,
+        FeatureDtype::F32,
+    );
+    let features = StoreFeatures::open(&store).unwrap();
+    assert!(features.layout().stride as usize > features.layout().row_bytes());
+    let places = [3, 4, 200, 511];
+    let nodes = NodeSet::of(512, places.map(NodeId));
+    let budget = Budget {
+        memory: 1 << 20,
+        threads: 2,
+    };
+    let copy = StateRows::copied(folder.path(), &features, &nodes, budget, &Silent).unwrap();
+    let [mut copied, mut expected] = [(); 2].map(|()| vec![0.0; places.len() * 250]);
+    copy.read(0..4, &mut copied).unwrap();
+    read_each(&features, &places, &mut expected, 1).unwrap();
+    assert!(copied == expected);
+}
+
+#[test]
 fn states_are_read_as_they_were_written() {
     let folder = tempfile::tempdir().unwrap();
     for mut rows in spaces(folder.path(), 10, 3, FeatureDtype::F32) {

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What commands of pages read.
-const FILES: [&str; 2] = ["tests/data/cora", "trainer/python"];
+const FILES: [&str; 1] = ["tests/data/cora"];
 
 /// Runs the commands of all pages with the programs in the folder `profile` of the target folder.
 pub fn docs(profile: &str) -> Result<()> {
@@ -112,8 +112,7 @@ impl Place {
         let mut interpreter = match (block.language, &self.python) {
             (Language::Python, Some(python)) => {
                 let mut interpreter = program(python);
-                let packages = std::env::join_paths([Path::new("trainer/python"), &self.packages])?;
-                interpreter.arg("-").env("PYTHONPATH", packages);
+                interpreter.arg("-").env("PYTHONPATH", &self.packages);
                 interpreter
             }
             (Language::Python, None) => bail!("no Python"),
@@ -174,17 +173,5 @@ mod tests {
                 assert!(reasons.count() * 3 < blocks.len(), "{page}");
             }
         }
-    }
-
-    #[test]
-    fn the_rust_example_of_the_readme_is_the_one_that_runs() {
-        let readme = fs::read_to_string(root().join("README.md")).unwrap();
-        let (_, rest) = readme.split_once("```rust\n").unwrap();
-        let (shown, _) = rest.split_once("```\n").unwrap();
-        let example = fs::read_to_string(root().join("engine/examples/readme.rs")).unwrap();
-        let code = example
-            .lines()
-            .skip_while(|line| line.starts_with("//!") || line.is_empty());
-        assert_eq!(shown.lines().collect::<Vec<_>>(), code.collect::<Vec<_>>());
     }
 }

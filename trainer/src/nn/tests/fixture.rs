@@ -24,10 +24,10 @@ pub(super) struct Graph {
     pub(super) weighted: bool,
 }
 
-/// The folder of the files: of the checkout, or of an unpacked `cargo xtask dist`.
+/// The folder of the files: of the checkout, or of an unpacked `cargo xtask gpu-bundle`.
 fn folder() -> PathBuf {
-    match env::var_os("GRAPPA_DIST") {
-        Some(dist) => Path::new(&dist).join("share/fixtures"),
+    match env::var_os("GRAPPA_BUNDLE") {
+        Some(bundle) => Path::new(&bundle).join("share/fixtures"),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"),
     }
 }

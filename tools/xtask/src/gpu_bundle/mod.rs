@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: a tarball with the programs, the CUDA tests and two benches, for machines without Rust.
+//! `cargo xtask gpu-bundle`: a tarball with the CUDA tests, two benches and the programs that they run, which checks a GPU on a machine
+//! without Rust. Users install the [wheel](crate::wheel).
 //!
 //! | in the tarball | |
 //! |---|---|
@@ -11,24 +12,19 @@
 //! of the tarball names these versions.
 
 mod check;
-mod elf;
-mod files;
-mod licenses;
 
 use std::{
     fs::{self, File},
-    io::ErrorKind,
     path::{self, Path, PathBuf},
 };
 
 use anyhow::{Context, Result, ensure};
 
-use self::{
-    elf::Needs,
-    files::{copy, make_parent, write},
-};
 use crate::{
     command::{BUILD, artifacts, cargo, output, program, root, run, target_folder},
+    elf::{Needs, copy_stripped},
+    files::{copy, remove, write},
+    licenses,
     quickstart::Profile,
     setup,
 };
@@ -88,23 +84,23 @@ const PACKAGES: [&str; 5] = [
 /// Files of the checkout, or folders of files, and their places in the tarball.
 const FILES: [(&str, &str); 8] = [
     ("LICENSE", "LICENSE"),
-    ("tools/xtask/dist/grappa-train", "bin/grappa-train"),
-    ("tools/xtask/dist/gpu-check", "bin/gpu-check"),
-    ("tools/xtask/dist/with-libtorch", "libexec/with-libtorch"),
-    ("tools/xtask/dist/find-libtorch.py", "libexec/find-libtorch.py"),
+    ("tools/xtask/gpu-bundle/grappa-train", "bin/grappa-train"),
+    ("tools/xtask/gpu-bundle/gpu-check", "bin/gpu-check"),
+    ("tools/xtask/gpu-bundle/with-libtorch", "libexec/with-libtorch"),
+    ("python/grappa/programs.py", "libexec/find-libtorch.py"),
     ("trainer/tests/fixtures", "share/fixtures"),
     ("benches/peers", "share/peers"),
     ("tests/data/cora", "share/cora"),
 ];
 
-/// Makes the tarball in the folder `out`, by default `target/dist`. Then tries it if `checked`.
-pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
+/// Makes the tarball in the folder `out`, by default `target/gpu-bundle`. Then tries it if `checked`.
+pub fn gpu_bundle(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
     ensure!(
         cfg!(all(target_arch = "x86_64", target_os = "linux")),
         "a tarball for x86-64 Linux is made there"
     );
     let libtorch = setup::setup(false)?;
-    let work = target_folder().join("dist");
+    let work = target_folder().join("gpu-bundle");
     let out = path::absolute(out.unwrap_or(&work)).context("the folder of the tarball has no path")?;
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
 
@@ -113,7 +109,7 @@ pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
         Profile::Dev => "-dev",
         Profile::Release => "",
     };
-    let name = format!("grappa-{VERSION}-x86_64-linux{suffix}");
+    let name = format!("grappa-gpu-{VERSION}-x86_64-linux{suffix}");
     let needs = stage(profile, &work.join(&name))?;
     let tarball = pack(&work, &name, &out)?;
     let bytes = fs::metadata(&tarball)?.len();
@@ -136,18 +132,13 @@ pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
 
 /// Makes the folder `staged` with everything that the tarball contains. Returns what the executables need.
 fn stage(profile: Profile, staged: &Path) -> Result<Needs> {
-    match fs::remove_dir_all(staged) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot remove {}", staged.display()));
-        }
-        _ => {}
-    }
+    remove(staged)?;
     let needs = stage_executables(profile, staged)?;
     for (from, to) in FILES {
         copy(&root().join(from), &staged.join(to))?;
     }
     licenses::write_licenses(&PACKAGES, &staged.join("share/licenses"))?;
-    let readme = include_str!("../../dist/README.md")
+    let readme = include_str!("../../gpu-bundle/README.md")
         .replace("{version}", VERSION)
         .replace("{glibc}", &needs.glibc.to_string())
         .replace("{libstdcxx}", &needs.libstdcxx.to_string());
@@ -175,13 +166,7 @@ fn stage_executables(profile: Profile, staged: &Path) -> Result<Needs> {
             .iter()
             .find(|built| built.target == wanted.target && built.is_test == wanted.is_test)
             .with_context(|| format!("Cargo built no executable of the target `{}`", wanted.target))?;
-        let to = staged.join(wanted.path);
-        make_parent(&to)?;
-        run(program("strip").arg("-o").arg(&to).arg(&found.executable))?;
-        let mut bytes = fs::read(&to).with_context(|| format!("cannot read {}", to.display()))?;
-        elf::clear_run_path(&mut bytes).with_context(|| to.display().to_string())?;
-        needs.add(&elf::needs(&bytes).with_context(|| to.display().to_string())?);
-        fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
+        needs.add(&copy_stripped(&found.executable, &staged.join(wanted.path))?);
     }
     Ok(needs)
 }
@@ -232,7 +217,7 @@ mod tests {
         let files = output(program("git").args(["grep", "--files-with-matches", concat!("!(\"CU", "DA: ")])).unwrap();
         let skipping: Vec<&str> = files.lines().filter(|file| !file.starts_with("tests/skip/")).collect();
         assert_eq!(skipping, CUDA_TESTS.map(|(file, ..)| file));
-        let script = include_str!("../../dist/gpu-check");
+        let script = include_str!("../../gpu-bundle/gpu-check");
         let tests = script.lines().find(|line| line.starts_with("TESTS = ")).unwrap();
         for (_, test_program, filter) in CUDA_TESTS {
             let filters = tests.split_once(&format!("\"{test_program}\": [")).unwrap().1;

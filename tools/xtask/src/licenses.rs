@@ -9,8 +9,10 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::files::{copy, write};
-use crate::command::{cargo, output};
+use crate::{
+    command::{cargo, output},
+    files::{copy, write},
+};
 
 /// Beginnings of the names of files with licenses.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];

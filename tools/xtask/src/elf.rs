@@ -1,12 +1,17 @@
 //! Executables in ELF: the libraries that they need at run time, and their run path.
 
-use std::fmt;
+use std::{fmt, fs, path::Path};
 
 use anyhow::{Context, Result};
 use object::{
     LittleEndian as LE,
     elf::{DT_RPATH, DT_RUNPATH, FileHeader64},
     read::elf::{Dyn as _, FileHeader as _, SectionHeader as _},
+};
+
+use crate::{
+    command::{program, run},
+    files::make_parent,
 };
 
 type Header = FileHeader64<LE>;
@@ -47,8 +52,19 @@ impl Needs {
     }
 }
 
+/// Copies an executable or a library without its symbols and its run path, which is a folder of this machine. Returns what it needs.
+pub fn copy_stripped(from: &Path, to: &Path) -> Result<Needs> {
+    make_parent(to)?;
+    run(program("strip").arg("-o").arg(to).arg(from))?;
+    let mut bytes = fs::read(to).with_context(|| format!("cannot read {}", to.display()))?;
+    clear_run_path(&mut bytes).with_context(|| to.display().to_string())?;
+    let needs = needs(&bytes).with_context(|| to.display().to_string())?;
+    fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
+    Ok(needs)
+}
+
 /// The versions of libraries that an executable needs, from its imported symbols.
-pub fn needs(bytes: &[u8]) -> Result<Needs> {
+fn needs(bytes: &[u8]) -> Result<Needs> {
     let header = Header::parse(bytes)?;
     let sections = header.sections(LE, bytes)?;
     let mut needs = Needs::default();
@@ -69,7 +85,7 @@ pub fn needs(bytes: &[u8]) -> Result<Needs> {
 }
 
 /// Makes the run path of an executable the empty string, which the dynamic loader ignores.
-pub fn clear_run_path(bytes: &mut [u8]) -> Result<()> {
+fn clear_run_path(bytes: &mut [u8]) -> Result<()> {
     for place in run_paths(bytes)? {
         // The first string of a string table is empty.
         bytes[place..place + 8].fill(0);

@@ -1,4 +1,4 @@
-//! The example of the README. `cora.grappa` is the store that its first command makes.
+//! Minibatches with features, from a store of Cora.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! Files of the tarball.
+//! Files of the wheel and of the bundle for GPUs.
 
-use std::{fs, path::Path};
+use std::{fs, io::ErrorKind, path::Path};
 
 use anyhow::{Context, Result};
 
@@ -22,12 +22,24 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes a file, and makes its folder.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     make_parent(path)?;
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Makes the folder of a file.
 pub fn make_parent(path: &Path) -> Result<()> {
     let parent = path.parent().expect("a file is in a folder");
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
+}
+
+/// Removes a folder if it exists.
+pub fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }

@@ -3,7 +3,6 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::ErrorKind,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -11,7 +10,10 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{output, program, run, target_folder};
+use crate::{
+    command::{output, program, run, target_folder},
+    files::remove,
+};
 
 /// All programs that the tarball needs from the system, apart from Python.
 const SYSTEM_PROGRAMS: [&str; 5] = ["sh", "env", "dirname", "readlink", "date"];
@@ -55,7 +57,7 @@ print(f'{gpu.name}: ' + ', '.join(gpu.between(0, now)) + f'; {gpu.between(now, n
 /// Unpacks `tarball`, whose folder is `name`, and tries it with the libtorch in `libtorch`.
 pub fn check(tarball: &Path, name: &str, libtorch: &Path) -> Result<()> {
     // Users' folders may have spaces.
-    let work = target_folder().join("dist").join("unpacked here");
+    let work = target_folder().join("gpu-bundle").join("unpacked here");
     remove(&work)?;
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     run(program("tar")
@@ -71,15 +73,6 @@ pub fn check(tarball: &Path, name: &str, libtorch: &Path) -> Result<()> {
     machine.check_utilization()?;
     machine.check_gpu_check()?;
     remove(&work)
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// The machine of a user, in a folder.
@@ -191,7 +184,7 @@ impl Machine {
             (
                 "PYTHONPATH",
                 other_version.as_os_str(),
-                "is PyTorch 2.9.1, and PyTorch 2.11 is needed",
+                "is PyTorch 2.9.1, and grappa-train needs PyTorch 2.11",
             ),
         ] {
             let output = self.program("grappa-train").arg("env").env(variable, value).output()?;

@@ -1,20 +1,22 @@
-"""Loads a model that `grappa-train export` wrote into PyTorch Geometric.
+"""The model of a run as a module of PyTorch Geometric: what `Run.model` returns, and files of ``grappa-train export``.
 
-    import grappa_model
-    model = grappa_model.load("model.safetensors")
+    model = grappa.model.load("model.safetensors")
     logits = model(x, edge_index)  # x: [nodes, inputs]; edge_index: [2, edges], sources above destinations
 
-Needs torch, torch_geometric and safetensors. To copy this file is fine; it is all there is to know about the format, beside
-the names of tensors, which are those of the modules below. On their own, GCNConv takes a self-loop of the graph for the one that it
-adds, and GATConv and GATv2Conv replace it by theirs. Grappa counts both, so the model adds the self-loops and the layers do not.
+To copy this file is fine; it is all there is to know about the format, beside the names of tensors, which are those of the modules
+below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by theirs.
+Grappa counts both, so the model adds the self-loops and the layers do not.
 """
 
 import json
 
-import torch
-from safetensors import safe_open
-from torch import nn
-from torch_geometric import nn as pyg
+try:
+    import torch
+    from safetensors import safe_open
+    from torch import nn
+    from torch_geometric import nn as pyg
+except ImportError as error:
+    raise ImportError(f'{error}; a model needs PyTorch and PyTorch Geometric: pip install torch "grappa[pyg]"') from error
 
 
 class PinSAGEConv(nn.Module):
@@ -132,8 +134,8 @@ class Model(nn.Module):
 
 
 def load(path):
-    """The model, ready to be evaluated. `model.task` is "multi-class", "multi-label" or "regression". `model.class_names` and
-    `model.feature_names` may be empty."""
+    """The model in a file of ``grappa-train export``, ready to be evaluated. `model.task` is "multi-class", "multi-label" or
+    "regression". `model.class_names` and `model.feature_names` may be empty."""
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}

@@ -1,0 +1,382 @@
+"""Training runs of ``grappa-train``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import programs
+from ._grappa import Error
+from .command import arguments
+from .store import Store, _numbers
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    from .model import Model
+
+#: What `Run.predict` gives: the option of ``grappa-train predict``.
+VALUES = {"classes": [], "probabilities": ["--probabilities"], "logits": ["--logits"], "embeddings": ["--embeddings"]}
+#: The exit codes of a program that a signal stopped.
+STOPPED = (130, 143, 129, -signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
+
+
+def train(store: Store | str | os.PathLike, *, out: str | os.PathLike, progress: bool = False, **options: Any) -> Run:
+    """Trains a model with the program ``grappa-train``, in a process of its own.
+
+    Options are those of ``grappa-train --help``, with ``_`` for ``-``: ``epochs=20``, ``partitions=4``, ``model="gat"``,
+    ``fanouts=[15, 10]``, ``memory="2GiB"``, ``resume=True``. Ctrl-C finishes the step and writes a checkpoint; then ``resume=True``
+    continues. A second one ends it at once. What the program warns of is a Python warning.
+
+    Args:
+        store: A `Store`, or the path of one.
+        out: Folder of the run.
+        progress: Whether to print the program's lines on stderr, one per epoch.
+        **options: Options of ``grappa-train``.
+
+    Raises:
+        ValueError: An option is unknown or has an impossible value.
+        grappa.Error: Training failed, or the program or its PyTorch is missing. The message has a remedy.
+        KeyboardInterrupt: It was stopped.
+
+    Example:
+        >>> run = grappa.train(store, out=folder / "run", epochs=2, hidden=16)
+        >>> run.metrics["loss"].shape
+        (2,)
+    """
+    path = store.path if isinstance(store, Store) else store
+    # Its lists are values with commas between them.
+    listed = {
+        name: ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value for name, value in options.items()
+    }
+    line = [os.fspath(path), "--out", os.fspath(out), *arguments(listed)]
+    _call(line, print_lines=progress, remedy=f"resume=True continues {os.fspath(out)} from its last checkpoint")
+    return Run(out)
+
+
+class Run:
+    """A run of `grappa.train` or ``grappa-train``.
+
+    Args:
+        path: The folder of the run.
+
+    Raises:
+        grappa.Error: There is no run.
+
+    Example:
+        >>> grappa.Run(run.path).summary["epochs"]
+        2
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self._path = os.fspath(path)
+        if not os.path.exists(self._file("config.toml")):
+            raise Error(f"{self._path} is no run: it has no config.toml; give the folder that was `out` of grappa.train")
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self._path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The options, as ``grappa-train`` names them.
+
+        Example:
+            >>> run.config["hidden"]
+            16
+        """
+        import tomllib
+
+        return tomllib.loads(self._text("config.toml"))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The scores of the best epoch, times and resources, as of the last checkpoint.
+
+        Raises:
+            grappa.Error: There was no checkpoint.
+
+        Example:
+            >>> 0 <= run.summary["test_accuracy"] <= 1
+            True
+        """
+        try:
+            return json.loads(self._text("summary.json"))
+        except FileNotFoundError:
+            why = "the run has no checkpoint yet, or was killed before; start it again with force=True"
+            raise Error(f"{self._path} has no summary.json: {why}") from None
+
+    @property
+    def metrics(self) -> Metrics:
+        """A row per epoch: losses, scores, seconds by stage, bytes.
+
+        Example:
+            >>> run.metrics["epoch"]
+            array([1, 2])
+        """
+        try:
+            lines = self._text("metrics.jsonl").splitlines()
+        except FileNotFoundError:
+            lines = []
+        rows = []
+        for number, line in enumerate(lines, 1):
+            try:
+                rows.append(_flat(json.loads(line)))
+            except ValueError:
+                # An epoch that is being written, or a line that a kill cut.
+                if number < len(lines):
+                    raise Error(f"{self._file('metrics.jsonl')}:{number} is no JSON; continue the run with resume=True") from None
+        return _table(rows)
+
+    def predict(
+        self,
+        store: Store | str | os.PathLike,
+        nodes: Any = None,
+        *,
+        split: str | None = None,
+        values: str = "classes",
+        **options: Any,
+    ) -> np.ndarray:
+        """Predicts nodes with the parameters of the best epoch, from all their neighbors.
+
+        Args:
+            store: A `Store`, or the path of one. It may be another one than the run was trained on.
+            nodes: Node numbers, or a mask over all nodes. Default: all nodes, ascending.
+            split: The name of a split, instead of ``nodes``; its nodes ascend.
+            values: ``"classes"``, ``"probabilities"``, ``"logits"`` or ``"embeddings"`` (the input of the last layer).
+            **options: Options of ``grappa-train predict``, such as ``memory="4GiB"``.
+
+        Returns:
+            A row per node. Classes have shape (n,), or (n, C) of 0 and 1 if nodes have sets of classes. The others have shape
+            (n, C) or (n, hidden), float32.
+
+        Raises:
+            grappa.Error: The store does not fit the model.
+
+        Example:
+            >>> run.predict(store, [0, 5], values="probabilities").shape
+            (2, 7)
+        """
+        return self._predicted(np.load, "values.npy", store, nodes, split, values, options)
+
+    def predict_table(
+        self,
+        store: Store | str | os.PathLike,
+        nodes: Any = None,
+        *,
+        split: str | None = None,
+        values: str = "classes",
+        **options: Any,
+    ) -> pyarrow.Table:
+        """As `predict`, but returns a table of PyArrow, with the ids of the input and the names of classes.
+
+        Example:
+            >>> run.predict_table(store, [0, 5]).column_names
+            ['id', 'class', 'probability']
+        """
+        try:
+            from pyarrow.parquet import read_table
+        except ImportError:
+            raise ImportError("a table needs PyArrow: pip install pyarrow") from None
+        return self._predicted(read_table, "values.parquet", store, nodes, split, values, options)
+
+    def _predicted(self, read, name, store, nodes, split, values, options):
+        if values not in VALUES:
+            raise ValueError(f"values={values!r}; give one of {', '.join(map(repr, VALUES))}")
+        if nodes is not None and split is not None:
+            raise ValueError("nodes and split are both given; give one of them")
+        store = store if isinstance(store, Store) else Store(store)
+        with tempfile.TemporaryDirectory(prefix="grappa-predict-") as scratch:
+            file = os.path.join(scratch, name)
+            line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments(options)]
+            if split is not None:
+                line.append(f"--split={split}")
+            if nodes is not None:
+                ids = store.ids(_numbers(nodes, store.num_nodes))
+                line.append(f"--ids={_write_ids(ids, scratch)}")
+            _call(line)
+            return read(file)
+
+    def export(self, out: str | os.PathLike, *, force: bool = False) -> None:
+        """Writes the model to a file in the safetensors format, for `grappa.model.load`.
+
+        Example:
+            >>> run.export(folder / "model.safetensors")
+        """
+        _call(["export", self._path, "--out", os.fspath(out), *arguments({"force": force})])
+
+    def model(self) -> Model:
+        """The model of the best epoch as a module of PyTorch Geometric: ``model(x, edge_index)`` gives the logits.
+
+        Needs PyTorch, PyTorch Geometric and safetensors, in any version.
+
+        Example:
+            >>> run.model().task
+            'multi-class'
+        """
+        from . import model
+
+        with tempfile.TemporaryDirectory(prefix="grappa-model-") as scratch:
+            file = os.path.join(scratch, "model.safetensors")
+            self.export(file)
+            return model.load(file)
+
+    def __repr__(self) -> str:
+        if not os.path.exists(self._file("summary.json")):
+            return f"grappa.Run({self._path!r}: no checkpoint yet)"
+        summary = self.summary
+        text = f"{summary['epochs']} epochs"
+        if summary["epochs"] < self.config["epochs"] and summary["early_stopping_epoch"] is None:
+            text = f"epoch {summary['epochs']} of {self.config['epochs']}"
+        scores = [name for name in ("val_accuracy", "test_accuracy") if summary.get(name) is not None]
+        text += "".join(f", {name.replace('_', ' ')} {summary[name]:.2%}" for name in scores)
+        return f"grappa.Run({self._path!r}: {text})"
+
+    def _repr_html_(self) -> str:
+        """The report, in a frame of its own."""
+        import html
+
+        try:
+            report = self._text("report.html")
+        except FileNotFoundError:
+            return html.escape(repr(self))
+        return f'<iframe srcdoc="{html.escape(report)}" style="width: 100%; height: 48em; border: 0"></iframe>'
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._path, name)
+
+    def _text(self, name: str) -> str:
+        with open(self._file(name), encoding="utf-8") as file:
+            return file.read()
+
+
+class Metrics(dict[str, np.ndarray]):
+    """Columns by name: an array each, with a value per epoch. Columns like ``seconds_by_stage.sample`` have the time of each stage.
+    NaN stands for what an epoch did not measure.
+
+    Example:
+        >>> run.metrics["val_accuracy"].shape
+        (2,)
+    """
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame with a row per epoch.
+
+        Example:
+            >>> run.metrics.to_pandas().shape[0]
+            2
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("a data frame needs pandas: pip install pandas") from None
+        return pandas.DataFrame(dict(self))
+
+
+def _table(rows: list[dict[str, Any]]) -> Metrics:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Metrics({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A line of metrics without objects in it, and without its checksum."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            flat.update({f"{name}.{inner}": amount for inner, amount in value.items()})
+        elif name != "checksum":
+            flat[name] = value
+    return flat
+
+
+def _column(values: list) -> np.ndarray:
+    if all(value is None or isinstance(value, (int, float)) for value in values):
+        return np.array([np.nan if value is None else value for value in values])
+    return np.array(values, dtype=object)
+
+
+def _write_ids(ids: list, folder: str) -> str:
+    """Writes ids to a file that ``--ids`` reads, and returns its path."""
+    if all(isinstance(item, int) for item in ids):
+        path = os.path.join(folder, "ids.npy")
+        np.save(path, np.array(ids, dtype=np.uint64))
+        return path
+    path = os.path.join(folder, "ids.txt")
+    with open(path, "wb") as file:
+        for item in ids:
+            line = item if isinstance(item, bytes) else item.encode()
+            if b"\n" in line:
+                raise ValueError(f"the id {item!r} has a line break; predict all nodes, or a split")
+            file.write(line + b"\n")
+    return path
+
+
+def _call(line: list[str], print_lines: bool = False, remedy: str = "") -> None:
+    """Runs ``grappa-train`` to its end. `remedy` says how a stopped command continues."""
+    try:
+        program, environment = programs.command("grappa-train")
+    except programs.Missing as error:
+        raise Error(str(error)) from None
+    # A group of its own: a terminal sends Ctrl-C to all processes of a group, and a second signal would end the program at once.
+    process = subprocess.Popen(
+        [program, *line],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        process_group=0,
+    )
+    assert process.stdout is not None
+    lines: list[str] = []
+    interrupted = False
+    try:
+        while True:
+            try:
+                for text in process.stdout:
+                    lines.append(text.rstrip("\n"))
+                    _show(lines[-1], print_lines)
+                process.wait()
+                break
+            except KeyboardInterrupt:
+                interrupted = True
+                process.send_signal(signal.SIGINT)
+    finally:
+        # Whoever shows the lines has failed.
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+        process.stdout.close()
+    if interrupted or process.returncode in STOPPED:
+        raise KeyboardInterrupt(remedy)
+    if process.returncode != 0:
+        raise _failure(process.returncode, lines, remedy)
+
+
+def _show(line: str, print_lines: bool) -> None:
+    if line.lstrip().startswith("WARN "):
+        warnings.warn(line.lstrip().removeprefix("WARN "), stacklevel=4)
+    elif print_lines:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _failure(code: int, lines: list[str], remedy: str) -> Exception:
+    """The exception for a program that failed: its message, without what it printed before."""
+    starts = [at for at, line in enumerate(lines) if line.startswith("error: ")]
+    if not starts:
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return Error("\n".join([f"grappa-train {how}" + (f"; {remedy}" if remedy else ""), *lines[-5:]]))
+    message = "\n".join(lines[starts[-1] :]).removeprefix("error: ").strip()
+    # Wrong usage, as clap reports it.
+    return ValueError(message) if code == 2 else Error(message)

@@ -1,0 +1,161 @@
+"""Runs of the trainer from Python."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import CORA
+
+import grappa
+from grappa import programs
+
+
+def test_a_run_has_metrics_configuration_and_scores(run):
+    assert run.metrics["epoch"].tolist() == [1, 2]
+    assert run.metrics["loss"][1] < run.metrics["loss"][0]
+    assert run.metrics["seconds_by_stage.forward"].dtype == np.float64
+    assert np.isnan(run.metrics["val_roc_auc"]).all()
+    assert run.config["hidden"] == 16
+    assert run.summary["test_accuracy"] == run.metrics["test_accuracy"][run.summary["best_epoch"] - 1]
+    again = grappa.Run(run.path)
+    assert again.summary == run.summary
+    assert repr(again).startswith(f"grappa.Run({run.path!r}: 2 epochs, val accuracy ")
+
+
+def test_metrics_become_a_data_frame(run):
+    pytest.importorskip("pandas")
+    assert run.metrics.to_pandas()["epoch"].tolist() == [1, 2]
+
+
+def test_predictions_follow_the_nodes(run, store):
+    classes = run.predict(store)
+    logits = run.predict(store, values="logits")
+    assert np.array_equal(classes, logits.argmax(1))
+    assert run.predict(store, values="embeddings").shape == (2708, 16)
+    nodes = [2707, 0, 5, 5]
+    assert np.allclose(run.predict(store, nodes, values="logits"), logits[nodes], atol=1e-5)
+    mask = np.zeros(2708, dtype=bool)
+    mask[nodes] = True
+    assert np.array_equal(run.predict(store.path, mask), classes[[0, 5, 2707]])
+    test = store.split("test")
+    hits = run.predict(store, split="test") == store.labels[test]
+    assert hits.mean() == pytest.approx(run.summary["test_accuracy"])
+
+
+def test_predictions_become_a_table(run, store):
+    pytest.importorskip("pyarrow")
+    table = run.predict_table(store, [7, 3], values="probabilities")
+    assert table["id"].to_pylist() == [7, 3]
+    assert table.column_names[-1] == "probability_6"
+
+
+def test_string_ids_find_their_nodes(run, tmp_path):
+    lines = (CORA / "edges.tsv").read_text().splitlines()
+    edges = tmp_path / "edges.tsv"
+    edges.write_text("".join(line.replace("\t", "p\t") + "p\n" for line in lines if not line.startswith("#")))
+    inputs = {"features": CORA / "features.npz", "labels": CORA / "labels.npy", "undirected": True, "dedup": True}
+    store = grappa.ingest(edges, ids="string", out=tmp_path / "strings.grappa", **inputs)
+    pytest.importorskip("pyarrow")
+    assert run.predict_table(store, [9, 2])["id"].to_pylist() == store.ids([9, 2]) == ["1008p", "1001p"]
+
+
+def test_a_model_of_pytorch_geometric_has_the_same_logits(run, store):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    pytest.importorskip("safetensors")
+    sources = [store.in_neighbors(node) for node in range(store.num_nodes)]
+    destinations = np.repeat(np.arange(store.num_nodes), [len(of) for of in sources])
+    edge_index = torch.from_numpy(np.stack([np.concatenate(sources), destinations]))
+    model = run.model()
+    with torch.no_grad():
+        logits = model(torch.from_numpy(store.features[:]), edge_index).numpy()
+    assert np.abs(logits - run.predict(store, values="logits")).max() < 1e-5
+    assert model.task == "multi-class"
+
+
+def test_the_report_is_shown_in_a_frame(run):
+    shown = run._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and "&lt;html" in shown and "<html" not in shown
+
+
+def test_mistakes_are_the_programs_errors(run, cora, store, tmp_path):
+    with pytest.raises(ValueError, match="'--epoch' found(.|\n)*--epochs"):
+        grappa.train(store, out=tmp_path / "x", epoch=2)
+    with pytest.raises(grappa.Error, match="already contains a run"):
+        grappa.train(cora, out=run.path)
+    with pytest.raises(grappa.Error, match="is no run"):
+        grappa.Run(tmp_path)
+    with pytest.raises(ValueError, match="give one of 'classes'"):
+        run.predict(store, values="class")
+    with pytest.raises(ValueError, match="both given"):
+        run.predict(store, [0], split="test")
+    with pytest.raises(IndexError, match="no node 2708"):
+        run.predict(store, [2708])
+
+
+def test_warnings_of_the_program_are_warnings(run, tmp_path):
+    inputs = {"features": CORA / "features.npz", "labels": CORA / "labels.npy", "train": CORA / "train.npy"}
+    store = grappa.ingest(CORA / "edges.tsv", undirected=True, out=tmp_path / "train.grappa", **inputs)
+    with pytest.warns(UserWarning, match="^--early-stopping 1 has no effect"):
+        grappa.train(store, out=tmp_path / "run", epochs=1, hidden=8, early_stopping=1)
+
+
+def test_ctrl_c_writes_a_checkpoint_and_the_run_continues(cora, tmp_path, run):
+    out = tmp_path / "stopped"
+    script = "import grappa, sys; grappa.train(sys.argv[1], out=sys.argv[2], epochs=100_000, hidden=8, progress=True)"
+    process = subprocess.Popen([sys.executable, "-c", script, cora, out], stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if line.split()[:2] == ["epoch", "2/100000"]:
+            break
+    process.send_signal(signal.SIGINT)
+    told = process.stderr.read()
+    process.wait()
+    assert "KeyboardInterrupt: resume=True continues" in told, told
+    stopped = grappa.Run(out)
+    epochs = len(stopped.metrics["epoch"])
+    assert " of 100000, val accuracy" in repr(stopped) and epochs >= 2
+    assert grappa.train(cora, out=out, resume=True, epochs=epochs + 2).summary["epochs"] == epochs + 2
+
+
+def test_programs_of_a_development_tree_are_found_by_their_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRAPPA_PROGRAMS", str(tmp_path))
+    with pytest.raises(programs.Missing, match="has no program grappa-store"):
+        programs.command("grappa-store")
+    (tmp_path / "grappa-store").touch(0o755)
+    assert programs.command("grappa-store")[0] == str(tmp_path / "grappa-store")
+    monkeypatch.delenv("GRAPPA_PROGRAMS")
+    monkeypatch.setattr(programs, "FOLDER", "nowhere")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert programs.command("grappa-store")[0] == str(tmp_path / "grappa-store")
+    with pytest.raises(programs.Missing, match="install the wheel"):
+        programs.command("grappa-train")
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("2.9.1+cpu", "is PyTorch 2.9.1, and grappa-train needs PyTorch 2.11"),
+        (None, "unknown version"),
+        ("2.11.0", "no libtorch_cpu.so"),
+    ],
+)
+def test_another_pytorch_is_named_with_a_remedy(monkeypatch, tmp_path, version, message):
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    if version:
+        (package / "version.py").write_text(f"__version__ = '{version}'\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(programs.Missing, match=message) as caught:
+        programs.libtorch()
+    assert 'pip install "grappa[train]"' in str(caught.value)
+
+
+def test_without_pytorch_the_remedy_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(programs.Missing, match="has no PyTorch"):
+        programs.libtorch()
