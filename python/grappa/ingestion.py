@@ -1,35 +1,47 @@
-"""Ingest: files and arrays in, a store out."""
+"""Ingest: files, arrays, tables and graphs in, a store out."""
+
+from __future__ import annotations
 
 import os
 import tempfile
-
-import numpy as np
+from typing import Any
 
 from .command import run
+from .inputs import files_of
 from .store import Store
 
-#: Options that take arrays as well as files.
-ARRAYS = ("edges", "features", "labels", "node_ids", "weights", "train", "val", "test")
 
-
-def ingest(edges=None, *, out, progress=False, **options):
+def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
     """Builds a store, and opens it.
 
     Options are those of ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
-    ``memory="2GiB"``. A list gives an option several values.
+    ``memory="2GiB"``. A list gives an option several values. Data that is not a file is written to a temporary folder beside `out`.
 
     Args:
-        edges: Files or folders with edges, or an integer array of shape (E, 2) or (2, E): source, destination.
+        edges: One of these, with edges from the first column or row to the second:
+
+            - files or folders, or a list of them;
+            - an integer array or tensor of shape (E, 2) or (2, E), or an array of strings;
+            - a table of pandas, Polars or Arrow, or any object with ``__arrow_c_stream__``; ``src``, ``dst`` and ``weight`` name its
+              columns. The ids of a column of text need ``ids="string"``;
+            - a sparse matrix ``A`` of SciPy or PyTorch: each stored entry ``A[i, j]`` is an edge from i to j. Values are weights with
+              ``weights=True`` alone;
+            - a graph of NetworkX. ``ids`` and ``undirected`` follow from it, and rows of features and labels are in the order of its
+              nodes. ``features_from=["age"]``, ``label="kind"``, ``split_column="part"`` and ``weight="km"`` name attributes;
+            - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask`` and ``edge_weight``.
         out: Folder of the new store.
         progress: Whether to show a progress bar (needs tqdm).
-        **options: ``features``, ``labels``, ``node_ids``, ``weights``, ``train``, ``val`` and ``test`` are files or arrays;
-            ``labels`` has shape (N,) or (N, C), ``features`` (N, D).
+        **options: ``features`` (shape (N, D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``train``, ``val`` and
+            ``test`` (ids, or masks of shape (N,)) are files, arrays, tensors, tables or columns; ``features`` and ``labels`` may be sparse
+            matrices. A ``str`` is the name of a file, a list has values.
 
     Returns:
-        The store. ``store.ingested`` says how the input was read.
+        The store. ``store.ingested`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
+        TypeError: Data has a type that is not ingested.
+        ImportError: A package that the data needs is missing.
         grappa.Error: The input cannot be read, or contradicts itself. The message names the place and a remedy.
 
     Example:
@@ -40,25 +52,12 @@ def ingest(edges=None, *, out, progress=False, **options):
     """
     if edges is not None:
         options["edges"] = edges
-    folder = os.path.dirname(os.path.abspath(out))
-    with tempfile.TemporaryDirectory(prefix=".grappa-arrays-", dir=folder) as scratch:
-        for name in ARRAYS:
-            if _is_array(options.get(name)):
-                path = os.path.join(scratch, name + ".npy")
-                np.save(path, _as_numpy(options[name]))
-                options[name] = path
-        summary = run("grappa-ingest", options={"out": out, **options}, progress=progress)
+    beside = None if out is None else os.path.dirname(os.path.abspath(out))
+    with tempfile.TemporaryDirectory(prefix=".grappa-inputs-", dir=beside) as folder:
+        files = files_of(options, folder)
+        summary = run("grappa-ingest", options={"out": out, **files}, progress=progress)
+    if options.get("dry_run"):
+        return summary
     store = Store(out)
     store.ingested = summary
     return store
-
-
-def _is_array(value):
-    return hasattr(value, "__array__") and not isinstance(value, (str, bytes))
-
-
-def _as_numpy(value):
-    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    if array.dtype == object:
-        raise TypeError("an array of Python objects has no type of its own; convert it, for example with .astype(np.int64)")
-    return array

@@ -1,11 +1,30 @@
 """Open stores."""
 
+from __future__ import annotations
+
+import html
 import os
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _grappa
 from .command import run
+from .optional import needed
+
+#: Bytes that `Store.to_pyg` and `Store.to_scipy` make at most, unless `max_bytes` says otherwise.
+SMALL_BYTES = 8 << 30
+
+
+class InEdges(NamedTuple):
+    """The in-edges of a list of nodes: those of the k-th node are ``sources[offsets[k]:offsets[k + 1]]``."""
+
+    #: Where the edges of each node begin, and at last their number: shape (n + 1,), int64.
+    offsets: np.ndarray
+    #: The sources, ascending for each node: shape (e,), int64.
+    sources: np.ndarray
+    #: The weights of the edges: shape (e,), float32. None if they have none.
+    weights: np.ndarray | None
 
 
 class Store:
@@ -122,23 +141,125 @@ class Store:
         """
         return np.asarray(self._store.in_neighbors(int(node)))
 
-    def ids(self, nodes):
-        """The ids of nodes in the input, as a list of integers or strings.
+    def in_edges(self, nodes: Any = None) -> InEdges:
+        """The in-edges of nodes, and their weights, in memory.
+
+        Args:
+            nodes: Node numbers, a mask over all nodes, a slice, or None for all nodes.
+
+        Raises:
+            IndexError: There is no such node.
 
         Example:
-            >>> store.ids([7])
-            [7]
+            >>> offsets, sources, weights = store.in_edges([0, 5])
+            >>> np.diff(offsets), len(sources), weights
+            (array([3, 3]), 6, None)
         """
-        return self._store.ids(_numbers(nodes, self.num_nodes))
+        edges = self._store.in_edges(_node_numbers(slice(None) if nodes is None else nodes, self.num_nodes))
+        return InEdges(*(None if array is None else np.asarray(array) for array in edges))
 
-    def nodes(self, ids):
-        """The nodes with these ids of the input: shape (len(ids),), int64.
+    def ids(self, nodes: Any) -> Any:
+        """The ids of nodes in the input: shape (n,), of integers (int64; uint64 if one exceeds that) or of strings (object; `bytes` where an
+        id is not UTF-8). The id of a single node is no array.
+
+        Args:
+            nodes: As for `in_edges`.
 
         Example:
-            >>> store.nodes([7])
-            array([7])
+            >>> store.ids([7, 5])
+            array([7, 5])
         """
-        return np.asarray(self._store.nodes(list(ids)))
+        ids = self._store.ids(_node_numbers(nodes, self.num_nodes))
+        ids = np.array(ids, dtype=object) if isinstance(ids, list) else np.asarray(ids)
+        return ids[0] if np.ndim(nodes) == 0 and not isinstance(nodes, slice) else ids
+
+    def nodes(self, ids: Any) -> Any:
+        """The nodes with these ids of the input: shape (n,), int64. The node of a single id is no array.
+
+        Args:
+            ids: Integers or strings, as a list, array, column of pandas or Polars, or tensor.
+
+        Raises:
+            KeyError: No node has such an id.
+            TypeError: The ids are no integers, but those of the store are, or no strings.
+
+        Example:
+            >>> store.nodes([7, 5]), store.nodes(7)
+            (array([7, 5]), 7)
+        """
+        array = np.atleast_1d(np.asarray(ids.detach().cpu() if hasattr(ids, "detach") else ids))
+        has_strings = self._store.has_string_ids
+        if array.ndim != 1 or array.size and array.dtype.kind not in ("OUST" if has_strings else "iu"):
+            kind = "strings" if has_strings else "integers"
+            raise TypeError(f"the ids of this store are {kind}, given as shape (n,), not {array.dtype} of shape {array.shape}")
+        if has_strings:
+            nodes = self._store.nodes(array.tolist())
+        else:
+            if array.size and array.min() < 0:
+                raise KeyError(f"{self.path} has no node with the id {array.min()}: ids are not negative")
+            nodes = self._store.nodes(np.ascontiguousarray(array, np.uint64))
+        return np.asarray(nodes)[0] if np.ndim(ids) == 0 else np.asarray(nodes)
+
+    def to_scipy(self, max_bytes: int = SMALL_BYTES) -> Any:
+        """The whole graph as a `scipy.sparse.csc_array` of shape (num_nodes, num_nodes): ``A[i, j]`` is the weight of the edge from i to j, or
+        1. Column j has the in-neighbors of j. Parallel edges are several entries, which SciPy adds up when it computes.
+
+        Args:
+            max_bytes: The largest matrix that is made.
+
+        Raises:
+            ValueError: The matrix is larger.
+
+        Example:
+            >>> adjacency = store.to_scipy()
+            >>> adjacency.shape, adjacency.nnz == store.num_edges
+            ((2708, 2708), True)
+        """
+        sparse = needed("scipy.sparse", "to_scipy")
+        self._require_small(12 * self.num_edges + 8 * self.num_nodes, max_bytes, "grappa.NeighborLoader(store, ...) reads parts of it")
+        offsets, sources, weights = self.in_edges()
+        values = np.ones(len(sources), np.float32) if weights is None else weights
+        return sparse.csc_array((values, sources, offsets), (self.num_nodes, self.num_nodes))
+
+    def to_pyg(self, max_bytes: int = SMALL_BYTES) -> Any:
+        """The whole graph as a `torch_geometric.data.Data`, with ``edge_index`` in the order of destinations, and ``x``, ``y``, a mask for each
+        split (``train_mask``, ...) and ``edge_weight`` if the store has them.
+
+        Args:
+            max_bytes: The largest graph that is read.
+
+        Raises:
+            ValueError: The graph is larger.
+
+        Example:
+            >>> store.to_pyg().validate()
+            True
+        """
+        torch, data = needed("torch", "to_pyg"), needed("torch_geometric.data", "to_pyg")
+        row_bytes = 4 * self.num_features + 8 * max(1, self.num_classes)
+        loader = "grappa.pyg.NeighborLoader(store, ...) reads minibatches of it"
+        self._require_small((24 if self.has_edge_weights else 16) * self.num_edges + row_bytes * self.num_nodes, max_bytes, loader)
+        offsets, sources, weights = self.in_edges()
+        destinations = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
+        graph = data.Data(edge_index=torch.from_numpy(np.stack([sources, destinations])), num_nodes=self.num_nodes)
+        if weights is not None:
+            graph.edge_weight = torch.from_numpy(weights)
+        if self.num_features:
+            graph.x = torch.from_numpy(self.features[:])
+        if self.num_classes:
+            graph.y = torch.from_numpy(self.labels[:])
+        for name in self.splits:
+            mask = np.zeros(self.num_nodes, dtype=bool)
+            mask[self.split(name)] = True
+            graph[f"{name}_mask"] = torch.from_numpy(mask)
+        return graph
+
+    def _require_small(self, size: int, max_bytes: int, remedy: str) -> None:
+        if size > max_bytes:
+            raise ValueError(
+                f"{self.path} takes {_size(size)} in memory, and max_bytes={max_bytes} allows {_size(max_bytes)}; {remedy}, or give a larger "
+                "max_bytes"
+            )
 
     def info(self, *, progress=False, **options):
         """Counts, sizes on disk, degrees and partitions, as ``grappa-store info --json`` prints them.
@@ -245,6 +366,21 @@ class Store:
             f"{self.num_features} features, {self.num_classes} classes, splits: {splits or 'none'})"
         )
 
+    def _repr_html_(self) -> str:
+        dtype = self._store.feature_dtype
+        rows = {
+            "nodes": f"{self.num_nodes:,}",
+            "edges": f"{self.num_edges:,}" + (", with weights" if self.has_edge_weights else ""),
+            "features": "none" if dtype is None else f"{self.num_features:,}, {dtype}",
+            "classes": f"{self.num_classes:,}" if self.num_classes else "none",
+            "splits": ", ".join(f"{name} {nodes:,}" for name, nodes in self.splits.items()) or "none",
+            "partitions": f"{self.num_partitions:,}",
+            "on disk": _size(self._store.num_bytes),
+            "path": os.fspath(self.path),
+        }
+        cells = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items())
+        return f"<table>{cells}</table>"
+
 
 def open(path):
     """Opens the store at `path`; see `Store`."""
@@ -262,21 +398,33 @@ class _Rows:
         return self._nodes
 
     def __getitem__(self, ids):
-        if isinstance(ids, slice):
-            return np.asarray(self._read(list(range(*ids.indices(self._nodes)))))
-        rows = np.asarray(self._read(_numbers(ids, self._nodes)))
-        return rows[0] if np.ndim(ids) == 0 else rows
+        rows = np.asarray(self._read(_node_numbers(ids, self._nodes)))
+        return rows[0] if np.ndim(ids) == 0 and not isinstance(ids, slice) else rows
 
 
-def _numbers(nodes, count):
-    """Node numbers as a list: from an integer, a list, an array of integers, or a mask over all nodes."""
-    array = np.atleast_1d(np.asarray(nodes.cpu() if hasattr(nodes, "cpu") else nodes))
+def _size(size: int) -> str:
+    unit = next(unit for unit in range(5) if size < 1000 << 10 * unit or unit == 4)
+    return f"{size / (1 << 10 * unit):.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
+
+
+def _node_numbers(nodes: Any, count: int) -> np.ndarray:
+    """Node numbers as an array of int64: from an integer, a slice, a list, an array or tensor of integers, or a mask over all nodes."""
+    if isinstance(nodes, slice):
+        return np.arange(*nodes.indices(count), dtype=np.int64)
+    array = np.atleast_1d(np.asarray(nodes.detach().cpu() if hasattr(nodes, "detach") else nodes))
     if array.dtype == bool:
         if array.shape != (count,):
             raise ValueError(f"a mask of nodes has shape {array.shape}; expected ({count},), one value per node")
-        return np.flatnonzero(array).tolist()
-    if array.size == 0:
-        return []
+        return np.flatnonzero(array)
+    if array.shape == (0,):
+        return np.empty(0, np.int64)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise TypeError(f"node numbers are integers of shape (n,), not {array.dtype} of shape {array.shape}")
-    return array.tolist()
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise IndexError(f"there is no node {array.max()}: the graph has {count} nodes, from 0")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _numbers(nodes: Any, count: int) -> list[int]:
+    """As `_node_numbers`, as a list."""
+    return _node_numbers(nodes, count).tolist()

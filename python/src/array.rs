@@ -29,6 +29,8 @@ pub struct ValueType {
 pub const F32: ValueType = ValueType { format: c"f", bytes: 4 };
 /// 64-bit signed integers: `long` on Linux.
 pub const I64: ValueType = ValueType { format: c"l", bytes: 8 };
+/// 64-bit unsigned integers: `unsigned long` on Linux.
+pub const U64: ValueType = ValueType { format: c"L", bytes: 8 };
 /// Bytes.
 pub const U8: ValueType = ValueType { format: c"B", bytes: 1 };
 
@@ -83,6 +85,12 @@ impl Array {
     pub fn i64s(mut values: Vec<i64>, shape: &[usize]) -> Self {
         let start = values.as_mut_ptr().cast();
         Self::new(start, Box::new(values), I64, shape)
+    }
+
+    /// As [`Array::f32s`].
+    pub fn u64s(mut values: Vec<u64>, shape: &[usize]) -> Self {
+        let start = values.as_mut_ptr().cast();
+        Self::new(start, Box::new(values), U64, shape)
     }
 
     /// As [`Array::f32s`].

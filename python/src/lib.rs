@@ -7,6 +7,7 @@
 mod array;
 mod background;
 mod error;
+mod in_edges;
 mod labels;
 mod layout;
 mod links;

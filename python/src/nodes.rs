@@ -4,9 +4,20 @@
 //! input, which is k itself for dense ids. Passes over the whole graph use positions in the store, because its files have that order.
 
 use grappa_engine::{NodeId, Store, formats::DenseId};
-use pyo3::{exceptions::PyIndexError, prelude::*};
+use pyo3::{buffer::PyBuffer, exceptions::PyIndexError, prelude::*};
 
 use crate::error::exception;
+
+/// Numbers of a NumPy array of 64-bit integers.
+pub struct Numbers(pub Vec<i64>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        PyBuffer::get(&object)?.to_vec(object.py()).map(Self)
+    }
+}
 
 /// The nodes with these numbers.
 pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {

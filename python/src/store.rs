@@ -6,19 +6,26 @@ use std::{
 };
 
 use grappa_engine::{
-    ChunkId, ExternalId, NodeId, Store as EngineStore, formats::manifest::LabelKind, io::map::report_faults,
+    ChunkId, Error as EngineError, ExternalId, NodeId, Store as EngineStore,
+    formats::{
+        DenseId,
+        manifest::{ExternalIds, LabelKind},
+    },
+    io::map::report_faults,
 };
 use pyo3::{
+    buffer::PyBuffer,
     exceptions::PyKeyError,
     prelude::*,
-    types::{PyBytes, PyString},
+    types::{PyBytes, PyList},
 };
 
 use crate::{
     array::Array,
     error::{Error, exception},
+    in_edges::InEdges,
     labels::Labels,
-    nodes::{nodes_of, numbers_of, positions_of},
+    nodes::{Numbers, nodes_of, numbers_of, positions_of},
 };
 
 /// A store that is open for reading. Nodes are numbers: node k is the one with the k-th smallest id of the input.
@@ -157,7 +164,7 @@ impl Store {
     }
 
     /// The feature rows of nodes, as 32-bit floats, read from disk.
-    fn features(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
+    fn features(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
         let dim = self.num_features() as usize;
         if self.store.manifest().stored_features().is_none() {
             return Err(Error::new_err(format!(
@@ -166,7 +173,7 @@ impl Store {
             )));
         }
         py.detach(|| {
-            let rows = nodes_of(&self.store, &nodes)?;
+            let rows = nodes_of(&self.store, &nodes.0)?;
             let mut values = vec![0.0; rows.len() * dim];
             // Nodes of a chunk are read together, in ascending order.
             let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -182,14 +189,14 @@ impl Store {
     }
 
     /// The labels of nodes: a class each, -1 for none; or a row of 0 and 1 if nodes have sets of classes; or numbers, NaN for none.
-    fn labels(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
+    fn labels(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
         py.detach(|| {
             let labels = self.mapped_labels()?.ok_or_else(|| {
                 let path = self.store.path().display();
                 Error::new_err(format!("{path} has no labels; ingest with labels=..."))
             })?;
             labels
-                .of(&self.store, &nodes_of(&self.store, &nodes)?)
+                .of(&self.store, &nodes_of(&self.store, &nodes.0)?)
                 .map_err(exception)
         })
     }
@@ -203,6 +210,20 @@ impl Store {
         Ok(Array::i64s(positions, &[len]))
     }
 
+    /// The in-edges of nodes: where the edges of each begin and end, their sources in ascending order, and their weights if there are some.
+    fn in_edges(&self, py: Python<'_>, nodes: Numbers) -> PyResult<(Array, Array, Option<Array>)> {
+        py.detach(|| {
+            let InEdges {
+                offsets,
+                sources,
+                weights,
+            } = InEdges::read(&self.store, &nodes_of(&self.store, &nodes.0)?).map_err(exception)?;
+            let (bounds, edges) = (offsets.len(), sources.len());
+            let weights = weights.map(|weights| Array::f32s(weights, &[edges]));
+            Ok((Array::i64s(offsets, &[bounds]), Array::i64s(sources, &[edges]), weights))
+        })
+    }
+
     /// The in-neighbors of a node.
     fn in_neighbors(&self, py: Python<'_>, node: i64) -> PyResult<Array> {
         py.detach(|| {
@@ -214,44 +235,100 @@ impl Store {
         })
     }
 
-    /// The ids of nodes in the input: integers, strings, or bytes if an id is not UTF-8.
-    fn ids<'py>(&self, py: Python<'py>, nodes: Vec<i64>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let nodes = nodes_of(&self.store, &nodes)?;
-        let id = |node| match self.store.external_id(node).map_err(exception)? {
-            ExternalId::Integer(id) => Ok(id.into_pyobject(py)?.into_any()),
-            ExternalId::String(bytes) => Ok(match std::str::from_utf8(&bytes) {
-                Ok(text) => PyString::new(py, text).into_any(),
-                Err(_) => PyBytes::new(py, &bytes).into_any(),
-            }),
+    /// The ids of nodes in the input: 64-bit integers, unsigned if they exceed signed ones; or a list of strings, and of bytes where an id
+    /// is not UTF-8.
+    fn ids<'py>(&self, py: Python<'py>, nodes: Numbers) -> PyResult<Bound<'py, PyAny>> {
+        let (ids, len) = (self.store.ids(), nodes.0.len());
+        // A number is the dense id.
+        nodes_of(&self.store, &nodes.0)?;
+        let dense_ids = nodes.0.into_iter().map(|number| DenseId(number as u64));
+        if self.has_string_ids() {
+            let read = || -> Result<_, EngineError> {
+                let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(len));
+                for id in dense_ids {
+                    ids.append_text_at(id, &mut text)?;
+                    ends.push(text.len());
+                }
+                Ok((text, ends))
+            };
+            let (text, ends) = py.detach(read).map_err(exception)?;
+            let list = PyList::empty(py);
+            let mut start = 0;
+            for end in ends {
+                let id = &text[start..end];
+                match str::from_utf8(id) {
+                    Ok(text) => list.append(text)?,
+                    Err(_) => list.append(PyBytes::new(py, id))?,
+                }
+                start = end;
+            }
+            return Ok(list.into_any());
+        }
+        let read = || dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>();
+        let numbers = py.detach(read).map_err(exception)?;
+        let array = match numbers.iter().any(|&id| i64::try_from(id).is_err()) {
+            true => Array::u64s(numbers, &[len]),
+            false => Array::i64s(numbers.into_iter().map(|id| id as i64).collect(), &[len]),
         };
-        nodes.into_iter().map(id).collect()
+        Ok(array.into_pyobject(py)?.into_any())
     }
 
-    /// The nodes with these ids of the input.
-    fn nodes(&self, ids: Vec<Bound<'_, PyAny>>) -> PyResult<Array> {
-        let mut nodes = Vec::with_capacity(ids.len());
-        for id in &ids {
-            let external = if let Ok(number) = id.extract::<u64>() {
-                ExternalId::Integer(number)
-            } else if let Ok(text) = id.extract::<String>() {
-                ExternalId::String(text.into_bytes())
-            } else {
-                ExternalId::String(id.extract()?)
-            };
-            let node = self.store.node(&external).map_err(exception)?;
-            nodes.push(node.ok_or_else(|| {
-                let path = self.store.path().display();
-                PyKeyError::new_err(format!("{path} has no node with the id {external}"))
-            })?);
-        }
-        let numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
-        let len = numbers.len();
-        Ok(Array::i64s(numbers, &[len]))
+    /// The nodes with these ids of the input: an array of unsigned integers, or a list of strings and bytes.
+    fn nodes(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Array> {
+        let ids: Vec<ExternalId> = match PyBuffer::<u64>::get(ids) {
+            Ok(integers) => integers.to_vec(py)?.into_iter().map(ExternalId::Integer).collect(),
+            Err(_) => ids.try_iter()?.map(|id| string_of(&id?)).collect::<PyResult<_>>()?,
+        };
+        py.detach(|| {
+            let mut nodes = Vec::with_capacity(ids.len());
+            for id in &ids {
+                let node = self.store.node(id).map_err(exception)?;
+                nodes.push(node.ok_or_else(|| {
+                    let path = self.store.path().display();
+                    PyKeyError::new_err(format!("{path} has no node with the id {id}"))
+                })?);
+            }
+            let numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
+            let len = numbers.len();
+            Ok(Array::i64s(numbers, &[len]))
+        })
+    }
+
+    /// Whether the ids of the input are strings.
+    #[getter]
+    fn has_string_ids(&self) -> bool {
+        self.store.manifest().ids.external == ExternalIds::String
+    }
+
+    /// The type of a stored feature value; None without features.
+    #[getter]
+    fn feature_dtype(&self) -> Option<&'static str> {
+        let features = self.store.manifest().features.as_ref()?;
+        Some(features.dtype.name())
+    }
+
+    /// Bytes of the files of the store.
+    #[getter]
+    fn num_bytes(&self) -> u64 {
+        self.store.manifest().files.iter().map(|file| file.bytes).sum()
+    }
+
+    #[getter]
+    fn has_edge_weights(&self) -> bool {
+        self.store.manifest().weighted
     }
 
     fn __getnewargs__(&self) -> (PathBuf,) {
         (self.path(),)
     }
+}
+
+/// The id that is a string, or bytes.
+fn string_of(id: &Bound<'_, PyAny>) -> PyResult<ExternalId> {
+    Ok(ExternalId::String(match id.extract::<String>() {
+        Ok(text) => text.into_bytes(),
+        Err(_) => id.extract()?,
+    }))
 }
 
 impl Store {

@@ -18,7 +18,7 @@ use crate::{
 pub const PYG_PYTHON: &str = "GRAPPA_PYG_PYTHON";
 
 /// The packages that load exported models and compare them, and that write and convert the files of other programs.
-const PYG_PACKAGES: [&str; 11] = [
+const PYG_PACKAGES: [&str; 12] = [
     "torch_geometric==2.8.0",
     "safetensors",
     "numpy",
@@ -27,6 +27,7 @@ const PYG_PACKAGES: [&str; 11] = [
     "networkx",
     "openpyxl",
     "pandas",
+    "polars",
     "pyarrow",
     "pydot",
     "scipy",
