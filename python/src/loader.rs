@@ -181,7 +181,7 @@ impl Loader {
         };
         let store = store.engine().clone();
         let (delivery, batches, seeds) = background::run(py, None, move |progress| {
-            let delivery = Delivery::open(store, seeds, drawing, &options, partitions, labels, links, progress)?;
+            let delivery = Delivery::open(store, seeds, drawing, &options, partitions, labels, links, &*progress)?;
             let (batches, seeds) = delivery.size();
             Ok((delivery, batches, seeds))
         })?;
