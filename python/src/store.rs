@@ -313,11 +313,6 @@ impl Store {
         self.store.manifest().files.iter().map(|file| file.bytes).sum()
     }
 
-    #[getter]
-    fn has_edge_weights(&self) -> bool {
-        self.store.manifest().weighted
-    }
-
     fn __getnewargs__(&self) -> (PathBuf,) {
         (self.path(),)
     }
