@@ -74,6 +74,11 @@ impl Store {
         self.store.manifest().edges
     }
 
+    #[getter]
+    fn has_edge_weights(&self) -> bool {
+        self.store.manifest().weighted
+    }
+
     /// Values per feature row; 0 without features.
     #[getter]
     fn num_features(&self) -> u32 {
@@ -290,11 +295,6 @@ impl Store {
     #[getter]
     fn num_bytes(&self) -> u64 {
         self.store.manifest().files.iter().map(|file| file.bytes).sum()
-    }
-
-    #[getter]
-    fn has_edge_weights(&self) -> bool {
-        self.store.manifest().weighted
     }
 
     fn __getnewargs__(&self) -> (PathBuf,) {
