@@ -53,6 +53,8 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
     if edges is not None:
         options["edges"] = edges
     beside = None if out is None else os.path.dirname(os.path.abspath(out))
+    # The program says that the folder is missing.
+    beside = beside if beside is None or os.path.isdir(beside) else None
     with tempfile.TemporaryDirectory(prefix=".grappa-inputs-", dir=beside) as folder:
         files = files_of(options, folder)
         summary = run("grappa-ingest", options={"out": out, **files}, progress=progress)

@@ -10,8 +10,6 @@ from .optional import needed
 
 #: Options that take data.
 DATA = ("edges", "features", "labels", "node_ids", "weights", "train", "val", "test")
-#: The column of data without columns, in Parquet.
-COLUMNS = {"labels": "label", "features": "features"}
 #: Bytes and rows that are copied at once.
 BLOCK_BYTES = 16 << 20
 BLOCK_ROWS = 1 << 17
@@ -30,15 +28,18 @@ OF_DATA = {
 def files_of(options: dict[str, Any], folder: str) -> dict[str, Any]:
     """The options with the names of files in `folder` for objects."""
     options = _of_whole_graph(dict(options))
+    #: The column of data without columns, in Parquet.
+    columns = dict.fromkeys(DATA, next((name for name in _names(options.get("id")) if name != "none"), "id"))
+    columns |= {"features": "features", "labels": (_names(options.get("label")) or ["label"])[0]}
     for name in DATA:
         value = options.get(name)
-        if value is None or _is_file(value):
+        if value is None or value is False or _is_file(value):
             continue
         if name == "edges" and isinstance(value, (list, tuple)) and not _has_numbers(value):
-            items = [item if _is_file(item) else _write(item, "edges", folder, at) for at, item in enumerate(value)]
-            options[name] = items
+            stems = [os.path.join(folder, f"edges{at}") for at in range(len(value))]
+            options[name] = [item if _is_file(item) else _write(item, name, columns[name], stem) for item, stem in zip(value, stems)]
         else:
-            options[name] = _write(value, name, folder)
+            options[name] = _write(value, name, columns[name], os.path.join(folder, name))
     return options
 
 
@@ -67,15 +68,18 @@ def _of_whole_graph(options: dict[str, Any]) -> dict[str, Any]:
     packages = _packages(edges)
     if "networkx" in packages:
         return _of_networkx(edges, options)
-    if "torch_geometric" in packages:
+    # A tensor of PyTorch Geometric, such as EdgeIndex, is a tensor.
+    if "torch_geometric" in packages and "torch" not in packages:
         options = _of_pyg(edges, options)
     if options.get("weights") is True and not _is_sparse(options["edges"]):
         raise ValueError("weights=True takes the values of a sparse matrix as weights; give an array of weights with other edges")
     if _is_sparse(options["edges"]):
-        if options.pop("weights", None) is not True:
+        if options.get("weights") is not True:
             options.setdefault("weight", "none")
         elif str(options["edges"].dtype).endswith("bool"):
             raise ValueError("weights=True: the values of a matrix of booleans are no weights")
+        else:
+            del options["weights"]
     return options
 
 
@@ -164,29 +168,28 @@ def _attribute(graph: Any, name: str) -> list:
 # Single inputs: a file each.
 
 
-def _write(value: Any, name: str, folder: str, at: int = 0) -> str:
-    """Writes the data of an option to a file, and returns its path."""
-    stem = os.path.join(folder, f"{name}{at or ''}")
+def _write(value: Any, name: str, column: str, stem: str) -> str:
+    """Writes the data of an option to a file that begins with `stem`, and returns its path. Data without columns gets the name `column`."""
     packages = _packages(value)
     if "torch" in packages:
-        return _write_torch(value, name, stem)
+        return _write_torch(value, name, column, stem)
     if "scipy" in packages and _is_sparse(value):
         return _write_matrix(value, stem)
     if "polars" in packages:
-        return _write_polars(value, name, stem)
+        return _write_polars(value, name, column, stem)
     if "pandas" in packages:
-        return _write_pandas(value, name, stem)
+        return _write_pandas(value, name, column, stem)
     if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
-        return _write_arrow(value, name, stem)
+        return _write_arrow(value, name, column, stem)
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, range)):
-        return _write_array(value, name, stem)
+        return _write_array(value, name, column, stem)
     raise TypeError(
         f"{name}={type(value).__name__}: give a file, a NumPy array, a sparse matrix of SciPy, a tensor of PyTorch, a table of pandas, Polars "
         "or Arrow, or, for edges, a Data of PyTorch Geometric or a graph of NetworkX"
     )
 
 
-def _write_array(value: Any, name: str, stem: str) -> str:
+def _write_array(value: Any, name: str, column: str, stem: str) -> str:
     import numpy as np
 
     # Arrays of other libraries may be larger than the memory, so they are read in blocks.
@@ -194,7 +197,7 @@ def _write_array(value: Any, name: str, stem: str) -> str:
         return _write_blocks(value, np.dtype(value.dtype), np.asarray, stem)
     array = np.asarray(value)
     if array.dtype.kind in "OUT":
-        return _write_strings(array, name, stem)
+        return _write_strings(array, name, column, stem)
     np.save(stem + ".npy", array)
     return stem + ".npy"
 
@@ -213,7 +216,7 @@ def _write_blocks(value: Any, dtype: Any, block_of: Any, stem: str) -> str:
     return stem + ".npy"
 
 
-def _write_strings(array: Any, name: str, stem: str) -> str:
+def _write_strings(array: Any, name: str, column: str, stem: str) -> str:
     """Writes ids or names of classes."""
     pa = needed("pyarrow", "ids that are strings")
     what = f"{name} is an array of {array.dtype} of shape {array.shape}"
@@ -221,17 +224,17 @@ def _write_strings(array: Any, name: str, stem: str) -> str:
         columns = array.T if array.shape[1] == 2 else array
         names = ["source", "target"]
     elif array.ndim == 1:
-        columns, names = [array], [COLUMNS.get(name, "id")]
+        columns, names = [array], [column]
     else:
         raise TypeError(f"{what}; give numbers, or a table")
     try:
-        columns = [pa.array(column.tolist(), pa.string()) for column in columns]
+        columns = [pa.array(values.tolist(), pa.string()) for values in columns]
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise TypeError(f"{what} with values that are no strings; convert it, for example with .astype(np.int64)") from None
-    return _write_arrow(pa.table(columns, names), name, stem)
+    return _write_arrow(pa.table(columns, names), name, column, stem)
 
 
-def _write_torch(tensor: Any, name: str, stem: str) -> str:
+def _write_torch(tensor: Any, name: str, column: str, stem: str) -> str:
     import numpy as np
     import torch
 
@@ -241,7 +244,7 @@ def _write_torch(tensor: Any, name: str, stem: str) -> str:
     kept = tensor.dtype if tensor.dtype != torch.bfloat16 else torch.float32
     if tensor.dim() and (tensor.is_cuda or kept != tensor.dtype):
         return _write_blocks(tensor.detach(), np.dtype(str(kept).removeprefix("torch.")), lambda rows: rows.to("cpu", kept).numpy(), stem)
-    return _write_array(tensor.detach().cpu().numpy(), name, stem)
+    return _write_array(tensor.detach().cpu().numpy(), name, column, stem)
 
 
 def _is_sparse(value: Any) -> bool:
@@ -275,11 +278,11 @@ def _write_matrix(matrix: Any, stem: str) -> str:
     return stem + ".npz"
 
 
-def _write_polars(table: Any, name: str, stem: str) -> str:
+def _write_polars(table: Any, name: str, column: str, stem: str) -> str:
     if hasattr(table, "to_frame"):
         if name == "weights" or not _has_text(str(table.dtype)):
-            return _write_array(table.to_numpy(), name, stem)
-        table = table.rename(COLUMNS.get(name, "id")).to_frame()
+            return _write_array(table.to_numpy(), name, column, stem)
+        table = table.rename(column).to_frame()
     write = table.sink_parquet if hasattr(table, "sink_parquet") else table.write_parquet
     write(stem + ".parquet", compression="uncompressed")
     return stem + ".parquet"
@@ -289,7 +292,7 @@ def _has_text(dtype: str) -> bool:
     return dtype.startswith(("String", "Categorical", "Enum"))
 
 
-def _write_pandas(table: Any, name: str, stem: str) -> str:
+def _write_pandas(table: Any, name: str, column: str, stem: str) -> str:
     import pandas as pd
 
     pa = needed("pyarrow", "tables of pandas")
@@ -299,33 +302,34 @@ def _write_pandas(table: Any, name: str, stem: str) -> str:
         if name not in ("features", "labels"):
             if table.dtype == bool and not is_numbered:
                 raise ValueError(f"{name} is a mask with an index; give the ids: {name}=series.index[series]")
-            return _write_array(table.to_numpy(), name, stem)
-        table = table.to_frame(COLUMNS[name] if table.name is None else table.name)
+            return _write_array(table.to_numpy(), name, column, stem)
+        table = table.to_frame(column if table.name is None else table.name)
     # An index that counts rows has no ids. Others have: pandas leaves out RangeIndex(5, 9) if it decides.
     schema = pa.Schema.from_pandas(table, preserve_index=not is_numbered)
     blocks = (
         pa.RecordBatch.from_pandas(table.iloc[first : first + BLOCK_ROWS], schema, preserve_index=not is_numbered)
         for first in range(0, max(1, len(table)), BLOCK_ROWS)
     )
-    return _write_arrow(pa.RecordBatchReader.from_batches(schema, blocks), name, stem)
+    return _write_arrow(pa.RecordBatchReader.from_batches(schema, blocks), name, column, stem)
 
 
-def _write_arrow(table: Any, name: str, stem: str) -> str:
+def _write_arrow(table: Any, name: str, column: str, stem: str) -> str:
     """Writes the batches of an Arrow C stream."""
     pa = needed("pyarrow", "Arrow tables")
     parquet = needed("pyarrow.parquet", "Arrow tables")
     if isinstance(table, (pa.Array, pa.ChunkedArray)):
         if name == "weights" or not pa.types.is_string(table.type) and not pa.types.is_large_string(table.type):
-            return _write_array(table.to_numpy(zero_copy_only=False) if isinstance(table, pa.Array) else table.to_numpy(), name, stem)
-        table = pa.table([table], [COLUMNS.get(name, "id")])
+            values = table.to_numpy(zero_copy_only=False) if isinstance(table, pa.Array) else table.to_numpy()
+            return _write_array(values, name, column, stem)
+        table = pa.table([table], [column])
     reader = pa.RecordBatchReader.from_stream(table)
     with parquet.ParquetWriter(stem + ".parquet", reader.schema, compression="none") as writer:
         pending: list = []
         for batch in reader:
             pending.append(batch)
             if sum(batch.num_rows for batch in pending) >= BLOCK_ROWS:
-                writer.write_table(pa.Table.from_batches(pending))
+                writer.write_table(pa.Table.from_batches(pending, reader.schema))
                 pending = []
         if pending:
-            writer.write_table(pa.Table.from_batches(pending))
+            writer.write_table(pa.Table.from_batches(pending, reader.schema))
     return stem + ".parquet"

@@ -152,8 +152,8 @@ class Store:
 
         Example:
             >>> offsets, sources, weights = store.in_edges([0, 5])
-            >>> np.diff(offsets), len(sources), weights
-            (array([3, 3]), 6, None)
+            >>> len(offsets), len(sources) == int(offsets[-1]), weights
+            (3, True, None)
         """
         edges = self._store.in_edges(_node_numbers(slice(None) if nodes is None else nodes, self.num_nodes))
         return InEdges(*(None if array is None else np.asarray(array) for array in edges))
@@ -184,7 +184,7 @@ class Store:
             TypeError: The ids are no integers, but those of the store are, or no strings.
 
         Example:
-            >>> store.nodes([7, 5]), store.nodes(7)
+            >>> store.nodes([7, 5]), int(store.nodes(7))
             (array([7, 5]), 7)
         """
         array = np.atleast_1d(np.asarray(ids.detach().cpu() if hasattr(ids, "detach") else ids))

@@ -92,7 +92,7 @@ def test_graphs_of_networkx_keep_ids_directions_and_attributes(tmp_path):
     graph.add_weighted_edges_from([*map(tuple, np.column_stack([PAIRS, WEIGHTS.astype(object)]))], weight="km")
     store = grappa.ingest(graph, features=np.arange(5.0)[:, None], weight="km", out=tmp_path / "directed.grappa")
     assert edges_of(store) == expected(WEIGHTS) and store.num_nodes == 5
-    assert store.features[:, ].ravel().tolist() == [4, 3, 2, 1, 0]
+    assert store.features[:].ravel().tolist() == [4, 3, 2, 1, 0]
     pytest.importorskip("pyarrow")
     graph = networkx.Graph([("bob", "ada"), ("cy", "bob")])
     graph.add_node("dan")
@@ -138,7 +138,7 @@ def test_the_index_of_pandas_has_ids_unless_it_counts_rows(tmp_path):
     store = grappa.ingest(edges, features=rows, out=tmp_path / "rows.grappa")
     assert edges_of(store) == expected() and store.features[:].ravel().tolist() == [0, 1, 2, 3, 4]
     for index in ([4, 3, 2, 1, 0], pandas.RangeIndex(4, -1, -1)):
-        store = grappa.ingest(edges, features=rows.set_index(index), labels=pandas.Series([5, 6], [1, 3]), out=tmp_path / "ids.grappa", force=True)
+        store = grappa.ingest(edges, features=rows.set_axis(index), labels=pandas.Series([5, 6], [1, 3]), out=tmp_path / "ids.grappa", force=True)
         assert store.features[:].ravel().tolist() == [4, 3, 2, 1, 0]
         assert store.labels[:].tolist() == [-1, 5, -1, 6, -1]
     with pytest.raises(ValueError, match="series.index\\[series\\]"):
@@ -228,11 +228,10 @@ def graph(kind, *edges):
         (lambda: {"edges": table("pandas", {"a": [1], "b": [2]})}, grappa.Error, "src"),
         (lambda: {"edges": table("pyarrow", {"source": [0], "target": [1]}), "src": "who", "dst": "target"}, grappa.Error, "who"),
         (lambda: {"edges": table("pandas", {"source": [], "target": []})}, grappa.Error, "edges"),
-        (lambda: {"edges": []}, grappa.Error, ""),
+        (lambda: {"edges": []}, ValueError, "edges=\\[\\] is empty"),
     ],
 )
 def test_wrong_inputs_are_named(options, error, message, tmp_path):
-    with pytest.raises(error, match=message) as raised:
+    with pytest.raises(error, match=message):
         grappa.ingest(out=tmp_path / "x.grappa", **options())
-    print(raised.value)
     assert not list(tmp_path.glob(".grappa-inputs-*")) and not (tmp_path / "x.grappa").exists()

@@ -71,5 +71,32 @@ def test_mistakes_say_what_is_expected(store, use, error, message):
         use(store)
 
 
+@pytest.mark.parametrize("nodes", [5, [5], np.array([5], np.uint8), slice(5, 6), np.arange(2708) == 5])
+def test_nodes_are_named_in_each_way(store, nodes):
+    assert np.array_equal(np.atleast_2d(store.features[nodes]), store.features[[5]])
+    assert np.array_equal(np.atleast_1d(store.ids(nodes)), [5])
+
+
+def test_ids_may_exceed_signed_integers(tmp_path):
+    ids = [3, 2**63 + 1]
+    store = grappa.ingest(np.array([ids], dtype=np.uint64), ids="sparse", out=tmp_path / "s.grappa")
+    assert store.ids(slice(None)).tolist() == ids and store.nodes(np.array(ids, np.uint64)).tolist() == [0, 1]
+    for wrong, error in ((5, KeyError), (-3, KeyError), ("x", TypeError), (0.5, TypeError)):
+        with pytest.raises(error):
+            store.nodes([wrong])
+
+
+def test_a_whole_graph_that_is_too_large_names_the_loader(store):
+    pytest.importorskip("torch_geometric")
+    with pytest.raises(ValueError, match="MiB in memory.*NeighborLoader.*max_bytes"):
+        store.to_pyg(max_bytes=1 << 20)
+
+
+def test_a_notebook_shows_what_a_store_has(store):
+    shown = store._repr_html_()
+    for value in ("2,708", "1,433, f32", "train 140", "KiB</td>"):
+        assert value in shown.replace("MiB</td>", "KiB</td>"), value
+
+
 def test_a_store_can_be_pickled(store):
     assert np.array_equal(pickle.loads(pickle.dumps(store)).labels[:9], store.labels[:9])
