@@ -193,7 +193,7 @@ def _write_array(value: Any, name: str, column: str, stem: str) -> str:
     import numpy as np
 
     # Arrays of other libraries may be larger than the memory, so they are read in blocks.
-    if not isinstance(value, (np.ndarray, list, tuple, range)) and getattr(value, "ndim", 0) and hasattr(value, "dtype"):
+    if not isinstance(value, (np.ndarray, list, tuple, range)) and getattr(value, "ndim", False) and hasattr(value, "dtype"):
         return _write_blocks(value, np.dtype(value.dtype), np.asarray, stem)
     array = np.asarray(value)
     if array.dtype.kind in "OUT":

@@ -312,6 +312,8 @@ class Graph:
         True
     """
 
+    _loader: NeighborLoader
+
     def __init__(self, loader):
         self.__dict__["_loader"] = loader
 

@@ -305,11 +305,11 @@ def _column(values: list) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-def _write_ids(ids: list, folder: str) -> str:
+def _write_ids(ids: np.ndarray, folder: str) -> str:
     """Writes ids to a file that ``--ids`` reads, and returns its path."""
-    if all(isinstance(item, int) for item in ids):
+    if ids.dtype != object:
         path = os.path.join(folder, "ids.npy")
-        np.save(path, np.array(ids, dtype=np.uint64))
+        np.save(path, ids.astype(np.uint64))
         return path
     path = os.path.join(folder, "ids.txt")
     with open(path, "wb") as file:

@@ -17,7 +17,7 @@ SMALL_BYTES = 8 << 30
 
 
 class InEdges(NamedTuple):
-    """The in-edges of a list of nodes: those of the k-th node are ``sources[offsets[k]:offsets[k + 1]]``."""
+    """The in-edges of a list of nodes. The k-th node has the sources ``sources[offsets[k]:offsets[k + 1]]``."""
 
     #: Where the edges of each node begin, and at last their number: shape (n + 1,), int64.
     offsets: np.ndarray
@@ -155,8 +155,9 @@ class Store:
             >>> len(offsets), len(sources) == int(offsets[-1]), weights
             (3, True, None)
         """
-        edges = self._store.in_edges(_node_numbers(slice(None) if nodes is None else nodes, self.num_nodes))
-        return InEdges(*(None if array is None else np.asarray(array) for array in edges))
+        numbers = _node_numbers(slice(None) if nodes is None else nodes, self.num_nodes)
+        offsets, sources, weights = self._store.in_edges(numbers)
+        return InEdges(np.asarray(offsets), np.asarray(sources), None if weights is None else np.asarray(weights))
 
     def ids(self, nodes: Any) -> Any:
         """The ids of nodes in the input: shape (n,), of integers (int64; uint64 if one exceeds that) or of strings (object; `bytes` where an

@@ -224,7 +224,7 @@ class TestPyG:
                 edges = [set(map(tuple, data.n_id[data.edge_index].t().tolist())) for data in (a, b)]
                 assert edges[0] == edges[1]
             counts = {"num_sampled_nodes", "num_sampled_edges"}
-            assert set(b.keys()) - counts <= set(a.keys()) | {"num_nodes"}
+            assert set(b.keys()) - counts <= set(a.keys()) | {"num_nodes", "loss_weight"}
 
     def test_a_model_learns_links(self, split):
         import torch

@@ -58,7 +58,7 @@ def test_string_ids_find_their_nodes(run, tmp_path):
     inputs = {"features": CORA / "features.npz", "labels": CORA / "labels.npy", "undirected": True, "dedup": True}
     store = grappa.ingest(edges, ids="string", out=tmp_path / "strings.grappa", **inputs)
     pytest.importorskip("pyarrow")
-    assert run.predict_table(store, [9, 2])["id"].to_pylist() == store.ids([9, 2]) == ["1008p", "1001p"]
+    assert run.predict_table(store, [9, 2])["id"].to_pylist() == store.ids([9, 2]).tolist() == ["1008p", "1001p"]
 
 
 def test_a_model_of_pytorch_geometric_has_the_same_logits(run, store):
