@@ -156,7 +156,7 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     if field[0] == b'-' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
         return Err(BadEdge::Negative);
     }
-    if field[0] == b'+' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
+    if field[0] == b'+' && text.parse::<f64>().is_ok_and(f64::is_finite) {
         return Err(BadEdge::Plus);
     }
     // What pandas, R and databases write where a value is missing.

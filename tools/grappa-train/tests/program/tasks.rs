@@ -184,10 +184,7 @@ fn options_that_the_labels_cannot_serve_are_refused() {
             "three.grappa --class-weights two.txt",
             ["two.txt", "expected 3 weights"],
         ),
-        (
-            "three.grappa --class-weights text.txt",
-            ["text.txt at line 2", "`heavy`"],
-        ),
+        ("three.grappa --class-weights text.txt", ["text.txt:2", "`heavy`"]),
         ("three.grappa --class-weights none.txt", ["none.txt", "No such file"]),
     ] {
         let ran = run(&mut folder.program(&format!("{options} --epochs 1 --layers 1 --quiet --out refused")));
