@@ -32,7 +32,7 @@ fn targets(node: u32) -> [Option<f64>; 2] {
     let age = 0.002 * feature(node, 2);
     [
         (node != 3).then_some(price),
-        (node != 3 && node % 7 != 0).then_some(age),
+        (node != 3 && !node.is_multiple_of(7)).then_some(age),
     ]
 }
 
@@ -200,7 +200,7 @@ fn options_that_the_labels_cannot_serve_are_refused() {
 fn weights_of_classes_find_more_of_a_rare_class_and_are_fixed_for_a_run() {
     let folder = TrainFolder::empty();
     // Class 1 is rare, and no feature tells it for sure.
-    let rare = |node: u32| u32::from(feature(node, 0) + 0.3 * feature(node, 3) > 1.1 && node % 4 > 0);
+    let rare = |node: u32| u32::from(feature(node, 0) + 0.3 * feature(node, 3) > 1.1 && !node.is_multiple_of(4));
     let lines = |node: u32| format!("{}\n", rare(node));
     ingest_with(&folder, "rare.grappa", NODES, [&edges, &features, &lines], "");
     let options =
@@ -253,7 +253,7 @@ fn classes_that_are_unknown_of_a_node_do_not_count() {
     let folder = TrainFolder::empty();
     let is_in = |node: u32, class: u32| feature(node, class) > 0.5;
     // Of half of the entries, nothing is known.
-    let known = |node: u32, class: u32| (node + class) % 2 == 0;
+    let known = |node: u32, class: u32| (node + class).is_multiple_of(2);
     let lines = |node: u32| {
         let cell = |class| match (known(node, class), is_in(node, class)) {
             (false, _) => "-1",
