@@ -218,8 +218,10 @@ def _write_blocks(value: Any, dtype: Any, block_of: Any, stem: str) -> str:
 
 def _write_strings(array: Any, name: str, column: str, stem: str) -> str:
     """Writes ids or names of classes."""
-    pa = needed("pyarrow", "ids that are strings")
     what = f"{name} is an array of {array.dtype} of shape {array.shape}"
+    if array.dtype == object and not all(isinstance(value, (str, bytes, type(None))) for value in array.flat):
+        raise TypeError(f"{what} with values that are no strings; convert it, for example with .astype(np.int64)")
+    pa = needed("pyarrow", "ids that are strings")
     if name == "edges" and array.ndim == 2 and 2 in array.shape:
         columns = array.T if array.shape[1] == 2 else array
         names = ["source", "target"]
@@ -227,10 +229,7 @@ def _write_strings(array: Any, name: str, column: str, stem: str) -> str:
         columns, names = [array], [column]
     else:
         raise TypeError(f"{what}; give numbers, or a table")
-    try:
-        columns = [pa.array(values.tolist(), pa.string()) for values in columns]
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise TypeError(f"{what} with values that are no strings; convert it, for example with .astype(np.int64)") from None
+    columns = [pa.array(values.tolist(), pa.string()) for values in columns]
     return _write_arrow(pa.table(columns, names), name, column, stem)
 
 
