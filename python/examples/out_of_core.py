@@ -14,9 +14,9 @@ from pathlib import Path
 
 import grappa
 
-NODES = int(sys.argv[1]) if len(sys.argv) > 1 else 300_000
+NODES = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
 FEATURES, CLASSES = 512, 8
-LIMIT = 600 << 20
+LIMIT = 900 << 20
 GROUP = Path(f"/sys/fs/cgroup/memory/grappa-example-{os.getpid()}")  # version 1; version 2 calls its file memory.max
 
 
