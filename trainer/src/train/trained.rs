@@ -256,7 +256,8 @@ impl Trained {
         };
         let classes = manifest
             .labels
-            .filter(|labels| u64::from(labels.classes) != self.state.outputs)
+            // Labels of another task are an error, and not a matter of their number.
+            .filter(|labels| Task::of(labels.kind) == self.task() && u64::from(labels.classes) != self.state.outputs)
             .map(|labels| {
                 format!(
                     "{path} has {} {what}, and the run's model was trained with {}: predictions are the model's {what}, and labels of the \
