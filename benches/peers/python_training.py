@@ -1,16 +1,16 @@
 """A model of PyTorch Geometric, fed by Grappa and by PyTorch Geometric: speed, waiting, accuracy, and inference of all nodes.
 
-    python_training.py speed grappa STORE BATCHES MEMORY      train so many batches; `trimmed` instead of `grappa` trims layers
+    python_training.py speed grappa STORE BATCHES MEMORY      train BATCHES batches; `trimmed` instead of `grappa` trims layers
     python_training.py speed pyg EDGES BATCHES                the same; needs pyg-lib or torch-sparse
     python_training.py accuracy STORE SEEDS                   both, on a small store; needs pyg-lib or torch-sparse
     python_training.py inference grappa STORE MEMORY          outputs of all nodes
     python_training.py inference pyg EDGES                    the same; needs pyg-lib or torch-sparse
 
 Each prints one JSON object. EDGES is what `grappa-gen --as npy` writes: edges.npy, with edges.features.npy and so on beside it. For `speed`,
-GraphSAGE has 3 layers of 128, batches have 1024 seeds, fanouts are 15, 10, 5. `seconds` are those of BATCHES batches after the first
+GraphSAGE has 3 layers of 128, batches have 1024 seeds, fanouts are 15, 10, 5. `seconds` are the time of BATCHES batches after the first
 three: sampling, gathering, forward, backward and the step. A trimmed layer leaves out nodes and edges that its outputs do not need
 (`trim_to_layer`), which needs the sizes of hops: PyTorch Geometric has them with pyg-lib only. `waiting` is the part of them in which the loop waits for the next batch. For
-`accuracy`, GraphSAGE has 2 layers of 64 and dropout 0.5; the accuracy on test nodes is that of the epoch with the best validation, with
+`accuracy`, GraphSAGE has 2 layers of 64 and dropout 0.5; the accuracy on test nodes is from the epoch with the best validation, with
 the whole graph.
 """
 

@@ -5,7 +5,7 @@
 
 PEER is `dgl`, `graphbolt` or `pyg` (which needs pyg-lib or torch-sparse). DEVICE is `cpu` or `cuda`, where the model is. EDGES is an array of
 rows (source, destination), FEATURES one of f32, LABELS and SEEDS of int64. MODELS are separated by commas; a MODEL is
-`sage` (with means), `gcn`, `gin`, `gat` or `gatv2`, of three layers, 128 values wide (attention: 4 heads of 32), with ReLU, dropout 0.5, Adam; fanouts 15, 10, 5 from the seeds outwards, batches of 1024 seeds in random order. `seconds` are those of BATCHES batches
+`sage` (with means), `gcn`, `gin`, `gat` or `gatv2`, of three layers, 128 values wide (attention: 4 heads of 32), with ReLU, dropout 0.5, Adam; fanouts 15, 10, 5 from the seeds outwards, batches of 1024 seeds in random order. `seconds` are the time of BATCHES batches
 after the first three: sampling, gathering, copies to the device, forward, backward, and the step.
 """
 

@@ -49,7 +49,7 @@ pub enum LabelKind {
     Single,
     /// Each node has a set of classes, possibly empty, or no label.
     Multi,
-    /// Each node has a set of classes, of which some may be unknown: for each class, the node is in it, or not, or it is unknown.
+    /// Each node has a set of classes, and some classes may be unknown: for each class, the node is in it, or not, or it is unknown.
     Partial,
     /// Each node has a number for each target, or none.
     Targets,

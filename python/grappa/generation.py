@@ -12,7 +12,7 @@ from .store import Store
 def generate(model: str, *, out: str | os.PathLike, progress: bool = False, **options: Any) -> Store | dict:
     """Generates a graph straight into a store, and opens it.
 
-    Options are those of ``grappa-gen MODEL --help``, with ``_`` for ``-``. The same options and seed give the same graph on any machine.
+    Options are as in ``grappa-gen MODEL --help``, with ``_`` for ``-``. The same options and seed give the same graph on any machine.
 
     Args:
         model: ``"rmat"`` (skewed degrees), ``"er"`` (all edges have the same probability) or ``"sbm"`` (classes with labels, features and

@@ -14,7 +14,7 @@ from .store import Store
 def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress: bool = False, **options: Any) -> Store | dict:
     """Builds a store, and opens it.
 
-    Options are those of ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
+    Options are as in ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
     ``memory="2GiB"``. A list gives an option several values. Data that is not a file is written to a temporary folder beside `out`.
 
     Args:

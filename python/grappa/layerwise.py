@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import tempfile
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def inference(
         model: A `torch.nn.Module`. Batches go to the device of its parameters.
         layers: The layers in order. Each is a convolution of PyTorch Geometric, or a function of ``(x, batch)``: ``x`` has the rows of
             sources and the rows of destinations, ``batch`` is a `LayerBatch`, and it returns a row per destination. Not needed for
-            models like `torch_geometric.nn.GraphSAGE`. Layers get no edge weights.
+            models like `torch_geometric.nn.GraphSAGE`. Layers get no edge weights: a store that has some gives a warning.
         nodes: The nodes to compute: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
         out: A ``.npy`` file for the result. An earlier file is replaced when the result is complete. Default: the result is in memory.
         batch_size: The number of destinations that a layer computes together. The memory of a layer grows with it, and with the
@@ -115,6 +116,8 @@ def inference(
         raise TypeError(f"model is a {type(model).__name__}; give a torch.nn.Module, and its layers as layers=[...]")
     if store.num_features == 0:
         raise ValueError(f"{store.path} has no features; ingest with features=...")
+    if store.has_edge_weights:
+        warnings.warn(f"{store.path} has edge weights, and inference does not pass them to layers", stacklevel=2)
     layers = _layers(model, layers)
     folder = os.path.dirname(os.path.abspath(store.path if out is None else out))
     run = _Run(

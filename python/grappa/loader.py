@@ -92,7 +92,7 @@ class NeighborLoader:
         device: ``"cpu"`` or ``"cuda"`` for tensors there instead of NumPy arrays. Copies to a GPU run on a stream of their own.
         pin_memory: Whether tensors on the CPU are in pinned memory. Implies ``device="cpu"`` if no device is given.
         num_workers: Must be 0. Threads of the loader sample, and no other process is needed.
-        partitions: Number of partitions of the graph, each of which sees its own part only. Default: none, the whole graph.
+        partitions: Number of partitions of the graph. Each sees its own part only. Default: none, the whole graph.
         rank: The number of this process, of those that divide the partitions. Default: as `torch.distributed` is initialized, or 0.
         world_size: The number of these processes. Default: as `torch.distributed` is initialized, or 1.
         repartition_every: Number of epochs between two repartitionings. Default: 5.

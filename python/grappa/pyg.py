@@ -115,17 +115,15 @@ class NeighborLoader(_NeighborLoader):
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         _refuse(
+            options,
+            disjoint,
+            temporal_strategy,
+            num_workers,
             input_time=input_time,
             time_attr=time_attr,
             transform_sampler_output=transform_sampler_output,
             neighbor_sampler=neighbor_sampler,
-            **{name: options.pop(name) for name in INSTEAD if name in options},
         )
-        if disjoint:
-            raise ValueError("disjoint=True: a batch has each node once; leave it out, or give batch_size=1")
-        if temporal_strategy != "uniform":
-            raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
-        _without_workers(num_workers, options)
         kind = _subgraph_type(subgraph_type, directed)
         if layout is not None and kind != "directional":
             raise ValueError(f'layout={layout!r} and subgraph_type="{kind}"; give one of them')
@@ -246,15 +244,15 @@ class LinkNeighborLoader(_LinkNeighborLoader):
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__", "options")}
         _refuse(
+            options,
+            disjoint,
+            temporal_strategy,
+            num_workers,
             edge_label_time=edge_label_time,
             time_attr=time_attr,
             transform_sampler_output=transform_sampler_output,
             neighbor_sampler=neighbor_sampler,
-            **{name: options.pop(name) for name in INSTEAD if name in options},
         )
-        if disjoint or temporal_strategy != "uniform":
-            raise ValueError("disjoint and temporal_strategy: a batch has each node once, and a store has no timestamps; leave them out")
-        _without_workers(num_workers, options)
         self.transform = transform
         self.subgraph_type = _subgraph_type(subgraph_type, directed)
         self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
@@ -372,7 +370,7 @@ class Sampler(BaseSampler):
         replace: Whether to draw with replacement.
         subgraph_type: As `NeighborLoader`.
         weight_attr: As `NeighborLoader`.
-        memory: Adjacency lists of up to so many bytes are held in memory, and larger ones are mapped. Default: half of the free memory.
+        memory: Adjacency lists are held in memory if they take at most this many bytes, and mapped otherwise. Default: half of the free memory.
 
     Example:
         >>> from torch_geometric.loader import NodeLoader
@@ -517,11 +515,17 @@ def _by_weight(weight_attr):
     return weight_attr is not None
 
 
-def _refuse(**parameters):
-    """`ValueError` for a parameter that is not None."""
+def _refuse(options, disjoint, temporal_strategy, num_workers, **parameters):
+    """`ValueError` for a parameter that is impossible here. Takes parameters without an effect out of `options`."""
+    parameters |= {name: options.pop(name) for name in INSTEAD if name in options}
     for name, value in parameters.items():
         if value is not None:
             raise ValueError(f"{name}: {INSTEAD[name]}")
+    if disjoint:
+        raise ValueError("disjoint=True: a batch has each node once; leave it out, or give batch_size=1")
+    if temporal_strategy != "uniform":
+        raise ValueError(f"temporal_strategy={temporal_strategy!r}: {INSTEAD['time_attr']}")
+    _without_workers(num_workers, options)
 
 
 def _without_workers(num_workers, options):
@@ -532,7 +536,7 @@ def _without_workers(num_workers, options):
         raise ValueError("timeout: a loader waits for its own threads; leave it out")
     if num_workers:
         warnings.warn(
-            f"num_workers={num_workers} has no effect: threads of the loader sample; threads=... is their number", stacklevel=3
+            f"num_workers={num_workers} has no effect: threads of the loader sample; threads=... is their number", stacklevel=4
         )
 
 
@@ -547,7 +551,7 @@ def _input_id(input_nodes, given):
 
 
 def _add_reverse_edges(data):
-    """Each edge in both directions, once. The weight of a reversed edge is that of the sampled one."""
+    """Each edge in both directions, once. A reversed edge has the weight of the sampled edge."""
     weights = data.edge_weight if "edge_weight" in data else None
     row, col = data.edge_index
     edges = None if weights is None else torch.arange(len(weights), device=row.device)

@@ -33,7 +33,7 @@ STOPPED = (130, 143, 129, -signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
 def train(store: Store | str | os.PathLike, *, out: str | os.PathLike, progress: bool = False, **options: Any) -> Run:
     """Trains a model with the program ``grappa-train``, in a process of its own.
 
-    Options are those of ``grappa-train --help``, with ``_`` for ``-``: ``epochs=20``, ``partitions=4``, ``model="gat"``,
+    Options are as in ``grappa-train --help``, with ``_`` for ``-``: ``epochs=20``, ``partitions=4``, ``model="gat"``,
     ``fanouts=[15, 10]``, ``memory="2GiB"``, ``resume=True``. Ctrl-C finishes the step and writes a checkpoint; then ``resume=True``
     continues. A second one ends it at once. What the program warns of is a Python warning.
 
@@ -157,8 +157,8 @@ class Run:
             **options: Options of ``grappa-train predict``, such as ``memory="4GiB"``.
 
         Returns:
-            A row per node. Classes have shape (n,), or (n, C) of 0 and 1 if nodes have sets of classes. The others have shape
-            (n, C) or (n, hidden), float32.
+            A row per node. Classes have shape (n,), or (n, C) of 0 and 1 if nodes have sets of classes; the predictions of a
+            regression have shape (n,) or (n, T), in the unit of the labels. The others have shape (n, C) or (n, hidden), float32.
 
         Raises:
             grappa.Error: The store does not fit the model.

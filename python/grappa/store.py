@@ -182,7 +182,7 @@ class Store:
 
         Raises:
             KeyError: No node has such an id.
-            TypeError: The ids are no integers, but those of the store are, or no strings.
+            TypeError: The store's ids are integers and these are not, or strings and these are not.
 
         Example:
             >>> store.nodes([7, 5]), int(store.nodes(7))
@@ -237,7 +237,7 @@ class Store:
             True
         """
         torch, data = needed("torch", "to_pyg"), needed("torch_geometric.data", "to_pyg")
-        row_bytes = 4 * self.num_features + 8 * max(1, self.num_classes)
+        row_bytes = 4 * self.num_features + 8 * max(1, self.num_classes, self.num_targets)
         loader = "grappa.pyg.NeighborLoader(store, ...) reads minibatches of it"
         self._require_small((24 if self.has_edge_weights else 16) * self.num_edges + row_bytes * self.num_nodes, max_bytes, loader)
         offsets, sources, weights = self.in_edges()
@@ -247,7 +247,7 @@ class Store:
             graph.edge_weight = torch.from_numpy(weights)
         if self.num_features:
             graph.x = torch.from_numpy(self.features[:])
-        if self.num_classes:
+        if self.num_classes or self.num_targets:
             graph.y = torch.from_numpy(self.labels[:])
         for name in self.splits:
             mask = np.zeros(self.num_nodes, dtype=bool)
@@ -360,11 +360,14 @@ class Store:
     def __reduce__(self):
         return Store, (os.fspath(self.path),)
 
+    def _labels(self) -> str:
+        return f"{self.num_targets:,} targets" if self.num_targets else f"{self.num_classes:,} classes"
+
     def __repr__(self):
         splits = ", ".join(f"{name} {nodes:,}" for name, nodes in self.splits.items())
         return (
             f"grappa.Store({os.fspath(self.path)!r}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
-            f"{self.num_features} features, {self.num_classes} classes, splits: {splits or 'none'})"
+            f"{self.num_features} features, {self._labels()}, splits: {splits or 'none'})"
         )
 
     def _repr_html_(self) -> str:
@@ -373,7 +376,7 @@ class Store:
             "nodes": f"{self.num_nodes:,}",
             "edges": f"{self.num_edges:,}" + (", with weights" if self.has_edge_weights else ""),
             "features": "none" if dtype is None else f"{self.num_features:,}, {dtype}",
-            "classes": f"{self.num_classes:,}" if self.num_classes else "none",
+            "labels": self._labels(),
             "splits": ", ".join(f"{name} {nodes:,}" for name, nodes in self.splits.items()) or "none",
             "partitions": f"{self.num_partitions:,}",
             "on disk": _size(self._store.num_bytes),

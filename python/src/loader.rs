@@ -117,7 +117,7 @@ struct Delivery {
     partitions: Partitions,
     layout: Layout,
     labels: Option<Arc<Labels>>,
-    /// Whether batches have the labels of all nodes, not only those of seeds.
+    /// Whether batches have the labels of all nodes, not only of seeds.
     labels_all: bool,
     /// Whether batches have the positions of their nodes in the store, too.
     by_position: bool,

@@ -8,8 +8,8 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{background, error::program_exception};
 
-/// Runs a program with these arguments, and returns its answer as JSON. Ctrl-C stops it. `report` is that of
-/// [`background::run`].
+/// Runs a program with these arguments, and returns its answer as JSON. Ctrl-C stops it. `report` is
+/// as for [`background::run`].
 #[pyfunction]
 pub fn run(
     py: Python<'_>,

@@ -173,3 +173,10 @@ def test_a_full_disk_is_an_error(store, monkeypatch):
     monkeypatch.setattr(layerwise.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "wb"))
     with pytest.raises(grappa.Error, match="No space left"):
         grappa.inference(store, nn.GraphSAGE(1433, 16, 2, 7))
+
+
+def test_edge_weights_are_not_ignored_silently(tmp_path):
+    edges, features = np.array([[0, 1], [1, 2]]), np.ones((3, 2), np.float32)
+    store = grappa.ingest(edges, weights=np.array([1, 2], np.float32), features=features, out=tmp_path / "weighted.grappa")
+    with pytest.warns(UserWarning, match="has edge weights"):
+        assert grappa.inference(store, nn.GraphSAGE(2, 4, num_layers=1)).shape == (3, 4)

@@ -1,4 +1,4 @@
-"""Partitions: what each process gets, and that gradients of all processes are those of one."""
+"""Partitions: what each process gets, and that all processes together compute the gradient of one."""
 
 import os
 import pickle

@@ -100,3 +100,15 @@ def test_a_notebook_shows_what_a_store_has(store):
 
 def test_a_store_can_be_pickled(store):
     assert np.array_equal(pickle.loads(pickle.dumps(store)).labels[:9], store.labels[:9])
+
+
+def test_numbers_to_predict_are_float_labels(tmp_path):
+    targets = np.array([[0.5, 1], [np.nan, 2], [3, np.nan]], np.float32)
+    features = np.ones((3, 2), np.float32)
+    store = grappa.ingest(np.array([[0, 1], [1, 2]]), features=features, labels=targets, label_type="float", out=tmp_path / "t.grappa")
+    np.testing.assert_array_equal(store.labels[:], targets)
+    assert (store.num_targets, store.num_classes) == (2, 0) and "2 targets" in repr(store)
+    batch = next(iter(grappa.NeighborLoader(store, [-1], batch_size=3, input_nodes=None, shuffle=False)))
+    np.testing.assert_array_equal(batch.y, targets)
+    pytest.importorskip("torch_geometric")
+    np.testing.assert_array_equal(store.to_pyg().y.numpy(), targets)

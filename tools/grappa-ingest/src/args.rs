@@ -180,7 +180,7 @@ pub struct IngestArgs {
     /// y or class counts, or those that --label names.
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// What the values of --labels are: classes, numbers to predict, or zeros and ones of which some are missing
+    /// What the values of --labels are: classes, numbers to predict, or zeros and ones with missing entries
     ///
     /// float and partial may have NaN or nothing for a value that is missing. float: one number per node, or several.
     #[arg(long, help_heading = NODES, default_value = "classes", value_parser = label_types())]

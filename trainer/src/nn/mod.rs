@@ -26,6 +26,7 @@ mod model;
 mod neighbor;
 mod norm;
 mod parameters;
+mod pass;
 mod reduction;
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,8 @@ pub use self::{
     graph::Block,
     historical::{HistoricalEmbeddings, Neighbor},
     loss::Loss,
-    model::{Input, Model, Names, Pass},
+    model::{Input, Model},
     parameters::Parameters,
+    pass::{Names, Pass},
     reduction::{Attention, Reduction},
 };

@@ -8,20 +8,20 @@ use grappa_run::{
     model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision},
     scores::{TargetLoss, TargetScale},
 };
-use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
     activation::Activation,
-    aggregate_kind::{Aggregate, Scaling},
+    aggregate_kind::Aggregate,
     features::{ChangedRows, Normalization},
     graph::Block,
     historical::HistoricalEmbeddings,
     jump::Jump,
     layers::{Gat, Gatv2, Gcn, Gin, Hop, Layer, PinSage, Sage, WeightsFirst},
-    linear::{Dropout, Epilogue, RowNames, apply, float, linear},
+    linear::{Dropout, Epilogue, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
+    pass::{Names, Pass, RowsOf},
     reduction::Reduction,
 };
 use crate::Result;
@@ -58,49 +58,6 @@ pub(super) enum Operands<'a> {
     Apart(&'a Tensor, &'a Tensor, Option<&'a Tensor>),
     /// Their sum, for a layer that combines them.
     Combined(&'a Tensor),
-}
-
-/// The mode of one pass through a model.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Pass {
-    /// In training, the seed of dropout for this pass. None: no dropout.
-    pub training: Option<u64>,
-    /// On a processor, dropout of a node depends on its name; without names, on its place.
-    pub names: Option<Names>,
-    /// The scaling of sampled sums.
-    pub scaling: Scaling,
-}
-
-/// The names of the nodes of a minibatch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Names {
-    /// Of [`Minibatch::nodes`].
-    inputs: RowNames,
-    /// Of destinations.
-    pub(super) destinations: RowNames,
-}
-
-impl Names {
-    /// Names that are functions of the nodes, so a node has the same name in all minibatches.
-    pub fn of(minibatch: &Minibatch) -> Self {
-        let inputs: RowNames = minibatch.nodes.iter().map(|node| node.0).collect();
-        let own = minibatch.blocks.last().map_or(&[][..], |last| &last.own);
-        let destinations = match own {
-            // They are the first nodes.
-            [] => Arc::clone(&inputs),
-            own => own.iter().map(|&place| inputs[place as usize]).collect(),
-        };
-        Self { inputs, destinations }
-    }
-}
-
-/// Which nodes rows belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RowsOf {
-    /// To the nodes of the minibatch, each once.
-    Inputs,
-    /// To destinations.
-    Destinations,
 }
 
 /// A stack of graph convolutions.

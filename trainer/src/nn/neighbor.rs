@@ -44,7 +44,8 @@ use super::{
     aggregate_kind::Aggregate,
     historical::{HistoricalEmbeddings, Neighbor},
     linear::{Dropout, Epilogue, apply},
-    model::{Model, Operands, Pass},
+    model::{Model, Operands},
+    pass::Pass,
 };
 
 /// Keeps the keys of this dropout apart from the keys of the layers.

@@ -100,7 +100,7 @@ impl NodeLabels {
         Ok(labels.values(row)?.collect())
     }
 
-    /// Calls `each` with every class of which it is known whether the node is in it, and whether it is.
+    /// Calls `each` with every class that is known for the node, and whether the node is in it.
     pub fn for_each_class(&self, node: NodeId, mut each: impl FnMut(usize, bool)) -> Result<()> {
         match self.spec.kind {
             LabelKind::Single => {

@@ -54,7 +54,7 @@ pub struct LinkTask {
 }
 
 impl LinkTask {
-    /// The number of minibatches of an epoch with so many positives.
+    /// The number of minibatches of an epoch with this number of positives.
     pub fn batches_of(&self, positives: u64) -> u64 {
         self.division.batches(positives, self.batch as u64)
     }

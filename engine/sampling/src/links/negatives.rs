@@ -25,7 +25,7 @@ const POWER: f64 = 0.75;
 pub enum Negatives {
     /// None.
     None,
-    /// Pairs, of which both ends are drawn: this many for each positive, rounded up for the minibatch.
+    /// Pairs with both ends drawn: this many for each positive, rounded up for the minibatch.
     Pairs(f64),
     /// For each positive, this many destinations for its source.
     Destinations(u32),
@@ -141,7 +141,7 @@ pub struct LinkSamples {
     pub indices: Vec<u64>,
     /// The positives: source and destination.
     pub positives: Vec<(NodeId, NodeId)>,
-    /// The negatives. With [`Negatives::Destinations`], those of the first positive come first; with [`Negatives::Shared`], each has the
+    /// The negatives. With [`Negatives::Destinations`], the negatives of the first positive come first; with [`Negatives::Shared`], each has the
     /// source of the first positive, and is for all.
     pub negatives: Vec<(NodeId, NodeId)>,
     /// With [`Negatives::Shared`]: for each positive and each negative, whether there is no edge from its source. Otherwise empty.

@@ -27,8 +27,8 @@ impl Positives {
         }
     }
 
-    /// The edges of a part of the store, by destination; in an undirected graph, each once. If `sample` is a number and a key, so many of
-    /// them, drawn by the key without replacement. They have at most `memory` bytes.
+    /// The edges of a part of the store, by destination; in an undirected graph, each once. If `sample` is a number and a key, this
+    /// number of edges, drawn by the key without replacement. They have at most `memory` bytes.
     ///
     /// # Errors
     /// If the store lacks the part, the edges need more memory, a file is damaged, or `progress` asks to stop.
@@ -97,7 +97,7 @@ impl Positives {
         &self.edges
     }
 
-    /// The number of an edge: its index, or its number among all edges of the part of which these are a sample.
+    /// The number of an edge: its index, or its number among all edges of the part, if these are a sample.
     pub fn number(&self, index: u64) -> u64 {
         self.numbers.get(index as usize).copied().unwrap_or(index)
     }

@@ -84,7 +84,7 @@ fn targets_are_learned_scored_and_predicted_in_their_unit() {
     );
     assert!(number(&summary, "val_r2") > 0.95, "{summary}");
 
-    // Scores are those of the predictions in the table, target by target.
+    // Scores follow from the predictions in the table, target by target.
     run(&mut folder.program("predict run numbers.grappa --split test --out test.csv")).success();
     let table = folder.read("test.csv");
     let ids = column(&table, "id");

@@ -25,8 +25,6 @@ pub struct TrainOption {
     pub help_order: u8,
     /// When its value is fixed.
     pub scope: OptionScope,
-    /// Whether runs may be older than the option. With its default value, it does not count in the digest of a run.
-    pub(super) is_younger: bool,
     /// The range of its value.
     pub(super) bounds: &'static [Bound],
     /// Reads the text of the flag.
@@ -103,7 +101,6 @@ impl TrainOption {
             is_switch: T::IS_SWITCH,
             help_order: u8::MAX,
             scope: OptionScope::Run,
-            is_younger: false,
             bounds: &[],
             read: T::read,
         }

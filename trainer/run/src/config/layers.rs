@@ -25,7 +25,7 @@ impl TrainConfig {
     }
 
     /// As [`TrainConfig::layered`], but options are not checked against each other. Options that are given to resume a
-    /// run override the options of the run, and not over the defaults.
+    /// run override the options of the run, not the defaults.
     ///
     /// # Errors
     /// If the file cannot be read, or has an unknown key or a wrong value.
@@ -95,13 +95,8 @@ impl TrainConfig {
 
     /// A digest of all options that a resumed run must not change.
     pub fn digest(&self) -> u64 {
-        let (mut table, defaults) = (self.table(), Self::default().table());
+        let mut table = self.table();
         table.retain(|option, _| !may_change(option));
-        for option in TrainOption::all().iter().filter(|option| option.is_younger) {
-            if table.get(&option.name) == defaults.get(&option.name) {
-                table.remove(&option.name);
-            }
-        }
         // A table is sorted by keys.
         xxh3_64(table.to_string().as_bytes())
     }

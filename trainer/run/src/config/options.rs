@@ -65,15 +65,15 @@ train_options! {
     }
     "Task" {
         /// Task that the labels must serve
-        task("TASK"): TaskChoice = TaskChoice::default(), is_younger: true;
+        task("TASK"): TaskChoice = TaskChoice::default();
         /// Loss of a node
-        loss("LOSS"): LossKind = LossKind::default(), is_younger: true;
+        loss("LOSS"): LossKind = LossKind::default();
         /// Exponent of --loss focal; 0 is cross-entropy; auto: 2
         #[serde(with = "serde_text")]
-        focal_gamma("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative], is_younger: true;
+        focal_gamma("GAMMA"): Auto<f64> = Auto::Auto, bounds: &[NotNegative];
         /// Error from which --loss huber is linear, in standard deviations of the target; auto: 1
         #[serde(with = "serde_text")]
-        huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero], is_younger: true;
+        huber_delta("DELTA"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
         /// Weights of the classes in the training loss: none, balanced, or a file with one number per line
         ///
         /// Lines are in the order of the numbers of the classes. balanced: the inverse of the number of training nodes of
@@ -81,7 +81,7 @@ train_options! {
         /// the weight of a class is for nodes that are in it, and others have 1; balanced is then the number of training
         /// nodes outside divided by the number inside.
         #[serde(with = "serde_text")]
-        class_weights("HOW"): ClassWeights = ClassWeights::default(), is_younger: true;
+        class_weights("HOW"): ClassWeights = ClassWeights::default();
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
