@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -61,11 +62,19 @@ def test_an_exception_of_the_progress_report_stops(tmp_path):
     assert not (tmp_path / "x.grappa").exists()
 
 
+def interrupt_once_there_is(path):
+    """Sends Ctrl-C to this process when `path` appears, or after 10 s."""
+    deadline = time.monotonic() + 10
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_ctrl_c_leaves_what_a_resumed_ingest_continues(tmp_path):
     edges = np.random.default_rng(0).integers(0, 200_000, (6_000_000, 2))
     np.save(tmp_path / "edges.npy", edges)
     options = {"edges": tmp_path / "edges.npy", "out": tmp_path / "x.grappa", "memory": "64MiB"}
-    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Thread(target=interrupt_once_there_is, args=(tmp_path / "x.grappa.partial",)).start()
     with pytest.raises(KeyboardInterrupt):
         grappa.ingest(**options)
     assert not options["out"].exists()
