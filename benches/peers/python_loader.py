@@ -28,9 +28,9 @@ def threads():
 def rate(store, layout, epochs):
     options = {"memory": "8GiB", "threads": 2}
     if layout == "pyg":
-        import grappa.pyg
+        from grappa import pyg
 
-        loader = grappa.pyg.NeighborLoader(store, [15, 10, 5], "train", batch_size=1024, shuffle=True, **options)
+        loader = pyg.NeighborLoader(store, [15, 10, 5], "train", batch_size=1024, shuffle=True, **options)
     else:
         loader = grappa.NeighborLoader(store, [15, 10, 5], 1024, "train", layout=layout, **options)
     for epoch in range(epochs + 1):
