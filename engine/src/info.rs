@@ -85,6 +85,10 @@ pub struct Info {
     pub seed: Option<u64>,
     /// Whether edges have weights.
     pub weighted: bool,
+    /// The features of edges, if they have any.
+    pub edge_features: Option<EdgeFeaturesInfo>,
+    /// The name of each dimension of the edge features. Empty if they have none.
+    pub edge_feature_names: Vec<String>,
     /// Whether each edge was stored in both directions.
     pub undirected: bool,
     /// Whether parallel edges were merged.
@@ -110,6 +114,8 @@ pub struct Bytes {
     pub degrees: u64,
     /// Edge weights.
     pub weights: u64,
+    /// Edge features.
+    pub edge_features: u64,
     /// Feature rows.
     pub features: u64,
     /// Labels.
@@ -148,6 +154,17 @@ pub struct FeaturesInfo {
     pub bytes: u64,
     /// `stored`, or `procedural` if they are computed when needed.
     pub source: &'static str,
+}
+
+/// The edge features of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EdgeFeaturesInfo {
+    /// Values of an edge.
+    pub dim: u32,
+    /// The type of a value.
+    pub dtype: &'static str,
+    /// Length of their files.
+    pub bytes: u64,
 }
 
 /// The pre-aggregated features of a kind.
@@ -248,6 +265,12 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             _ => None,
         },
         weighted: manifest.weighted,
+        edge_features: store.edge_features().map(|layout| EdgeFeaturesInfo {
+            dim: layout.dim,
+            dtype: layout.dtype.name(),
+            bytes: bytes.edge_features,
+        }),
+        edge_feature_names: schema.edge_features,
         undirected: manifest.edge_options.undirected,
         dedup: manifest.edge_options.dedup,
         self_loops: match manifest.edge_options.self_loops {
@@ -290,6 +313,7 @@ fn bytes(store: &Store, aggregates: u64) -> Result<Bytes> {
             Some(FileKind::ROWS) => &mut bytes.edges,
             Some(FileKind::DEGREES) => &mut bytes.degrees,
             Some(FileKind::WEIGHTS) => &mut bytes.weights,
+            Some(FileKind::EDGE_FEATURES) => &mut bytes.edge_features,
             Some(FileKind::FEATURES) => &mut bytes.features,
             Some(FileKind::LABELS) => &mut bytes.labels,
             Some(FileKind::SPLIT) => &mut bytes.splits,

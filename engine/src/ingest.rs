@@ -196,10 +196,10 @@ pub use grappa_formats::{
     schema::{CategoryForm, Schema},
 };
 pub use grappa_ingestion::ingest::{
-    Assign, EdgeSplit, IngestOptions, RandomSplit, Shares, SplitFile, Summary, examine, ingest,
+    Assign, EdgeSplit, IngestOptions, Merge, MergeOption, RandomSplit, Shares, SplitFile, Summary, examine, ingest,
 };
 pub use grappa_input::{
-    ColumnReading, Comments, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, LabelType, MissingOption,
-    MissingOptions, OnBadLine, Reading, Replacement, Separator, TableForm, TableOptions, ogb,
+    ColumnReading, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, LabelType,
+    MissingOption, MissingOptions, OnBadLine, Reading, Replacement, Separator, TableForm, TableOptions, ogb,
 };
 pub use grappa_storage::writer::{kept_in, partial_folder};

@@ -166,6 +166,7 @@
 //!     classes: Some(47),
 //!     split: None,
 //!     weighted: false,
+//!     edge_features: None,
 //!     chunks: None,
 //!     memory: 8 << 30,
 //!     disk_bandwidth: 2e9,

@@ -32,15 +32,15 @@ use grappa_formats::{
     NODES_MAX,
     chunks::ChunkMap,
     container::{FileKind, Header},
+    edge_rows::{EdgeRowsMeta, WEIGHT},
     features::{DIM_MAX, FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
     manifest::{FeatureDtype, LabelKind, LabelSpec},
     rows::{LINE_BYTES, LINE_ROWS, PADDING_BYTES, RowsMeta, elias_fano_bits},
     splits::META_BYTES as SPLIT_META_BYTES,
-    weights::{ANCHOR_ROWS, WeightsMeta},
 };
 use grappa_ingestion::ingest::{
-    RandomSplit, Shares,
+    RandomSplit, Shares, ValueShape,
     plan::{IngestBudget, SpillPlan, check_buckets, chunk_map, held_memory},
 };
 use grappa_io::{Error, Result, sort::bits_for};
@@ -87,6 +87,8 @@ pub struct PlanOptions {
     pub split: Option<Shares>,
     /// Whether edges have weights.
     pub weighted: bool,
+    /// Values of an edge and their type, if edges have features.
+    pub edge_features: Option<(u32, FeatureDtype)>,
     /// The number of chunks, if the user chooses one.
     pub chunks: Option<u32>,
     /// Bytes of memory for building the store.
@@ -177,6 +179,8 @@ pub struct PlannedBytes {
     pub degrees: u64,
     /// Edge weights.
     pub weights: u64,
+    /// Edge features.
+    pub edge_features: u64,
     /// Feature rows.
     pub features: u64,
     /// Labels.
@@ -187,6 +191,13 @@ pub struct PlannedBytes {
     pub other: u64,
     /// The sum.
     pub total: u64,
+}
+
+impl PlannedBytes {
+    /// Adjacency lists, and the weights and features of edges.
+    fn of_edges(&self) -> u64 {
+        self.edges + self.degrees + self.weights + self.edge_features
+    }
 }
 
 /// Scratch files in bytes.
@@ -249,8 +260,13 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
     let budget = IngestBudget::new(options.memory, 1, options.threads);
     held_memory(&chunks, 1, &budget)?;
-    let record_words = if options.weighted { 2 } else { 1 };
-    let spill_plan = SpillPlan::of_edges(&chunks, options.edges, record_words, bits_for(options.nodes), &budget)?;
+    let shape = ValueShape {
+        width: usize::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim as usize),
+        is_ordered: false,
+    };
+    let record_words = 1 + shape.words() as u64;
+    let source_bits = bits_for(options.nodes);
+    let spill_plan = SpillPlan::of_edges(&chunks, options.edges, shape.sort_cost(), source_bits, &budget)?;
 
     let layout = options.features.map(|(dim, dtype)| FeatureLayout::new(dtype, dim));
     let bytes = bytes(options, &chunks, layout);
@@ -295,8 +311,13 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
     let directory = rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64 + per_chunk(sizes.exceptions) * EXCEPTION.1;
     bytes.degrees = files * file_bytes(FileKind::DEGREES, RowsMeta::BYTES, directory);
     if options.weighted {
-        let payload = per_chunk(options.edges as f64) * 4 + rows.div_ceil(ANCHOR_ROWS) * 8;
-        bytes.weights = files * file_bytes(FileKind::WEIGHTS, WeightsMeta::BYTES, payload);
+        bytes.weights = files * edge_rows_bytes(FileKind::WEIGHTS, WEIGHT, per_chunk(options.edges as f64), rows);
+        names += 1;
+    }
+    if let Some((dim, dtype)) = options.edge_features {
+        let layout = FeatureLayout::new(dtype, dim);
+        let edges = per_chunk(options.edges as f64);
+        bytes.edge_features = files * edge_rows_bytes(FileKind::EDGE_FEATURES, layout, edges, rows);
         names += 1;
     }
     if let Some(layout) = layout {
@@ -319,9 +340,17 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
             .sum();
     }
     bytes.other = 512 + files * (8 * files + CHUNK_ENTRY_BYTES + names * FILE_ENTRY_BYTES);
-    bytes.total =
-        bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.splits + bytes.other;
+    bytes.total = bytes.of_edges() + bytes.features + bytes.labels + bytes.splits + bytes.other;
     bytes
+}
+
+/// Length of a file with a row for each edge.
+fn edge_rows_bytes(kind: FileKind, layout: FeatureLayout, edges: u64, nodes: u64) -> u64 {
+    file_bytes(
+        kind,
+        EdgeRowsMeta::bytes(kind),
+        EdgeRowsMeta::payload_bytes(layout, edges, nodes),
+    )
 }
 
 /// Length of the file of a split that has this share of the nodes, at random.
@@ -383,14 +412,10 @@ fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, sp
     let spill_written = |spill: u64| spill.saturating_sub(options.free_memory / DIRTY_PART);
     let spill_read = |spill: u64| spill.saturating_sub(options.free_memory);
     let mut time = Passes::new(options);
-    time.pass(
-        options.edges * INPUT_EDGE_BYTES + spill_written(spill_edges),
-        edges * rates.edge_read_ns,
-    );
-    time.pass(
-        spill_read(spill_edges) + bytes.edges + bytes.degrees + bytes.weights,
-        edges * rates.edge_sort_ns,
-    );
+    let values = u64::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim.into());
+    let input = options.edges * (INPUT_EDGE_BYTES + values * INPUT_VALUE_BYTES);
+    time.pass(input + spill_written(spill_edges), edges * rates.edge_read_ns);
+    time.pass(spill_read(spill_edges) + bytes.of_edges(), edges * rates.edge_sort_ns);
     if let Some((dim, _)) = options.features {
         let input = options.nodes * u64::from(dim) * INPUT_VALUE_BYTES;
         time.pass(
@@ -408,10 +433,7 @@ fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, sp
 fn super_epoch_time(options: &PlanOptions, bytes: &PlannedBytes) -> PlannedTime {
     let rates = &options.rates;
     let mut time = Passes::new(options);
-    time.pass(
-        bytes.edges + bytes.degrees + bytes.weights,
-        options.edges as f64 * rates.edge_decode_ns,
-    );
+    time.pass(bytes.of_edges(), options.edges as f64 * rates.edge_decode_ns);
     time.pass(bytes.features, bytes.features as f64 * rates.feature_decode_ns);
     time.sum
 }

@@ -130,7 +130,7 @@ def strings():
     return keys
 
 
-# features.md, labels.md, schema.md, splits.md, weights.md, assignment.md, aggregates.md
+# features.md, labels.md, schema.md, splits.md, weights.md, edge-features.md, assignment.md, aggregates.md
 
 
 def features(name, beside=False):
@@ -139,7 +139,11 @@ def features(name, beside=False):
     row_bytes = [4 * dim, 2 * dim, 2 * dim, 4 + dim][dtype]
     assert follow or not beside
     start = -(-row_bytes // 8) * 8 if beside else 0
-    for row in (payload[r * stride + start :] for r in range(span(meta)[2])):
+    return feature_rows((payload[r * stride + start :] for r in range(span(meta)[2])), dim, dtype)
+
+
+def feature_rows(rows, dim, dtype):
+    for row in rows:
         if dtype == 0:
             yield list(struct.unpack_from(f"<{dim}f", row))
         elif dtype == 1:
@@ -340,6 +344,13 @@ def weights():
     return list(struct.unpack_from(f"<{edges}f", payload)), list(anchors)
 
 
+def edge_features(name):
+    meta, payload = container(name, "EFEA")
+    edges, dim, stride, dtype = struct.unpack_from("<QIIB", meta, 24)
+    anchors = struct.unpack_from(f"<{-(-span(meta)[2] // 64)}Q", payload, -(-stride * edges // 8) * 8)
+    return [*feature_rows((payload[e * stride :] for e in range(edges)), dim, dtype)], list(anchors)
+
+
 def aggregates(name):
     meta, payload = container(name, "AGGR")
     manifest, chunks, kind = struct.unpack("<QIB3x", meta)
@@ -452,6 +463,10 @@ def main():
     expect("rows, Elias-Fano", rows("elias-fano"), (4, sources))
     expect("rows, gap code", rows("gap"), (4, sources + [[*range(100, 229), 500]]))
     expect("weights", weights(), ([1.5, -2.0, 0.25], [0, 2]))
+    for name, digits in [("edge-features-bf16", 2), ("edge-features-int8", 1)]:
+        found, anchors = edge_features(name)
+        rounded = [[round(v, digits) for v in row] for row in found]
+        expect(name, (rounded, anchors), ([[1, -2.5, 0.1], [127, -3, 0], [0, 0, 0]], [0, 2]))
     first, second = [(0, None)] * 2 + [(0, 1)] * 2, [(1, 0)] * 2 + [(1, None)] * 2
     expect("assignment", assignment("assignment"), (2, b"sweep", [first, first, second, second]))
     table = table_of([(0, 2), (1, 0), (0, 2), (2, 1)])

@@ -75,6 +75,8 @@ impl FileKind {
     pub const DEGREES: Self = Self(*b"DEGR");
     /// `chunk-<i>/weights`: edge weights, one f32 per edge.
     pub const WEIGHTS: Self = Self(*b"WGHT");
+    /// `chunk-<i>/edge-features`: one vector per edge.
+    pub const EDGE_FEATURES: Self = Self(*b"EFEA");
     /// `chunk-<i>/features` and `aggregates/<kind>/chunk-<i>`: one vector per node.
     pub const FEATURES: Self = Self(*b"FEAT");
     /// `chunk-<i>/labels`: one class, or one set of classes, per node.

@@ -36,7 +36,8 @@ impl EdgePart {
         }
     }
 
-    /// The file of a chunk that has for this part what the file `name` has for the graph: `edges`, `degrees` or `weights`.
+    /// The file of a chunk that has for this part what the file `name` has for the graph: `edges`, `degrees`, `weights`
+    /// or `edge-features`.
     pub fn file(self, name: &str) -> String {
         match self {
             Self::Graph => name.to_owned(),

@@ -124,14 +124,7 @@ impl FeaturesMeta {
     pub fn encode(&self) -> Vec<u8> {
         let mut meta = Vec::with_capacity(Self::BYTES);
         self.span.encode_into(&mut meta);
-        meta.extend_from_slice(&self.layout.dim.to_le_bytes());
-        meta.extend_from_slice(&self.layout.stride.to_le_bytes());
-        meta.push(match self.layout.dtype {
-            FeatureDtype::F32 => 0,
-            FeatureDtype::F16 => 1,
-            FeatureDtype::Bf16 => 2,
-            FeatureDtype::Int8 => 3,
-        });
+        self.layout.encode_into(&mut meta);
         meta.push(self.with_features.into());
         meta.resize(Self::BYTES, 0);
         meta
@@ -142,19 +135,7 @@ impl FeaturesMeta {
         let mut fields = Fields::of(header, Self::BYTES)?;
         let span = ChunkSpan::decode(&mut fields)?;
         let at = fields.offset();
-        let (dim, stride) = (fields.u32(), fields.u32());
-        let dtype = match fields.u8() {
-            0 => FeatureDtype::F32,
-            1 => FeatureDtype::F16,
-            2 => FeatureDtype::Bf16,
-            3 => FeatureDtype::Int8,
-            other => {
-                return Err(FormatError::invalid(
-                    at + 8,
-                    format!("there is no feature dtype {other}"),
-                ));
-            }
-        };
+        let layout = FeatureLayout::decode(&mut fields)?;
         let with_features = match fields.u8() {
             0 => false,
             1 => true,
@@ -164,7 +145,6 @@ impl FeaturesMeta {
             }
         };
         fields.zeros::<6>()?;
-        let layout = FeatureLayout { dtype, dim, stride };
         layout
             .check(with_features)
             .map_err(|what| FormatError::invalid(at, what))?;
@@ -174,7 +154,7 @@ impl FeaturesMeta {
             "features start at {}, which is no multiple of {PAGE_BYTES}",
             header.payload_offset
         );
-        check_payload_length(header, span.rows.checked_mul(u64::from(stride)))?;
+        check_payload_length(header, span.rows.checked_mul(u64::from(layout.stride)))?;
         Ok(Self {
             span,
             layout,
@@ -241,6 +221,32 @@ impl FeatureLayout {
             stride: stride_of(layout.bytes(true) as u64),
             ..layout
         }
+    }
+
+    /// Appends dim, stride and dtype to a meta.
+    pub(crate) fn encode_into(&self, meta: &mut Vec<u8>) {
+        meta.extend_from_slice(&self.dim.to_le_bytes());
+        meta.extend_from_slice(&self.stride.to_le_bytes());
+        meta.push(match self.dtype {
+            FeatureDtype::F32 => 0,
+            FeatureDtype::F16 => 1,
+            FeatureDtype::Bf16 => 2,
+            FeatureDtype::Int8 => 3,
+        });
+    }
+
+    /// Reads dim, stride and dtype of a meta. [`FeatureLayout::check`] checks them.
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Self> {
+        let (dim, stride) = (fields.u32(), fields.u32());
+        let at = fields.offset();
+        let dtype = match fields.u8() {
+            0 => FeatureDtype::F32,
+            1 => FeatureDtype::F16,
+            2 => FeatureDtype::Bf16,
+            3 => FeatureDtype::Int8,
+            other => return Err(FormatError::invalid(at, format!("there is no feature dtype {other}"))),
+        };
+        Ok(Self { dtype, dim, stride })
     }
 
     /// Checks that dimension and stride are valid. The error is the reason.
@@ -325,6 +331,9 @@ impl FeatureLayout {
             values.len(),
             rows.len()
         );
+        if self.is_dense() {
+            return self.dtype.encode(values, rows);
+        }
         for (values, row) in values.chunks_exact(dim).zip(rows.chunks_exact_mut(stride)) {
             self.encode_row(values, row);
         }
@@ -364,9 +373,17 @@ impl FeatureLayout {
             rows.len(),
             values.len()
         );
+        if self.is_dense() {
+            return self.dtype.decode(rows, values);
+        }
         for (row, values) in rows.chunks_exact(stride).zip(values.chunks_exact_mut(dim)) {
             self.decode_row(row, values);
         }
+    }
+
+    /// Whether rows are values alone, without scales or padding. Then many rows are encoded as one.
+    fn is_dense(&self) -> bool {
+        self.dtype != FeatureDtype::Int8 && self.row_bytes() == self.stride as usize
     }
 
     /// Number of values that would not be finite after a round trip: those that are not finite now, and those that

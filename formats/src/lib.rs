@@ -21,6 +21,7 @@ pub mod container;
 pub mod dictionary;
 pub mod dtype;
 mod edge_part;
+pub mod edge_rows;
 mod error;
 pub mod features;
 mod id;
@@ -33,7 +34,6 @@ pub mod rows;
 pub mod schema;
 mod span;
 pub mod splits;
-pub mod weights;
 
 pub use edge_part::EdgePart;
 pub use error::{FormatError, Result};

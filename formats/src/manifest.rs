@@ -89,6 +89,9 @@ pub struct Manifest {
 /// The manifest is read as a whole when a store is opened, and 32-bit relative pointers must reach all of it.
 pub const BUCKETS_MAX: u64 = 1 << 26;
 
+/// The name of a chunk's file of edge features.
+pub const EDGE_FEATURES: &str = "edge-features";
+
 /// A chunk, as the manifest records it.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct ChunkEntry {
@@ -284,7 +287,17 @@ impl Manifest {
         self.chunks.iter().all(|chunk| chunk.present)
     }
 
-    /// Whether the store has the file `schema`, with the names of features and classes.
+    /// Whether edges have features. The files of the chunks say how many and of which type.
+    pub fn has_edge_features(&self) -> bool {
+        let name = |file: &FileEntry| {
+            file.path
+                .rsplit_once('/')
+                .is_some_and(|(_, name)| name == EDGE_FEATURES)
+        };
+        self.files.iter().any(name)
+    }
+
+    /// Whether the store has the file `schema`, with the names of features, classes and edge features.
     pub fn has_schema(&self) -> bool {
         self.files.iter().any(|file| file.path == schema::FILE)
     }

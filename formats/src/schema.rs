@@ -1,4 +1,4 @@
-//! The schema: what the features and classes of a store are called, and what became of each column of the user's table.
+//! The schema: what the features, classes and edge features of a store are called, and what became of each column of the user's table.
 //!
 //! The file `schema` is optional. It has no meta. Its payload is JSON:
 //!
@@ -28,7 +28,7 @@ pub const FILE: &str = "schema";
 /// The most bytes of the name of a column. Names of dimensions repeat it, and a reader has to hold all of them.
 pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 
-/// What the features and classes of a store are called.
+/// What the features, classes and edge features of a store are called.
 ///
 /// ```
 /// use grappa_formats::schema::{CategoryForm, Column, Encoding, Schema};
@@ -37,7 +37,11 @@ pub const COLUMN_NAME_BYTES_MAX: usize = 255;
 ///     name: "country".into(),
 ///     encoding: Encoding::Category { values: vec!["DE".into(), "FR".into()], form: CategoryForm::OneHot },
 /// };
-/// let schema = Schema { features: vec![Column::number("age"), country], classes: vec!["spam".into(), "ham".into()] };
+/// let schema = Schema {
+///     features: vec![Column::number("age"), country],
+///     classes: vec!["spam".into(), "ham".into()],
+///     edge_features: vec!["amount".into()],
+/// };
 /// assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
 ///
 /// let (file, _) = schema.encode();
@@ -52,6 +56,9 @@ pub struct Schema {
     pub features: Vec<Column>,
     /// The name of each class. Empty if classes have no names.
     pub classes: Vec<String>,
+    /// The name of each dimension of the edge features. Empty if they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_features: Vec<String>,
 }
 
 /// A column of a table of features.
@@ -131,7 +138,7 @@ impl Schema {
 
     /// Whether nothing has a name. Then a store needs no schema.
     pub fn is_empty(&self) -> bool {
-        self.features.is_empty() && self.classes.is_empty()
+        self.features.is_empty() && self.classes.is_empty() && self.edge_features.is_empty()
     }
 
     /// Checks that names are there, not too long, and different, and that values are finite.
@@ -160,7 +167,16 @@ impl Schema {
             0,
             "a class has an empty name"
         );
-        for (what, names) in [("features", &self.feature_names()), ("classes", &self.classes)] {
+        invalid_if!(
+            self.edge_features.iter().any(String::is_empty),
+            0,
+            "a dimension of the edge features has an empty name"
+        );
+        for (what, names) in [
+            ("features", &self.feature_names()),
+            ("classes", &self.classes),
+            ("edge features", &self.edge_features),
+        ] {
             if let Some(name) = first_twice(names) {
                 return Err(FormatError::invalid(0, format!("two {what} have the name {name:?}")));
             }

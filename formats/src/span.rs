@@ -1,6 +1,6 @@
 //! The span of a chunk: its number and its nodes.
 //!
-//! The metas of a chunk's features, labels and edge weights start with it. A file that was swapped with the file of
+//! The metas of a chunk's features, labels, edge weights and edge features start with it. A file that was swapped with the file of
 //! another chunk is therefore found when it is opened.
 //!
 //! ```text

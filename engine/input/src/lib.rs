@@ -45,8 +45,8 @@ mod tests;
 pub use columns::{EdgeColumnOptions, TableOptions};
 pub use conversions::Conversion;
 pub use edges::{
-    BadEdge, BlockId, Comments, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine, IdKind, IdLimit,
-    Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
+    BadEdge, BlockId, Comments, EDGE_FEATURES_MAX, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, HeaderLine,
+    IdKind, IdLimit, Keys, LimitSource, OnBadLine, REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use folder::{files_of, files_of_all};
 pub use messages::read_ids_from_one;

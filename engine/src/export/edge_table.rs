@@ -3,8 +3,8 @@
 //! Threads make blocks of records, and one thread divides them into columns:
 //!
 //! ```text
-//! integers: source u64, target u64, [weight f32]
-//! strings:  length u32, source, length u32, target, [weight f32]
+//! integers: source u64, target u64, [weight f32], [features f32 each]
+//! strings:  length u32, source, length u32, target, [weight f32], [features f32 each]
 //! ```
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
@@ -21,9 +21,23 @@ const MEMORY_OF_BYTE: u64 = 4;
 
 /// Rows of a group of the edges of `store`, whose ids have `id_bytes` bytes as text, and bytes of memory for it.
 pub(super) fn group_of(store: &Store, id_bytes: u64) -> (u64, u64) {
-    let row_bytes = 2 * (id_bytes.max(4) + 4) + 4;
+    let features = store.edge_features().map_or(0, |layout| u64::from(layout.dim));
+    let row_bytes = 2 * (id_bytes.max(4) + 4) + 4 + 4 * features;
     let rows = group_rows(row_bytes as usize, store.manifest().edges);
     (rows, rows.saturating_mul(row_bytes).saturating_mul(MEMORY_OF_BYTE))
+}
+
+/// The names of the values of an edge: `weight`, and the names of its features. Features without names have numbers.
+pub(super) fn value_names(store: &Store) -> Result<Vec<String>> {
+    let weight = store.manifest().weighted.then(|| "weight".to_owned());
+    let features = match store.edge_features() {
+        None => Vec::new(),
+        Some(layout) => match store.schema()?.edge_features {
+            names if names.is_empty() => (1..=layout.dim).map(|number| format!("feature{number}")).collect(),
+            names => names,
+        },
+    };
+    Ok(weight.into_iter().chain(features).collect())
 }
 
 /// Appends the external id of a node to a record. `text` is a buffer.
@@ -43,9 +57,10 @@ pub(super) fn append_id(store: &Store, node: NodeId, text: &mut Vec<u8>, out: &m
 /// The columns of edges that are not written yet.
 pub(super) struct EdgeColumns {
     ids: Scalar,
-    weighted: bool,
     ends: [Values; 2],
-    weights: Vec<f32>,
+    /// The names of the values of an edge, and a column for each.
+    names: Vec<String>,
+    values: Vec<Vec<f32>>,
     rows: u64,
     /// Rows of a group.
     rows_max: u64,
@@ -54,12 +69,12 @@ pub(super) struct EdgeColumns {
 impl EdgeColumns {
     /// Columns in groups of `rows_max` rows.
     pub(super) fn new(store: &Store, rows_max: u64) -> Result<Self> {
-        let ids = id_scalar(store)?;
+        let (ids, names) = (id_scalar(store)?, value_names(store)?);
         Ok(Self {
             ids,
-            weighted: store.manifest().weighted,
             ends: [no_ids(ids), no_ids(ids)],
-            weights: Vec::new(),
+            values: vec![Vec::new(); names.len()],
+            names,
             rows: 0,
             rows_max,
         })
@@ -75,7 +90,8 @@ impl EdgeColumns {
                 ..Column::new("target", self.ids, Shape::One)
             },
         ];
-        columns.extend(self.weighted.then(|| Column::new("weight", Scalar::Float, Shape::One)));
+        let values = self.names.iter();
+        columns.extend(values.map(|name| Column::new(name.as_str(), Scalar::Float, Shape::One)));
         columns
     }
 
@@ -92,8 +108,8 @@ impl EdgeColumns {
                     Values::Floats(_) => unreachable!("ids are integers or strings"),
                 }
             }
-            if self.weighted {
-                self.weights.push(f32::from_le_bytes(taken(&mut block)));
+            for values in &mut self.values {
+                values.push(f32::from_le_bytes(taken(&mut block)));
             }
             self.rows += 1;
             if self.rows >= self.rows_max {
@@ -111,9 +127,8 @@ impl EdgeColumns {
         let none = || no_ids(self.ids);
         let ends = std::mem::replace(&mut self.ends, [none(), none()]);
         let mut cells: Vec<Cells> = ends.into_iter().map(Cells::from).collect();
-        if self.weighted {
-            cells.push(Values::Floats(std::mem::take(&mut self.weights)).into());
-        }
+        let values = self.values.iter_mut().map(std::mem::take);
+        cells.extend(values.map(|values| Cells::from(Values::Floats(values))));
         self.rows = 0;
         sink.write(&cells)
     }

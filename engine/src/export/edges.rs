@@ -29,7 +29,9 @@ const BLOCK_EDGES_MAX: u64 = 1 << 16;
 const BLOCK_EDGES_MIN: u64 = 1 << 10;
 /// Bytes of memory for an edge beside its bytes in the file: its source, its position in the list, and its weight.
 const EDGE_BYTES: u64 = 20;
-/// Bytes of a weight as text, and of separators.
+/// Bytes of memory for each of its features: decoded, and beside the others.
+const VALUE_BYTES: u64 = 8;
+/// Bytes of a weight or a feature as text, and of separators.
 const TEXT_BYTES: u64 = 18;
 /// Strings whose lengths stand for all lengths.
 const MEASURED_IDS: u64 = 1000;
@@ -37,7 +39,7 @@ const MEASURED_IDS: u64 = 1000;
 /// The format of exported edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeFormat {
-    /// A line for each edge: source, tab, destination and, for weighted graphs, tab, weight.
+    /// A line for each edge: source, tab, destination, then its weight and its features, if it has them, each after a tab.
     Tsv,
     /// The same with commas, after a header line. Strings are quoted where needed.
     Csv,
@@ -45,7 +47,9 @@ pub enum EdgeFormat {
     Npy,
     /// A NumPy array of f32: the weight of each edge.
     NpyWeights,
-    /// A Parquet table with the columns `source`, `target` and, for weighted graphs, `weight`.
+    /// A NumPy array of f32, one row for each edge: its features.
+    NpyFeatures,
+    /// A Parquet table with the columns `source` and `target`, then `weight` and the features, if edges have them.
     Parquet,
 }
 
@@ -73,6 +77,10 @@ pub fn export_edges<'a>(
         EdgeFormat::Tsv | EdgeFormat::Csv => writer.header.clone(),
         EdgeFormat::Npy => npy::header(writer.descr, &[payload / 16, 2]).to_vec(),
         EdgeFormat::NpyWeights => npy::header(writer.descr, &[payload / 4]).to_vec(),
+        EdgeFormat::NpyFeatures => {
+            let dim = writer.width() as u64;
+            npy::header(writer.descr, &[payload / 4 / dim, dim]).to_vec()
+        }
         EdgeFormat::Parquet => Vec::new(),
     };
     let file = NewFile {
@@ -228,8 +236,10 @@ impl Spans<'_> {
 #[derive(Default)]
 struct Buffers {
     sources: Vec<u64>,
-    /// The edge weights, if there are any.
-    weights: Vec<f32>,
+    /// The values of each edge, one edge after another.
+    values: Vec<f32>,
+    /// Those of one file.
+    of_file: Vec<f32>,
     positions: Vec<u64>,
     target: Vec<u8>,
     id: Vec<u8>,
@@ -242,7 +252,8 @@ struct EdgeWriter<'a> {
     edges: u64,
     format: EdgeFormat,
     strings: bool,
-    weighted: bool,
+    /// Whether the format has the weights of edges, and whether it has their features.
+    has_values: [bool; 2],
     /// The first line of text.
     header: Vec<u8>,
     /// NumPy's name of the element type.
@@ -260,16 +271,26 @@ impl<'a> EdgeWriter<'a> {
                 let what = "the edges have no weights";
                 return Err(Error::input(store.path(), Position::Whole, what));
             }
+            EdgeFormat::NpyFeatures if store.edge_features().is_some() => "<f4",
+            EdgeFormat::NpyFeatures => {
+                let what = "the edges have no features";
+                return Err(Error::input(store.path(), Position::Whole, what));
+            }
             EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => "",
         };
+        let has_values = match format {
+            EdgeFormat::Npy => [false, false],
+            EdgeFormat::NpyWeights => [true, false],
+            EdgeFormat::NpyFeatures => [false, true],
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => {
+                [manifest.weighted, store.edge_features().is_some()]
+            }
+        };
         // Without a header, an edge between nodes called `source` and `target` would look like one.
-        let header: &[u8] = match (format, manifest.weighted) {
-            (EdgeFormat::Csv, false) => b"source,target\n",
-            (EdgeFormat::Csv, true) => b"source,target,weight\n",
-            (EdgeFormat::Parquet, _) => b"",
-            (_, false) if strings => b"source\ttarget\n",
-            (_, true) if strings => b"source\ttarget\tweight\n",
-            _ => b"",
+        let header = match format {
+            EdgeFormat::Csv => header(store, b',')?,
+            EdgeFormat::Tsv if strings => header(store, b'\t')?,
+            _ => Vec::new(),
         };
         Ok(Self {
             store,
@@ -277,8 +298,8 @@ impl<'a> EdgeWriter<'a> {
             edges: store.part_edges(part)?,
             format,
             strings,
-            weighted: manifest.weighted,
-            header: header.to_vec(),
+            has_values,
+            header,
             descr,
         })
     }
@@ -298,21 +319,29 @@ impl<'a> EdgeWriter<'a> {
         }
     }
 
+    /// Values of an edge in the file.
+    fn width(&self) -> usize {
+        let [weights, features] = self.has_values;
+        let features = self.store.edge_features().filter(|_| features);
+        usize::from(weights) + features.map_or(0, |layout| layout.dim as usize)
+    }
+
     /// Edges of a block, so that all blocks that the pool of threads has at once fit the budget.
     ///
     /// # Errors
     /// [`Error::Budget`] if not even small blocks fit.
     fn block_edges(&self, budget: &ExportBudget) -> Result<u64> {
+        let width = self.width() as u64;
         let in_file = match self.format {
             EdgeFormat::Npy => 16,
-            EdgeFormat::NpyWeights => 4,
-            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => 2 * self.id_bytes()? + TEXT_BYTES,
+            EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => 4 * width,
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => 2 * self.id_bytes()? + TEXT_BYTES * width.max(1),
         };
         let of_group = match self.format {
             EdgeFormat::Parquet => edge_table::group_of(self.store, self.id_bytes()?).1,
-            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Npy | EdgeFormat::NpyWeights => 0,
+            EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Npy | EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => 0,
         };
-        let bytes_of_edge = blocks_at_once() as u64 * (in_file + EDGE_BYTES);
+        let bytes_of_edge = blocks_at_once() as u64 * (in_file + EDGE_BYTES + VALUE_BYTES * width);
         match budget.memory.saturating_sub(of_group) / bytes_of_edge {
             edges if edges < BLOCK_EDGES_MIN => Err(Error::Budget {
                 what: format!("blocks of edges for {} threads", budget.threads),
@@ -370,15 +399,22 @@ impl<'a> EdgeWriter<'a> {
             EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => progress.stage("writing edges", None),
             EdgeFormat::Npy => progress.stage("writing edges", Some(edges * 16)),
             EdgeFormat::NpyWeights => progress.stage("writing weights", Some(edges * 4)),
+            EdgeFormat::NpyFeatures => {
+                progress.stage("writing edge features", Some(edges * 4 * self.width() as u64));
+            }
         }
     }
 
     fn append(&self, span: &Span, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
         let rows = span.chunk.rows();
         let first_node = span.chunk.span().first_node.0;
-        let weights = span.chunk.weights().filter(|_| self.format != EdgeFormat::Npy);
-        let mut edge = match &weights {
-            Some(weights) => weights.range(span.row, &rows)?.start + span.skipped,
+        let [weights, features] = self.has_values;
+        let weights = span.chunk.weights().filter(|_| weights);
+        let features = span.chunk.edge_features().filter(|_| features);
+        let of_edges: Vec<_> = weights.into_iter().chain(features).collect();
+        let width = self.width();
+        let mut edge = match of_edges.first() {
+            Some(first) => first.range(span.row, &rows)?.start + span.skipped,
             None => 0,
         };
         let (mut skipped, mut left) = (span.skipped, span.edges);
@@ -393,13 +429,25 @@ impl<'a> EdgeWriter<'a> {
                 buffers.positions.extend(skipped..skipped + count);
                 sources.get_many(&buffers.positions, &mut buffers.sources);
             }
-            buffers.weights.clear();
-            if let Some(weights) = &weights {
-                if edge + count > weights.meta().edges {
-                    return Err(damaged(self.store, "there are more edges than weights".into()));
+            buffers.values.clear();
+            buffers.values.resize(count as usize * width, 0.0);
+            let mut at = 0;
+            for file in &of_edges {
+                if edge + count > file.meta().edges {
+                    return Err(damaged(
+                        self.store,
+                        "there are more edges than weights or features".into(),
+                    ));
                 }
-                buffers.weights.resize(count as usize, 0.0);
-                weights.copy(edge..edge + count, &mut buffers.weights)?;
+                let dim = file.meta().layout.dim as usize;
+                buffers.of_file.clear();
+                buffers.of_file.resize(count as usize * dim, 0.0);
+                file.copy(edge..edge + count, &mut buffers.of_file)?;
+                let all = buffers.values.chunks_exact_mut(width);
+                for (all, values) in all.zip(buffers.of_file.chunks_exact(dim)) {
+                    all[at..at + dim].copy_from_slice(values);
+                }
+                at += dim;
             }
             self.append_row(NodeId(first_node + row), buffers, out)?;
             edge += count;
@@ -415,14 +463,15 @@ impl<'a> EdgeWriter<'a> {
     fn append_row(&self, target: NodeId, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
         let Buffers {
             sources,
-            weights,
+            values,
             target: text,
             id,
             ..
         } = buffers;
+        let width = self.width();
         match self.format {
-            EdgeFormat::NpyWeights => {
-                out.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+            EdgeFormat::NpyWeights | EdgeFormat::NpyFeatures => {
+                out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
             }
             EdgeFormat::Npy => {
                 let ids = self.store.ids();
@@ -437,9 +486,8 @@ impl<'a> EdgeWriter<'a> {
                     for node in [NodeId(source), target] {
                         edge_table::append_id(self.store, node, id, out)?;
                     }
-                    if let Some(weight) = weights.get(i).filter(|_| self.weighted) {
-                        out.extend_from_slice(&weight.to_le_bytes());
-                    }
+                    let values = &values[i * width..][..width];
+                    out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
                 }
             }
             EdgeFormat::Tsv | EdgeFormat::Csv => {
@@ -450,9 +498,9 @@ impl<'a> EdgeWriter<'a> {
                 for (i, &source) in sources.iter().enumerate() {
                     self.append_id(NodeId(source), id, out)?;
                     out.extend_from_slice(text);
-                    if let Some(weight) = weights.get(i).filter(|_| self.weighted) {
+                    for value in &values[i * width..][..width] {
                         out.push(separator);
-                        write!(out, "{weight}").expect("memory takes all bytes");
+                        write!(out, "{value}").expect("memory takes all bytes");
                     }
                     out.push(b'\n');
                 }
@@ -491,6 +539,30 @@ impl<'a> EdgeWriter<'a> {
         }
         Ok(())
     }
+}
+
+/// The first line of text.
+fn header(store: &Store, separator: u8) -> Result<Vec<u8>> {
+    let names = ["source", "target"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(edge_table::value_names(store)?);
+    let mut line = Vec::new();
+    for name in names {
+        if !line.is_empty() {
+            line.push(separator);
+        }
+        // In tabs, there are no quotes: a name that needs them loses its tabs and line ends.
+        match separator {
+            b',' if name.contains([',', '"', '\n', '\r']) => {
+                line.extend(format!("\"{}\"", name.replace('"', "\"\"")).bytes());
+            }
+            b',' => line.extend(name.bytes()),
+            _ => line.extend(name.replace(['\t', '\n', '\r'], " ").bytes()),
+        }
+    }
+    line.push(b'\n');
+    Ok(line)
 }
 
 fn damaged(store: &Store, what: String) -> Error {

@@ -64,7 +64,7 @@ impl FromStr for SliceEdges {
 }
 
 /// The names of the files of a chunk that are written anew.
-pub(super) const FILES: [&str; 3] = ["edges", "degrees", "weights"];
+pub(super) const FILES: [&str; 4] = ["edges", "degrees", "weights", files::EDGE_FEATURES];
 
 /// Writes adjacency lists without the edges from chunks that the slice lacks.
 pub(super) struct EdgesInside<'a> {
@@ -130,9 +130,12 @@ impl EdgesInside<'_> {
 
     fn chunk(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
         let (map, files) = (self.store.chunks(), self.store.chunk_in_order(chunk)?);
-        let (rows, weights) = (files.rows(), files.weights());
-        let mut writer = AdjacencyWriter::create(folder, map, chunk, weights.is_some())?;
+        let (rows, weights, features) = (files.rows(), files.weights(), files.edge_features());
+        let layout = features.as_ref().map(|features| features.meta().layout);
+        let mut writer = AdjacencyWriter::create(folder, map, chunk, weights.is_some(), layout)?;
         let (mut sources, mut kept_weights, mut of_list) = (Vec::new(), Vec::new(), Vec::new());
+        let mut kept_features: Vec<u8> = Vec::new();
+        let stride = layout.map_or(1, |layout| layout.stride as usize);
         let bytes_of_row = self.bytes_of(chunk) as f64 / rows.rows().max(1) as f64;
         for start in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
             let end = rows.rows().min(start + RELEASE_ROWS);
@@ -144,13 +147,19 @@ impl EdgesInside<'_> {
                     of_list.resize(list.degree() as usize, 0.0);
                     weights.copy(weights.range(row, &rows)?, &mut of_list)?;
                 }
+                kept_features.clear();
+                let rows_of_list = match &features {
+                    Some(features) => features.encoded(features.range(row, &rows)?)?,
+                    None => &[],
+                };
                 for (at, source) in list.iter().enumerate() {
                     if self.is_present[map.chunk_of(NodeId(source)).0 as usize] {
                         sources.push(source);
                         kept_weights.extend(of_list.get(at));
+                        kept_features.extend(rows_of_list.chunks_exact(stride).nth(at).into_iter().flatten());
                     }
                 }
-                writer.push(&sources, &kept_weights)?;
+                writer.push(&sources, &kept_weights, &kept_features)?;
             }
             files.release_rows(start..end);
             self.progress.advance(((end - start) as f64 * bytes_of_row) as u64, 0);

@@ -11,6 +11,7 @@ fn options(nodes: u64, edges: u64) -> PlanOptions {
         classes: None,
         split: None,
         weighted: false,
+        edge_features: None,
         chunks: None,
         memory: 2 << 30,
         disk_bandwidth: 1e9,
@@ -77,13 +78,13 @@ fn graphs_of_any_size_have_a_plan_and_impossible_ones_an_error() {
             classes: Some(70_000),
             split: Some("60/20/20".parse().unwrap()),
             weighted: true,
+            edge_features: Some((3, FeatureDtype::F16)),
             memory: 1 << 40,
             ..options(nodes, edges)
         };
         let plan = plan(&with_all).unwrap();
         let bytes = plan.bytes;
-        let parts =
-            bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.splits + bytes.other;
+        let parts = bytes.of_edges() + bytes.features + bytes.labels + bytes.splits + bytes.other;
         assert_eq!(parts, bytes.total);
         assert!(bytes.features >= nodes * 104 && bytes.labels >= nodes * 4, "{bytes:?}");
     }

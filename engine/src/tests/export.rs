@@ -46,16 +46,17 @@ fn id_of(store: &Store, node: u64) -> String {
     store.external_id(NodeId(node)).unwrap().to_string()
 }
 
-/// Source, destination and weight of all edges, in the order of the store.
-fn edges_of(store: &Store) -> Vec<(String, String, f32)> {
+/// Source, destination, weight and features of all edges, in the order of the store.
+fn edges_of(store: &Store) -> Vec<(String, String, f32, [f32; 2])> {
     let row = |node| {
-        Sample::sources(node)
-            .into_iter()
-            .map(move |source| (source, node, Sample::weight(node, source)))
+        Sample::sources(node).into_iter().map(move |source| {
+            let features = Sample::edge_features(node, source);
+            (source, node, Sample::weight(node, source), features)
+        })
     };
     let edges = (0..NODES).flat_map(row);
     edges
-        .map(|(source, target, weight)| (id_of(store, source), id_of(store, target), weight))
+        .map(|(source, target, weight, features)| (id_of(store, source), id_of(store, target), weight, features))
         .collect()
 }
 
@@ -67,7 +68,7 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
     let exported = export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
     let expected: String = edges_of(&store)
         .iter()
-        .map(|(source, target, weight)| format!("{source}\t{target}\t{weight}\n"))
+        .map(|(source, target, weight, [amount, hour])| format!("{source}\t{target}\t{weight}\t{amount}\t{hour}\n"))
         .collect();
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text, expected);
@@ -82,7 +83,7 @@ fn text_has_a_line_for_each_edge_in_external_ids() {
 
     let path = folder.path().join("edges.csv");
     export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Csv, &OF_EDGES, &Silent).unwrap();
-    let expected = format!("source,target,weight\n{}", expected.replace('\t', ","));
+    let expected = format!("source,target,weight,amount,hour\n{}", expected.replace('\t', ","));
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
 
@@ -101,16 +102,29 @@ fn arrays_have_a_row_for_each_edge() {
         &Silent,
     )
     .unwrap();
+    let features = folder.path().join("edge-features.npy");
+    export_edges(
+        &store,
+        EdgePart::Graph,
+        &features,
+        EdgeFormat::NpyFeatures,
+        &OF_EDGES,
+        &Silent,
+    )
+    .unwrap();
     let expected = edges_of(&store);
+    let mut rows = npy::header("<f4", &[expected.len() as u64, 2]).to_vec();
     let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
     let mut values = npy::header("<f4", &[expected.len() as u64]).to_vec();
-    for (source, target, weight) in expected {
+    for (source, target, weight, features) in expected {
+        rows.extend(features.iter().flat_map(|value| value.to_le_bytes()));
         pairs.extend(source.parse::<u64>().unwrap().to_le_bytes());
         pairs.extend(target.parse::<u64>().unwrap().to_le_bytes());
         values.extend(weight.to_le_bytes());
     }
     assert!(fs::read(&edges).unwrap() == pairs);
     assert!(fs::read(&weights).unwrap() == values);
+    assert!(fs::read(&features).unwrap() == rows);
 }
 
 #[test]
@@ -119,7 +133,10 @@ fn string_ids_are_written_as_text_and_not_as_arrays() {
     let store = Store::open(&Sample::STRINGS.write(folder.path())).unwrap();
     let path = folder.path().join("edges.tsv");
     export_edges(&store, EdgePart::Graph, &path, EdgeFormat::Tsv, &OF_EDGES, &Silent).unwrap();
-    let lines: String = edges_of(&store).iter().map(|(s, t, _)| format!("{s}\t{t}\n")).collect();
+    let lines: String = edges_of(&store)
+        .iter()
+        .map(|(s, t, ..)| format!("{s}\t{t}\n"))
+        .collect();
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("source\ttarget\n{lines}"));
 
     let path = folder.path().join("edges.npy");

@@ -26,6 +26,7 @@ fn a_store_gives_back_what_was_written() {
         let (labels, features) = (labels.labels(), features.features());
         let chunk = store.chunk(chunk).unwrap();
         let (rows, weights) = (chunk.rows(), chunk.weights().unwrap());
+        let edge_features = chunk.edge_features().unwrap();
         for row in 0..rows.rows() {
             let node = chunk.span().first_node.0 + row;
             let sources: Vec<_> = rows.row(row).unwrap().iter().collect();
@@ -34,6 +35,11 @@ fn a_store_gives_back_what_was_written() {
             weights.copy(weights.range(row, &rows).unwrap(), &mut found).unwrap();
             let expected: Vec<_> = sources.iter().map(|&source| Sample::weight(node, source)).collect();
             assert_eq!(found, expected);
+            let mut found = vec![0.0; 2 * sources.len()];
+            let range = edge_features.range(row, &rows).unwrap();
+            edge_features.copy(range, &mut found).unwrap();
+            let of_edges = sources.iter().flat_map(|&source| Sample::edge_features(node, source));
+            assert_eq!(found, of_edges.collect::<Vec<_>>());
             assert_eq!(labels.single(row).unwrap(), Sample::class(node));
             let mut values = [0.0; 5];
             features

@@ -53,7 +53,7 @@ fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() 
 
     let slice = Store::open(&path).unwrap();
     assert!(slice.missing_features().is_empty());
-    assert_eq!(slice.schema().unwrap(), Sample::schema());
+    assert_eq!(slice.schema().unwrap(), store.schema().unwrap());
     assert_eq!(slice.manifest().graph_digest(), store.manifest().graph_digest());
     let is_present = |node| slice.is_present(store.chunks().chunk_of(NodeId(node)));
     let (mut kept, mut left_out) = (0, 0);
@@ -72,6 +72,13 @@ fn a_slice_keeps_the_edges_between_its_chunks_and_all_aggregates_of_its_nodes() 
                 .unwrap();
             let expected: Vec<f32> = inside.iter().map(|&source| Sample::weight(node, source)).collect();
             assert_eq!(found, expected, "node {node}");
+            let features = files.edge_features().unwrap();
+            let mut found = vec![0.0; 2 * inside.len()];
+            features
+                .copy(features.range(row as u64, &rows).unwrap(), &mut found)
+                .unwrap();
+            let expected = inside.iter().flat_map(|&source| Sample::edge_features(node, source));
+            assert_eq!(found, expected.collect::<Vec<f32>>(), "node {node}");
             kept += inside.len() as u64;
             left_out += outside.len() as u64;
         }

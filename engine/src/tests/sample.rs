@@ -87,6 +87,11 @@ impl Sample {
         (node * NODES + source) as f32 / 16.0
     }
 
+    /// The features of an edge of a weighted graph, exact in each type.
+    pub fn edge_features(node: u64, source: u64) -> [f32; 2] {
+        [127.0, (node + source) as f32 % 100.0]
+    }
+
     pub fn feature(node: u64, i: u64) -> f32 {
         ((node + i) % 50) as f32 - 25.0
     }
@@ -108,6 +113,7 @@ impl Sample {
         Schema {
             features: (0..DIM).map(|i| Column::number(format!("f{i}"))).collect(),
             classes: ["red", "green", "blue", "none"].map(str::to_owned).to_vec(),
+            ..Schema::default()
         }
     }
 
@@ -166,11 +172,19 @@ impl Sample {
                 manifest.chunks.push(ChunkEntry::absent(false));
                 continue;
             }
-            let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted).unwrap();
+            let edge_layout = FeatureLayout::new(self.dtype, 2);
+            let features = self.weighted.then_some(edge_layout);
+            let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted, features).unwrap();
             for node in map.range(chunk) {
                 let sources = self.sources_of(node);
                 let weights: Vec<_> = sources.iter().map(|&s| Self::weight(node, s)).collect();
-                rows.push(&sources, if self.weighted { &weights } else { &[] }).unwrap();
+                let features: Vec<f32> = sources.iter().flat_map(|&s| Self::edge_features(node, s)).collect();
+                let mut encoded = vec![0; sources.len() * edge_layout.stride as usize];
+                edge_layout.encode_rows(&features, &mut encoded);
+                match self.weighted {
+                    true => rows.push(&sources, &weights, &encoded).unwrap(),
+                    false => rows.push(&sources, &[], &[]).unwrap(),
+                }
             }
             let (entry, files) = rows.finish().unwrap();
             manifest.edges += entry.edges;
@@ -183,7 +197,11 @@ impl Sample {
         manifest.edges_read = manifest.edges;
         self.ids(&store, &mut manifest);
         self.splits(&store, &mut manifest);
-        let schema = store.write_file(files::SCHEMA, Self::schema().encode()).unwrap();
+        let mut schema = Self::schema();
+        if self.weighted {
+            schema.edge_features = vec!["amount".into(), "hour".into()];
+        }
+        let schema = store.write_file(files::SCHEMA, schema.encode()).unwrap();
         manifest.files.push(schema);
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         tamper(&mut manifest);

@@ -210,7 +210,7 @@ impl StoreCheck<'_> {
     fn chunk(&self, manifest: &Manifest, chunks: &ChunkMap, chunk: ChunkId) {
         let span = ChunkSpan::of(chunks, chunk);
         for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
-            let [edges, degrees, weights] = ["edges", "degrees", "weights"]
+            let [edges, degrees, weights, features] = ["edges", "degrees", "weights", files::EDGE_FEATURES]
                 .map(|name| self.listed(manifest, &files::of_chunk(chunk, &part.file(name))));
             if let (Some(edges), Some(degrees)) = (&edges, &degrees) {
                 let rows = RowsCheck {
@@ -220,7 +220,8 @@ impl StoreCheck<'_> {
                     span,
                     part,
                 };
-                rows.run(edges, degrees, weights.as_ref());
+                let of_edges: Vec<_> = weights.iter().chain(&features).collect();
+                rows.run(edges, degrees, &of_edges);
             }
         }
         self.stored_features(manifest, span);

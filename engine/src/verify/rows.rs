@@ -3,9 +3,9 @@
 use grappa_formats::{
     ChunkSpan, EdgePart, FormatError, NodeId,
     chunks::ChunkMap,
+    edge_rows::{EdgeRows, EdgeRowsMeta},
     manifest::{Manifest, SelfLoops},
     rows::{ChunkDegrees, RowSizes, Rows, RowsMeta, RowsPart},
-    weights::{Weights, WeightsMeta},
 };
 use grappa_io::{
     Error, Result,
@@ -51,9 +51,10 @@ pub(super) struct RowsCheck<'a> {
 }
 
 impl RowsCheck<'_> {
-    pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) {
+    /// Checks the adjacency lists, and the files with a row for each edge.
+    pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) {
         let path = |name: &str| files::of_chunk(self.span.chunk, name);
-        if let Err(error) = self.rows(edges, degrees, weights) {
+        if let Err(error) = self.rows(edges, degrees, of_edges) {
             // The error names the file that it is about.
             let name = match &error {
                 Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
@@ -64,7 +65,7 @@ impl RowsCheck<'_> {
         }
     }
 
-    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) -> Result<()> {
+    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, of_edges: &[&ContainerFile]) -> Result<()> {
         let in_edges = || Error::format(edges.path());
         let meta = RowsMeta::decode(&edges.header().meta).map_err(in_edges())?;
         expect_adjacency(&meta, self.span, self.manifest.nodes).map_err(in_edges())?;
@@ -124,10 +125,7 @@ impl RowsCheck<'_> {
             );
             return Err(in_edges()(FormatError::invalid(64, what)));
         }
-        match weights {
-            Some(weights) => self.weights(&rows, weights),
-            None => Ok(()),
-        }
+        of_edges.iter().try_for_each(|file| self.edge_rows(&rows, file))
     }
 
     /// Adds the sources of an adjacency list to the edge counts of their chunks.
@@ -192,13 +190,14 @@ impl RowsCheck<'_> {
         }
     }
 
-    fn weights(&self, rows: &Rows<'_>, file: &ContainerFile) -> Result<()> {
+    /// Checks a file with a row for each edge: weights, or features.
+    fn edge_rows(&self, rows: &Rows<'_>, file: &ContainerFile) -> Result<()> {
         let in_file = || Error::format(file.path());
-        let meta = WeightsMeta::decode(file.header()).map_err(in_file())?;
+        let meta = EdgeRowsMeta::decode(file.header()).map_err(in_file())?;
         meta.span.expect(&self.span).map_err(in_file())?;
         let mapped = MappedPayload::new(file, Access::Sequential)?;
-        let weights = Weights::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        let of_edges = EdgeRows::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
         let degrees = rows.range(0..rows.rows()).map(|row| row.degree());
-        weights.check(degrees).map_err(in_file())
+        of_edges.check(degrees).map_err(in_file())
     }
 }

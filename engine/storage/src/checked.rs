@@ -10,10 +10,10 @@
 use std::{ops::Range, path::Path};
 
 use grappa_formats::{
+    edge_rows::{ANCHOR_ROWS, EdgeRows, EdgeRowsMeta},
     features::FeaturesMeta,
     labels::{ClassSet, Labels, LabelsMeta},
     rows::{ChunkDegrees, LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
-    weights::{ANCHOR_ROWS, Weights, WeightsMeta},
 };
 use grappa_io::{Error, Result, container::MappedPayload};
 
@@ -224,21 +224,21 @@ impl<'a> CheckedAdjacency<'a> {
     }
 }
 
-/// The edge weights of a chunk.
+/// The rows of a chunk's edges: weights, or edge features.
 #[derive(Debug, Clone, Copy)]
-pub struct CheckedWeights<'a> {
-    weights: Weights<'a>,
+pub struct CheckedEdgeRows<'a> {
+    rows: EdgeRows<'a>,
     file: &'a MappedPayload,
 }
 
-impl<'a> CheckedWeights<'a> {
-    pub(super) fn new(weights: Weights<'a>, file: &'a MappedPayload) -> Self {
-        Self { weights, file }
+impl<'a> CheckedEdgeRows<'a> {
+    pub(super) fn new(rows: EdgeRows<'a>, file: &'a MappedPayload) -> Self {
+        Self { rows, file }
     }
 
     /// The metadata of the file.
-    pub fn meta(&self) -> &WeightsMeta {
-        self.weights.meta()
+    pub fn meta(&self) -> &EdgeRowsMeta {
+        self.rows.meta()
     }
 
     /// The indices of a row's edges in the chunk. `rows` are the adjacency lists of the same chunk.
@@ -251,23 +251,34 @@ impl<'a> CheckedWeights<'a> {
         let entry = anchors.start + 8 * anchor;
         self.file.check(entry..entry + 8)?;
         rows.check_degrees(anchor * ANCHOR_ROWS..row + 1)?;
-        self.weights
+        self.rows
             .range(row, |row| rows.unchecked().degree(row))
             .map_err(Error::format(self.path()))
     }
 
-    /// Asks the system to read the weights of `edges` into its cache.
+    /// Asks the system to read the rows of `edges` into its cache.
     pub fn read_ahead(&self, edges: Range<u64>) {
         self.file.read_ahead_part(self.meta().place_of(edges));
     }
 
-    /// Copies the weights of `edges` to `out`.
+    /// The encoded rows of `edges`, each with its padding.
+    ///
+    /// # Panics
+    /// If `edges` is out of range.
+    #[inline]
+    pub fn encoded(&self, edges: Range<u64>) -> Result<&'a [u8]> {
+        self.file.check(self.meta().place_of(edges.clone()))?;
+        Ok(self.rows.rows(edges))
+    }
+
+    /// Decodes the rows of `edges` to `out`.
     ///
     /// # Panics
     /// If `edges` is out of range, or `out` has another length.
+    #[inline]
     pub fn copy(&self, edges: Range<u64>, out: &mut [f32]) -> Result<()> {
         self.file.check(self.meta().place_of(edges.clone()))?;
-        self.weights.copy(edges, out);
+        self.rows.copy(edges, out);
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, EdgePart, FormatError,
+    edge_rows::{EdgeRows, EdgeRowsMeta},
     rows::{ChunkDegrees, RowSizes, Rows, RowsMeta},
-    weights::{Weights, WeightsMeta},
 };
 use grappa_io::{
     Error, Result,
@@ -15,7 +15,7 @@ use grappa_io::{
 
 use crate::{
     Store,
-    checked::{CheckedAdjacency, CheckedDegrees, CheckedWeights},
+    checked::{CheckedAdjacency, CheckedDegrees, CheckedEdgeRows},
     files,
 };
 
@@ -34,7 +34,7 @@ pub struct AdjacencyFiles {
     /// The in-degrees, from which the place of each adjacency list follows.
     pub degrees: ContainerFile,
     /// The edge weights, and how they are laid out.
-    pub weights: Option<(ContainerFile, WeightsMeta)>,
+    pub weights: Option<(ContainerFile, EdgeRowsMeta)>,
     /// How the adjacency lists are laid out.
     pub meta: RowsMeta,
     /// Sizes of adjacency lists by degree.
@@ -75,20 +75,24 @@ impl AdjacencyFiles {
                 }));
             }
         }
-        let weights = weights.then(|| {
-            let file = file("weights")?;
-            let meta = WeightsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
-            meta.span.expect(&span).map_err(Error::format(file.path()))?;
-            Ok((file, meta))
-        });
         Ok(Self {
             edges,
             degrees,
-            weights: weights.transpose()?,
+            weights: weights
+                .then(|| edge_rows(store, span, &part.file("weights")))
+                .transpose()?,
             sizes: store.row_sizes(meta.codec),
             meta,
         })
     }
+}
+
+/// Opens the file `name` of a chunk, which has a row for each edge.
+fn edge_rows(store: &Store, span: ChunkSpan, name: &str) -> Result<(ContainerFile, EdgeRowsMeta)> {
+    let file = store.file(&files::of_chunk(span.chunk, name))?;
+    let meta = EdgeRowsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+    meta.span.expect(&span).map_err(Error::format(file.path()))?;
+    Ok((file, meta))
 }
 
 /// The mapped in-degrees of a chunk whose adjacency lists a slice lacks.
@@ -136,7 +140,7 @@ impl HaloDegrees {
     }
 }
 
-/// The mapped adjacency lists of one chunk of a store, and the weights of its edges. Dropping it unmaps them.
+/// The mapped adjacency lists of one chunk of a store, and the weights and features of its edges. Dropping it unmaps them.
 ///
 /// The headers were compared with the manifest. A block of a payload is compared with its checksum when it is first used.
 /// The decoded values are not checked further, but no value can cause unsafe behavior; `grappa-store verify` checks them.
@@ -148,6 +152,7 @@ pub struct Chunk {
     edges: MappedPayload,
     degrees: MappedPayload,
     weights: Option<MappedPayload>,
+    edge_features: Option<MappedPayload>,
 }
 
 impl Store {
@@ -223,6 +228,9 @@ impl Chunk {
             meta: rows_meta,
             sizes,
         } = AdjacencyFiles::open_part(store, span, part, store.manifest().weighted)?;
+        let features = store.edge_features();
+        let features = features.map(|_| Ok(edge_rows(store, span, &part.file(files::EDGE_FEATURES))?.0));
+        let features = features.transpose()?;
         let chunk = Self {
             span,
             rows_meta,
@@ -230,11 +238,12 @@ impl Chunk {
             edges: mapped(&edges)?,
             degrees: mapped(&degrees)?,
             weights: weights.as_ref().map(|(file, _)| mapped(file)).transpose()?,
+            edge_features: features.as_ref().map(mapped).transpose()?,
         };
         // The accessors below expect the decoders to succeed, so they are tried once here.
         chunk.try_rows().map_err(Error::format(edges.path()))?;
-        if let (Some(weights), Some((file, _))) = (chunk.try_weights(), &weights) {
-            weights.map_err(Error::format(file.path()))?;
+        for file in chunk.edge_files() {
+            EdgeRows::new(file.header(), file.unchecked()).map_err(Error::format(file.path()))?;
         }
         Ok(chunk)
     }
@@ -250,10 +259,27 @@ impl Chunk {
     }
 
     /// The weights of its edges, if the graph is weighted.
-    pub fn weights(&self) -> Option<CheckedWeights<'_>> {
-        let file = self.weights.as_ref()?;
-        let weights = self.try_weights()?.expect("checked when opened");
-        Some(CheckedWeights::new(weights, file))
+    pub fn weights(&self) -> Option<CheckedEdgeRows<'_>> {
+        self.weights.as_ref().map(checked_rows)
+    }
+
+    /// The features of its edges, if edges have features.
+    pub fn edge_features(&self) -> Option<CheckedEdgeRows<'_>> {
+        self.edge_features.as_ref().map(checked_rows)
+    }
+
+    /// Total length of the file of edge features in bytes; 0 without.
+    pub fn edge_feature_bytes(&self) -> u64 {
+        self.edge_features.as_ref().map_or(0, MappedPayload::bytes)
+    }
+
+    /// Asks the system to read all edge features into its cache.
+    pub fn read_ahead_edge_features(&self) {
+        self.edge_features.iter().for_each(MappedPayload::read_ahead);
+    }
+
+    fn edge_files(&self) -> impl Iterator<Item = &MappedPayload> {
+        self.weights.iter().chain(&self.edge_features)
     }
 
     fn unchecked_rows(&self) -> Rows<'_> {
@@ -325,9 +351,10 @@ impl Chunk {
         self.row_files(weights).for_each(|file| file.read_ahead());
     }
 
-    /// Releases the memory of all adjacency lists and weights that were read.
+    /// Releases the memory of all adjacency lists, weights and edge features that were read.
     pub fn release_all_rows(&self) {
-        self.row_files(true).for_each(|file| file.release_all());
+        let features = self.edge_features.iter();
+        self.row_files(true).chain(features).for_each(|file| file.release_all());
     }
 
     /// Total length of the files of adjacency lists, and of weights if `weights` is true, in bytes.
@@ -348,11 +375,11 @@ impl Chunk {
             self.degrees.unchecked(),
         )
     }
+}
 
-    fn try_weights(&self) -> Option<grappa_formats::Result<Weights<'_>>> {
-        let file = self.weights.as_ref()?;
-        Some(Weights::new(file.header(), file.unchecked()))
-    }
+fn checked_rows(file: &MappedPayload) -> CheckedEdgeRows<'_> {
+    let rows = EdgeRows::new(file.header(), file.unchecked()).expect("checked when opened");
+    CheckedEdgeRows::new(rows, file)
 }
 
 /// Fails unless `meta` describes the adjacency lists of `span`, in a graph of `nodes` nodes.

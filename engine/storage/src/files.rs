@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+pub use grappa_formats::manifest::EDGE_FEATURES;
 use grappa_formats::{
     ChunkId, EdgePart, FormatError,
     aggregates::AggregateKind,
@@ -23,7 +24,7 @@ pub const CURRENT_NAME: &str = "CURRENT";
 pub const DICTIONARY: &str = "ids/dictionary";
 /// The table of the node permutation.
 pub const PERMUTATION: &str = "ids/order";
-/// The names of features and classes.
+/// The names of features, classes and edge features.
 pub const SCHEMA: &str = schema::FILE;
 
 /// The folder of pre-aggregated features.
@@ -123,6 +124,7 @@ fn kind_of_edges(part: EdgePart, name: &str) -> Option<FileKind> {
         ("edges", FileKind::ROWS),
         ("degrees", FileKind::DEGREES),
         ("weights", FileKind::WEIGHTS),
+        (EDGE_FEATURES, FileKind::EDGE_FEATURES),
     ];
     kinds
         .into_iter()
@@ -141,13 +143,16 @@ pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
 }
 
 /// The files that a store with this manifest must have, and their kinds. Of the list of files in the manifest, only the optional
-/// schema and the optional parts of the edges are used.
+/// schema, edge features and the optional parts of the edges are used.
 pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     let mut names = Vec::new();
     for part in [EdgePart::Graph].into_iter().chain(manifest.held_out()) {
         names.extend(["edges", "degrees"].map(|name| part.file(name)));
         if manifest.weighted {
             names.push(part.file("weights"));
+        }
+        if manifest.has_edge_features() {
+            names.push(part.file(EDGE_FEATURES));
         }
     }
     if manifest.stored_features().is_some() {

@@ -30,7 +30,7 @@ mod open;
 mod permutation;
 pub mod writer;
 
-pub use checked::{CheckedAdjacency, CheckedDegrees, CheckedFeatures, CheckedLabels, CheckedWeights};
+pub use checked::{CheckedAdjacency, CheckedDegrees, CheckedEdgeRows, CheckedFeatures, CheckedLabels};
 pub use chunk::{AdjacencyFiles, Chunk, HaloDegrees, expect_adjacency};
 pub use columns::{MappedFeatures, MappedLabels};
 pub use ids::{ExternalId, StoreIds};

@@ -11,6 +11,9 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId,
     assignment::Assignment,
     chunks::ChunkMap,
+    container::FileKind,
+    edge_rows::EdgeRowsMeta,
+    features::FeatureLayout,
     manifest::{FileEntry, Manifest},
     rows::{RowCodec, RowSizes},
     schema::Schema,
@@ -45,6 +48,7 @@ const THREADS_MAX: usize = 8;
 pub struct Store {
     path: PathBuf,
     manifest: Manifest,
+    edge_features: Option<FeatureLayout>,
     chunks: ChunkMap,
     assignment: Assignment,
     ids: Arc<StoreIds>,
@@ -65,6 +69,7 @@ impl Store {
         let chunks = manifest.chunk_map();
         Ok(Self {
             path: path.to_owned(),
+            edge_features: edge_features(path, &manifest)?,
             assignment: assignments::read_newest(path, chunks.chunks())?,
             chunks,
             ids: Arc::new(StoreIds::open(path, &manifest)?),
@@ -82,6 +87,11 @@ impl Store {
     /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The layout of the features of an edge. None if edges have no features.
+    pub fn edge_features(&self) -> Option<FeatureLayout> {
+        self.edge_features
     }
 
     /// The nodes of each chunk.
@@ -254,12 +264,21 @@ impl Store {
             .map_err(Error::format(path))
     }
 
-    /// The names of features and classes. Empty if the store has none. Reads and fully checks the file.
+    /// The names of features, classes and edge features. Empty if the store has none. Reads and fully checks the file.
     pub fn schema(&self) -> Result<Schema> {
         if !self.manifest.has_schema() {
             return Ok(Schema::default());
         }
-        read_schema(&self.path, &self.manifest)
+        let schema = read_schema(&self.path, &self.manifest)?;
+        let (names, dim) = (
+            schema.edge_features.len(),
+            self.edge_features.map_or(0, |layout| layout.dim as usize),
+        );
+        if names > 0 && names != dim {
+            let what = format!("the schema has names of {names} dimensions of edge features, but the store has {dim}");
+            return Err(Error::input(self.path.join(files::SCHEMA), Position::Whole, what));
+        }
+        Ok(schema)
     }
 
     /// The assignment that was current when the store was opened: which partitions see each edge bucket. It is in memory, with
@@ -314,6 +333,24 @@ pub fn read_schema(path: &Path, manifest: &Manifest) -> Result<Schema> {
     let dim = manifest.features.as_ref().map_or(0, |features| features.dim);
     let classes = manifest.labels.map_or(0, |labels| labels.classes);
     Schema::decode(&regular::read(&file)?, dim, classes).map_err(Error::format(file))
+}
+
+/// The layout of edge features, which all chunks have in common.
+fn edge_features(path: &Path, manifest: &Manifest) -> Result<Option<FeatureLayout>> {
+    let mut layout: Option<FeatureLayout> = None;
+    let is_of_edges = |entry: &&FileEntry| files::kind_of(&entry.path) == Some(FileKind::EDGE_FEATURES);
+    for entry in manifest.files.iter().filter(is_of_edges) {
+        let file = files::open(path, entry)?;
+        let found = EdgeRowsMeta::decode(file.header())
+            .map_err(Error::format(file.path()))?
+            .layout;
+        let expected = *layout.get_or_insert(found);
+        if found != expected {
+            let what = format!("the file has rows of {found:?}, but other chunks have {expected:?}");
+            return Err(Error::input(file.path(), Position::Whole, what));
+        }
+    }
+    Ok(layout)
 }
 
 /// Compares every file's header and length with the manifest.

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use grappa_formats::{
     container::{self, FileKind, Header},
+    edge_rows::EdgeRows,
     features::FeaturesMeta,
     labels::Labels,
     manifest::{EdgeOptions, FeatureDtype, Manifest, PermutationSpec, SelfLoops},
     permutation::Feistel,
     random::GOLDEN,
     rows::{RowSizes, Rows, RowsMeta},
-    weights::Weights,
 };
 use grappa_ingestion::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_input::{HeaderLine, OnBadLine};
@@ -53,7 +53,7 @@ fn edges_of(store: &Path) -> Vec<Edge> {
         });
         let weights = weights
             .as_ref()
-            .map(|(header, payload)| Weights::new(header, payload).unwrap());
+            .map(|(header, payload)| EdgeRows::new(header, payload).unwrap());
         let mut buckets = vec![0; manifest.chunks.len()];
         for row in 0..rows.rows() {
             let node = manifest.chunk_starts[chunk] + row;
@@ -62,7 +62,12 @@ fn edges_of(store: &Path) -> Vec<Edge> {
             let range = weights.map(|weights| weights.range(row, |row| rows.degree(row)).unwrap());
             for (k, &source) in sources.iter().enumerate() {
                 let weight = match (&range, weights) {
-                    (Some(range), Some(weights)) => weights.get(range.start + k as u64),
+                    (Some(range), Some(weights)) => {
+                        let edge = range.start + k as u64;
+                        let mut weight = [0.0];
+                        weights.copy(edge..edge + 1, &mut weight);
+                        weight[0]
+                    }
                     _ => 1.0,
                 };
                 edges.push((external(source), external(node), weight));

@@ -1,6 +1,7 @@
 //! Stores that are ingested from edge lists or generated from models.
 
 mod common;
+mod edge_features;
 mod generate;
 mod ids;
 mod ingest;

@@ -55,6 +55,7 @@ fn schema(features: &[&str], classes: &[&str]) -> Schema {
     Schema {
         features: features.iter().copied().map(Column::number).collect(),
         classes: classes.iter().map(|&class| class.to_owned()).collect(),
+        ..Schema::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use grappa_formats::{
     container::{FileKind, Header},
-    weights::Weights,
+    edge_rows::EdgeRows,
 };
 use proptest::prelude::*;
 
@@ -95,7 +95,7 @@ fn degrees_that_do_not_fit_the_weights_are_an_error() {
         .expect("a sample");
     let parts = Parts::of(&sample.bytes);
     let header = Header::decode(&sample.bytes, FileKind::WEIGHTS, sample.bytes.len() as u64).unwrap();
-    let weights = Weights::new(&header, &parts.payload).unwrap();
+    let weights = EdgeRows::new(&header, &parts.payload).unwrap();
     for degree in [3, 1 << 40, u64::MAX] {
         assert!(weights.range(63, |_| degree).is_err());
         assert!(weights.check([degree; 66]).is_err());

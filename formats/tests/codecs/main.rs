@@ -4,6 +4,7 @@
 mod assignment;
 mod corrupt;
 mod dictionary;
+mod edge_rows;
 mod features;
 mod flips;
 mod golden;
@@ -13,7 +14,6 @@ mod samples;
 mod schema;
 mod spec;
 mod splits;
-mod weights;
 
 use grappa_formats::container::{FileKind, Header, decode_file, encode_file};
 

@@ -6,6 +6,7 @@ use grappa_formats::{
     assignment::{Assignment, Current, Owners, Serves},
     container::{FileKind, decode_file},
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
+    edge_rows::EdgeRows,
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
     manifest::*,
@@ -13,11 +14,15 @@ use grappa_formats::{
     rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsPart, RowsTail},
     schema::{CategoryForm, Column, Encoding, Missing, Schema},
     splits,
-    weights::Weights,
 };
 use roaring::RoaringTreemap;
 
-use crate::{dictionary, file, permutation_table::table_file, weights::weights_file};
+use crate::{
+    dictionary,
+    edge_rows::{edge_features_file, weights_file},
+    file,
+    permutation_table::table_file,
+};
 
 /// A sample file: its name among the golden files, and its bytes.
 pub struct Sample {
@@ -53,12 +58,21 @@ pub fn all() -> Vec<Sample> {
         sample("assignment-sweep", assignment_of_a_sweep().encode().0),
         sample("assignment-whole", Assignment::whole(3).encode().0),
         sample("weights", weights_file(&degrees(), &WEIGHTS)),
+        sample(
+            "edge-features-bf16",
+            edge_features_file(FeatureLayout::new(FeatureDtype::Bf16, 3), &degrees(), &EDGE_FEATURES),
+        ),
+        sample(
+            "edge-features-int8",
+            edge_features_file(FeatureLayout::new(FeatureDtype::Int8, 3), &degrees(), &EDGE_FEATURES),
+        ),
         sample("edges-elias-fano", rows(RowCodec::EliasFano)[0].clone()),
         sample("degrees-elias-fano", rows(RowCodec::EliasFano)[1].clone()),
         sample("edges-gap", rows(GAP)[0].clone()),
         sample("degrees-gap", rows(GAP)[1].clone()),
         sample("aggregates", aggregates().encode()),
         sample("schema", schema().encode().0),
+        sample("schema-of-edges", schema_of_edges().encode().0),
         sample("CURRENT", Current { generation: 17 }.encode().into_bytes()),
     ]
 }
@@ -74,22 +88,29 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "CURRENT" => Current::decode(bytes).map(drop),
         "aggregates" => AggregateIndex::decode(bytes, AggregateKind::Gcn, AGGREGATES_OF, 2).map(drop),
         "schema" => Schema::decode(bytes, 10, 2).map(|schema| drop(schema.feature_names())),
+        "schema-of-edges" => Schema::decode(bytes, 0, 0).map(drop),
         "order" => {
             let (header, payload) = decode_file(bytes, FileKind::PERMUTATION)?;
             let table = PermutationTable::new(&header, payload)?;
             (0..table.nodes()).try_for_each(|node| table.dense_id(NodeId(node)).map(drop))?;
             table.check(0..table.nodes())
         }
-        "weights" => {
-            let (header, payload) = decode_file(bytes, FileKind::WEIGHTS)?;
-            let weights = Weights::new(&header, payload)?;
+        "weights" | "edge-features-bf16" | "edge-features-int8" => {
+            let kind = if name == "weights" {
+                FileKind::WEIGHTS
+            } else {
+                FileKind::EDGE_FEATURES
+            };
+            let (header, payload) = decode_file(bytes, kind)?;
+            let rows = EdgeRows::new(&header, payload)?;
             let degrees = degrees();
-            weights.meta().span.expect(&span(degrees.len() as u64))?;
+            rows.meta().span.expect(&span(degrees.len() as u64))?;
+            let dim = rows.meta().layout.dim as usize;
             for row in 0..degrees.len() {
-                let range = weights.range(row as u64, |row| degrees[row as usize])?;
-                weights.copy(range, &mut vec![0.0; degrees[row] as usize]);
+                let range = rows.range(row as u64, |row| degrees[row as usize])?;
+                rows.copy(range, &mut vec![0.0; degrees[row] as usize * dim]);
             }
-            weights.check(degrees)
+            rows.check(degrees)
         }
         "dictionary-integers" => {
             let (header, payload) = decode_file(bytes, FileKind::DICTIONARY)?;
@@ -216,6 +237,9 @@ pub const INTEGERS: [u64; 4] = [3, 70, 71, 0x1122_3344_5566_7788];
 pub const ORDER: [u64; 4] = [2, 0, 3, 1];
 pub const WEIGHTS: [f32; 3] = [1.5, -2.0, 0.25];
 
+/// Three values per edge.
+const EDGE_FEATURES: [f32; 9] = [1.0, -2.5, 0.1, 127.0, -3.0, 0.0, 0.0, 0.0, 0.0];
+
 /// The manifest digest in the sample of aggregates.
 pub const AGGREGATES_OF: u64 = 0x0123_4567_89ab_cdef;
 
@@ -251,6 +275,15 @@ pub fn schema() -> Schema {
             column("plan", category(&["a", "b"], CategoryForm::Index)),
         ],
         classes: vec!["free".into(), "gold".into()],
+        ..Schema::default()
+    }
+}
+
+/// A schema of edge features alone.
+fn schema_of_edges() -> Schema {
+    Schema {
+        edge_features: vec!["amount".into(), "hour".into()],
+        ..Schema::default()
     }
 }
 

@@ -85,7 +85,7 @@ fn encodings_have_their_json_and_their_dimensions() {
         assert_eq!(encoding.dim(), names.len() as u64, "{json}");
         let schema = Schema {
             features: vec![Column::number("a"), column("c", encoding)],
-            classes: Vec::new(),
+            ..Schema::default()
         };
         assert_eq!(schema.feature_names()[1..], *names);
         let dim = schema.dim();
@@ -99,11 +99,11 @@ fn names_are_there_and_different() {
     let missing = Missing::Indicator(0.0);
     let features = |columns: &[Column]| Schema {
         features: columns.to_vec(),
-        classes: Vec::new(),
+        ..Schema::default()
     };
     let classes = |names: &[&str]| Schema {
-        features: Vec::new(),
         classes: names.iter().map(|&name| name.to_owned()).collect(),
+        ..Schema::default()
     };
     let number = Column::number;
     let twice = category(&["x", "y", "x"], CategoryForm::Index);

@@ -28,10 +28,11 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 
 #[test]
 fn examples_match_the_golden_files() {
-    const PAGES: [&str; 11] = [
+    const PAGES: [&str; 12] = [
         "aggregates.md",
         "assignment.md",
         "container.md",
+        "edge-features.md",
         "features.md",
         "ids.md",
         "labels.md",

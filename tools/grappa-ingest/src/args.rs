@@ -11,8 +11,8 @@ use grappa_engine::{
     Store,
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
-        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MissingOption, MissingOptions, OnBadLine,
-        RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption, MissingOptions,
+        OnBadLine, RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -120,6 +120,18 @@ pub struct IngestArgs {
     /// Numbers are in the order of the edges. Text and Parquet have the weight in a column; see --weight.
     #[arg(long, help_heading = INPUT, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// Columns of edge features in text or Parquet, separated by commas: numbers
+    ///
+    /// An edge feature follows its edge: reverse edges of --undirected have the features of their edge, parallel edges have their own
+    /// unless --merge says how they become one, and self-loops that --self-loops add adds have 0.
+    #[arg(long, help_heading = INPUT, value_name = "COLUMNS", value_delimiter = ',', conflicts_with = "edge_features")]
+    edge_features_from: Vec<String>,
+    /// Edge features: a .npy of shape (E, d) or (E,), with a row per edge, for edges that are not text
+    #[arg(long, help_heading = INPUT, value_name = "FILE")]
+    edge_features: Option<PathBuf>,
+    /// Type of a stored edge feature [default: f16 if the file has float16, else f32]
+    #[arg(long, help_heading = INPUT, value_parser = dtypes(), value_name = "DTYPE")]
+    edge_feature_dtype: Option<FeatureDtype>,
     /// Action for lines and rows that are not an edge
     #[arg(long, help_heading = INPUT, default_value = "fail", value_parser = bad_lines())]
     on_bad_line: OnBadLine,
@@ -257,9 +269,15 @@ pub struct IngestArgs {
     /// Add the reverse of each edge
     #[arg(long, help_heading = CHANGES)]
     undirected: bool,
-    /// Merge parallel edges; their weights are added
+    /// Merge parallel edges; their weights are added, unless --merge says otherwise
     #[arg(long, help_heading = CHANGES)]
     dedup: bool,
+    /// How --dedup merges the values of parallel edges: sum, mean, first, last, min or max, perhaps after COLUMN=
+    ///
+    /// COLUMN is a column of edge features, the number of a feature in --edge-features, from 1, or weight. first and last are by the
+    /// order of the input. Several, separated by commas, are for several columns: amount=sum,time=last. Edge features need one.
+    #[arg(long, help_heading = CHANGES, value_name = "HOW", value_delimiter = ',', requires = "dedup")]
+    merge: Vec<MergeOption>,
     /// Treatment of edges from a node to itself
     #[arg(long, help_heading = CHANGES, default_value = "keep", value_parser = self_loops())]
     self_loops: SelfLoops,
@@ -433,6 +451,7 @@ impl IngestArgs {
                 source: self.src.clone(),
                 target: self.dst.clone(),
                 weight: self.weight.clone(),
+                features: self.edge_features_from.clone(),
             },
             tables: TableForm {
                 columns: TableOptions {
@@ -476,6 +495,9 @@ impl IngestArgs {
                 self_loops: self.self_loops,
             },
             weights: self.weights.clone(),
+            edge_features: self.edge_features.clone(),
+            edge_feature_dtype: self.edge_feature_dtype,
+            merge: self.merge.clone(),
             chunks: self.chunks.0,
             assign: self.assign.clone(),
             seed: self.seed,

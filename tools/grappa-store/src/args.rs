@@ -419,7 +419,7 @@ fn parse_lookahead(text: &str) -> Result<usize, String> {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "what", required = true, multiple = true, args = ["edges", "val_edges", "test_edges", "weights", "features", "labels", "ids", "split"])]
+#[group(id = "what", required = true, multiple = true, args = ["edges", "val_edges", "test_edges", "weights", "edge_features", "features", "labels", "ids", "split"])]
 pub struct ExportArgs {
     /// The store
     #[arg(value_name = "STORE")]
@@ -438,6 +438,9 @@ pub struct ExportArgs {
     /// Export edge weights, in the order of the edges; .parquet, .csv and text have them in a third column of the edges
     #[arg(long, value_name = "FILE.npy")]
     pub weights: Option<PathBuf>,
+    /// Export edge features, a row per edge, in the order of the edges; .parquet, .csv and text have them in columns of the edges
+    #[arg(long, value_name = "FILE.npy")]
+    pub edge_features: Option<PathBuf>,
     /// Export features, one row per node in the order of sorted ids: .npy, or a table with ids, .parquet or .csv
     #[arg(long, value_name = "FILE")]
     pub features: Option<PathBuf>,

@@ -46,6 +46,7 @@ struct ExportedFile {
 enum What<'a> {
     Edges(EdgePart),
     Weights,
+    EdgeFeatures,
     Features,
     Labels,
     Ids,
@@ -80,15 +81,26 @@ pub fn run(options: &args::ExportArgs, console: &Console) -> anyhow::Result<()> 
     let mut files = Vec::new();
     for (what, path) in requests {
         let exported = export(&store, what, Destination { path, replaces }, &budget, &bars)?;
-        if what == What::Edges(EdgePart::Graph)
-            && store.manifest().weighted
-            && has_extension(path, &["npy"])
-            && options.weights.is_none()
-        {
-            tracing::warn!(
-                "{} does not contain the edge weights; export them with --weights FILE.npy",
-                path.display()
-            );
+        if what == What::Edges(EdgePart::Graph) && has_extension(path, &["npy"]) {
+            for (is_missing, values, option) in [
+                (
+                    store.manifest().weighted && options.weights.is_none(),
+                    "weights",
+                    "--weights",
+                ),
+                (
+                    store.edge_features().is_some() && options.edge_features.is_none(),
+                    "features",
+                    "--edge-features",
+                ),
+            ] {
+                if is_missing {
+                    tracing::warn!(
+                        "{} does not contain the edge {values}; export them with {option} FILE.npy",
+                        path.display()
+                    );
+                }
+            }
         }
         files.push(ExportedFile {
             path: path.display().to_string(),
@@ -112,6 +124,7 @@ fn requests(options: &args::ExportArgs) -> Vec<(What<'_>, &Path)> {
         (What::Edges(EdgePart::Val), &options.val_edges),
         (What::Edges(EdgePart::Test), &options.test_edges),
         (What::Weights, &options.weights),
+        (What::EdgeFeatures, &options.edge_features),
         (What::Features, &options.features),
         (What::Labels, &options.labels),
         (What::Ids, &options.ids),
@@ -134,6 +147,7 @@ fn export(
     match what {
         What::Edges(part) => export_edges(store, part, out, edge_format(out.path), budget, bars),
         What::Weights => export_edges(store, EdgePart::Graph, out, EdgeFormat::NpyWeights, budget, bars),
+        What::EdgeFeatures => export_edges(store, EdgePart::Graph, out, EdgeFormat::NpyFeatures, budget, bars),
         What::Features => export_features(store, out, budget, bars),
         What::Labels => export_labels(store, out, budget, bars),
         What::Ids => export_ids(store, None, out, bars),
@@ -153,7 +167,7 @@ fn print(store: &Store, what: What<'_>, budget: &ExportBudget, console: &Console
         What::Labels => drop(labels_table(store, TableOut::Text(&mut out), here, budget, &bars)?),
         What::Ids => print_ids(store, None, &mut out, &bars)?,
         What::Split(name) => print_ids(store, Some(name), &mut out, &bars)?,
-        What::Weights => unreachable!("their names were checked"),
+        What::Weights | What::EdgeFeatures => unreachable!("their names were checked"),
     }
     out.flush().context("cannot write to stdout")
 }
@@ -168,6 +182,7 @@ fn check_requests(store: &Store, requests: &[(What<'_>, &Path)]) -> anyhow::Resu
                 format!("no edges are held out for {part}; ingest with --edge-split")
             }
             What::Weights if !manifest.weighted => "the edges have no weights".to_owned(),
+            What::EdgeFeatures if store.edge_features().is_none() => "the edges have no features".to_owned(),
             What::Features if manifest.features.is_none() => "the nodes have no features".to_owned(),
             What::Labels if manifest.labels.is_none() => "the nodes have no labels".to_owned(),
             What::Split(name) if !names.contains(name) => {
@@ -187,10 +202,11 @@ fn check_requests(store: &Store, requests: &[(What<'_>, &Path)]) -> anyhow::Resu
 /// Refuses a file whose name promises another format than it would get.
 fn check_name(what: What<'_>, path: &Path) -> anyhow::Result<()> {
     match what {
-        What::Weights if !has_extension(path, &["npy"]) => bail!(
-            "--weights writes a NumPy array: give it a name that ends in .npy, not {}; weights are also a column of --edges FILE.parquet, \
-             .csv or .tsv",
-            path.display()
+        What::Weights | What::EdgeFeatures if !has_extension(path, &["npy"]) => bail!(
+            "{} writes a NumPy array: give it a name that ends in .npy, not {}; {} are also columns of --edges FILE.parquet, .csv or .tsv",
+            what.option(),
+            path.display(),
+            unit(what.name())
         ),
         What::Features | What::Labels if !is_stdout(path) && !has_extension(path, &["npy", "parquet", "csv"]) => bail!(
             "{} writes a NumPy array or a table: give it a name that ends in .npy, .parquet or .csv, not {}",
@@ -231,6 +247,7 @@ impl What<'_> {
             Self::Edges(EdgePart::Val) => "val-edges",
             Self::Edges(EdgePart::Test) => "test-edges",
             Self::Weights => "weights",
+            Self::EdgeFeatures => "edge-features",
             Self::Features => "features",
             Self::Labels => "labels",
             Self::Ids => "ids",
@@ -268,6 +285,7 @@ fn unit(what: &str) -> String {
     match what {
         "edges" | "weights" => what.to_owned(),
         "val-edges" | "test-edges" => what.replace('-', " "),
+        "edge-features" => "edges' features".to_owned(),
         "ids" => "nodes' ids".to_owned(),
         "features" | "labels" => format!("nodes' {what}"),
         split => format!("nodes of {split}"),

@@ -80,6 +80,12 @@ impl Summary for ShownInfo {
         if let Some(bits) = info.bits_per_edge {
             table.row("bits per edge", format!("{bits:.2}"));
         }
+        if let Some(features) = &info.edge_features {
+            table.row("edge features", format!("{} x {}", features.dim, features.dtype));
+        }
+        if !info.edge_feature_names.is_empty() {
+            table.row("edge names", first_names(&info.edge_feature_names));
+        }
         table.row("ids", format!("{}, {}", info.ids, order(info)));
         if let Some(features) = &info.features {
             let source = if features.source == "stored" {
@@ -205,6 +211,7 @@ fn bytes(info: &Info) -> String {
         ("edges", bytes.edges),
         ("degrees", bytes.degrees),
         ("weights", bytes.weights),
+        ("edge features", bytes.edge_features),
         ("features", bytes.features),
         ("labels", bytes.labels),
         ("splits", bytes.splits),

@@ -196,11 +196,11 @@ mod tests {
                 column("country", categories),
                 column("income", Encoding::Number { missing }),
             ],
-            classes: Vec::new(),
+            ..Schema::default()
         };
         let exported = Schema {
             features: store.feature_names().into_iter().map(Column::number).collect(),
-            classes: Vec::new(),
+            ..Schema::default()
         };
         assert_eq!(Match::of_features(&store, &exported), Match::Same);
         assert_eq!(Match::of_features(&exported, &store), Match::Same);
@@ -217,7 +217,7 @@ mod tests {
                 name: "c".into(),
                 encoding,
             }],
-            classes: Vec::new(),
+            ..Schema::default()
         };
         let missing = Missing::Refused;
         let mean = Missing::Mean(0.5);
@@ -252,7 +252,7 @@ mod tests {
     fn the_remedy_has_the_columns_of_the_run() {
         let run = |columns: &[&str]| Schema {
             features: columns.iter().copied().map(Column::number).collect(),
-            classes: Vec::new(),
+            ..Schema::default()
         };
         assert!(remedy(&run(&["age", "net income"])).ends_with("--features-from 'age,net income'"));
         assert!(remedy(&run(&["a,b", "c"])).contains("--schema-of STORE"));

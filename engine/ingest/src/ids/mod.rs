@@ -250,7 +250,7 @@ impl IdMap {
                     keys.reserve_exact(ids.len());
                     keys.extend(ids.iter().map(|id| dictionary.hash.key(id)));
                 }
-                std::mem::swap(&mut batch.weights, &mut text.weights);
+                std::mem::swap(&mut batch.values, &mut text.values);
             }
         }
         Ok(())

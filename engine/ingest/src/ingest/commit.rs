@@ -6,6 +6,7 @@ use grappa_io::Result;
 use grappa_storage::files;
 
 use crate::ingest::{
+    edge_values::EdgeValues,
     job::IngestJob,
     journal::Counts,
     node_data::NodeData,
@@ -18,13 +19,15 @@ use crate::ingest::{
 pub fn commit(
     job: &IngestJob<'_>,
     edges: &EdgeSource,
+    values: EdgeValues,
     ids: GraphIds,
-    node_data: NodeData,
+    mut node_data: NodeData,
     rejects: &RejectsFolder,
 ) -> Result<Summary> {
     let entries = job.journal.take_chunks();
     let input = job.journal.input_stage();
     let mut files = [job.journal.files(), node_data.split_files].concat();
+    node_data.schema.edge_features = values.names;
     if !node_data.schema.is_empty() {
         files.push(job.store.write_file(files::SCHEMA, node_data.schema.encode())?);
     }

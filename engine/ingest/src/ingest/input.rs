@@ -5,6 +5,7 @@ use grappa_input::{EdgeSource, Reading};
 use grappa_io::{Error, Result, progress::Progress};
 
 use crate::ingest::{
+    edge_values::EdgeValues,
     node_files::NodeFiles,
     options::{IngestOptions, open_edges},
     plan::IngestBudget,
@@ -14,6 +15,8 @@ use crate::ingest::{
 pub struct IngestInput {
     /// The edges.
     pub edges: EdgeSource,
+    /// Their values.
+    pub values: EdgeValues,
     /// The number of nodes, if it is known before the edges are read.
     pub nodes: Option<u64>,
     /// The files with data of nodes.
@@ -40,10 +43,16 @@ impl IngestInput {
             nodes = Some(stated);
             edges = open_edges(options, nodes, budget.block_bytes)?;
         }
+        let values = EdgeValues::of(options, &edges)?;
         for warning in edges.warnings() {
             tracing::warn!("{warning}");
         }
-        Ok(Self { edges, nodes, files })
+        Ok(Self {
+            edges,
+            values,
+            nodes,
+            files,
+        })
     }
 
     /// How the files are read.

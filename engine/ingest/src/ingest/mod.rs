@@ -26,7 +26,7 @@
 //! what else it reads. The journal records what is finished, so a killed run can be resumed. The store depends on the input and
 //! the options only: not on the memory budget, the number of threads, or where a run was killed.
 //!
-//! Disk space, beside the store: 8 bytes per edge for the spill files (16 with weights) while pass 1 and 2 run. Before
+//! Disk space, beside the store: 8 bytes per edge for the spill files (16 with weights, and 8 more for every two features) while pass 1 and 2 run. Before
 //! that, if the ids do not fit in memory, 32 bytes per edge (48) and 16 per node for the join.
 
 mod columns;
@@ -34,6 +34,7 @@ mod commit;
 mod dense_ids;
 mod dictionary;
 mod edge_split;
+mod edge_values;
 mod edges;
 mod features;
 mod id_lists;
@@ -41,6 +42,7 @@ mod input;
 mod job;
 mod journal;
 mod labels;
+mod merge;
 mod node_data;
 mod node_files;
 mod node_ids;
@@ -69,6 +71,8 @@ use grappa_storage::writer::{StoreFolder, finished};
 
 pub use self::{
     edge_split::EdgeSplit,
+    edge_values::ValueShape,
+    merge::{Merge, MergeOption},
     options::{Assign, IngestOptions, SplitFile, Summary},
     shares::{RandomSplit, Shares},
 };
@@ -171,7 +175,9 @@ fn begin_or_continue(
 
 /// Writes all files of the store, and completes it.
 fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Summary> {
-    let IngestInput { edges, files, .. } = input;
+    let IngestInput {
+        edges, values, files, ..
+    } = input;
     let mut ids = GraphIds::open(job, scan.nodes)?;
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
     let parts = 1 + job.options.edge_split.map_or(0, |split| split.held_out().len() as u64);
@@ -179,6 +185,6 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;
     let rejects = RejectsFolder::new(job.store.lasting_scratch());
-    edges::write(job, &edges, scan, &mut ids, held, &rejects)?;
-    commit::commit(job, &edges, ids, node_data, &rejects)
+    edges::write(job, &edges, &values, scan, &mut ids, held, &rejects)?;
+    commit::commit(job, &edges, values, ids, node_data, &rejects)
 }

@@ -93,7 +93,7 @@ impl NodeFiles {
         let columns = self.features.as_ref().map_or(&[][..], MatrixSource::columns);
         Schema {
             features: columns.to_vec(),
-            classes: Vec::new(),
+            ..Schema::default()
         }
     }
 
@@ -104,8 +104,14 @@ impl NodeFiles {
         }
         match &self.labels {
             Some(labels) => {
-                let (features, classes) = (Vec::new(), labels.class_names());
-                check_schema(labels.path(), &Schema { features, classes })
+                let classes = labels.class_names();
+                check_schema(
+                    labels.path(),
+                    &Schema {
+                        classes,
+                        ..Schema::default()
+                    },
+                )
             }
             None => Ok(()),
         }

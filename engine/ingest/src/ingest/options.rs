@@ -20,7 +20,7 @@ use grappa_input::{
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
 
-use crate::ingest::{edge_split::EdgeSplit, plan::IngestBudget, shares::RandomSplit};
+use crate::ingest::{edge_split::EdgeSplit, merge::MergeOption, plan::IngestBudget, shares::RandomSplit};
 
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
@@ -51,6 +51,12 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
+    /// A `.npy` file with a row of features per edge. Text and Parquet have them in columns, which [`IngestOptions::edge_columns`] names.
+    pub edge_features: Option<PathBuf>,
+    /// The stored type of edge features. By default f16 if the file has f16, otherwise f32.
+    pub edge_feature_dtype: Option<FeatureDtype>,
+    /// How parallel edges merge their values, if they are merged. Weights are added unless it says otherwise.
+    pub merge: Vec<MergeOption>,
     /// A matrix with one feature row per node, in ascending order of their ids or in the order of `node_ids`, or a table with ids, which are
     /// nodes even if no edge has them. Each of these files may be a folder of Parquet files.
     pub features: Option<PathBuf>,
@@ -113,6 +119,9 @@ impl IngestOptions {
             nodes_file: None,
             edge_options: EdgeOptions::default(),
             weights: None,
+            edge_features: None,
+            edge_feature_dtype: None,
+            merge: Vec::new(),
             features: None,
             feature_dtype: None,
             encoding: EncodingOptions::default(),
@@ -247,6 +256,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
             None => None,
         },
         weights: options.weights.clone(),
+        features: options.edge_features.clone(),
         // Then something else gives the nodes.
         allow_empty: match options.ids {
             ExternalIds::Dense => nodes.is_some(),
@@ -333,6 +343,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     };
     let arrays = [
         ("--weights", options.weights.as_ref()),
+        ("--edge-features", options.edge_features.as_ref()),
         ("--features", options.features.as_ref()),
         ("--labels", options.labels.as_ref()),
         ("--node-ids", options.node_ids.as_ref()),
@@ -397,7 +408,19 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         let missing: Vec<_> = missing.0.iter().map(MissingOption::to_string).collect();
         add("--missing", missing.join(","));
     }
-    let EdgeColumnOptions { source, target, weight } = &options.edge_columns;
+    if !options.merge.is_empty() {
+        let merge: Vec<_> = options.merge.iter().map(MergeOption::to_string).collect();
+        add("--merge", merge.join(","));
+    }
+    let EdgeColumnOptions {
+        source,
+        target,
+        weight,
+        features,
+    } = &options.edge_columns;
+    if !features.is_empty() {
+        add("--edge-features-from", features.join(","));
+    }
     let word_of = |separator: Option<Separator>| separator.map(|separator| separator.word().to_owned());
     let values = [
         ("--src", source.clone()),
@@ -406,6 +429,10 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         ("--separator", word_of(options.separator)),
         ("--table-separator", word_of(tables.separator)),
         ("--nodes", options.nodes.map(|nodes| nodes.to_string())),
+        (
+            "--edge-feature-dtype",
+            options.edge_feature_dtype.map(|dtype| dtype.name().to_owned()),
+        ),
         (
             "--feature-dtype",
             options.feature_dtype.map(|dtype| dtype.name().to_owned()),

@@ -21,9 +21,9 @@ const BLOCK_COST: u64 = 6;
 pub const BUFFER_BYTES_MIN: u64 = 4 << 10;
 /// The largest useful spill buffer. Larger writes are not faster.
 pub const BUFFER_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of memory per record word that pass 2 sorts: the word, its copy, and up to five bytes encoded. The copy is
-/// scratch of the sort, and has the sources of an adjacency list after it. A weighted record has two words, and copies of
-/// the key and twice of the weight, which take as much.
+/// Bytes of memory per word of a record that pass 2 sorts, if an edge has one value or none: the word, its copy, and up to five bytes
+/// encoded. The copy is scratch of the sort, and has the sources of an adjacency list after it. A weighted record has two
+/// words, and copies of the key and twice of the weight, which take as much.
 pub const SORT_COST: u64 = 8 + 8 + 5;
 /// Copies of the edge buckets in memory when the manifest is written: the manifest, its archive, and its file.
 pub const BUCKET_COPIES: u64 = 3;
@@ -244,18 +244,18 @@ pub struct SpillPlan {
 }
 
 impl SpillPlan {
-    /// Divides `words` words of records over `chunks`.
+    /// Divides `records` records, or their words, over `chunks`.
     ///
-    /// A shard takes `cost` bytes of memory per word and fits in one thread's share of the budget, even if it is twice as
+    /// A shard takes `cost` bytes of memory for each of them and fits in one thread's share of the budget, even if it is twice as
     /// large as the average. It has at most `nodes_max` nodes.
     ///
     /// # Errors
     /// If the spill buffers do not fit in the budget. The error names a budget that suffices.
-    pub fn new(chunks: &ChunkMap, words: u64, cost: u64, nodes_max: u64, budget: &IngestBudget) -> Result<Self> {
+    pub fn new(chunks: &ChunkMap, records: u64, cost: u64, nodes_max: u64, budget: &IngestBudget) -> Result<Self> {
         let share = (budget.memory / budget.threads as u64).max(1);
         let count = u64::from(chunks.chunks());
         let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
-        let by_memory = (words.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);
+        let by_memory = (records.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);
         let shards_per_chunk = by_memory.max(largest.div_ceil(nodes_max)).clamp(1, largest.max(1));
         Self {
             shards_per_chunk: shards_per_chunk as u32,
@@ -264,17 +264,11 @@ impl SpillPlan {
         .within(chunks, budget)
     }
 
-    /// Divides `edges` edges of `record_words` words each. A source takes `source_bits` bits of its record.
-    pub fn of_edges(
-        chunks: &ChunkMap,
-        edges: u64,
-        record_words: u64,
-        source_bits: u32,
-        budget: &IngestBudget,
-    ) -> Result<Self> {
+    /// Divides `edges` edges, which take `cost` bytes of memory each. A source takes `source_bits` bits of its record.
+    pub fn of_edges(chunks: &ChunkMap, edges: u64, cost: u64, source_bits: u32, budget: &IngestBudget) -> Result<Self> {
         // The destination's index in the shard shares one word with the source.
         let nodes_max = 1u64 << (64 - source_bits).min(32);
-        Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
+        Self::new(chunks, edges, cost, nodes_max, budget)
     }
 
     /// This plan with buffers that fit in a budget, such as the budget of a run that continues the one that planned.
@@ -339,7 +333,7 @@ mod tests {
     fn a_budget_too_small_names_one_that_would_do() {
         let chunks = ChunkMap::uniform(1 << 40, 1024);
         let small = IngestBudget::new(64 << 20, 1, 2);
-        let error = SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &small)
+        let error = SpillPlan::of_edges(&chunks, 1 << 44, SORT_COST, 40, &small)
             .unwrap_err()
             .to_string();
         let wanted: u64 = error
@@ -353,7 +347,7 @@ mod tests {
             .unwrap();
         let enough = IngestBudget::new(wanted << 20, 1, 2);
         // A larger budget needs fewer shards, so the named budget suffices.
-        SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
+        SpillPlan::of_edges(&chunks, 1 << 44, SORT_COST, 40, &enough).unwrap();
     }
 
     #[test]

@@ -14,14 +14,17 @@ pub struct EdgeColumnOptions {
     pub target: Option<String>,
     /// The column of weights, or `none`.
     pub weight: Option<String>,
+    /// The columns of edge features.
+    pub features: Vec<String>,
 }
 
-/// The columns of sources, targets and weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The columns of sources, targets, weights and edge features.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EdgeColumns {
     pub source: usize,
     pub target: usize,
     pub weight: Option<usize>,
+    pub features: Vec<usize>,
 }
 
 impl EdgeColumnOptions {
@@ -43,11 +46,17 @@ impl EdgeColumnOptions {
         [&self.source, &self.target, &self.weight]
             .into_iter()
             .flatten()
+            .chain(&self.features)
             .map(String::as_str)
     }
 }
 
 impl EdgeColumns {
+    /// The columns of the values of an edge: the weight, if there is one, then the features.
+    pub fn values(&self) -> impl Iterator<Item = usize> {
+        self.weight.into_iter().chain(self.features.iter().copied())
+    }
+
     /// The columns of a table whose columns have names. `by_position`: two columns of other names are source and target.
     ///
     /// # Errors
@@ -57,6 +66,7 @@ impl EdgeColumns {
         let (source, target) = (given(&options.source, "--src")?, given(&options.target, "--dst")?);
         let weight = options.weight.as_ref().filter(|weight| *weight != NONE);
         let weight = weight.map(|wanted| find(names, wanted, "--weight")).transpose()?;
+        let features = features(names, options)?;
         let free = |column: Option<usize>| column.filter(|&column| weight != Some(column));
         let (named_source, named_target) = (
             free(named(names, SOURCE_NAMES, target.or(weight))),
@@ -96,10 +106,17 @@ impl EdgeColumns {
         }
         let ends = [Some(source), Some(target)];
         let weight = match (weight, &options.weight) {
-            (None, None) => named(names, WEIGHT_NAMES, None).filter(|&column| !ends.contains(&Some(column))),
+            (None, None) => named(names, WEIGHT_NAMES, None)
+                .filter(|&column| !ends.contains(&Some(column)) && !features.contains(&column)),
             (given, _) => given,
         };
-        let columns = Self { source, target, weight };
+        let columns = Self {
+            source,
+            target,
+            weight,
+            features,
+        };
+        columns.check_features(names)?;
         let unknown = columns.left_out(names);
         if !unknown.is_empty() && !are_given && options.weight.is_none() {
             let first = in_shell(unknown[0]);
@@ -109,7 +126,10 @@ impl EdgeColumns {
                 listed(&unknown, ", "),
                 if unknown.len() == 1 { "it" } else { "them" },
                 match weight {
-                    None => format!(", or {ends} --weight {first} if that is the weight of each edge"),
+                    None => format!(
+                        ", {ends} --weight {first} if that is the weight of each edge, or --edge-features-from {} for features of edges",
+                        listed(&unknown, ",")
+                    ),
                     Some(_) => String::new(),
                 }
             ));
@@ -132,27 +152,60 @@ impl EdgeColumns {
         let weight = match options.weight.as_deref() {
             Some(NONE) => None,
             Some(weight) => Some(find(&names, weight, "--weight")?),
-            None => (width == 3).then_some(2),
+            None => (width == 3 && options.features.is_empty()).then_some(2),
         };
-        if width > 3 || matches!(weight, Some(0 | 1)) {
+        let columns = Self {
+            source: 0,
+            target: 1,
+            weight,
+            features: features(&names, options)?,
+        };
+        columns.check_features(&names)?;
+        if !columns.left_out(&names).is_empty() && width > 3 || matches!(weight, Some(0 | 1)) {
             return Err(format!(
                 "expected 2 or 3 columns (source, target and, if edges have weights, a weight), found {width}; say which columns have \
                  the edges, such as --src 1 --dst 2"
             ));
         }
-        Ok(Self {
-            source: 0,
-            target: 1,
-            weight,
-        })
+        Ok(columns)
+    }
+
+    /// Fails if a column of features has another role.
+    fn check_features(&self, names: &[&str]) -> Result<(), String> {
+        let roles = [
+            (Some(self.source), "the sources"),
+            (Some(self.target), "the targets"),
+            (self.weight, "the weights"),
+        ];
+        for (at, column) in self.features.iter().enumerate() {
+            let role = roles.iter().find(|(taken, _)| *taken == Some(*column));
+            let what = match role {
+                Some((_, role)) => format!("has {role} already"),
+                None if self.features[..at].contains(column) => "is there twice".to_owned(),
+                None => continue,
+            };
+            return Err(format!(
+                "the column {} {what}; leave it out of --edge-features-from",
+                in_shell(names[*column])
+            ));
+        }
+        Ok(())
     }
 
     /// The names of the columns that have another role, or none.
     pub fn left_out<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
-        let used = [Some(self.source), Some(self.target), self.weight];
-        let others = (0..names.len()).filter(|&column| !used.contains(&Some(column)));
+        let is_used = |column| [self.source, self.target].contains(&column) || self.values().any(|used| used == column);
+        let others = (0..names.len()).filter(|&column| !is_used(column));
         others.map(|column| names[column]).collect()
     }
+}
+
+/// The columns of features that the user names.
+fn features(names: &[&str], options: &EdgeColumnOptions) -> Result<Vec<usize>, String> {
+    let wanted = options.features.iter();
+    wanted
+        .map(|wanted| find(names, wanted, "--edge-features-from"))
+        .collect()
 }
 
 /// Whether there are names of a column of sources and of one of targets.
@@ -207,13 +260,50 @@ mod tests {
 
     fn options(source: &str, target: &str, weight: &str) -> EdgeColumnOptions {
         let [source, target, weight] = [source, target, weight].map(|name| (!name.is_empty()).then(|| name.to_owned()));
-        EdgeColumnOptions { source, target, weight }
+        let features = Vec::new();
+        EdgeColumnOptions {
+            source,
+            target,
+            weight,
+            features,
+        }
     }
 
     fn columns(names: &str, options: &EdgeColumnOptions) -> Result<(usize, usize, Option<usize>), String> {
         let names: Vec<&str> = names.split(',').collect();
-        let EdgeColumns { source, target, weight } = EdgeColumns::named(&names, true, options)?;
-        Ok((source, target, weight))
+        let columns = EdgeColumns::named(&names, true, options)?;
+        Ok((columns.source, columns.target, columns.weight))
+    }
+
+    #[test]
+    fn columns_of_features_have_no_other_role() {
+        let features = |names: &[&str]| EdgeColumnOptions {
+            features: names.iter().map(|&name| name.to_owned()).collect(),
+            ..EdgeColumnOptions::default()
+        };
+        let named = |names: &str, options: &EdgeColumnOptions| {
+            let names: Vec<&str> = names.split(',').collect();
+            let columns = EdgeColumns::named(&names, true, options)?;
+            Ok::<_, String>((columns.weight, columns.features))
+        };
+        // `amount` is a known name of weights, but the user says that it is a feature.
+        assert_eq!(named("src,dst,amount", &features(&["amount"])), Ok((None, vec![2])));
+        assert_eq!(
+            named("src,time,dst,weight", &features(&["time"])),
+            Ok((Some(3), vec![1]))
+        );
+        for (wanted, part) in [
+            (&["src"][..], "has the sources already"),
+            (&["time", "time"], "is there twice"),
+            (&["hour"], "give --edge-features-from one of src, dst, time"),
+        ] {
+            let error = named("src,dst,time", &features(wanted)).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        let numbered = |width, wanted: &[&str]| EdgeColumns::numbered(width, &features(wanted));
+        let columns = numbered(4, &["4", "3"]).unwrap();
+        assert_eq!((columns.weight, columns.features), (None, vec![3, 2]));
+        assert!(numbered(5, &["4"]).is_err());
     }
 
     #[test]
@@ -244,6 +334,7 @@ mod tests {
             ("tail,head", none.clone(), "--src tail --dst head"),
             ("head,relation,tail", none.clone(), "--src head --dst tail"),
             ("src,dst,time", none.clone(), "--src src --dst dst --weight time"),
+            ("src,dst,time", none.clone(), "--edge-features-from time"),
             ("a,b,c", none.clone(), "--src a --dst b"),
             ("a,b,c", options("a", "", ""), "--dst with one of b, c"),
             ("a,b", options("from", "", ""), "give --src one of a, b"),

@@ -53,6 +53,12 @@ pub enum BadEdge {
     Weight,
     /// A weight that is NaN or infinite.
     WeightNotFinite,
+    /// An edge feature of no characters. The features of an edge have numbers from 1.
+    EmptyFeature(usize),
+    /// An edge feature that is not a number.
+    Feature(usize),
+    /// An edge feature that is NaN or infinite.
+    FeatureNotFinite(usize),
     /// A quoted field that does not end, or is followed by other text than a separator.
     Quote,
     /// A NUL byte.
@@ -118,6 +124,9 @@ impl BadEdge {
             Self::TooLarge(IdLimit::Sparse) => "a node id is too large: the largest sparse id is 2^64 - 2".to_owned(),
             Self::Weight => "the weight is not a number".to_owned(),
             Self::WeightNotFinite => "the weight is not finite".to_owned(),
+            Self::EmptyFeature(number) => format!("edge feature {number} is empty"),
+            Self::Feature(number) => format!("edge feature {number} is not a number"),
+            Self::FeatureNotFinite(number) => format!("edge feature {number} is not finite"),
             Self::Quote => OpenQuote::REASON.to_owned(),
             Self::Nul => "the line holds a NUL byte".to_owned(),
             Self::NotUtf8 => "the line is not UTF-8".to_owned(),
@@ -185,6 +194,9 @@ impl BadEdge {
             | Self::Rounded
             | Self::Weight
             | Self::WeightNotFinite
+            | Self::EmptyFeature(_)
+            | Self::Feature(_)
+            | Self::FeatureNotFinite(_)
             | Self::Quote
             | Self::BinaryKey
             | Self::Null => "",

@@ -11,34 +11,33 @@ pub struct EdgeBatch {
     pub sources: Vec<u64>,
     /// The column of targets.
     pub targets: Vec<u64>,
-    /// One finite weight per edge; empty if the source is not weighted.
-    pub weights: Vec<f32>,
+    /// The finite values of each edge, one edge after another: the weight, if the source is weighted, then the features.
+    pub values: Vec<f32>,
 }
 
 impl EdgeBatch {
     pub(super) fn clear(&mut self) {
         self.sources.clear();
         self.targets.clear();
-        self.weights.clear();
+        self.values.clear();
     }
 
-    /// Adds an edge. `weighted` is the same for all edges of a batch.
+    /// Adds an edge without features. `weighted` is the same for all edges of a batch.
     #[inline(always)]
     pub(super) fn push(&mut self, (source, target, weight): (u64, u64, f32), weighted: bool) {
         self.sources.push(source);
         self.targets.push(target);
         if weighted {
-            self.weights.push(weight);
+            self.values.push(weight);
         }
     }
 
-    pub(super) fn reserve(&mut self, edges: usize, weighted: bool) {
+    /// Reserves memory for edges with `width` values each.
+    pub(super) fn reserve(&mut self, edges: usize, width: usize) {
         // Exactly: a vector that grows by doubling may hold twice its edges, and memory budgets count on less.
         self.sources.reserve_exact(edges);
         self.targets.reserve_exact(edges);
-        if weighted {
-            self.weights.reserve_exact(edges);
-        }
+        self.values.reserve_exact(width * edges);
     }
 }
 
@@ -49,15 +48,15 @@ pub struct TextBatch {
     pub sources: Keys,
     /// The column of targets.
     pub targets: Keys,
-    /// One finite weight per edge; empty if the source is not weighted.
-    pub weights: Vec<f32>,
+    /// As [`EdgeBatch::values`].
+    pub values: Vec<f32>,
 }
 
 impl TextBatch {
     pub(super) fn clear(&mut self) {
         self.sources.clear();
         self.targets.clear();
-        self.weights.clear();
+        self.values.clear();
     }
 }
 

@@ -127,7 +127,8 @@ impl Content {
         }
         if options.columns.is_given() && options.columns != EdgeColumnOptions::without_weights() {
             return refuse(
-                "the columns of this array have no names: omit --src, --dst and --weight; weights are given with --weights",
+                "the columns of this array have no names: omit --src, --dst, --weight and --edge-features-from; weights are given with \
+                 --weights, features with --edge-features",
             );
         }
         let table = match format {
@@ -195,15 +196,21 @@ impl Content {
                 ..Reading::of("edges")
             });
         };
-        let EdgeColumns { source, target, weight } = layout.form.columns;
+        let EdgeColumns {
+            source,
+            target,
+            weight,
+            features,
+        } = &layout.form.columns;
         let names: Vec<String> = match &layout.header {
             Some(names) => names.clone(),
             None => (1..=layout.form.width).map(|number| number.to_string()).collect(),
         };
-        let roles = [("source", Some(source)), ("target", Some(target)), ("weight", weight)];
-        let columns = roles
-            .into_iter()
-            .filter_map(|(role, column)| Some((role, names[column?].clone())));
+        let ends = [("source", source), ("target", target)].into_iter();
+        let values = weight.iter().map(|column| ("weight", column));
+        let features = features.iter().map(|column| ("feature", column));
+        let roles = ends.chain(values).chain(features);
+        let columns = roles.map(|(role, &column)| (role, names[column].clone()));
         let left_out = layout
             .form
             .columns
@@ -231,6 +238,19 @@ impl Content {
             Self::Table { table, .. } => table.has_weights(),
             Self::Parquet { parquet, .. } => parquet.weighted(),
         }
+    }
+
+    /// The names of the columns of edge features, if columns have names.
+    pub fn feature_names(&self) -> Vec<String> {
+        if let Self::Parquet { parquet, .. } = self {
+            return parquet.feature_names();
+        }
+        let layout = self.layout();
+        let Some((layout, names)) = layout.and_then(|layout| Some((layout, layout.header.as_ref()?))) else {
+            return Vec::new();
+        };
+        let features = layout.form.columns.features.iter();
+        features.map(|&column| names[column].clone()).collect()
     }
 
     /// The number of nodes that a matrix states.

@@ -22,7 +22,7 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
 }
 
 /// The form of all lines of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LineForm {
     pub separator: Separator,
     pub columns: EdgeColumns,
@@ -43,6 +43,7 @@ impl LineForm {
                 source: 0,
                 target: 1,
                 weight: weighted.then_some(2),
+                features: Vec::new(),
             },
             width: if weighted { 3 } else { 2 },
             empty_columns: 0,
@@ -54,10 +55,22 @@ impl LineForm {
         self.columns.weight.is_some()
     }
 
+    /// The number of values of an edge.
+    pub fn values(&self) -> usize {
+        self.columns.values().count()
+    }
+
     /// Whether the first two columns have the ids, and the third one the weight, if there are more. Such lines are parsed fast.
     pub fn is_plain(&self) -> bool {
-        let EdgeColumns { source, target, weight } = self.columns;
-        source + target == 1 && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
+        let EdgeColumns {
+            source,
+            target,
+            weight,
+            ref features,
+        } = self.columns;
+        features.is_empty()
+            && source + target == 1
+            && (weight, self.width) == if weight.is_some() { (Some(2), 3) } else { (None, 2) }
     }
 
     /// Whether the first column has the targets of plain lines.
@@ -65,9 +78,13 @@ impl LineForm {
         self.columns.source > self.columns.target
     }
 
-    /// The fields of source, target and weight in a trimmed line.
-    fn selected<'a>(&self, line: &'a [u8]) -> Checked<[Field<'a>; 3]> {
-        let mut fields = [const { Cow::Borrowed(&[] as &[u8]) }; 3];
+    /// The fields of source and target in a trimmed line. Appends the values of the edge to `values`; if the line is bad, some
+    /// of them.
+    fn selected<'a>(&self, line: &'a [u8], values: &mut Vec<f32>) -> Checked<[Field<'a>; 2]> {
+        let mut fields = [const { Cow::Borrowed(&[] as &[u8]) }; 2];
+        let start = values.len();
+        values.resize(start + self.values(), 0.0);
+        let mut bad = None;
         let (mut found, mut rest) = (0, Some(line));
         while let Some(text) = rest {
             let (field, after) = self.separator.first(text)?;
@@ -75,20 +92,30 @@ impl LineForm {
                 fields[0] = field;
             } else if found == self.columns.target {
                 fields[1] = field;
-            } else if Some(found) == self.columns.weight {
-                fields[2] = field;
+            } else if let Some(at) = self.columns.values().position(|column| column == found) {
+                let feature = match self.columns.weight {
+                    None => Some(at + 1),
+                    Some(_) => (at > 0).then_some(at),
+                };
+                match number(&field, feature) {
+                    Ok(value) => values[start + at] = value,
+                    Err(fault) => bad = bad.or(Some(fault)),
+                }
             } else if found + self.empty_columns >= self.width && !field.is_empty() && found < self.width {
                 return Err(BadEdge::LastColumn);
             }
             found += 1;
             rest = after;
         }
-        match found == self.width {
-            true => Ok(fields),
-            false => Err(BadEdge::Columns {
+        if found != self.width {
+            return Err(BadEdge::Columns {
                 expected: self.width,
                 found,
-            }),
+            });
+        }
+        match bad {
+            None => Ok(fields),
+            Some(bad) => Err(bad),
         }
     }
 }
@@ -116,12 +143,18 @@ pub(super) fn edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<O
     Ok(Some((
         integer(source.unwrap_or_default(), limit).map_err(|bad| bad.of_end(0))?,
         integer(target.unwrap_or_default(), limit).map_err(|bad| bad.of_end(1))?,
-        third.map_or(Ok(1.0), weight)?,
+        third.map_or(Ok(1.0), |field| number(field, None))?,
     )))
 }
 
-/// The edge on a line whose columns are any. None on a blank line.
-pub(super) fn selected_edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> Checked<Option<(u64, u64, f32)>> {
+/// The ends of the edge on a line whose columns are any. None on a blank line. Appends the values of the edge to `values`; if the
+/// line is bad, some of them.
+pub(super) fn selected_edge_of(
+    line: &[u8],
+    form: &LineForm,
+    limit: IdLimit,
+    values: &mut Vec<f32>,
+) -> Checked<Option<(u64, u64)>> {
     let line = trim(line);
     if line.is_empty() {
         return Ok(None);
@@ -129,12 +162,10 @@ pub(super) fn selected_edge_of(line: &[u8], form: &LineForm, limit: IdLimit) -> 
     if is_comment(line) {
         return Err(BadEdge::Comment);
     }
-    let [source, target, third] = form.selected(line)?;
-    let weight = if form.weighted() { weight(&third)? } else { 1.0 };
+    let [source, target] = form.selected(line, values)?;
     Ok(Some((
         integer(&source, limit).map_err(|bad| bad.of_end(0))?,
         integer(&target, limit).map_err(|bad| bad.of_end(1))?,
-        weight,
     )))
 }
 
@@ -193,17 +224,17 @@ pub(crate) fn id_of_float(value: f64, digits: u32) -> Checked<u64> {
     }
 }
 
-/// Parses a weight, which must be finite.
-fn weight(field: &[u8]) -> Checked<f32> {
+/// Parses a weight, or the feature with this number. It must be finite.
+fn number(field: &[u8], feature: Option<usize>) -> Checked<f32> {
     let field = unquoted(field);
+    let fault = |weight, of_feature: fn(usize) -> BadEdge| feature.map_or(weight, of_feature);
     if field.is_empty() {
-        return Err(BadEdge::EmptyWeight);
+        return Err(fault(BadEdge::EmptyWeight, BadEdge::EmptyFeature));
     }
-    let weight = float(field)?;
-    if weight.is_finite() {
-        Ok(weight)
-    } else {
-        Err(BadEdge::WeightNotFinite)
+    let value = float(field).map_err(|bad| fault(bad, BadEdge::Feature))?;
+    match value.is_finite() {
+        true => Ok(value),
+        false => Err(fault(BadEdge::WeightNotFinite, BadEdge::FeatureNotFinite)),
     }
 }
 
@@ -261,7 +292,16 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut Text
     if form.guards_spaces && memchr3(b',', b';', b'|', line).is_some() {
         return Err(BadEdge::OtherSeparator);
     }
-    let [source, target, third] = form.selected(line)?;
+    let values = into.values.len();
+    let added = keys_and_values_of(line, form, into);
+    if added.is_err() {
+        into.values.truncate(values);
+    }
+    added
+}
+
+fn keys_and_values_of(line: &[u8], form: &LineForm, into: &mut TextBatch) -> Checked<()> {
+    let [source, target] = form.selected(line, &mut into.values)?;
     for (column, id) in [&source, &target].into_iter().enumerate() {
         if id.is_empty() {
             return Err(BadEdge::EmptyId.of_end(column));
@@ -269,9 +309,6 @@ pub(super) fn keys_of(line: &[u8], form: &LineForm, plain: bool, into: &mut Text
     }
     if source.len().max(target.len()) > KEY_BYTES_MAX {
         return Err(BadEdge::LongId);
-    }
-    if form.weighted() {
-        into.weights.push(weight(&third)?);
     }
     into.sources.push(&source);
     into.targets.push(&target);

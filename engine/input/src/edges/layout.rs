@@ -230,7 +230,14 @@ impl Sniffer<'_> {
         };
         let mut first_bad = None;
         for (line, text) in data.iter().zip(texts) {
-            match self.form(line, text, separator, empty_columns, header.as_deref(), columns) {
+            match self.form(
+                line,
+                text,
+                separator,
+                empty_columns,
+                header.as_deref(),
+                columns.as_ref(),
+            ) {
                 Ok((form, weight)) => {
                     let is_first = line.number == first.number;
                     let is_auto = options.ids == IdKind::String && options.header == HeaderLine::Auto;
@@ -373,7 +380,7 @@ impl Sniffer<'_> {
         separator: Separator,
         empty_columns: usize,
         header: Option<&[String]>,
-        columns: Option<EdgeColumns>,
+        columns: Option<&EdgeColumns>,
     ) -> Result<(LineForm, Option<f32>)> {
         let options = self.options;
         let are_strings = options.ids == IdKind::String;
@@ -404,7 +411,7 @@ impl Sniffer<'_> {
                 );
                 return Err(self.refused(line, what));
             }
-            (_, Some(columns)) => columns,
+            (_, Some(columns)) => columns.clone(),
             (_, None) if width < 2 + empty_columns => {
                 let bad = BadEdge::Columns {
                     expected: 2,
@@ -426,12 +433,13 @@ impl Sniffer<'_> {
             keys_of(text, &form, false, &mut TextBatch::default()).map_err(|bad| self.bad(line, bad))?;
             return Ok((form, None));
         }
-        let edge = match form.is_plain() {
-            true => edge_of(text, &form, options.id_limit),
-            false => selected_edge_of(text, &form, options.id_limit),
-        };
-        let edge = edge.map_err(|bad| self.bad(line, bad))?;
-        let weight = edge.map(|(_, _, weight)| weight);
+        if form.is_plain() {
+            let edge = edge_of(text, &form, options.id_limit).map_err(|bad| self.bad(line, bad))?;
+            return Ok((form, edge.map(|(_, _, weight)| weight)));
+        }
+        let mut values = Vec::new();
+        let edge = selected_edge_of(text, &form, options.id_limit, &mut values).map_err(|bad| self.bad(line, bad))?;
+        let weight = edge.and_then(|_| values.first().copied().filter(|_| form.weighted()));
         Ok((form, weight))
     }
 

@@ -10,7 +10,7 @@ mod bad_edge;
 mod batch;
 mod block;
 mod content;
-mod edge_weights;
+mod edge_array;
 mod fields;
 mod foreign;
 mod layout;
@@ -42,12 +42,13 @@ pub use self::{
     bad_edge::BadEdge,
     batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch},
     block::RawBlock,
+    edge_array::EDGE_FEATURES_MAX,
     options::{BlockId, Comments, EdgeFormat, EdgeSourceOptions, HeaderLine, IdKind, IdLimit, LimitSource, OnBadLine},
 };
 use self::{
     block::{EdgeFile, Payload, SharedByBlocks},
     content::Content,
-    edge_weights::EdgeWeights,
+    edge_array::EdgeArray,
     layout::ReadAs,
     packed_text::TextStream,
     table::Table,
@@ -67,6 +68,10 @@ pub struct EdgeSource {
     files: Vec<EdgeFile>,
     shared: SharedByBlocks,
     weighted: bool,
+    /// Features of an edge, in columns or in a separate file.
+    features: usize,
+    /// Whether a separate file has the features as float16.
+    has_f16_features: bool,
     /// All files before this one are finished.
     front: AtomicUsize,
     /// Input bytes of skipped blocks. The next block reports them with its own.
@@ -91,7 +96,12 @@ impl EdgeSource {
         if paths.is_empty() {
             return Err(Error::out_of_range("--edges", "at least one file", "none"));
         }
-        let weights = options.weights.as_deref().map(EdgeWeights::open).transpose()?;
+        let columns = options.columns.features.len();
+        if columns as u64 > EDGE_FEATURES_MAX {
+            let expected = format!("at most {EDGE_FEATURES_MAX} columns");
+            return Err(Error::out_of_range("--edge-features-from", expected, columns));
+        }
+        let weights = options.weights.as_deref().map(EdgeArray::weights).transpose()?;
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
             let file = InputFile::open(path)?;
@@ -104,16 +114,30 @@ impl EdgeSource {
             });
         }
         let in_column = weights_in_column(&files, options.allow_empty)?;
-        if let Some(weights) = &weights {
-            check_separate_weights(weights, in_column, &files)?;
+        if weights.is_some() && in_column {
+            let file = files
+                .iter()
+                .find(|file| !matches!(file.content, Content::Nothing))
+                .expect("a file has weights");
+            return Err(Error::input(
+                file.file.path(),
+                Position::Whole,
+                "the edges have weights already; omit --weights, or leave theirs out with --weight none",
+            ));
         }
         let weighted = in_column || weights.is_some();
+        let features = options.features.as_deref();
+        let features = features.map(|path| EdgeArray::features(path, weighted)).transpose()?;
+        let has_f16_features = features.as_ref().is_some_and(EdgeArray::is_f16);
+        let width = features.as_ref().map_or(columns, EdgeArray::width);
+        let arrays: Vec<EdgeArray> = weights.into_iter().chain(features).collect();
+        arrays.iter().try_for_each(|array| check_separate(array, &files))?;
         let mut first_row = 0;
         for file in &mut files {
             let rows = file.content.rows().unwrap_or(0);
             match &mut file.content {
-                Content::Table { table, .. } => table.attach(first_row, weights.clone(), options.block_bytes),
-                Content::Parquet { parquet, .. } => parquet.attach(first_row, weights.clone(), options.block_bytes),
+                Content::Table { table, .. } => table.attach(first_row, &arrays, options.block_bytes),
+                Content::Parquet { parquet, .. } => parquet.attach(first_row, &arrays, options.block_bytes),
                 Content::Nothing | Content::Text { .. } | Content::PackedText { .. } => {}
             }
             first_row += rows;
@@ -123,6 +147,8 @@ impl EdgeSource {
             files,
             shared: SharedByBlocks::new(options),
             weighted,
+            features: width,
+            has_f16_features,
             front: AtomicUsize::new(0),
             skipped_bytes: AtomicU64::new(0),
             has_skipped: AtomicBool::new(false),
@@ -152,6 +178,22 @@ impl EdgeSource {
     /// Whether every edge has a weight.
     pub fn weighted(&self) -> bool {
         self.weighted
+    }
+
+    /// The number of features of an edge.
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// Whether the features of edges are float16 in their file.
+    pub fn has_f16_features(&self) -> bool {
+        self.has_f16_features
+    }
+
+    /// The names of the columns of edge features. Empty if they have no names.
+    pub fn feature_names(&self) -> Vec<String> {
+        let mut names = self.files.iter().map(|file| file.content.feature_names());
+        names.find(|names| !names.is_empty()).unwrap_or_default()
     }
 
     /// The number of nodes that the files state: the rows of the largest matrix.
@@ -514,27 +556,23 @@ fn weights_in_column(files: &[EdgeFile], allow_empty: bool) -> Result<bool> {
     ))
 }
 
-/// Fails unless a separate file of weights goes with the edges: these have no column of weights, and their rows are counted.
-fn check_separate_weights(weights: &EdgeWeights, in_column: bool, files: &[EdgeFile]) -> Result<()> {
-    let with_edges = || files.iter().filter(|file| !matches!(file.content, Content::Nothing));
-    if in_column && let Some(file) = with_edges().next() {
-        return Err(Error::input(
-            file.file.path(),
-            Position::Whole,
-            "the edges have weights already; omit --weights, or leave theirs out with --weight none",
-        ));
-    }
+/// Fails unless a separate file of values goes with the edges: their rows are counted, and it has as many.
+fn check_separate(array: &EdgeArray, files: &[EdgeFile]) -> Result<()> {
     let mut edges = 0;
-    for file in with_edges() {
+    for file in files.iter().filter(|file| !matches!(file.content, Content::Nothing)) {
         let Some(rows) = file.content.rows() else {
-            return Err(Error::input(
-                file.file.path(),
-                Position::Whole,
-                "--weights needs .npy, u32, u64 or Parquet edges, whose rows are counted; in text, write the weight as a \
-                 third column",
-            ));
+            let remedy = match array.is_weights() {
+                true => {
+                    "--weights needs .npy, u32, u64 or Parquet edges, whose rows are counted; in text, write the weight as a third column"
+                }
+                false => {
+                    "--edge-features needs .npy, u32, u64 or Parquet edges, whose rows are counted; in text, write features as columns, \
+                     and name them with --edge-features-from"
+                }
+            };
+            return Err(Error::input(file.file.path(), Position::Whole, remedy));
         };
         edges += rows;
     }
-    weights.expect_rows(edges)
+    array.expect_rows(edges)
 }

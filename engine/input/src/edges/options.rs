@@ -123,6 +123,8 @@ pub struct EdgeSourceOptions {
     pub limited_by: Option<LimitSource>,
     /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
     pub weights: Option<PathBuf>,
+    /// A `.npy` file with a row of features per edge, in the same order. Not together with columns of features.
+    pub features: Option<PathBuf>,
     /// Whether the files may have no edges at all.
     pub allow_empty: bool,
     /// The reaction to lines and rows that are not edges.
@@ -144,6 +146,7 @@ impl Default for EdgeSourceOptions {
             id_limit: IdLimit::Dense,
             limited_by: None,
             weights: None,
+            features: None,
             allow_empty: false,
             on_bad_line: OnBadLine::Fail,
             block_bytes: 8 << 20,

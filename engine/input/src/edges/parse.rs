@@ -72,7 +72,7 @@ pub(super) fn parse_edges(
     on_long: &OnLong<'_>,
 ) -> Result<()> {
     // Counting first costs a thirtieth of the parsing, and keeps the batch as small as its edges.
-    into.reserve(block.lines(), form.weighted());
+    into.reserve(block.lines(), form.values());
     match (form.is_plain(), form.weighted()) {
         (true, true) => parse_integers::<true>(block, form, limit, into, on_bad, on_long),
         (true, false) => parse_integers::<false>(block, form, limit, into, on_bad, on_long),
@@ -126,10 +126,17 @@ fn parse_selected(
     let mut at = start;
     while at < end {
         let (line, next) = line_at(bytes, at, end, on_long)?;
-        match selected_edge_of(line, form, limit) {
+        let values = into.values.len();
+        match selected_edge_of(line, form, limit, &mut into.values) {
             Ok(None) => {}
-            Ok(Some(edge)) => into.push(edge, form.weighted()),
-            Err(bad) => on_bad(at, line, bad)?,
+            Ok(Some((source, target))) => {
+                into.sources.push(source);
+                into.targets.push(target);
+            }
+            Err(bad) => {
+                into.values.truncate(values);
+                on_bad(at, line, bad)?;
+            }
         }
         at = next;
     }
@@ -148,7 +155,7 @@ pub(super) fn parse_entries(
 ) -> Result<u64> {
     let BlockLines { bytes, start, end } = block;
     let directions = if matrix.symmetric { 2 } else { 1 };
-    into.reserve(directions * block.lines(), form.weighted());
+    into.reserve(directions * block.lines(), form.values());
     let (mut at, mut entries) = (start, 0);
     while at < end {
         let (line, next) = line_at(bytes, at, end, on_long)?;

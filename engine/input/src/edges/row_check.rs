@@ -14,6 +14,8 @@ pub(super) struct RowCheck<'a> {
     pub signed: [bool; 2],
     /// The faults of each row. None if there are none.
     pub faults: Option<&'a [Fault]>,
+    /// Whether the first value of an edge is its weight.
+    pub weighted: bool,
 }
 
 /// Values of a row that are no ids and no weight.
@@ -48,6 +50,15 @@ impl Fault {
     }
 }
 
+/// The fault of the first value of an edge that is not finite. `weighted`: the first value is the weight.
+pub(super) fn not_finite(values: &[f32], weighted: bool) -> Option<BadEdge> {
+    let at = values.iter().position(|value| !value.is_finite())?;
+    Some(match (at, weighted) {
+        (0, true) => BadEdge::WeightNotFinite,
+        _ => BadEdge::FeatureNotFinite(at + usize::from(!weighted)),
+    })
+}
+
 impl RowCheck<'_> {
     /// Removes the bad rows. If there are none, which is quick to see, nothing is moved.
     pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> grappa_io::Result<()> {
@@ -55,28 +66,28 @@ impl RowCheck<'_> {
         if self.faults.is_none()
             && largest(&into.sources) < self.exclusive(0)
             && largest(&into.targets) < self.exclusive(1)
-            && into.weights.iter().all(|weight| weight.is_finite())
+            && into.values.iter().all(|value| value.is_finite())
         {
             return Ok(());
         }
         let mut kept = 0;
-        for row in 0..into.sources.len() {
+        let rows = into.sources.len();
+        let width = into.values.len() / rows.max(1);
+        for row in 0..rows {
             let ids = [into.sources[row], into.targets[row]];
-            let weight = into.weights.get(row).copied();
-            if let Some(bad) = self.bad(row, ids, weight) {
-                let line = self.line(row, ids, weight);
+            let values = &into.values[row * width..][..width];
+            if let Some(bad) = self.bad(row, ids, values) {
+                let line = self.line(row, ids, values);
                 on_bad(self.first_row + row as u64, line.as_bytes(), bad)?;
                 continue;
             }
             [into.sources[kept], into.targets[kept]] = ids;
-            if let Some(weight) = weight {
-                into.weights[kept] = weight;
-            }
+            into.values.copy_within(row * width..(row + 1) * width, kept * width);
             kept += 1;
         }
         into.sources.truncate(kept);
         into.targets.truncate(kept);
-        into.weights.truncate(kept);
+        into.values.truncate(kept * width);
         Ok(())
     }
 
@@ -90,7 +101,7 @@ impl RowCheck<'_> {
         self.faults.map_or(Fault::default(), |faults| faults[row])
     }
 
-    fn bad(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> Option<BadEdge> {
+    fn bad(&self, row: usize, ids: [u64; 2], values: &[f32]) -> Option<BadEdge> {
         let fault = self.fault(row);
         if fault.missing {
             return Some(BadEdge::Null);
@@ -109,13 +120,11 @@ impl RowCheck<'_> {
                 });
             }
         }
-        weight
-            .filter(|weight| !weight.is_finite())
-            .map(|_| BadEdge::WeightNotFinite)
+        not_finite(values, self.weighted)
     }
 
     /// The row as a line of text.
-    fn line(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> String {
+    fn line(&self, row: usize, ids: [u64; 2], values: &[f32]) -> String {
         let fault = self.fault(row);
         if fault.missing {
             return "null".to_owned();
@@ -129,9 +138,7 @@ impl RowCheck<'_> {
                 ids[column].to_string()
             }
         });
-        match weight {
-            Some(weight) => format!("{source}\t{target}\t{weight}"),
-            None => format!("{source}\t{target}"),
-        }
+        let values = values.iter().map(|value| format!("\t{value}"));
+        format!("{source}\t{target}{}", values.collect::<String>())
     }
 }

@@ -11,7 +11,7 @@ use grappa_io::{Error, Position, Result};
 
 use super::{
     EdgeBatch, IdLimit,
-    edge_weights::EdgeWeights,
+    edge_array::EdgeArray,
     row_check::{Fault, OnBadRow, RowCheck},
 };
 use crate::{
@@ -37,9 +37,10 @@ pub(super) struct Table {
     is_square: bool,
     /// Number of nodes that a matrix has.
     nodes: Option<u64>,
-    /// The row of `weights` that belongs to the first row.
-    first_weight: u64,
-    weights: Option<EdgeWeights>,
+    /// The row of separate values that belongs to the first row.
+    first_value: u64,
+    /// The values of edges, those in the file included.
+    arrays: Vec<EdgeArray>,
     /// Whether the weights are the values of the matrix.
     has_values: bool,
     block_rows: u64,
@@ -132,13 +133,13 @@ impl Table {
             )));
         }
         let values = (has_values && arrays.data.element != ElementType::Bool)
-            .then(|| EdgeWeights::of(arrays.data.clone()))
+            .then(|| EdgeArray::weights_of(arrays.data.clone()))
             .transpose()?;
         let ids = Ids::Entries(Box::new(EntryReader::of(arrays)));
         Ok(Self {
             nodes: Some(arrays.rows),
             has_values: values.is_some(),
-            weights: values,
+            arrays: values.into_iter().collect(),
             ..Self::new(ids, arrays.data.extent.file.bytes(), arrays.entries(), ElementType::I64)
         })
     }
@@ -151,8 +152,8 @@ impl Table {
             id,
             is_square: false,
             nodes: None,
-            first_weight: 0,
-            weights: None,
+            first_value: 0,
+            arrays: Vec::new(),
             has_values: false,
             block_rows: 1,
         }
@@ -178,11 +179,10 @@ impl Table {
         Ok(Self::new(Ids::Pairs(Box::new(array.reader())), file.bytes(), rows, id))
     }
 
-    /// Sets the number of rows in the files before this one, the weights of the rows of all files, and the block size.
-    pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
-        if !self.has_values {
-            (self.first_weight, self.weights) = (first_row, weights);
-        }
+    /// Sets the number of rows in the files before this one, the separate values of the rows of all files, and the block size.
+    pub fn attach(&mut self, first_row: u64, arrays: &[EdgeArray], block_bytes: usize) {
+        self.first_value = first_row;
+        self.arrays.extend_from_slice(arrays);
         self.block_rows = (block_bytes / self.row_bytes()).max(1) as u64;
     }
 
@@ -229,14 +229,25 @@ impl Table {
     }
 
     fn row_bytes(&self) -> usize {
-        2 * self.id.bytes() + self.weights.as_ref().map_or(0, |weights| weights.element_bytes())
+        2 * self.id.bytes() + self.arrays.iter().map(EdgeArray::row_bytes).sum::<usize>()
+    }
+
+    /// Values of an edge.
+    fn width(&self) -> usize {
+        self.arrays.iter().map(EdgeArray::width).sum()
+    }
+
+    /// The first row of an array that belongs to the first row of the table.
+    fn first_of(&self, array: &EdgeArray) -> u64 {
+        match self.has_values && array.is_weights() {
+            true => 0,
+            false => self.first_value,
+        }
     }
 
     /// Fails unless the members of an archive have their CRC-32.
     pub fn check(&self) -> Result<()> {
-        if let Some(weights) = &self.weights {
-            weights.check()?;
-        }
+        self.arrays.iter().try_for_each(EdgeArray::check)?;
         match &self.ids {
             // Both halves are in one member.
             Ids::Pairs(ids) | Ids::Halves { sources: ids, .. } => ids.check(),
@@ -250,12 +261,12 @@ impl Table {
         (first, (self.rows - first).min(self.block_rows) as usize)
     }
 
-    /// Reads the block's ids, then its weights, into `buffer`.
+    /// Reads the block's ids, then its values, one array after another, into `buffer`.
     pub fn read(&self, block: u64, buffer: &mut Vec<u8>) -> Result<()> {
         let (first, rows) = self.block(block);
         let id = self.id.bytes();
         buffer.resize(buffer.len().max(rows * self.row_bytes()), 0);
-        let (ids, rest) = buffer.split_at_mut(rows * 2 * id);
+        let (ids, mut rest) = buffer.split_at_mut(rows * 2 * id);
         match &self.ids {
             Ids::Pairs(pairs) => {
                 pairs.will_need(2 * (first + rows as u64), 2 * rows);
@@ -284,9 +295,10 @@ impl Table {
                 }
             }
         }
-        if let Some(weights) = &self.weights {
-            let bytes = rows * weights.element_bytes();
-            weights.read(self.first_weight + first, &mut rest[..bytes])?;
+        for array in &self.arrays {
+            let (bytes, others) = rest.split_at_mut(rows * array.row_bytes());
+            array.read(self.first_of(array) + first, bytes)?;
+            rest = others;
         }
         Ok(())
     }
@@ -301,8 +313,9 @@ impl Table {
         on_bad: &mut OnBadRow<'_>,
     ) -> Result<()> {
         let (first, rows) = self.block(block);
-        let (ids, rest) = buffer.split_at(rows * 2 * self.id.bytes());
-        into.reserve(rows, self.weights.is_some());
+        let (ids, mut rest) = buffer.split_at(rows * 2 * self.id.bytes());
+        let width = self.width();
+        into.reserve(rows, width);
         let mut faults = Vec::new();
         match self.id {
             ElementType::U8 => self.ids(ids, into, |[byte]: [u8; 1]| byte.into()),
@@ -321,8 +334,11 @@ impl Table {
             }
             _ => self.ids(ids, into, u64::from_le_bytes),
         }
-        if let Some(weights) = &self.weights {
-            weights.convert(&rest[..rows * weights.element_bytes()], &mut into.weights);
+        into.values.resize(rows * width, 0.0);
+        for array in &self.arrays {
+            let (bytes, others) = rest.split_at(rows * array.row_bytes());
+            array.convert(bytes, width, &mut into.values);
+            rest = others;
         }
         let is_signed = matches!(
             self.id,
@@ -333,6 +349,7 @@ impl Table {
             limit,
             signed: [is_signed; 2],
             faults: (!faults.is_empty()).then_some(&faults),
+            weighted: self.arrays.first().is_some_and(EdgeArray::is_weights),
         };
         check.sift(into, on_bad)
     }

@@ -53,7 +53,7 @@ fn the_entries_of_a_matrix_are_edges_from_row_to_column() {
                 let mut edges: Vec<_> = all
                     .edges
                     .iter()
-                    .zip(&all.weights)
+                    .zip(&all.values)
                     .map(|(&edge, &w)| (edge, w as u32))
                     .collect();
                 edges.sort();
@@ -107,7 +107,7 @@ fn compressed_rows_are_found_across_pieces() {
         let read = read_path(&path, options).unwrap();
         assert!(read.edges == expected);
         // Values that are bool are no weights.
-        assert!(read.weights.is_empty());
+        assert!(read.values.is_empty());
     }
 }
 

@@ -164,11 +164,11 @@ fn skipping(block_bytes: usize) -> EdgeSourceOptions {
     }
 }
 
-/// All edges, weights and rejects of a source, in file order.
+/// All edges, their values and rejects of a source, in file order.
 #[derive(Debug, Default, PartialEq)]
 struct Read {
     edges: Vec<(u64, u64)>,
-    weights: Vec<f32>,
+    values: Vec<f32>,
     rejected: Vec<Reject>,
 }
 
@@ -185,10 +185,8 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
                 Ok(())
             })?;
             assert_eq!(batch.sources.len(), batch.targets.len());
-            assert_eq!(
-                batch.weights.len(),
-                if source.weighted() { batch.sources.len() } else { 0 }
-            );
+            let width = usize::from(source.weighted()) + source.features();
+            assert_eq!(batch.values.len(), width * batch.sources.len());
             *input_bytes.lock().unwrap() += block.input_bytes();
             blocks
                 .lock()
@@ -208,7 +206,7 @@ fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
     let mut all = Read::default();
     for (_, batch, rejected) in blocks {
         all.edges.extend(batch.sources.into_iter().zip(batch.targets));
-        all.weights.extend(batch.weights);
+        all.values.extend(batch.values);
         all.rejected.extend(rejected);
     }
     Ok(all)

@@ -167,7 +167,7 @@ fn assert_reads_as_naive(path: &Path, text: &str, block_bytes: usize, threads: u
     };
     let read = read(&source.unwrap(), threads).unwrap();
     assert_eq!(read.edges, expected.edges);
-    assert_eq!(read.weights, expected.weights);
+    assert_eq!(read.values, expected.weights);
     let lines: Vec<_> = read.rejected.iter().map(|reject| reject.position).collect();
     assert_eq!(
         lines,

@@ -179,7 +179,7 @@ fn parquet_is_read_under_every_codec_and_block_size() {
             assert_eq!((source.edges_hint(), source.weighted()), (Some(100), true));
             let read = read(&source, 2).unwrap();
             assert_eq!(read.edges, (0..100).map(|n| (n, n * 3)).collect::<Vec<_>>());
-            assert_eq!(read.weights, (0..100).map(|n| n as f32 / 2.0).collect::<Vec<_>>());
+            assert_eq!(read.values, (0..100).map(|n| n as f32 / 2.0).collect::<Vec<_>>());
         }
     }
 }
@@ -199,7 +199,7 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
     let named = EdgeColumnOptions {
         source: Some("b".to_owned()),
         target: Some("a".to_owned()),
-        weight: None,
+        ..Default::default()
     };
     for (names, columns, edge, weighted) in [
         (["to", "From", "w"], EdgeColumnOptions::default(), (2, 1), true),
@@ -242,7 +242,7 @@ fn bad_parquet_rows_are_errors_or_rejects() {
     for block_bytes in [16, 32, 1 << 20] {
         let read = read_path(&path, skipping(block_bytes)).unwrap();
         assert_eq!(read.edges, [(1, 2), (7, 8)]);
-        assert_eq!(read.weights, [0.5, 1.5]);
+        assert_eq!(read.values, [0.5, 1.5]);
         let bad: Vec<_> = read
             .rejected
             .iter()
@@ -285,7 +285,7 @@ fn unsigned_parquet_weights_are_not_negative() {
         .unwrap()
         .parse(&mut batch, &mut |_| Ok(()))
         .unwrap();
-    assert_eq!(batch.weights, [5.0, 3e9]);
+    assert_eq!(batch.values, [5.0, 3e9]);
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn weights_of_their_own_go_with_the_rows_of_all_files() {
         assert!(source.weighted());
         let read = read(&source, 2).unwrap();
         assert_eq!(read.edges, [(1, 2), (3, 4), (5, 6), (9, 10)]);
-        assert_eq!(read.weights, [0.1, 0.2, 0.3, 0.5]);
+        assert_eq!(read.values, [0.1, 0.2, 0.3, 0.5]);
     }
     let open = |paths: &[PathBuf], weights| {
         let options = EdgeSourceOptions {
@@ -101,6 +101,110 @@ fn weights_of_their_own_go_with_the_rows_of_all_files() {
     assert_contains(&message(open(&[text], weights(&[1.0]))), &["c.tsv", "third column"]);
     let text = folder.file("c.tsv", "1 2 3\n");
     assert_contains(&message(open(&[text], weights(&[1.0]))), &["c.tsv", "omit --weights"]);
+}
+
+#[test]
+fn features_of_their_own_follow_the_weights_of_all_files() {
+    let folder = Folder::new();
+    let a = folder.file("a.u64", le(&[1_u64, 2, 3, 4], u64::to_le_bytes));
+    let b = folder.file(
+        "b.npy",
+        npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)),
+    );
+    let weights = folder.file(
+        "w.npy",
+        npy("<f4", "(5,)", &le(&[0.1, 0.2, 0.3, 0.4, 0.5], f32::to_le_bytes)),
+    );
+    let numbers = le(&[1_i16, -1, 2, -2, 3, -3, 4, -4, 5, -5], i16::to_le_bytes);
+    let by_column = le(&[1_i16, 2, 3, 4, 5, -1, -2, -3, -4, -5], i16::to_le_bytes);
+    let rows = folder.file("rows.npy", npy("<i2", "(5, 2)", &numbers));
+    let header = "{'descr': '<i2', 'fortran_order': True, 'shape': (5, 2), }";
+    let fortran = npy_of(1, header, &by_column);
+    for features in [rows, folder.file("columns.npy", fortran)] {
+        for block_bytes in [1, 50, 1 << 20] {
+            let options = |weights: Option<PathBuf>| EdgeSourceOptions {
+                weights,
+                features: Some(features.clone()),
+                ..skipping(block_bytes)
+            };
+            let source = EdgeSource::open(&[a.clone(), b.clone()], options(Some(weights.clone()))).unwrap();
+            assert_eq!((source.weighted(), source.features()), (true, 2));
+            let expected = [0.1, 1.0, -1.0, 0.2, 2.0, -2.0, 0.3, 3.0, -3.0, 0.5, 5.0, -5.0];
+            assert_eq!(read(&source, 2).unwrap().values, expected);
+            let source = EdgeSource::open(&[a.clone(), b.clone()], options(None)).unwrap();
+            assert_eq!((source.weighted(), source.features()), (false, 2));
+            assert_eq!(
+                read(&source, 2).unwrap().values,
+                [1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 5.0, -5.0]
+            );
+        }
+    }
+    let refused = |edges: &Path, features: Vec<u8>| {
+        let options = EdgeSourceOptions {
+            features: Some(folder.file("f.npy", features)),
+            ..Default::default()
+        };
+        message(EdgeSource::open(&[edges.to_owned()], options).and_then(|source| read(&source, 1)))
+    };
+    let ones = |shape: &str, count| npy("<f4", shape, &le(&vec![1.0; count], f32::to_le_bytes));
+    assert_contains(&refused(&a, ones("(3,)", 3)), &["f.npy", "expected 2 rows", "found 3"]);
+    assert_contains(&refused(&a, ones("(2, 0)", 0)), &["f.npy", "[E, d]", "(2, 0)"]);
+    let infinite = npy("<f4", "(2, 2)", &le(&[0.0, 1.0, 2.0, f32::INFINITY], f32::to_le_bytes));
+    assert_contains(
+        &refused(&a, infinite),
+        &["a.u64 at row 1", "edge feature 2 is not finite"],
+    );
+    let text = folder.file("c.tsv", "1 2\n3 4\n");
+    assert_contains(&refused(&text, ones("(2,)", 2)), &["c.tsv", "--edge-features-from"]);
+}
+
+#[test]
+fn columns_of_features_are_read_in_the_order_of_the_option() {
+    let folder = Folder::new();
+    let options = |features: &[&str], ids| EdgeSourceOptions {
+        columns: EdgeColumnOptions {
+            features: features.iter().map(|&name| name.to_owned()).collect(),
+            ..Default::default()
+        },
+        ids,
+        ..skipping(1 << 20)
+    };
+    let text = "src,amount,dst,hour,weight\n1,2.5,2,7,0.5\n3,,4,8,1\n5,x,6,9,1\n7,1e9,8,10,2\n";
+    let path = folder.file("a.csv", text);
+    let source = EdgeSource::open(&[path.clone()], options(&["hour", "amount"], IdKind::Integer)).unwrap();
+    assert_eq!(source.feature_names(), ["hour", "amount"]);
+    let found = read(&source, 1).unwrap();
+    assert_eq!(found.edges, [(1, 2), (7, 8)]);
+    assert_eq!(found.values, [0.5, 7.0, 2.5, 2.0, 10.0, 1e9]);
+    let reasons: Vec<_> = found.rejected.iter().map(|reject| reject.reason.reason()).collect();
+    assert_eq!(reasons, ["edge feature 2 is empty", "edge feature 2 is not a number"]);
+    let roles = &source.readings()[0].columns;
+    let roles: Vec<_> = roles.iter().map(|(role, name)| format!("{role} {name}")).collect();
+    assert_eq!(
+        roles,
+        [
+            "source src",
+            "target dst",
+            "weight weight",
+            "feature hour",
+            "feature amount"
+        ]
+    );
+
+    // Names as ids, and columns without names.
+    let path = folder.file("b.tsv", "a\tb\t1\t-1\nc\td\t2\tnan\ne\tf\t3\t-3\n");
+    let source = EdgeSource::open(&[path], options(&["4", "3"], IdKind::String)).unwrap();
+    assert!(source.feature_names().is_empty() && !source.weighted());
+    let (mut batch, mut rejected) = (TextBatch::default(), Vec::new());
+    let block = source.next_block(&|_| false).unwrap().unwrap();
+    block
+        .parse_text(&mut batch, &mut |reject| {
+            rejected.push(reject.reason);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((batch.sources.len(), batch.values), (2, vec![-1.0, 1.0, -3.0, 3.0]));
+    assert_eq!(rejected, [BadEdge::FeatureNotFinite(1)]);
 }
 
 #[test]

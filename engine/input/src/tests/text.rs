@@ -234,7 +234,7 @@ fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {
         })?;
         let pairs = batch.sources.iter().zip(batch.targets.iter());
         Vec::extend(&mut edges, pairs.map(|(source, target)| (text(source), text(target))));
-        Vec::extend(&mut weights, &batch.weights);
+        Vec::extend(&mut weights, &batch.values);
     }
     Ok((edges, weights, rejected))
 }
@@ -402,7 +402,7 @@ fn names_in_a_header_give_the_order_of_the_columns() {
     for text in ["weight,src,dst\n0.5,1,2\n", "src,weight,dst\n1,0.5,2\n"] {
         let source = open(&folder.file("a.csv", text), HeaderLine::Auto).unwrap();
         let read = read(&source, 1).unwrap();
-        assert_eq!((read.edges, read.weights), (vec![(1, 2)], vec![0.5]), "{text}");
+        assert_eq!((read.edges, read.values), (vec![(1, 2)], vec![0.5]), "{text}");
     }
 }
 
@@ -419,14 +419,14 @@ fn last_columns_without_values_are_left_out() {
     ] {
         let source = EdgeSource::open(&[folder.file(name, text)], EdgeSourceOptions::default()).unwrap();
         let read = read(&source, 1).unwrap();
-        assert_eq!((read.edges, read.weights.len()), (vec![(0, 1), (2, 3)], 0), "{text}");
+        assert_eq!((read.edges, read.values.len()), (vec![(0, 1), (2, 3)], 0), "{text}");
         assert_eq!(source.readings()[0].left_out.join(" "), left_out, "{text}");
     }
     let source = EdgeSource::open(
         &[folder.file("a.csv", "0,1,.5,\n2,3,1,\n")],
         EdgeSourceOptions::default(),
     );
-    assert_eq!(read(&source.unwrap(), 1).unwrap().weights, [0.5, 1.0]);
+    assert_eq!(read(&source.unwrap(), 1).unwrap().values, [0.5, 1.0]);
     // A column with a name is one of the edges, though it is empty.
     let named = folder.file("a.csv", "src,dst,weight\n0,1,\n2,3,\n");
     assert_contains(
@@ -457,7 +457,7 @@ fn empty_cells_are_named_with_their_column() {
         let columns = EdgeColumnOptions {
             source: text.starts_with("src").then(|| "src".to_owned()),
             target: text.starts_with("src").then(|| "dst".to_owned()),
-            weight: None,
+            ..Default::default()
         };
         let options = EdgeSourceOptions {
             columns,

@@ -10,9 +10,10 @@ use grappa_formats::{
     ChunkId, ChunkSpan, EdgePart, NodeId,
     chunks::ChunkMap,
     container::FileKind,
+    edge_rows::{EdgeRowsEncoder, EdgeRowsMeta, WEIGHT},
+    features::FeatureLayout,
     manifest::ChunkEntry,
     rows::{LINE_BYTES, LINE_ROWS, RowsEncoder, RowsMeta, choose_codec},
-    weights::{WeightsEncoder, WeightsMeta},
 };
 use grappa_io::{
     Error, Result,
@@ -21,13 +22,14 @@ use grappa_io::{
 };
 
 use super::StoreFolder;
+use crate::files;
 
 /// Edges in the sample from which the codec of a chunk is chosen.
 const SAMPLE_EDGES: usize = 1 << 15;
 /// Encoded bytes per write.
 const DRAIN_BYTES: usize = 256 << 10;
 
-/// Writes the adjacency lists of one chunk: the files `edges`, `degrees` and, if the graph is weighted, `weights`.
+/// Writes the adjacency lists of one chunk: the files `edges` and `degrees`, and `weights` and `edge-features` if edges have them.
 ///
 /// Adjacency lists are pushed in the order of their destinations and encoded at once. Memory: the sample from which the
 /// codec is chosen, the directory of the lists ([`AdjacencyWriter::directory_bytes`]), and a buffer per file. The exceptions of
@@ -40,7 +42,8 @@ pub struct AdjacencyWriter<'a> {
     edges: ContainerWriter,
     degrees: ContainerWriter,
     exceptions: Exceptions,
-    weights: Option<WeightsWriter>,
+    weights: Option<EdgeRowsWriter>,
+    features: Option<EdgeRowsWriter>,
 }
 
 /// The exceptions of the directory that exceed a buffer.
@@ -64,9 +67,11 @@ struct Sample {
     ends: Vec<usize>,
 }
 
-struct WeightsWriter {
+/// Writes a file with a row for each edge.
+struct EdgeRowsWriter {
+    kind: FileKind,
     file: ContainerWriter,
-    encoder: WeightsEncoder,
+    encoder: EdgeRowsEncoder,
 }
 
 impl<'a> AdjacencyWriter<'a> {
@@ -75,9 +80,15 @@ impl<'a> AdjacencyWriter<'a> {
         lists.div_ceil(LINE_ROWS) * LINE_BYTES as u64
     }
 
-    /// Creates the files of `chunk`.
-    pub fn create(store: &StoreFolder, chunks: &'a ChunkMap, chunk: ChunkId, weighted: bool) -> Result<Self> {
-        Self::create_part(store, chunks, chunk, EdgePart::Graph, weighted)
+    /// Creates the files of `chunk`. Edges have a weight each if `weighted`, and a row of `features` if there is a layout.
+    pub fn create(
+        store: &StoreFolder,
+        chunks: &'a ChunkMap,
+        chunk: ChunkId,
+        weighted: bool,
+        features: Option<FeatureLayout>,
+    ) -> Result<Self> {
+        Self::create_part(store, chunks, chunk, EdgePart::Graph, weighted, features)
     }
 
     /// Creates the files of `chunk` for a part of the edges.
@@ -87,20 +98,21 @@ impl<'a> AdjacencyWriter<'a> {
         chunk: ChunkId,
         part: EdgePart,
         weighted: bool,
+        features: Option<FeatureLayout>,
     ) -> Result<Self> {
         let folder = store.chunk(chunk)?;
         let file =
             |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(part.file(name)), kind, meta_bytes);
-        let weights = match weighted {
-            true => {
-                let file = file("weights", FileKind::WEIGHTS, WeightsMeta::BYTES)?;
-                Some(WeightsWriter {
-                    file,
-                    encoder: WeightsEncoder::default(),
-                })
-            }
-            false => None,
+        let of_edges = |name, kind, layout| {
+            Ok(EdgeRowsWriter {
+                kind,
+                file: file(name, kind, EdgeRowsMeta::bytes(kind))?,
+                encoder: EdgeRowsEncoder::new(layout),
+            })
         };
+        let weights = weighted.then(|| of_edges("weights", FileKind::WEIGHTS, WEIGHT));
+        let features = features.map(|layout| of_edges(files::EDGE_FEATURES, FileKind::EDGE_FEATURES, layout));
+        let (weights, features) = (weights.transpose()?, features.transpose()?);
         Ok(Self {
             chunks,
             span: ChunkSpan::of(chunks, chunk),
@@ -110,20 +122,29 @@ impl<'a> AdjacencyWriter<'a> {
             degrees: file("degrees", FileKind::DEGREES, RowsMeta::BYTES)?,
             exceptions: Exceptions { folder, file: None },
             weights,
+            features,
         })
     }
 
-    /// Appends the adjacency list of the next node: its sources, ascending, and their weights if the graph is weighted.
-    pub fn push(&mut self, sources: &[u64], weights: &[f32]) -> Result<()> {
+    /// Appends the adjacency list of the next node: its sources, ascending, their weights if the graph is weighted, and their
+    /// encoded rows if edges have features.
+    ///
+    /// # Panics
+    /// If there are not as many weights or rows as sources.
+    pub fn push(&mut self, sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
         for &source in sources {
             self.bucket_edges[self.chunks.chunk_of(NodeId(source)).0 as usize] += 1;
         }
         if let Some(writer) = &mut self.weights {
             assert_eq!(weights.len(), sources.len(), "one weight per edge");
-            writer.encoder.push_row(weights);
-            if writer.encoder.ready_bytes() >= DRAIN_BYTES {
-                writer.file.write(&writer.encoder.take_bytes())?;
-            }
+            writer.encoder.push_list(weights);
+            writer.drain()?;
+        }
+        if let Some(writer) = &mut self.features {
+            let stride = writer.encoder.layout().stride as usize;
+            assert_eq!(features.len(), sources.len() * stride, "one row per edge");
+            writer.encoder.push_encoded(features);
+            writer.drain()?;
         }
         match &mut self.encoder {
             Encoder::Chosen(encoder) => {
@@ -186,15 +207,26 @@ impl<'a> AdjacencyWriter<'a> {
             self.degrees.finish(tail.meta.encode())?,
             self.edges.finish(tail.meta.encode())?,
         ];
-        if let Some(mut writer) = self.weights {
-            writer.file.write(&writer.encoder.finish())?;
-            let meta = WeightsMeta {
-                span: self.span,
-                edges: tail.meta.edges,
-            };
-            files.push(writer.file.finish(meta.encode())?);
+        for writer in self.weights.into_iter().chain(self.features) {
+            files.push(writer.finish(self.span, tail.meta.edges)?);
         }
         Ok((ChunkEntry::of_buckets(self.bucket_edges), files))
+    }
+}
+
+impl EdgeRowsWriter {
+    /// Writes the rows that are ready, if they are many.
+    fn drain(&mut self) -> Result<()> {
+        match self.encoder.ready_bytes() >= DRAIN_BYTES {
+            true => self.file.write(&self.encoder.take_bytes()),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(mut self, span: ChunkSpan, edges: u64) -> Result<WrittenFile> {
+        let layout = self.encoder.layout();
+        self.file.write(&self.encoder.finish())?;
+        self.file.finish(EdgeRowsMeta { span, edges, layout }.encode(self.kind))
     }
 }
 
@@ -254,9 +286,9 @@ mod tests {
             });
             sources.collect()
         };
-        let mut writer = AdjacencyWriter::create(&store, &chunks, ChunkId(0), false).unwrap();
+        let mut writer = AdjacencyWriter::create(&store, &chunks, ChunkId(0), false, None).unwrap();
         for node in 0..NODES {
-            writer.push(&list(node), &[]).unwrap();
+            writer.push(&list(node), &[], &[]).unwrap();
             if let Encoder::Chosen(encoder) = &writer.encoder {
                 assert!(encoder.exceptions_bytes() < DRAIN_BYTES);
             }

@@ -161,7 +161,7 @@ fn corrupt_containers_are_errors() {
 
 #[test]
 fn files_of_another_chunk_are_errors() {
-    for name in ["features-f16", "labels-single", "weights"] {
+    for name in ["features-f16", "labels-single", "weights", "edge-features-bf16"] {
         changed(name, |p| p.meta[0] = 2, 64, "were files swapped?");
         changed(name, |p| p.meta[8] += 1, 64, "were files swapped?");
         changed(name, |p| p.meta[4] = 1, 68, "a reserved byte of the meta is not 0");
@@ -231,6 +231,18 @@ fn schemas_that_are_not_valid_json_of_a_schema() {
         replaced(r#"{"features":[],"classes":["a","a"]}"#),
         64,
         "two classes have the name",
+    );
+    changed(
+        "schema-of-edges",
+        replaced(r#"{"features":[],"classes":[],"edge_features":["a","a"]}"#),
+        64,
+        "two edge features have the name",
+    );
+    changed(
+        "schema-of-edges",
+        replaced(r#"{"features":[],"classes":[],"edge_features":["a",""]}"#),
+        64,
+        "a dimension of the edge features has an empty name",
     );
 }
 

@@ -77,7 +77,7 @@ fn corrupt_weights_are_errors() {
         name,
         |p| p.payload[24] = 3,
         PAYLOAD + 24,
-        "the weights of node 65 of the chunk, counted from edge 3",
+        "the edges of node 65 of the chunk, counted from edge 3",
     );
     changed(
         name,
@@ -89,13 +89,13 @@ fn corrupt_weights_are_errors() {
         name,
         |p| p.put(16, [0xff; 8]),
         PAYLOAD + 16,
-        "the weights of node 0 of the chunk, counted from edge 18446744073709551615",
+        "the edges of node 0 of the chunk, counted from edge 18446744073709551615",
     );
     changed(
         name,
         |p| p.payload[12] = 1,
         PAYLOAD + 12,
-        "between the weights and their anchors",
+        "between the rows of edges and their anchors",
     );
     changed(name, |p| p.payload_offset = 100, 16, "no multiple of 8");
     changed(
@@ -110,4 +110,54 @@ fn corrupt_weights_are_errors() {
         24,
         "calls for a payload of 40 bytes, the header says 32",
     );
+}
+
+#[test]
+fn corrupt_edge_features_are_errors() {
+    // Rows of 6 bytes and a padding of 2. Three of them, then the anchors of rows 0 and 64.
+    let name = "edge-features-bf16";
+    let payload = 4096;
+    changed(
+        name,
+        |p| p.payload[32] = 3,
+        payload + 32,
+        "the edges of node 65 of the chunk, counted from edge 3",
+    );
+    changed(
+        name,
+        |p| p.payload[32] = 1,
+        payload + 32,
+        "the anchor of node 64 of the chunk is edge 1",
+    );
+    changed(
+        name,
+        |p| p.payload[7] = 1,
+        payload + 7,
+        "the padding of a feature row is not 0",
+    );
+    changed(name, |p| p.payload_offset = 4100, 16, "no multiple of 8");
+    changed(name, |p| p.put_meta(32, [0; 4]), 96, "rows have 0 values");
+    changed(
+        name,
+        |p| p.meta[36] = 4,
+        96,
+        "need a stride that is a multiple of 4 and at least 6, not 4",
+    );
+    changed(name, |p| p.meta[40] = 4, 104, "there is no feature dtype 4");
+    changed(name, |p| p.meta[41] = 1, 105, "a reserved byte of the meta is not 0");
+    changed(
+        name,
+        |p| p.put_meta(24, [0xff; 8]),
+        24,
+        "calls for a payload of 18446744073709551615",
+    );
+    changed(
+        name,
+        |p| p.meta[24] = 4,
+        24,
+        "calls for a payload of 48 bytes, the header says 40",
+    );
+    let name = "edge-features-int8";
+    changed(name, |p| p.payload[5] = 0x80, payload + 5, "an int8 feature is -128");
+    changed(name, |p| p.payload[3] = 0xff, payload, "the scale of an int8 row is");
 }

@@ -331,7 +331,7 @@ fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
                 block.parse(&mut batch, &mut on_reject)?;
                 read.sources.extend(&batch.sources);
                 read.targets.extend(&batch.targets);
-                (&batch.weights, batch.sources.len())
+                (&batch.values, batch.sources.len())
             }
             IdKind::String => {
                 block.parse_text(&mut text, &mut on_reject)?;
@@ -344,7 +344,7 @@ fn read_all(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
                 );
                 read.text
                     .extend(pairs.map(|(source, target)| (source.to_vec(), target.to_vec())));
-                (&text.weights, text.sources.len())
+                (&text.values, text.sources.len())
             }
         };
         assert_eq!(weights.len(), if source.weighted() { edges } else { 0 });

@@ -391,9 +391,9 @@ fn run_weights(input: &Input) -> String {
         let (mut batch, mut all) = (EdgeBatch::default(), Vec::new());
         while let Some(block) = source.next_block(&|_| false)? {
             block.parse(&mut batch, &mut |_| Ok(()))?;
-            assert_eq!(batch.weights.len(), batch.sources.len());
-            assert!(batch.weights.iter().all(|weight| weight.is_finite()));
-            all.extend(batch.weights.iter().map(|weight| weight.to_bits()));
+            assert_eq!(batch.values.len(), batch.sources.len());
+            assert!(batch.values.iter().all(|weight| weight.is_finite()));
+            all.extend(batch.values.iter().map(|weight| weight.to_bits()));
         }
         assert_eq!(all.len(), 4);
         Ok(all)

@@ -10,13 +10,13 @@ use grappa_formats::{
     dictionary::{
         DictionaryMeta, IntegerDictionary, IntegerDictionaryBuilder, KeyKind, StringDictionary, StringDictionaryBuilder,
     },
+    edge_rows::EdgeRows,
     features::FeaturesMeta,
     labels::Labels,
     manifest::{FeatureDtype, LabelKind, Manifest},
     permutation_table::{PermutationTable, encode_entries},
     schema::{Column, Schema},
     splits,
-    weights::Weights,
 };
 
 use super::shared::outcome;
@@ -93,6 +93,14 @@ pub fn targets() -> Vec<Target> {
             ..target("weights", || golden(&["weights"]), run_weights)
         },
         Target {
+            repair: |file| container_of(FileKind::EDGE_FEATURES, file),
+            ..target(
+                "edge-features",
+                || golden(&["edge-features-bf16", "edge-features-int8"]),
+                run_edge_features,
+            )
+        },
+        Target {
             repair: |file| container_of(FileKind::SPLIT, file),
             ..target("split", split_seeds, run_split)
         },
@@ -133,6 +141,7 @@ fn schema_seeds() -> Vec<Vec<u8>> {
     let numbers = Schema {
         features: (0..10).map(|i| Column::number(format!("f{i}"))).collect(),
         classes: vec!["a".into(), "b".into()],
+        edge_features: vec!["amount".into()],
     };
     vec![golden, numbers.encode().0]
 }
@@ -435,24 +444,39 @@ fn degrees() -> [u64; 66] {
 }
 
 fn run_weights(input: &Input) -> String {
-    let result = decode_file(input.bytes, FileKind::WEIGHTS).and_then(|(header, payload)| {
-        let weights = Weights::new(&header, payload)?;
+    run_edge_rows(input, FileKind::WEIGHTS)
+}
+
+fn run_edge_features(input: &Input) -> String {
+    run_edge_rows(input, FileKind::EDGE_FEATURES)
+}
+
+fn run_edge_rows(input: &Input, kind: FileKind) -> String {
+    let result = decode_file(input.bytes, kind).and_then(|(header, payload)| {
+        let of_edges = EdgeRows::new(&header, payload)?;
         let degrees = degrees();
-        let rows = weights.meta().span.rows;
+        let rows = of_edges.meta().span.rows;
+        let layout = of_edges.meta().layout;
+        let dim = layout.dim as usize;
         // Degrees come from another file, which may not fit.
         for degree in [0, 3, u64::MAX] {
             for row in (0..rows).take(100) {
-                if let Ok(range) = weights.range(row, |row| degrees.get(row as usize).copied().unwrap_or(degree)) {
+                if let Ok(range) = of_edges.range(row, |row| degrees.get(row as usize).copied().unwrap_or(degree)) {
                     let edges = (range.end - range.start) as usize;
-                    weights.copy(range, &mut vec![0.0; edges]);
+                    of_edges.copy(range, &mut vec![0.0; edges * dim]);
                 }
             }
         }
-        weights.check(degrees)?;
-        for edge in 0..weights.meta().edges {
-            let place = weights.meta().place_of(edge..edge + 1);
-            let bytes = &payload[place.start as usize..place.end as usize];
-            assert_eq!(weights.get(edge).to_bits().to_le_bytes(), bytes);
+        of_edges.check(degrees)?;
+        let mut values = vec![0.0; dim];
+        let mut again = vec![0; layout.stride as usize];
+        for edge in 0..of_edges.meta().edges {
+            of_edges.copy(edge..edge + 1, &mut values);
+            layout.encode_rows(&values, &mut again);
+            // Scales of int8 are chosen anew, and a NaN need not keep its bits.
+            if layout.dtype != FeatureDtype::Int8 && values.iter().all(|value| !value.is_nan()) {
+                assert_eq!(of_edges.rows(edge..edge + 1), again);
+            }
         }
         Ok(())
     });

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use grappa_console::{ByteSize, ByteSizeError, options::dtypes};
-use grappa_engine::{formats::manifest::FeatureDtype, ingest::Shares, sample::Fanouts};
+use grappa_engine::{
+    formats::manifest::FeatureDtype,
+    ingest::{EDGE_FEATURES_MAX, Shares},
+    sample::Fanouts,
+};
 
 use super::threads::Threads;
 
@@ -19,7 +23,7 @@ pub struct PlanArgs {
         value_name = "STORE",
         requires = "train",
         conflicts_with_all = [
-            "nodes", "edges", "dim", "classes", "split", "weighted", "chunks", "free_memory", "computed_features",
+            "nodes", "edges", "dim", "classes", "split", "weighted", "edge_dim", "chunks", "free_memory", "computed_features",
         ]
     )]
     pub store: Option<PathBuf>,
@@ -48,6 +52,12 @@ pub struct PlanArgs {
     /// Edges have weights
     #[arg(long, help_heading = GRAPH)]
     pub weighted: bool,
+    /// Features per edge [default: no edge features]
+    #[arg(long, help_heading = GRAPH, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=EDGE_FEATURES_MAX as i64))]
+    pub edge_dim: Option<u32>,
+    /// Type of a stored edge feature
+    #[arg(long, help_heading = GRAPH, default_value = "f32", value_parser = dtypes(), requires = "edge_dim")]
+    pub edge_dtype: FeatureDtype,
     /// Number of chunks [default: as grappa-ingest chooses]
     #[arg(long, help_heading = GRAPH, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,

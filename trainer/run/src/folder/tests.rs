@@ -337,6 +337,7 @@ fn the_schema_of_a_run_is_the_one_that_its_checkpoints_name() {
     let schema = |classes: [&str; 2]| Schema {
         features: vec![Column::number("age"), Column::number("income")],
         classes: classes.map(str::to_owned).to_vec(),
+        ..Schema::default()
     };
     let mut state = RunState {
         inputs: 2,

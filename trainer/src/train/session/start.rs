@@ -122,6 +122,9 @@ impl NewRun {
                 "training does not use the edge weights of the store; only `grappa-store sample --by-weight` draws by them",
             );
         }
+        if is_first && trainer.data.store.edge_features().is_some() {
+            watcher.warn("training does not use the edge features of the store: no layer has an input for them");
+        }
         tell_warnings(&mut trainer, watcher);
         let task = trainer.data.labels.task();
         watcher.task(task);

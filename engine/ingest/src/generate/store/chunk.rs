@@ -89,7 +89,7 @@ impl ChunkWriter<'_> {
 
     /// Writes the adjacency lists of a chunk.
     fn adjacency(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let mut writer = AdjacencyWriter::create(self.folder, self.chunks, chunk, false)?;
+        let mut writer = AdjacencyWriter::create(self.folder, self.chunks, chunk, false, None)?;
         let mut drawn = 0;
         let pool = Mutex::new(Vec::new());
         let mut labels = LabelBlocks::new(self.permutation, self.chunks.range(chunk));
@@ -105,7 +105,7 @@ impl ChunkWriter<'_> {
         let make = |piece| Ok(self.make(piece));
         in_order(self.teams.team_threads, self.teams.window, plan, make, |piece| {
             for list in piece.lists.lists().iter() {
-                writer.push(list, &[])?;
+                writer.push(list, &[], &[])?;
             }
             drawn += piece.drawn;
             self.progress.advance(piece.drawn * 8, piece.drawn);

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use grappa_input::{BlockId, EdgeBatch, EdgeSource, RawBlock, Reject, TextBatch};
-use grappa_io::{Result, workers::ReadAhead};
+use grappa_io::{Error, Result, workers::ReadAhead};
 
 use crate::ids::IdMap;
 
@@ -36,10 +36,20 @@ pub struct ReadBlock {
 pub struct BlockBuffers {
     /// The edges of the block.
     pub batch: EdgeBatch,
+    /// The places of its edges in the input. Empty if they do not matter.
+    pub places: Vec<u64>,
     /// The ids of its edges, if they are strings.
     pub text: TextBatch,
     /// The records of the block, if it was spilled before.
     pub words: Vec<u64>,
+}
+
+impl BlockBuffers {
+    /// The place of an edge of the block in the input; 0 if places do not matter.
+    #[inline]
+    pub fn place(&self, edge: usize) -> u64 {
+        self.places.get(edge).copied().unwrap_or(0)
+    }
 }
 
 /// The blocks of the user's files, parsed and with their external ids replaced.
@@ -52,7 +62,14 @@ pub struct InputBlocks<'a, 's> {
     pub ids: &'a IdMap,
     /// The replacement of external ids.
     pub replace: Replace,
+    /// Whether the places of edges in the input matter.
+    pub with_places: bool,
 }
+
+/// Bits of an edge's place in the input: its index among the edges of a block, and the number of the block in its file. The number
+/// of the file has the others.
+const INDEX_BITS: u32 = 24;
+const BLOCK_BITS: u32 = 24;
 
 /// The replacement of the external ids of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,10 +91,29 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
         };
         let path = self.source.path(block.id().file);
         let on_reject = &mut |reject| on_reject(path, reject);
-        let BlockBuffers { batch, text, .. } = buffers;
+        let BlockBuffers {
+            batch, text, places, ..
+        } = buffers;
         match self.replace {
             Replace::Nodes => self.ids.parse(&block, batch, text, on_reject)?,
             Replace::Keys => self.ids.parse_keys(&block, batch, text, on_reject)?,
+        }
+        places.clear();
+        if self.with_places {
+            let BlockId { file, block } = block.id();
+            let edges = batch.sources.len() as u64;
+            if edges >> INDEX_BITS > 0 || block >> BLOCK_BITS > 0 || file >> (64 - BLOCK_BITS - INDEX_BITS) > 0 {
+                return Err(Error::limit(
+                    format!(
+                        "{}: the first and last of parallel edges are wanted, and this is block {block} of file {file}",
+                        path.display()
+                    ),
+                    "2^24 blocks in 2^16 files".to_owned(),
+                    "give fewer and smaller files, or merge with --merge sum, mean, min or max".to_owned(),
+                ));
+            }
+            let first = u64::from(file) << (BLOCK_BITS + INDEX_BITS) | block << INDEX_BITS;
+            places.extend(first..first + edges);
         }
         Ok(Some(ReadBlock {
             id: block.id(),

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! All files are read and written sequentially. Compared with ids that fit in memory, the join writes and reads each edge
-//! twice more, 16 bytes each time (24 with a weight), and each id once, 16 bytes. The journal records the progress of the
-//! three passes over edges. The keys are few, so an unfinished cut starts again.
+//! twice more, 16 bytes each time (24 with a weight, more with features), and each id once, 16 bytes. The journal
+//! records the progress of the three passes over edges. The keys are few, so an unfinished cut starts again.
 //!
 //! Long lists of ids, of rows and of splits, are looked up in the same segments before edges are read
 //! ([`crate::ingest::id_lists`]).
@@ -24,6 +24,7 @@ use grappa_io::Result;
 use crate::{
     ids::IdMap,
     ingest::{
+        edge_values::ValueShape,
         edges::{
             blocks::Replace,
             route::{EdgeEnd, Route},
@@ -80,6 +81,7 @@ pub fn plan_join(job: &IngestJob<'_>, ids: &mut IdMap) -> Result<Option<JoinPlan
 pub fn map_sources<'p>(
     job: &IngestJob<'_>,
     source: &EdgeSource,
+    shape: ValueShape,
     ids: &mut IdMap,
     plan: &'p JoinPlan,
     rejects: &RejectsFolder,
@@ -88,7 +90,7 @@ pub fn map_sources<'p>(
         dictionary.hash = plan.hash.clone();
     }
     let scratch = job.store.lasting_scratch();
-    let record_words = if source.weighted() { 3 } else { 2 };
+    let record_words = 2 + shape.words();
     let by_source = SpillFolder::new(scratch, "by-source", record_words);
     let by_target = SpillFolder::new(scratch, "by-target", record_words);
     let segments = plan.segments();
@@ -100,6 +102,7 @@ pub fn map_sources<'p>(
             end: EdgeEnd::Source,
             segments,
         },
+        shape,
         spill: &by_source,
         rejects,
         buffer_bytes: buffer_bytes(&job.budget, segments),
@@ -114,6 +117,7 @@ pub fn map_sources<'p>(
         scratch,
         plan.table()?,
         by_source.clone(),
+        shape,
         spilled,
         EdgeEnd::Source,
         done,
@@ -142,6 +146,7 @@ pub fn map_sources<'p>(
         scratch,
         table,
         by_target,
+        shape,
         spilled,
         EdgeEnd::Target,
         done,

@@ -10,7 +10,7 @@
 //!  SortPass   (pass 2)            per chunk, per shard: reads, sorts
 //!      | adjacency lists          AdjacencyWriter: encodes
 //!      v
-//!  chunk-<i>/{edges,degrees,weights}
+//!  chunk-<i>/{edges,degrees,weights,edge-features}
 //! ```
 //!
 //! If ids do not fit in memory, `InputBlocks` maps ids to keys instead, and two more passes come before pass 1 ([`join`]):
@@ -50,6 +50,7 @@ use self::{
 use crate::{
     ids::IdMap,
     ingest::{
+        edge_values::EdgeValues,
         job::IngestJob,
         journal::{Scan, Stage},
         node_ids::GraphIds,
@@ -64,6 +65,7 @@ use crate::{
 pub fn write(
     job: &IngestJob<'_>,
     source: &EdgeSource,
+    values: &EdgeValues,
     scan: Scan,
     ids: &mut GraphIds,
     held: u64,
@@ -71,14 +73,14 @@ pub fn write(
 ) -> Result<()> {
     let GraphIds { map: ids, chunks, .. } = ids;
     let edge_options = job.options.edge_options;
-    // The key and, if the graph is weighted, the weight.
-    let record_words = if source.weighted() { 2 } else { 1 };
+    // The key and the values.
+    let record_words = 1 + values.shape.words() as u64;
     let are_spilled = job.journal.are_edges_spilled();
     let join = match are_spilled {
         true => None,
         false => plan_join(job, ids)?,
     };
-    let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), record_words)?;
+    let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), values.shape.sort_cost())?;
     let keys = EdgeKeys::new(chunks, &plan);
     let spill = SpillFolder::new(job.store.lasting_scratch(), "edges", record_words as usize);
 
@@ -89,6 +91,7 @@ pub fn write(
             keys: &keys,
             options: edge_options,
         },
+        shape: values.shape,
         spill: &spill,
         rejects,
         buffer_bytes: plan.buffer_bytes,
@@ -102,7 +105,7 @@ pub fn write(
             ids.unload();
         }
         Some(join) => {
-            let edges = join::map_sources(job, source, ids, join, rejects)?;
+            let edges = join::map_sources(job, source, values.shape, ids, join, rejects)?;
             pass.run(&edges, &job.journal, job.progress)?;
             edges.remove()?;
             edges.remove_keys()?;
@@ -125,7 +128,7 @@ pub fn write(
         keys: &keys,
         spilled: &spilled,
         spill: &spill,
-        weighted: source.weighted(),
+        values,
         ids,
         buffers: SpareBuffers::new(&gate),
         held,
@@ -153,7 +156,7 @@ fn plan_edges(
     chunks: &ChunkMap,
     ids: &IdMap,
     join: Option<&JoinPlan>,
-    record_words: u64,
+    record_cost: u64,
 ) -> Result<SpillPlan> {
     let budget = IngestBudget {
         reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
@@ -166,7 +169,7 @@ fn plan_edges(
     }
     let directions = if job.options.edge_options.undirected { 2 } else { 1 };
     let (edges, source_bits) = (scan.edges * directions, bits_for(chunks.nodes()));
-    let plan = SpillPlan::of_edges(chunks, edges, record_words, source_bits, &budget)?;
+    let plan = SpillPlan::of_edges(chunks, edges, record_cost, source_bits, &budget)?;
     job.journal.planned(Stage::Edges, plan)?;
     Ok(plan)
 }

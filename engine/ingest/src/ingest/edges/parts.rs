@@ -1,6 +1,6 @@
 //! The writers of a chunk's edges: of the graph, and of each part that is held out of it.
 
-use grappa_formats::{ChunkId, EdgePart, NodeId, chunks::ChunkMap, manifest::ChunkEntry};
+use grappa_formats::{ChunkId, EdgePart, NodeId, chunks::ChunkMap, features::FeatureLayout, manifest::ChunkEntry};
 use grappa_io::{Result, container::WrittenFile};
 use grappa_storage::writer::AdjacencyWriter;
 
@@ -16,6 +16,8 @@ struct HeldOut<'a> {
     split: EdgeSplit,
     /// Whether each edge is there in both directions. Then a held-out edge is listed once: at the end with the larger number.
     undirected: bool,
+    /// Bytes of the features of an edge; 0 without.
+    stride: usize,
     parts: Vec<PartWriter<'a>>,
 }
 
@@ -25,12 +27,19 @@ struct PartWriter<'a> {
     writer: AdjacencyWriter<'a>,
     sources: Vec<u64>,
     weights: Vec<f32>,
+    features: Vec<u8>,
 }
 
 impl<'a> PartWriters<'a> {
     /// Creates the files of `chunk`.
-    pub fn create(job: &IngestJob<'_>, chunks: &'a ChunkMap, chunk: ChunkId, weighted: bool) -> Result<Self> {
-        let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted);
+    pub fn create(
+        job: &IngestJob<'_>,
+        chunks: &'a ChunkMap,
+        chunk: ChunkId,
+        weighted: bool,
+        features: Option<FeatureLayout>,
+    ) -> Result<Self> {
+        let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features);
         let held_out = match job.options.edge_split {
             None => None,
             Some(split) => {
@@ -40,11 +49,13 @@ impl<'a> PartWriters<'a> {
                         writer: writer(part)?,
                         sources: Vec::new(),
                         weights: Vec::new(),
+                        features: Vec::new(),
                     })
                 };
                 Some(HeldOut {
                     split,
                     undirected: job.options.edge_options.undirected,
+                    stride: features.map_or(0, |layout| layout.stride as usize),
                     parts: split.held_out().into_iter().map(part).collect::<Result<_>>()?,
                 })
             }
@@ -56,16 +67,22 @@ impl<'a> PartWriters<'a> {
     }
 
     /// Takes the edges that are held out from the next node's list, and appends them to the lists of their parts.
-    pub fn push_held_out(&mut self, target: NodeId, sources: &mut Vec<u64>, weights: &mut Vec<f32>) -> Result<()> {
+    pub fn push_held_out(
+        &mut self,
+        target: NodeId,
+        sources: &mut Vec<u64>,
+        weights: &mut Vec<f32>,
+        features: &mut Vec<u8>,
+    ) -> Result<()> {
         match &mut self.held_out {
-            Some(held_out) => held_out.push(target, sources, weights),
+            Some(held_out) => held_out.push(target, sources, weights, features),
             None => Ok(()),
         }
     }
 
     /// As [`AdjacencyWriter::push`], to the lists of the graph.
-    pub fn push(&mut self, sources: &[u64], weights: &[f32]) -> Result<()> {
-        self.graph.push(sources, weights)
+    pub fn push(&mut self, sources: &[u64], weights: &[f32], features: &[u8]) -> Result<()> {
+        self.graph.push(sources, weights, features)
     }
 
     /// As [`AdjacencyWriter::finish`]. The entry is of the graph.
@@ -79,8 +96,14 @@ impl<'a> PartWriters<'a> {
 }
 
 impl HeldOut<'_> {
-    fn push(&mut self, target: NodeId, sources: &mut Vec<u64>, weights: &mut Vec<f32>) -> Result<()> {
-        let mut kept = 0;
+    fn push(
+        &mut self,
+        target: NodeId,
+        sources: &mut Vec<u64>,
+        weights: &mut Vec<f32>,
+        features: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (mut kept, stride) = (0, self.stride);
         for at in 0..sources.len() {
             let (source, weight) = (sources[at], weights.get(at).copied());
             let part = self.split.part_of(source, target.0);
@@ -89,26 +112,33 @@ impl HeldOut<'_> {
                 if let Some(weight) = weight {
                     weights[kept] = weight;
                 }
+                features.copy_within(at * stride..(at + 1) * stride, kept * stride);
                 kept += 1;
             } else if (!self.undirected || source <= target.0)
                 && let Some(writer) = self.parts.iter_mut().find(|writer| writer.part == part)
             {
                 writer.sources.push(source);
                 writer.weights.extend(weight);
+                writer
+                    .features
+                    .extend_from_slice(&features[at * stride..(at + 1) * stride]);
             }
         }
         sources.truncate(kept);
         weights.truncate(kept);
+        features.truncate(kept * stride);
         for PartWriter {
             writer,
             sources,
             weights,
+            features,
             ..
         } in &mut self.parts
         {
-            writer.push(sources, weights)?;
+            writer.push(sources, weights, features)?;
             sources.clear();
             weights.clear();
+            features.clear();
         }
         Ok(())
     }

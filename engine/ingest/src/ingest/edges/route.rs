@@ -5,24 +5,24 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{EdgeOptions, SelfLoops},
 };
-use grappa_input::EdgeBatch;
 use grappa_io::{Result, sort::bits_for};
 
-use crate::ingest::{plan::SpillPlan, segments::segment_of, spill::SpillWriter};
+use super::blocks::BlockBuffers;
+use crate::ingest::{edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter};
 
 /// Decides which spill file an edge goes to.
 #[derive(Debug, Clone, Copy)]
 pub enum Route<'a> {
-    /// To the shard of the destination, for pass 2. Both ends are nodes. A record is the [`EdgeKeys`] key and, if the
-    /// graph is weighted, the weight.
+    /// To the shard of the destination, for pass 2. Both ends are nodes. A record is the [`EdgeKeys`] key and the
+    /// values of the edge.
     Shard {
         /// Shards and keys.
         keys: &'a EdgeKeys,
         /// Whether to add reverse edges, and which self-loops to drop.
         options: EdgeOptions,
     },
-    /// To the segment of one end's key, for the next pass of a join. A record is the source, the destination and, if the
-    /// graph is weighted, the weight. The key of `end` becomes the key within its segment.
+    /// To the segment of one end's key, for the next pass of a join. A record is the source, the destination and the
+    /// values of the edge. The key of `end` becomes the key within its segment.
     Segment {
         /// The end that decides.
         end: EdgeEnd,
@@ -49,17 +49,19 @@ impl Route<'_> {
         }
     }
 
-    /// Spills a batch of edges.
-    pub fn spill(&self, batch: &EdgeBatch, writer: &mut SpillWriter) -> Result<()> {
+    /// Spills the edges of a block, whose records have values of this shape.
+    pub fn spill(&self, block: &BlockBuffers, shape: ValueShape, writer: &mut SpillWriter) -> Result<()> {
+        let batch = &block.batch;
         match *self {
-            Self::Segment { end, segments } => spill_by_segment(batch, end, segments, writer),
+            Self::Segment { end, segments } => spill_by_segment(block, shape, end, segments, writer),
             Self::Shard { keys, options } => {
                 // Pass 2 adds self-loops to every list under `SelfLoops::Add`, so the self-loops of the input must go.
                 let drop_loops = options.self_loops != SelfLoops::Keep;
-                spill_by_shard(keys, &batch.sources, &batch.targets, &batch.weights, drop_loops, writer)?;
+                let ends = [&*batch.sources, &batch.targets];
+                spill_by_shard(keys, ends, block, shape, drop_loops, writer)?;
                 if options.undirected {
                     // A self-loop is its own reverse, and must not be doubled.
-                    spill_by_shard(keys, &batch.targets, &batch.sources, &batch.weights, true, writer)?;
+                    spill_by_shard(keys, [ends[1], ends[0]], block, shape, true, writer)?;
                 }
                 Ok(())
             }
@@ -69,14 +71,14 @@ impl Route<'_> {
 
 fn spill_by_shard(
     keys: &EdgeKeys,
-    sources: &[u64],
-    targets: &[u64],
-    weights: &[f32],
+    [sources, targets]: [&[u64]; 2],
+    block: &BlockBuffers,
+    shape: ValueShape,
     drop_loops: bool,
     writer: &mut SpillWriter,
 ) -> Result<()> {
     let edges = sources.iter().copied().zip(targets.iter().copied());
-    if weights.is_empty() {
+    if shape.width == 0 {
         for (source, target) in edges {
             if drop_loops && source == target {
                 continue;
@@ -84,19 +86,28 @@ fn spill_by_shard(
             let (shard, key) = keys.of(source, target);
             writer.push_word(shard, key)?;
         }
-    } else {
-        for ((source, target), weight) in edges.zip(weights) {
-            if drop_loops && source == target {
-                continue;
-            }
-            let (shard, key) = keys.of(source, target);
-            writer.push(shard)?.copy_from_slice(&[key, u64::from(weight.to_bits())]);
+        return Ok(());
+    }
+    for (k, ((source, target), values)) in edges.zip(block.batch.values.chunks_exact(shape.width)).enumerate() {
+        if drop_loops && source == target {
+            continue;
         }
+        let (shard, key) = keys.of(source, target);
+        let record = writer.push(shard)?;
+        record[0] = key;
+        shape.write(values, block.place(k), &mut record[1..]);
     }
     Ok(())
 }
 
-fn spill_by_segment(batch: &EdgeBatch, end: EdgeEnd, segments: u32, writer: &mut SpillWriter) -> Result<()> {
+fn spill_by_segment(
+    block: &BlockBuffers,
+    shape: ValueShape,
+    end: EdgeEnd,
+    segments: u32,
+    writer: &mut SpillWriter,
+) -> Result<()> {
+    let batch = &block.batch;
     for (k, (&source, &target)) in batch.sources.iter().zip(&batch.targets).enumerate() {
         let (segment, source, target) = match end {
             EdgeEnd::Source => {
@@ -110,9 +121,8 @@ fn spill_by_segment(batch: &EdgeBatch, end: EdgeEnd, segments: u32, writer: &mut
         };
         let record = writer.push(segment)?;
         (record[0], record[1]) = (source, target);
-        if let Some(weight) = batch.weights.get(k) {
-            record[2] = u64::from(weight.to_bits());
-        }
+        let values = &batch.values[k * shape.width..][..shape.width];
+        shape.write(values, block.place(k), &mut record[2..]);
     }
     Ok(())
 }

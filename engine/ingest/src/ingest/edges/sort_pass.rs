@@ -30,9 +30,10 @@ use super::{parallel::ParallelEdges, parts::PartWriters, route::EdgeKeys};
 use crate::{
     ids::IdMap,
     ingest::{
+        edge_values::{EdgeValues, SortedRecords, sort_equal_keys},
         job::IngestJob,
         journal::{ChunkDone, StageState},
-        plan::{SORT_COST, SpillPlan},
+        plan::SpillPlan,
         spill::{self, Extent, SpillFolder, SpillWriter},
     },
 };
@@ -61,8 +62,8 @@ pub struct SortPass<'a> {
     pub spilled: &'a StageState,
     /// Spill files of pass 1.
     pub spill: &'a SpillFolder,
-    /// Whether records have weights.
-    pub weighted: bool,
+    /// The values of edges.
+    pub values: &'a EdgeValues,
     /// Names nodes in errors.
     pub ids: &'a IdMap,
     /// Buffers for the records of a shard. Shards share the memory of their gate.
@@ -88,18 +89,36 @@ struct ShardPart {
 /// The records of a part, sorted, and the buffers for one adjacency list.
 #[derive(Default)]
 pub struct SortBuffers {
+    /// The records as they were read; their keys alone, if the payload of a key is its value.
     words: Vec<u64>,
+    /// The keys of records with more values.
+    keys: Vec<u64>,
     /// Scratch of the sort, and then the sources of one adjacency list, which may be the whole part.
     scratch: Vec<u64>,
-    weights: Vec<u32>,
-    /// The same for weights.
-    weight_scratch: Vec<u32>,
+    /// What comes with each key: its value, or the number of its record.
+    payload: Vec<u32>,
+    /// The same scratch for payloads, and then for weights.
+    payload_scratch: Vec<u32>,
 }
+
+/// The edges of one adjacency list.
+struct List {
+    sources: Vec<u64>,
+    weights: Vec<f32>,
+    /// The encoded rows of features.
+    features: Vec<u8>,
+    /// Buffer for the values of some edges.
+    rows: Vec<f32>,
+}
+
+/// Rows of features that are encoded at once.
+const ENCODE_ROWS: usize = 256;
 
 impl<'a> SortPass<'a> {
     /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
-        let mut writer = PartWriters::create(self.job, self.chunks, chunk, self.weighted)?;
+        let EdgeValues { weighted, features, .. } = *self.values;
+        let mut writer = PartWriters::create(self.job, self.chunks, chunk, weighted, features)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let files = self.spilled.files_of(shard);
@@ -130,8 +149,8 @@ impl<'a> SortPass<'a> {
     /// Sorts the records of a part in memory and pushes its adjacency lists.
     fn sort_part(&self, part: &ShardPart, writer: &mut PartWriters<'_>) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
-        let bytes = records * self.spill.record_words() as u64 * SORT_COST;
-        if bytes > self.buffers.total() {
+        let bytes = records * self.values.shape.sort_cost();
+        if bytes > self.buffers.total() || records > u64::from(u32::MAX) && self.values.shape.width > 0 {
             return self.divide(part, records, writer);
         }
         let buffers = &mut *self.buffers.take(bytes);
@@ -152,95 +171,199 @@ impl<'a> SortPass<'a> {
         let key_bits = self.keys.source_bits + bits_for(part.targets.end);
         // A self-loop may be added to the sources.
         heap::reserve_to(&mut buffers.scratch, records + 1, SORTING)?;
-        if self.weighted {
-            // Records are (key, weight). The sort wants keys and weights apart.
-            buffers.weights.clear();
-            heap::reserve(&mut buffers.weights, records, SORTING)?;
-            heap::reserve_to(&mut buffers.weight_scratch, records + 1, SORTING)?;
-            buffers
-                .weights
-                .extend(buffers.words.chunks_exact(2).map(|record| record[1] as u32));
-            let keys = words / 2;
-            for i in 0..keys {
-                buffers.words[i] = buffers.words[2 * i];
-            }
-            buffers.words.truncate(keys);
-            sort_pairs(
-                &mut buffers.words,
-                &mut buffers.weights,
-                &mut buffers.scratch,
-                &mut buffers.weight_scratch,
-                key_bits,
-            );
-        } else {
+        let shape = self.values.shape;
+        if shape.width == 0 {
             sort_keys(&mut buffers.words, &mut buffers.scratch, key_bits);
+            return self.push_lists(part, buffers, writer);
+        }
+        // The sort wants keys and payloads apart.
+        buffers.payload.clear();
+        heap::reserve(&mut buffers.payload, records, SORTING)?;
+        heap::reserve_to(&mut buffers.payload_scratch, records + 1, SORTING)?;
+        let keys = match shape.is_payload() {
+            true => {
+                let values = buffers.words.chunks_exact(2).map(|record| record[1] as u32);
+                buffers.payload.extend(values);
+                for i in 0..records {
+                    buffers.words[i] = buffers.words[2 * i];
+                }
+                buffers.words.truncate(records);
+                &mut buffers.words
+            }
+            false => {
+                buffers.keys.clear();
+                heap::reserve(&mut buffers.keys, records, SORTING)?;
+                let keys = buffers.words.chunks_exact(1 + shape.words()).map(|record| record[0]);
+                buffers.keys.extend(keys);
+                buffers.payload.extend(0..records as u32);
+                &mut buffers.keys
+            }
+        };
+        sort_pairs(
+            keys,
+            &mut buffers.payload,
+            &mut buffers.scratch,
+            &mut buffers.payload_scratch,
+            key_bits,
+        );
+        if !shape.is_payload() {
+            sort_equal_keys(shape, &buffers.keys, &mut buffers.payload, &buffers.words);
         }
         self.push_lists(part, buffers, writer)
     }
 
-    /// The error about parallel edges whose weights, added up, are no f32.
-    fn too_heavy(&self, source: NodeId, target: NodeId) -> Error {
+    /// The error about a value of an edge that does not fit its type.
+    fn too_large(&self, source: NodeId, target: NodeId, column: usize, value: f32) -> Error {
         let ids = self
             .ids
             .external(source)
             .and_then(|source| Ok((source, self.ids.external(target)?)));
-        match ids {
-            Ok((source, target)) => Error::conflict(
+        let (source, target) = match ids {
+            Ok(ids) => ids,
+            Err(error) => return error,
+        };
+        let (edge, name) = (
+            format!("from {} to {}", printable(&source), printable(&target)),
+            self.values.name(column),
+        );
+        match value.is_finite() {
+            true => Error::conflict(
                 format!(
-                    "the weights of the parallel edges from {} to {} add up to more than a 32-bit float holds",
-                    printable(&source),
-                    printable(&target)
+                    "the {name} of the edge {edge} is {value}, which does not fit {}",
+                    self.values.features.map_or("f32", |layout| layout.dtype.name())
                 ),
-                "scale the weights down, or ingest without --dedup",
+                "give --edge-feature-dtype bf16 or f32",
             ),
-            Err(error) => error,
+            false => Error::conflict(
+                format!("the values ({name}) of the parallel edges {edge} add up to more than a 32-bit float holds"),
+                "scale the values down, merge them with --merge mean, or ingest without --dedup",
+            ),
         }
     }
 
     /// Pushes the adjacency lists of sorted records to the writer.
     fn push_lists(&self, part: &ShardPart, buffers: &mut SortBuffers, writer: &mut PartWriters<'_>) -> Result<()> {
-        let SortBuffers {
-            words,
-            scratch: sources,
-            weights,
-            weight_scratch,
-        } = buffers;
-        let mut list_weights: Vec<f32> = cast_vec(std::mem::take(weight_scratch));
-        list_weights.clear();
+        let shape = self.values.shape;
+        let has_records = shape.width > 0 && !shape.is_payload();
+        let keys = if has_records { &buffers.keys } else { &buffers.words };
+        let records = SortedRecords {
+            shape,
+            keys,
+            payload: &buffers.payload,
+            records: &buffers.words,
+        };
+        let mut list = List {
+            sources: std::mem::take(&mut buffers.scratch),
+            weights: cast_vec(std::mem::take(&mut buffers.payload_scratch)),
+            features: Vec::new(),
+            rows: Vec::new(),
+        };
         let mut at = 0;
         for target in part.targets.clone() {
             let start = at;
-            while at < words.len() && self.keys.target_index(words[at]) == target {
+            while at < keys.len() && self.keys.target_index(keys[at]) == target {
                 at += 1;
             }
-            sources.clear();
-            sources.extend(words[start..at].iter().map(|&key| self.keys.source(key)));
-            if self.weighted {
-                list_weights.clear();
-                list_weights.extend(weights[start..at].iter().map(|&bits| f32::from_bits(bits)));
-            }
-            if self.job.options.edge_options.dedup
-                && let Some(source) = merge_parallel(sources, &mut list_weights)
-            {
-                return Err(self.too_heavy(NodeId(source), NodeId(part.first_node + target)));
-            }
+            let node = NodeId(part.first_node + target);
+            self.fill_list(&records, start..at, node, &mut list)?;
             if let Some(parallel) = self.parallel {
-                parallel.count(sources);
+                parallel.count(&list.sources);
             }
-            writer.push_held_out(NodeId(part.first_node + target), sources, &mut list_weights)?;
+            writer.push_held_out(node, &mut list.sources, &mut list.weights, &mut list.features)?;
             if self.job.options.edge_options.self_loops == SelfLoops::Add {
-                let node = part.first_node + target;
-                let place = sources.partition_point(|&source| source < node);
-                sources.insert(place, node);
-                if self.weighted {
-                    list_weights.insert(place, 1.0);
+                self.add_self_loop(node, &mut list);
+            }
+            writer.push(&list.sources, &list.weights, &list.features)?;
+        }
+        assert_eq!(at, keys.len(), "every record has a destination of its part");
+        list.weights.clear();
+        buffers.payload_scratch = cast_vec(list.weights);
+        buffers.scratch = list.sources;
+        Ok(())
+    }
+
+    /// Fills the adjacency list of a node with sorted records.
+    fn fill_list(&self, records: &SortedRecords<'_>, edges: Range<usize>, node: NodeId, list: &mut List) -> Result<()> {
+        let dedup = self.job.options.edge_options.dedup;
+        let width = self.values.shape.width;
+        list.sources.clear();
+        list.weights.clear();
+        list.features.clear();
+        let keys = &records.keys[edges.clone()];
+        list.sources.extend(keys.iter().map(|&key| self.keys.source(key)));
+        if dedup {
+            list.sources.dedup();
+        }
+        if width == 0 {
+            return Ok(());
+        }
+        if let Some(layout) = self.values.features {
+            // One more for a self-loop.
+            let bytes = (list.sources.len() + 1) * layout.stride as usize;
+            heap::reserve_to(&mut list.features, bytes, SORTING)?;
+        }
+        let mut edge = edges.start;
+        list.rows.clear();
+        for (number, &source) in list.sources.iter().enumerate() {
+            let first = edge;
+            edge += 1;
+            while dedup && edge < edges.end && records.keys[edge] == records.keys[first] {
+                edge += 1;
+            }
+            for column in 0..width {
+                let value = match edge - first {
+                    1 => records.value(first, column),
+                    _ => self.values.merged(records, first..edge, column),
+                };
+                if !value.is_finite() {
+                    return Err(self.too_large(NodeId(source), node, column, value));
+                }
+                match column == 0 && self.values.weighted {
+                    true => list.weights.push(value),
+                    false => list.rows.push(value),
                 }
             }
-            writer.push(sources, &list_weights)?;
+            if number % ENCODE_ROWS == ENCODE_ROWS - 1 || number + 1 == list.sources.len() {
+                let first = number / ENCODE_ROWS * ENCODE_ROWS;
+                self.encode_rows(&list.sources[first..], node, &mut list.rows, &mut list.features)?;
+            }
         }
-        *weight_scratch = cast_vec(list_weights);
-        assert_eq!(at, words.len(), "every record has a destination of its part");
         Ok(())
+    }
+
+    /// Appends the encoded rows of the edges from the first of `sources`, and clears them.
+    fn encode_rows(&self, sources: &[u64], node: NodeId, rows: &mut Vec<f32>, encoded: &mut Vec<u8>) -> Result<()> {
+        let Some(layout) = self.values.features else {
+            return Ok(());
+        };
+        let dim = layout.dim as usize;
+        if layout.unstorable(rows) > 0 {
+            let too_large = |value: &f32| layout.unstorable(&[*value]) > 0;
+            let at = rows.iter().position(too_large).expect("a value does not fit");
+            let column = at % dim + usize::from(self.values.weighted);
+            return Err(self.too_large(NodeId(sources[at / dim]), node, column, rows[at]));
+        }
+        let start = encoded.len();
+        let bytes = rows.len() / dim * layout.stride as usize;
+        encoded.resize(start + bytes, 0);
+        layout.encode_rows(rows, &mut encoded[start..]);
+        rows.clear();
+        Ok(())
+    }
+
+    /// Adds the edge from a node to itself. Its weight is 1, and its features are 0.
+    fn add_self_loop(&self, node: NodeId, list: &mut List) {
+        let place = list.sources.partition_point(|&source| source < node.0);
+        list.sources.insert(place, node.0);
+        if self.values.weighted {
+            list.weights.insert(place, 1.0);
+        }
+        if let Some(layout) = self.values.features {
+            let stride = layout.stride as usize;
+            let mut row = vec![0; stride];
+            layout.encode_row(&vec![0.0; layout.dim as usize], &mut row);
+            list.features.splice(place * stride..place * stride, row);
+        }
     }
 
     /// Divides a part that does not fit the budget by destination, and sorts the smaller parts in order.
@@ -257,7 +380,7 @@ impl<'a> SortPass<'a> {
         let record_words = self.spill.record_words();
         let targets = part.targets.end - part.targets.start;
         if targets <= 1 {
-            let bytes = records * record_words as u64 * SORT_COST;
+            let bytes = records * self.values.shape.sort_cost();
             let what = format!(
                 "sorting the adjacency list of node {}, which has {records} in-edges",
                 self.ids.external(NodeId(part.first_node + part.targets.start))?
@@ -272,7 +395,7 @@ impl<'a> SortPass<'a> {
             Ok(())
         })?;
         // A part is filled with whole groups up to an even share. A group with more than that becomes a part of its own.
-        let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.buffers.total() / 2);
+        let parts_wanted = (records * self.values.shape.sort_cost()).div_ceil(self.buffers.total() / 2);
         let target = records.div_ceil(parts_wanted.clamp(2, DIVIDE_PARTS_MAX));
         let (mut part_of, mut ends, mut filled) = (Vec::with_capacity(counts.len()), Vec::new(), 0);
         for (group, &count) in (0u64..).zip(&counts) {
@@ -345,53 +468,4 @@ fn resize<T: Zeroable>(values: &mut Vec<T>, length: usize) -> Result<()> {
     heap::reserve(values, length.saturating_sub(values.len()), SORTING)?;
     values.resize_with(length, T::zeroed);
     Ok(())
-}
-
-/// Merges parallel edges of an adjacency list. Their weights, if any, are added in f64 and rounded once. Returns the source of an edge whose
-/// weight then exceeds f32, if there is one.
-fn merge_parallel(sources: &mut Vec<u64>, weights: &mut Vec<f32>) -> Option<u64> {
-    if weights.is_empty() {
-        sources.dedup();
-        return None;
-    }
-    let (mut kept, mut start, mut too_large) = (0, 0, None);
-    while start < sources.len() {
-        let source = sources[start];
-        let edges = sources[start..].iter().take_while(|&&other| other == source).count();
-        let sum: f64 = weights[start..start + edges]
-            .iter()
-            .map(|&weight| f64::from(weight))
-            .sum();
-        (sources[kept], weights[kept]) = (source, sum as f32);
-        if !weights[kept].is_finite() {
-            too_large = Some(source);
-        }
-        kept += 1;
-        start += edges;
-    }
-    sources.truncate(kept);
-    weights.truncate(kept);
-    too_large
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weights_of_parallel_edges_are_added_exactly_and_refused_beyond_f32() {
-        let merged = |edges: &[(u64, f32)]| {
-            let (mut sources, mut weights): (Vec<u64>, Vec<f32>) = edges.iter().copied().unzip();
-            let too_large = merge_parallel(&mut sources, &mut weights);
-            (sources, weights, too_large)
-        };
-        assert_eq!(merged(&[]), (vec![], vec![], None));
-        // A sum in f32 is 100958.34.
-        let mut many = vec![(3, 0.1); 1_000_000];
-        many.extend([(5, 1.0), (7, -2.0), (7, 0.5)]);
-        assert_eq!(merged(&many), (vec![3, 5, 7], vec![100_000.0, 1.0, -1.5], None));
-        let (sources, _, too_large) = merged(&[(1, 1.0), (2, 3e38), (2, 3e38)]);
-        assert_eq!((sources, too_large), (vec![1, 2], Some(2)));
-        assert_eq!(merged(&[(2, 3e38), (2, 3e38), (2, -3e38)]).1, [3e38]);
-    }
 }

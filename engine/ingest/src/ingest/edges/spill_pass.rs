@@ -10,11 +10,11 @@
 //!
 //! Pass 1 of ingest is such a pass. If ids do not fit in memory, the two passes of the join come before it.
 //!
-//! Cost on two cores: about 40 ns per edge and thread for pass 1. Pass 1 writes 8 bytes per edge, or 16 with weights.
+//! Cost on two cores: about 40 ns per edge and thread for pass 1. Pass 1 writes 8 bytes per edge, and 8 for every two values of an edge.
 
 use std::path::Path;
 
-use grappa_input::{BadEdge, BlockId, EdgeBatch, EdgeSource, IdLimit, Reject};
+use grappa_input::{BadEdge, BlockId, EdgeSource, IdLimit, Reject};
 use grappa_io::{
     Result,
     progress::{Progress, check_stopped},
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     ids::IdMap,
     ingest::{
+        edge_values::ValueShape,
         journal::{Counts, IngestJournal, Stage},
         rejects::{RejectsFolder, RejectsWriter},
         spill::{Extent, SpillFolder, SpillWriter},
@@ -48,6 +49,8 @@ pub struct SpillPass<'a> {
     pub title: &'a str,
     /// The spill file of each edge.
     pub route: Route<'a>,
+    /// How records hold the values of edges.
+    pub shape: ValueShape,
     /// The spill files.
     pub spill: &'a SpillFolder,
     /// The files of skipped lines.
@@ -75,6 +78,7 @@ impl SpillPass<'_> {
                 blocks,
                 ids,
                 replace,
+                with_places: self.shape.is_ordered,
             };
             self.run(&blocks, journal, progress)
         })
@@ -93,7 +97,7 @@ impl SpillPass<'_> {
             {
                 progress.advance(block.bytes, buffers.batch.sources.len() as u64);
                 check_stopped(progress)?;
-                worker.spill(block, &buffers.batch)?;
+                worker.spill(block, &buffers)?;
                 if worker.uncommitted_bytes >= commit_bytes {
                     worker.commit(journal)?;
                 }
@@ -133,9 +137,9 @@ impl<'a> SpillWorker<'a> {
         self.rejects.write(path, reject)
     }
 
-    fn spill(&mut self, block: ReadBlock, batch: &EdgeBatch) -> Result<()> {
-        self.pass.route.spill(batch, &mut self.writer)?;
-        self.counts.read += batch.sources.len() as u64;
+    fn spill(&mut self, block: ReadBlock, buffers: &BlockBuffers) -> Result<()> {
+        self.pass.route.spill(buffers, self.pass.shape, &mut self.writer)?;
+        self.counts.read += buffers.batch.sources.len() as u64;
         self.blocks.push(block.id);
         self.uncommitted_bytes += block.bytes;
         Ok(())

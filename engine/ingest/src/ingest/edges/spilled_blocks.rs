@@ -17,12 +17,13 @@ use std::{
     },
 };
 
-use grappa_input::{BlockId, EdgeBatch};
+use grappa_input::BlockId;
 use grappa_io::Result;
 
 use crate::{
     ids::table::KeyTable,
     ingest::{
+        edge_values::ValueShape,
         edges::{
             blocks::{BlockBuffers, EdgeBlocks, OnReject, ReadBlock},
             route::EdgeEnd,
@@ -38,6 +39,7 @@ pub struct SpilledBlocks<'a> {
     plan: &'a JoinPlan,
     scratch: PathBuf,
     edges: SpillFolder,
+    shape: ValueShape,
     spilled: StageState,
     end: EdgeEnd,
     /// Blocks that an earlier run has passed on.
@@ -71,12 +73,13 @@ struct SegmentFile {
 }
 
 impl<'a> SpilledBlocks<'a> {
-    /// The edges in the files `edges`, which a pass spilled as `spilled` says. Blocks in `done` are left out.
+    /// The edges in the files `edges`, with values of this shape, which a pass spilled as `spilled` says. Blocks in `done` are left out.
     pub fn new(
         plan: &'a JoinPlan,
         scratch: &Path,
         table: KeyTable,
         edges: SpillFolder,
+        shape: ValueShape,
         spilled: StageState,
         end: EdgeEnd,
         done: BlockSet,
@@ -85,6 +88,7 @@ impl<'a> SpilledBlocks<'a> {
             plan,
             scratch: scratch.to_owned(),
             edges,
+            shape,
             spilled,
             end,
             done,
@@ -186,19 +190,20 @@ impl<'a> SpilledBlocks<'a> {
         // The sum does not depend on the order of blocks, so workers add to it as they read.
         file.sum.fetch_add(spill::sum(&buffers.words), Ordering::AcqRel);
         file.records.fetch_add(count, Ordering::AcqRel);
-        let EdgeBatch {
-            sources,
-            targets,
-            weights,
-        } = &mut buffers.batch;
+        let BlockBuffers { batch, places, .. } = buffers;
+        let (sources, targets) = (&mut batch.sources, &mut batch.targets);
         let records = buffers.words.chunks_exact(self.edges.record_words());
         sources.clear();
         sources.extend(records.clone().map(|record| record[0]));
         targets.clear();
         targets.extend(records.clone().map(|record| record[1]));
-        weights.clear();
-        if self.edges.record_words() == 3 {
-            weights.extend(records.map(|record| f32::from_bits(record[2] as u32)));
+        batch.values.clear();
+        places.clear();
+        for record in records {
+            self.shape.read(&record[2..], &mut batch.values);
+            if self.shape.is_ordered {
+                places.extend(record.last());
+            }
         }
         let keys = match self.end {
             EdgeEnd::Source => sources,

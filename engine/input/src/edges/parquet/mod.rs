@@ -1,4 +1,4 @@
-//! Edges in Apache Parquet: two columns of a flat table, and optionally a column of weights.
+//! Edges in Apache Parquet: two columns of a flat table, and optionally columns of weights and features.
 //!
 //! A block is a range of rows within one row group. The blocks of a row group are independent: each finds its first row by
 //! skipping pages by their headers. A worker reads the pages of its block while it parses them. It also holds the decoded
@@ -18,14 +18,14 @@ use parquet::{
 use self::schema::PickedColumns;
 use super::{
     BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
-    edge_weights::EdgeWeights,
-    row_check::{Fault, OnBadRow, RowCheck},
+    edge_array::EdgeArray,
+    row_check::{Fault, OnBadRow, RowCheck, not_finite},
     table::share,
 };
 use crate::{
     columns::EdgeColumnOptions,
     file::InputFile,
-    parquet::{ParquetTable, read_column},
+    parquet::{ParquetTable, read_column, types::is_signed},
 };
 
 /// A Parquet file with edges.
@@ -37,7 +37,7 @@ pub(super) struct ParquetFile {
     block_rows: u64,
     blocks: u64,
     first_row: u64,
-    weights: Option<EdgeWeights>,
+    arrays: Vec<EdgeArray>,
 }
 
 /// The rows of a block.
@@ -56,7 +56,7 @@ impl ParquetFile {
         let table = ParquetTable::open(file)?;
         let columns = PickedColumns::of(table.schema(), ids, options, file.path())
             .map_err(|what| Error::input(file.path(), Position::Whole, what))?;
-        table.check_columns(columns.ids.iter().chain(&columns.weight).copied())?;
+        table.check_columns(columns.ids.iter().chain(&columns.values).copied())?;
         Ok(Self {
             first_blocks: vec![0; table.groups().len()],
             table,
@@ -64,15 +64,17 @@ impl ParquetFile {
             block_rows: 1,
             blocks: 0,
             first_row: 0,
-            weights: None,
+            arrays: Vec::new(),
         })
     }
 
-    /// Sets the number of rows in the files before this one, the weights of the rows of all files, and the block size.
-    pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
+    /// Sets the number of rows in the files before this one, the separate values of the rows of all files, and the block size.
+    pub fn attach(&mut self, first_row: u64, arrays: &[EdgeArray], block_bytes: usize) {
         self.first_row = first_row;
-        self.weights = weights;
-        self.block_rows = (block_bytes / 16).max(1) as u64;
+        self.arrays = arrays.to_vec();
+        // A weight is decoded beside the ids and their memory. Features take theirs from the block.
+        let features = self.width() - usize::from(self.weighted());
+        self.block_rows = (block_bytes / (16 + 8 * features)).max(1) as u64;
         self.blocks = 0;
         for (group, first) in self.table.groups().iter().zip(&mut self.first_blocks) {
             *first = self.blocks;
@@ -96,23 +98,36 @@ impl ParquetFile {
         self.table.rows()
     }
 
+    /// Whether a column has weights.
     pub fn weighted(&self) -> bool {
-        self.columns.weight.is_some()
+        self.columns.weighted
+    }
+
+    /// Values of an edge, in columns and in separate arrays.
+    fn width(&self) -> usize {
+        self.columns.values.len() + self.arrays.iter().map(EdgeArray::width).sum::<usize>()
+    }
+
+    /// Whether the first value of an edge is its weight.
+    fn weight_is_first(&self) -> bool {
+        self.weighted() || self.arrays.iter().any(EdgeArray::is_weights)
+    }
+
+    /// The names of the columns of features.
+    pub fn feature_names(&self) -> Vec<String> {
+        let features = self.columns.values.iter().skip(usize::from(self.weighted()));
+        let name = |&column: &usize| self.table.schema().column(column).name().to_owned();
+        features.map(name).collect()
     }
 
     /// The roles of columns, and their names.
     pub fn roles(&self) -> Vec<(&'static str, String)> {
         let [source, target] = self.columns.ids;
-        let roles = [
-            ("source", Some(source)),
-            ("target", Some(target)),
-            ("weight", self.columns.weight),
-        ];
+        let weight = self.weighted().then_some("weight").into_iter();
+        let values = weight.chain(std::iter::repeat("feature")).zip(&self.columns.values);
+        let roles = [("source", &source), ("target", &target)].into_iter().chain(values);
         let name = |column: usize| self.table.schema().column(column).name().to_owned();
-        roles
-            .into_iter()
-            .filter_map(|(role, column)| Some((role, name(column?))))
-            .collect()
+        roles.map(|(role, &column)| (role, name(column))).collect()
     }
 
     /// The names of the columns that are not read.
@@ -137,8 +152,9 @@ impl ParquetFile {
         let mut faults = Faults::default();
         self.integers(block, 0, &mut faults, &mut into.sources)?;
         self.integers(block, 1, &mut faults, &mut into.targets)?;
-        self.read_weights(block, &mut faults, &mut into.weights)?;
+        self.read_values(block, &mut faults, &mut into.values)?;
         let check = RowCheck {
+            weighted: self.weight_is_first(),
             first_row: block.rows.start,
             limit,
             signed: self.columns.signed,
@@ -153,13 +169,13 @@ impl ParquetFile {
         let mut faults = Faults::default();
         let sources = self.strings(block, 0, &mut faults)?;
         let targets = self.strings(block, 1, &mut faults)?;
-        let mut weights = Vec::new();
-        self.read_weights(block, &mut faults, &mut weights)?;
+        let (mut values, width) = (Vec::new(), self.width());
+        self.read_values(block, &mut faults, &mut values)?;
         for (row, (source, target)) in sources.iter().zip(&targets).enumerate() {
             // A missing value has no bytes.
             let missing = faults.rows.as_ref().is_some_and(|faults| faults[row].missing);
             let [source, target] = [source, target].map(|key| if missing { &[] } else { key.data() });
-            let weight = weights.get(row).copied();
+            let values = &values[row * width..][..width];
             let text = |key: &[u8]| std::str::from_utf8(key).is_ok();
             let bad = if missing {
                 BadEdge::Null
@@ -169,12 +185,12 @@ impl ParquetFile {
                 BadEdge::LongId
             } else if !text(source) || !text(target) {
                 BadEdge::BinaryKey
-            } else if weight.is_some_and(|weight| !weight.is_finite()) {
-                BadEdge::WeightNotFinite
+            } else if let Some(bad) = not_finite(values, self.weight_is_first()) {
+                bad
             } else {
                 into.sources.push(source);
                 into.targets.push(target);
-                into.weights.extend(weight);
+                into.values.extend_from_slice(values);
                 continue;
             };
             let line = if missing {
@@ -250,39 +266,47 @@ impl ParquetFile {
         Ok(keys)
     }
 
-    /// Reads the weights of a block's rows from their column or their file, if there are any.
-    fn read_weights(&self, block: &BlockRows, faults: &mut Faults, into: &mut Vec<f32>) -> Result<()> {
-        if let Some(weights) = &self.weights {
-            let rows = (block.rows.end - block.rows.start) as usize;
-            let mut bytes = vec![0; rows * weights.element_bytes()];
-            weights.read(self.first_row + block.rows.start, &mut bytes)?;
-            weights.convert(&bytes, into);
+    /// Reads the values of a block's edges from their columns and files.
+    fn read_values(&self, block: &BlockRows, faults: &mut Faults, into: &mut Vec<f32>) -> Result<()> {
+        let (rows, width) = ((block.rows.end - block.rows.start) as usize, self.width());
+        into.resize(rows * width, 0.0);
+        for array in &self.arrays {
+            let mut bytes = vec![0; rows * array.row_bytes()];
+            array.read(self.first_row + block.rows.start, &mut bytes)?;
+            array.convert(&bytes, width, into);
         }
-        let Some(column) = self.columns.weight else {
-            return Ok(());
-        };
-        match self.column(block, column)? {
-            ColumnReader::FloatColumnReader(reader) => {
-                self.read(block, column, reader, faults, |values| into.extend(values))
-            }
-            ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, faults, |values| {
-                into.extend(values.map(|value| value as f32))
-            }),
-            // Parquet has the bits of unsigned integers in signed ones.
-            ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
-                into.extend(values.map(|value| match self.columns.signed_weight {
-                    true => value as f32,
-                    false => value.cast_unsigned() as f32,
-                }))
-            }),
-            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
-                into.extend(values.map(|value| match self.columns.signed_weight {
-                    true => value as f32,
-                    false => value.cast_unsigned() as f32,
-                }))
-            }),
-            _ => unreachable!("weights are read from columns of numbers"),
+        // Separate weights come before the columns, and separate features after the weight in its column.
+        let shift = usize::from(self.arrays.iter().any(EdgeArray::is_weights));
+        for (at, &column) in self.columns.values.iter().enumerate() {
+            let mut put = |values: &mut dyn Iterator<Item = f32>| {
+                let places = into.iter_mut().skip(shift + at).step_by(width);
+                places.zip(values).for_each(|(place, value)| *place = value);
+            };
+            let is_signed = is_signed(&self.table.schema().column(column));
+            match self.column(block, column)? {
+                ColumnReader::FloatColumnReader(reader) => {
+                    self.read(block, column, reader, faults, |values| put(values))
+                }
+                ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, faults, |values| {
+                    put(&mut values.map(|value| value as f32))
+                }),
+                // Parquet has the bits of unsigned integers in signed ones.
+                ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
+                    put(&mut values.map(|value| match is_signed {
+                        true => value as f32,
+                        false => value.cast_unsigned() as f32,
+                    }))
+                }),
+                ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
+                    put(&mut values.map(|value| match is_signed {
+                        true => value as f32,
+                        false => value.cast_unsigned() as f32,
+                    }))
+                }),
+                _ => unreachable!("values are read from columns of numbers"),
+            }?;
         }
+        Ok(())
     }
 
     fn column(&self, block: &BlockRows, column: usize) -> Result<ColumnReader> {

@@ -17,9 +17,10 @@ pub(super) struct PickedColumns {
     pub ids: [usize; 2],
     /// Whether the ids are signed integers.
     pub signed: [bool; 2],
-    pub weight: Option<usize>,
-    /// Whether weights are signed, if they are integers.
-    pub signed_weight: bool,
+    /// The columns of the values of an edge: the weight, if there is one, then the features.
+    pub values: Vec<usize>,
+    /// Whether the first of them has weights.
+    pub weighted: bool,
     /// The names of the other columns.
     pub left_out: Vec<String>,
 }
@@ -49,7 +50,7 @@ impl PickedColumns {
         })?;
         let left_out = columns.left_out(&names);
         let picked = [columns.source, columns.target].map(|column| all[column]);
-        let weight = columns.weight.map(|column| all[column]);
+        let values: Vec<usize> = columns.values().map(|column| all[column]).collect();
         for column in picked.map(|column| schema.column(column)) {
             let fits = is_flat(&column)
                 && match ids {
@@ -79,21 +80,26 @@ impl PickedColumns {
                 });
             }
         }
-        if let Some(column) = weight.map(|column| schema.column(column))
-            && !(is_flat(&column) && is_number(&column))
-        {
+        for (at, column) in values.iter().map(|&column| schema.column(column)).enumerate() {
+            if is_flat(&column) && is_number(&column) {
+                continue;
+            }
+            let remedy = match at == 0 && columns.weight.is_some() {
+                true => "give --weight none if it holds no weights",
+                false => "leave it out of --edge-features-from",
+            };
             return Err(format!(
-                "expected numbers in column {}; give --weight none if it holds no weights, or cast it: {}",
+                "expected numbers in column {}; {remedy}, or cast it: {}",
                 described(&column),
                 Conversion::ParquetToFloats.command_for(path, name(&column))
             ));
         }
         Ok(Self {
             signed: picked.map(|column| is_signed(&schema.column(column))),
-            signed_weight: weight.is_none_or(|column| is_signed(&schema.column(column))),
             left_out: left_out.into_iter().map(str::to_owned).collect(),
             ids: picked,
-            weight,
+            values,
+            weighted: columns.weight.is_some(),
         })
     }
 }

@@ -8,7 +8,7 @@ use grappa_formats::{
     rows::{Row, RowPlace},
 };
 use grappa_io::{Error, Result, map::FaultMeter, prefetch::prefetch};
-use grappa_storage::{CheckedAdjacency, CheckedWeights};
+use grappa_storage::{CheckedAdjacency, CheckedEdgeRows};
 
 use super::{chunks::Mapped, disk_reads::GroupsSeen};
 use crate::partition::Owned;
@@ -41,7 +41,7 @@ impl Drop for MappedFiles<'_> {
 struct ChunkFiles<'a> {
     first_node: NodeId,
     lists: CheckedAdjacency<'a>,
-    edge_weights: Option<CheckedWeights<'a>>,
+    edge_weights: Option<CheckedEdgeRows<'a>>,
 }
 
 /// Where the place of a list is stored: the chunk, and the index of the node in it; none if the node is not owned.

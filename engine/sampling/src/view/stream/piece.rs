@@ -4,8 +4,8 @@ use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     ChunkId,
+    edge_rows::{ANCHOR_ROWS, EdgeRowsMeta},
     rows::{PADDING_BYTES, RowSizes, Rows, RowsMeta},
-    weights::{ANCHOR_ROWS, WeightsMeta},
 };
 use grappa_io::{Error, Result, container::Checksums};
 
@@ -107,7 +107,7 @@ impl Directory {
     }
 
     /// The range of edge weights in their payload; none if the anchors are damaged.
-    pub(super) fn weights_of(&self, nodes: &Range<u64>, meta: &WeightsMeta) -> Option<Range<u64>> {
+    pub(super) fn weights_of(&self, nodes: &Range<u64>, meta: &EdgeRowsMeta) -> Option<Range<u64>> {
         let edges_before = |index: u64| {
             if index == self.meta.rows {
                 return Some(meta.edges);

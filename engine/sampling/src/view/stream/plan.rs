@@ -4,8 +4,8 @@ use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     ChunkId,
+    edge_rows::{ANCHOR_ROWS, EdgeRowsMeta},
     rows::{RowSizes, RowsMeta},
-    weights::{ANCHOR_ROWS, WeightsMeta},
 };
 use grappa_io::{
     Error, Result,
@@ -30,7 +30,7 @@ pub(super) struct ChunkPlan {
     pub sizes: Arc<RowSizes>,
     pub edges: Payload,
     pub degrees: Payload,
-    pub weights: Option<(Payload, WeightsMeta)>,
+    pub weights: Option<(Payload, EdgeRowsMeta)>,
     /// Ranges of nodes, by their indices in the chunk.
     pub pieces: Vec<Range<u64>>,
 }

@@ -4,8 +4,8 @@ use std::{thread, time::Duration};
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use grappa_formats::{
+    edge_rows::ANCHOR_ROWS,
     rows::{RowCodec, RowsMeta},
-    weights::ANCHOR_ROWS,
 };
 
 use super::{common::RING_BYTES, plan::pieces, *};

@@ -92,10 +92,12 @@ impl Graph {
             files: Vec::new(),
         };
         for chunk in (0..map.chunks()).map(ChunkId) {
-            let mut writer = AdjacencyWriter::create(&store, &map, chunk, weighted).unwrap();
+            let mut writer = AdjacencyWriter::create(&store, &map, chunk, weighted, None).unwrap();
             for node in map.range(chunk) {
                 let (sources, weights): (Vec<_>, Vec<_>) = self.lists[node as usize].iter().copied().unzip();
-                writer.push(&sources, if weighted { &weights } else { &[] }).unwrap();
+                writer
+                    .push(&sources, if weighted { &weights } else { &[] }, &[])
+                    .unwrap();
             }
             let (entry, files) = writer.finish().unwrap();
             manifest.edges += entry.edges;

@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-use grappa_formats::weights::ANCHOR_ROWS;
+use grappa_formats::edge_rows::ANCHOR_ROWS;
 use grappa_io::{
     Error,
     progress::Progress,

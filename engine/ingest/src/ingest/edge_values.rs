@@ -1,0 +1,343 @@
+//! The values of an edge, its weight and its features: how records hold them, and how parallel edges merge them.
+
+use std::cmp::Ordering;
+
+use grappa_formats::{FormatError, features::FeatureLayout, manifest::FeatureDtype, schema::Schema};
+use grappa_input::EdgeSource;
+use grappa_io::{Error, Result, text::printable};
+
+use crate::ingest::{merge::Merge, options::IngestOptions, plan::SORT_COST};
+
+/// The values of an edge in the store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EdgeValues {
+    /// How records hold the values.
+    pub shape: ValueShape,
+    /// Whether the first value is the weight.
+    pub weighted: bool,
+    /// The layout of the features, if there are any.
+    pub features: Option<FeatureLayout>,
+    /// The names of the features. Empty if they have none.
+    pub names: Vec<String>,
+    /// How parallel edges merge each value. Empty if they are not merged.
+    rules: Vec<Merge>,
+}
+
+impl EdgeValues {
+    /// The values of the edges of `source`.
+    ///
+    /// # Errors
+    /// If the options contradict each other, or parallel edges are merged and it is not known how.
+    pub fn of(options: &IngestOptions, source: &EdgeSource) -> Result<Self> {
+        let (weighted, width) = (source.weighted(), source.features());
+        let rules = rules(options, source)?;
+        let names = source.feature_names();
+        let schema = Schema {
+            edge_features: names.clone(),
+            ..Schema::default()
+        };
+        if let Err(FormatError::Invalid { what, .. }) = schema.check() {
+            return Err(Error::conflict(
+                what,
+                "rename columns of the edges, so that each has a name of its own",
+            ));
+        }
+        let dtype = match options.edge_feature_dtype {
+            Some(_) if width == 0 => {
+                return Err(Error::conflict(
+                    "--edge-feature-dtype was given, but the edges have no features",
+                    "name them with --edge-features or --edge-features-from",
+                ));
+            }
+            Some(dtype) => dtype,
+            None if source.has_f16_features() => FeatureDtype::F16,
+            None => FeatureDtype::F32,
+        };
+        Ok(Self {
+            shape: ValueShape {
+                width: usize::from(weighted) + width,
+                is_ordered: rules.iter().any(|rule| rule.is_ordered()),
+            },
+            weighted,
+            features: (width > 0).then(|| FeatureLayout::new(dtype, width as u32)),
+            names,
+            rules,
+        })
+    }
+
+    /// The value of a column in the edge that `edges` become, which are sorted: the range of parallel edges in `records`.
+    pub fn merged(&self, records: &SortedRecords<'_>, edges: std::ops::Range<usize>, column: usize) -> f32 {
+        let values = || edges.clone().map(|edge| records.value(edge, column));
+        let sum = || values().map(f64::from).sum::<f64>();
+        match self.rules[column] {
+            Merge::Sum => sum() as f32,
+            Merge::Mean => (sum() / edges.len() as f64) as f32,
+            Merge::Min => values().fold(f32::INFINITY, f32::min),
+            Merge::Max => values().fold(f32::NEG_INFINITY, f32::max),
+            Merge::First => records.value(edges.min_by_key(|&edge| records.order(edge)).expect("an edge"), column),
+            Merge::Last => records.value(edges.max_by_key(|&edge| records.order(edge)).expect("an edge"), column),
+        }
+    }
+
+    /// The name of a column, for messages.
+    pub fn name(&self, column: usize) -> String {
+        if self.weighted && column == 0 {
+            return "weight".to_owned();
+        }
+        let feature = column - usize::from(self.weighted);
+        match self.names.get(feature) {
+            Some(name) => printable(name).to_string(),
+            None => format!("edge feature {}", feature + 1),
+        }
+    }
+}
+
+/// How parallel edges merge each value; nothing if they are not merged.
+fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
+    if !options.edge_options.dedup {
+        return match options.merge.first() {
+            Some(option) => Err(Error::conflict(
+                format!("--merge {option} was given, but parallel edges are not merged"),
+                "add --dedup, or omit --merge",
+            )),
+            None => Ok(Vec::new()),
+        };
+    }
+    let (given, header) = (&options.edge_columns.features, source.feature_names());
+    let numbers: Vec<String> = (1..=source.features()).map(|number| number.to_string()).collect();
+    let names = if given.is_empty() { &numbers } else { given };
+    let is_called = |feature: usize, wanted: &str| {
+        names[feature] == wanted || header.get(feature).is_some_and(|name| name == wanted)
+    };
+    let mut rules: Vec<Option<Merge>> = vec![None; names.len()];
+    let mut weight = Merge::Sum;
+    for option in &options.merge {
+        let Some(wanted) = &option.column else { continue };
+        let found = (0..names.len()).find(|&feature| is_called(feature, wanted));
+        match found {
+            Some(feature) => rules[feature] = Some(option.how),
+            None if source.weighted() && wanted == "weight" => weight = option.how,
+            None => {
+                let weight = source.weighted().then_some("weight");
+                let known: Vec<&str> = weight.into_iter().chain(names.iter().map(String::as_str)).collect();
+                return Err(Error::conflict(
+                    format!("--merge {option}: edges have no values called {}", printable(wanted)),
+                    match known.is_empty() {
+                        true => "omit --merge: edges have neither weights nor features".to_owned(),
+                        false => format!("give one of {}", known.join(", ")),
+                    },
+                ));
+            }
+        }
+    }
+    if let Some(all) = options.merge.iter().find(|option| option.column.is_none()) {
+        rules.iter_mut().for_each(|rule| *rule = rule.or(Some(all.how)));
+        if !options
+            .merge
+            .iter()
+            .any(|option| option.column.as_deref() == Some("weight"))
+        {
+            weight = all.how;
+        }
+    }
+    let unknown = (0..names.len()).filter(|&feature| rules[feature].is_none());
+    let unknown: Vec<&str> = unknown.map(|feature| names[feature].as_str()).collect();
+    if let Some(first) = unknown.first() {
+        return Err(Error::conflict(
+            format!(
+                "--dedup merges parallel edges, and how is not known for the edge features {}",
+                unknown.join(", ")
+            ),
+            format!("add --merge sum (or mean, first, last, min, max) for all, or --merge {first}=sum and so on"),
+        ));
+    }
+    let features = rules.into_iter().flatten();
+    Ok(source
+        .weighted()
+        .then_some(weight)
+        .into_iter()
+        .chain(features)
+        .collect())
+}
+
+/// How the words of a record hold the values of its edge: two values in a word, the first one in its low half, and then a word for
+/// the place of the edge in the input, if merging depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValueShape {
+    /// Values of an edge.
+    pub width: usize,
+    /// Whether there is a word for the place in the input.
+    pub is_ordered: bool,
+}
+
+impl ValueShape {
+    /// Words of the values.
+    pub fn words(self) -> usize {
+        self.width.div_ceil(2) + usize::from(self.is_ordered)
+    }
+
+    /// Whether a single value is the payload of its key, which sorts faster than a whole record.
+    pub fn is_payload(self) -> bool {
+        self.width == 1 && !self.is_ordered
+    }
+
+    /// Bytes of memory of a record of a key and these values while it is sorted. Records of more than a value are sorted by their
+    /// keys and a number each, and an adjacency list, which may have all of them, is encoded twice.
+    pub fn sort_cost(self) -> u64 {
+        let words = 1 + self.words() as u64;
+        match self.width == 0 || self.is_payload() {
+            true => words * SORT_COST,
+            false => words * (8 + 16) + 20,
+        }
+    }
+
+    /// Writes the values of an edge, and its place in the input, to the words of a record.
+    #[inline]
+    pub fn write(self, values: &[f32], place: u64, words: &mut [u64]) {
+        for (word, values) in words.iter_mut().zip(values.chunks(2)) {
+            let high = values.get(1).map_or(0, |value| value.to_bits());
+            *word = u64::from(values[0].to_bits()) | u64::from(high) << 32;
+        }
+        if self.is_ordered {
+            words[self.width.div_ceil(2)] = place;
+        }
+    }
+
+    /// Appends the values in the words of a record.
+    pub fn read(self, words: &[u64], values: &mut Vec<f32>) {
+        values.extend((0..self.width).map(|at| value_at(words, at)));
+    }
+}
+
+/// A value in the words of a record.
+#[inline]
+fn value_at(words: &[u64], at: usize) -> f32 {
+    f32::from_bits((words[at / 2] >> (32 * (at % 2))) as u32)
+}
+
+/// Sorted records: their keys, and what came with each key.
+#[derive(Clone, Copy)]
+pub struct SortedRecords<'a> {
+    /// How records hold values.
+    pub shape: ValueShape,
+    /// The keys, ascending.
+    pub keys: &'a [u64],
+    /// What came with each key: its value, or the number of its record.
+    pub payload: &'a [u32],
+    /// All records, a key and values each, in the order in which they were read. Unused if the payload is the value.
+    pub records: &'a [u64],
+}
+
+impl SortedRecords<'_> {
+    /// A value of an edge.
+    #[inline]
+    pub fn value(&self, edge: usize, column: usize) -> f32 {
+        match self.shape.is_payload() {
+            true => f32::from_bits(self.payload[edge]),
+            false => value_at(self.words(self.payload[edge]), column),
+        }
+    }
+
+    /// The place of an edge in the input.
+    fn order(&self, edge: usize) -> u64 {
+        *self
+            .words(self.payload[edge])
+            .last()
+            .expect("records that are ordered have a place")
+    }
+
+    /// The words of a record after its key.
+    #[inline]
+    fn words(&self, record: u32) -> &[u64] {
+        record_words(self.shape, self.records, record)
+    }
+}
+
+#[inline]
+fn record_words(shape: ValueShape, records: &[u64], record: u32) -> &[u64] {
+    let length = 1 + shape.words();
+    &records[record as usize * length + 1..][..length - 1]
+}
+
+/// Sorts the numbers of records with equal keys by the values of their records, and then by their places, so that the result does not
+/// depend on the order of the records.
+pub fn sort_equal_keys(shape: ValueShape, keys: &[u64], numbers: &mut [u32], records: &[u64]) {
+    let compare = |&a: &u32, &b: &u32| -> Ordering {
+        let [a, b] = [a, b].map(|record| record_words(shape, records, record));
+        let bits = |words: &[u64], at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
+        let by_value = (0..shape.width).map(|at| bits(a, at).cmp(&bits(b, at)));
+        let found = by_value.into_iter().find(|order| order.is_ne());
+        found.unwrap_or_else(|| a.last().cmp(&b.last()))
+    };
+    let mut start = 0;
+    for equal in keys.chunk_by(|a, b| a == b) {
+        if equal.len() > 1 {
+            numbers[start..start + equal.len()].sort_unstable_by(compare);
+        }
+        start += equal.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_hold_values_and_places() {
+        for (width, is_ordered, words) in [(0, false, 0), (1, false, 1), (2, false, 1), (3, true, 3), (4, true, 3)] {
+            let shape = ValueShape { width, is_ordered };
+            assert_eq!(shape.words(), words);
+            let values: Vec<f32> = (0..width).map(|at| at as f32 - 1.5).collect();
+            let mut record = vec![u64::MAX; words];
+            shape.write(&values, 77, &mut record);
+            let mut read = Vec::new();
+            shape.read(&record, &mut read);
+            assert_eq!(read, values);
+            assert!(!is_ordered || record.last() == Some(&77));
+        }
+    }
+
+    #[test]
+    fn parallel_edges_merge_exactly_and_in_the_order_of_the_input() {
+        let shape = ValueShape {
+            width: 6,
+            is_ordered: true,
+        };
+        let values = EdgeValues {
+            shape,
+            weighted: false,
+            features: None,
+            names: Vec::new(),
+            rules: Merge::ALL.to_vec(),
+        };
+        // Two edges of key 5, and many of key 7, whose sum in f32 would be 100958.34.
+        let mut edges = vec![(5, -2.0, 9), (5, 0.5, 3)];
+        edges.extend((0..1_000_000).map(|at| (7, 0.1, 1_000_000 - at)));
+        let mut records = Vec::new();
+        for &(key, value, place) in &edges {
+            let mut words = [0; 5];
+            words[0] = key;
+            shape.write(&[value; 6], place, &mut words[1..]);
+            records.extend(words);
+        }
+        let keys: Vec<u64> = edges.iter().map(|edge| edge.0).collect();
+        let mut numbers: Vec<u32> = (0..edges.len() as u32).rev().collect();
+        numbers.sort_by_key(|&number| keys[number as usize]);
+        sort_equal_keys(shape, &keys, &mut numbers, &records);
+        // By bits, positive numbers come before negative ones.
+        assert_eq!(numbers[..2], [1, 0]);
+        let sorted = SortedRecords {
+            shape,
+            keys: &keys,
+            payload: &numbers,
+            records: &records,
+        };
+        let merged = |edges: std::ops::Range<usize>| -> Vec<f32> {
+            (0..6)
+                .map(|column| values.merged(&sorted, edges.clone(), column))
+                .collect()
+        };
+        assert_eq!(merged(0..2), [-1.5, -0.75, 0.5, -2.0, -2.0, 0.5]);
+        assert_eq!(merged(2..edges.len()), [100_000.0, 0.1, 0.1, 0.1, 0.1, 0.1]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Edge weights and edge features in a separate file.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_io::Result;
+
+use crate::{
+    file::InputFile,
+    npy::{ArrayReader, NpyArray},
+};
+
+/// The most features of an edge.
+pub const EDGE_FEATURES_MAX: u64 = 1 << 12;
+
+/// The name of an array of weights in errors.
+const WEIGHTS: &str = "weights";
+
+/// An array with a row of values per edge: weights, or features.
+#[derive(Clone)]
+pub(super) struct EdgeArray {
+    array: Arc<NpyArray>,
+    reader: Arc<ArrayReader>,
+    what: &'static str,
+    /// Values of an edge.
+    width: usize,
+    /// Where they begin among all values of an edge.
+    at: usize,
+}
+
+impl EdgeArray {
+    /// A file with the weight of each edge.
+    pub fn weights(path: &Path) -> Result<Self> {
+        Self::weights_of(NpyArray::open(&InputFile::open(path)?)?)
+    }
+
+    /// The weights in an array.
+    pub fn weights_of(array: NpyArray) -> Result<Self> {
+        if !matches!(*array.shape, [_] | [_, 1]) {
+            return Err(array.error(format!(
+                "weights must have shape [E], one per edge, found {}",
+                array.shape_shown()
+            )));
+        }
+        Ok(Self::new(array, WEIGHTS, 1, 0))
+    }
+
+    /// A file with the features of each edge. They come after the weight, if edges have one.
+    pub fn features(path: &Path, after_weight: bool) -> Result<Self> {
+        let array = NpyArray::open(&InputFile::open(path)?)?;
+        let width = match *array.shape {
+            [_] => 1,
+            [_, width @ 1..=EDGE_FEATURES_MAX] => width,
+            _ => {
+                return Err(array.error(format!(
+                    "edge features must have shape [E], or [E, d] with d from 1 to {}, found {}",
+                    EDGE_FEATURES_MAX,
+                    array.shape_shown()
+                )));
+            }
+        };
+        Ok(Self::new(
+            array,
+            "rows of edge features",
+            width as usize,
+            usize::from(after_weight),
+        ))
+    }
+
+    fn new(array: NpyArray, what: &'static str, width: usize, at: usize) -> Self {
+        Self {
+            reader: Arc::new(array.reader()),
+            array: Arc::new(array),
+            what,
+            width,
+            at,
+        }
+    }
+
+    /// Fails unless there is one row per edge.
+    pub fn expect_rows(&self, edges: u64) -> Result<()> {
+        if self.array.shape[0] == edges {
+            return Ok(());
+        }
+        Err(self.array.error(format!(
+            "expected {edges} {}, one per edge, found {}",
+            self.what, self.array.shape[0]
+        )))
+    }
+
+    /// Fails unless the member of an archive has its CRC-32.
+    pub fn check(&self) -> Result<()> {
+        self.reader.check()
+    }
+
+    /// Whether the values are float16.
+    pub fn is_f16(&self) -> bool {
+        self.array.element == grappa_formats::features::ElementType::F16
+    }
+
+    /// Whether the values are weights.
+    pub fn is_weights(&self) -> bool {
+        self.what == WEIGHTS
+    }
+
+    /// Values of an edge.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.width * self.array.element.bytes()
+    }
+
+    /// Fills `into` with the bytes of the rows from number `first` on.
+    pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
+        self.reader.read_rows(first, into)
+    }
+
+    /// Puts the rows in `bytes` into `into`, which has `width` values per edge.
+    pub fn convert(&self, bytes: &[u8], width: usize, into: &mut [f32]) {
+        if width == self.width {
+            return self.array.element.to_f32(bytes, into);
+        }
+        let rows = bytes.chunks_exact(self.row_bytes()).zip(into.chunks_exact_mut(width));
+        for (row, into) in rows {
+            self.array.element.to_f32(row, &mut into[self.at..][..self.width]);
+        }
+    }
+}
