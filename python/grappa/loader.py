@@ -62,6 +62,8 @@ class Batch:
     blocks: list[Block] | None = None
     #: Feature rows: shape (n, num_features), float32. None if the store has no features.
     x: Any = field(default=None, repr=False)
+    #: The pre-aggregated features of all in-neighbors of each node: shape (n, num_features), float32. None with ``first_hop="sampled"``.
+    x_aggregated: Any = field(default=None, repr=False)
     #: Labels of the seeds, or of all nodes with ``labels="all"``. None if the store has no labels.
     y: Any = field(default=None, repr=False)
 
@@ -99,6 +101,9 @@ class NeighborLoader:
         halo: How sources are treated that a partition does not own. ``"auto"`` and ``"neighbors"`` sample in-neighbors of theirs
             at each repartitioning, ``"stop"`` takes their features and nothing else, ``"none"`` leaves them out.
         halo_neighbors: The maximum number of sampled in-neighbors of such a source. Default: 25.
+        first_hop: ``"sampled"``; or ``"mean"``, ``"sum"`` or ``"gcn"`` for batches that also have the aggregates of each node's
+            in-neighbors as ``x_aggregated``, which `Store.preaggregate` makes. A model's first layer takes these instead of edges,
+            so give `num_neighbors` one hop less than the model has layers.
 
     With partitions, `batch_size` is the maximum number of seeds of each partition in a step. A batch has the seeds of all
     partitions of this process in a step. Every process has a batch in every step.
@@ -149,6 +154,7 @@ class NeighborLoader:
         repartition_every: int | None = None,
         halo: str = "auto",
         halo_neighbors: int | None = None,
+        first_hop: str = "sampled",
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if num_workers:
@@ -158,7 +164,7 @@ class NeighborLoader:
             )
         if labels not in ("seeds", "all", None):
             raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
-        self._partitions = partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors)
+        self._partitions = partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors, first_hop)
         if partitions is not None:
             if full_batches or drop_last:
                 raise ValueError("full_batches and drop_last: partitions divide their seeds evenly, so that all have as many steps")

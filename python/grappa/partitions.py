@@ -5,10 +5,13 @@ import os
 import sys
 
 HALO_MODES = ("auto", "neighbors", "stop", "none")
+FIRST_HOPS = ("mean", "sum", "gcn")
 
 
-def partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors) -> dict:
-    """The options of `NeighborLoader` about partitions, checked and complete."""
+def partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors, first_hop="sampled") -> dict:
+    """The options of `NeighborLoader` about partitions and the first hop, checked and complete."""
+    if first_hop not in ("sampled", *FIRST_HOPS):
+        raise ValueError(f"first_hop={first_hop!r}: give one of 'sampled', {', '.join(map(repr, FIRST_HOPS))}")
     given = {
         "rank": rank,
         "world_size": world_size,
@@ -36,6 +39,7 @@ def partition_options(partitions, rank, world_size, repartition_every, halo, hal
         "repartition_every": None if repartition_every is None else _at_least(1, "repartition_every", repartition_every),
         "halo": halo,
         "halo_neighbors": None if halo_neighbors is None else _at_least(1, "halo_neighbors", halo_neighbors),
+        "first_hop": None if first_hop == "sampled" else first_hop,
     }
 
 

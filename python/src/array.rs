@@ -99,18 +99,29 @@ impl Array {
         Self::new(start, Box::new(values), U8, shape)
     }
 
-    /// The features of a batch, one row per node, of 32-bit floats. None if it has none. They are copied only if Python has kept so many
-    /// batches that the loader would wait for their memory.
-    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Option<Self> {
+    /// The features of a batch, one row per node, of 32-bit floats, and then the pre-aggregated features if it has them. None if it has
+    /// no features. They are copied only if Python has kept so many batches that the loader would wait for their memory.
+    pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<Self> {
         let mut leased = (Lease::new(leases), batch);
         let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;
-        let features = leased.1.features_mut()?;
-        let shape = [features.rows(), features.dim()];
+        let Some(features) = leased.1.features_mut() else {
+            return Vec::new();
+        };
+        let (shape, columns) = ([features.rows(), features.dim()], features.columns());
+        let values = shape[0] * shape[1];
         if is_copied {
-            return Some(Self::f32s(features.f32s().to_vec(), &shape));
+            let of_column = |column| features.f32s()[column * values..][..values].to_vec();
+            return (0..columns)
+                .map(|column| Self::f32s(of_column(column), &shape))
+                .collect();
         }
         let start = features.bytes_mut().as_mut_ptr();
-        Some(Self::new(start, Box::new(OfProcess::new(leased)), F32, &shape))
+        let leased = Arc::new(OfProcess::new(leased));
+        let of_column = |column| {
+            let start = start.wrapping_add(column * values * F32.bytes);
+            Self::new(start, Box::new(leased.clone()), F32, &shape)
+        };
+        (0..columns).map(of_column).collect()
     }
 
     fn new(start: *mut u8, owner: Box<dyn Any + Send>, value: ValueType, shape: &[usize]) -> Self {

@@ -574,8 +574,11 @@ impl Prepared {
         if let Some(links) = self.links {
             links.put(&dict)?;
         }
-        if let Some(features) = Array::features(self.batch, leases) {
-            dict.set_item("x", features)?;
+        for (name, features) in ["x", "x_aggregated"]
+            .into_iter()
+            .zip(Array::features(self.batch, leases))
+        {
+            dict.set_item(name, features)?;
         }
         Ok(dict)
     }

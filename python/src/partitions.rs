@@ -16,7 +16,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::error::exception;
 
-/// Options of partitions, as the package gives them.
+/// Options of partitions and of the first hop, as the package gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct PartitionOptions {
@@ -29,6 +29,8 @@ pub struct PartitionOptions {
     repartition_every: Option<u64>,
     halo: String,
     halo_neighbors: Option<u32>,
+    /// The kind of pre-aggregated features that batches have.
+    first_hop: Option<String>,
 }
 
 /// The partitions that this process serves.
@@ -52,6 +54,11 @@ impl PartitionOptions {
             name => name.parse().map_err(exception)?,
         };
         options.halo_neighbors = self.halo_neighbors.unwrap_or(HALO_NEIGHBORS_OF_ANY);
+        let kind = self
+            .first_hop
+            .as_ref()
+            .map(|kind| kind.parse().map_err(PyValueError::new_err));
+        options.aggregates = kind.transpose()?;
         options.memory /= u64::from(self.local_world_size);
         options.threads = (options.threads / self.local_world_size as usize).max(1);
         Ok(())

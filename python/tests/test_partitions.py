@@ -110,6 +110,21 @@ def test_the_mean_gradient_of_all_processes_is_the_gradient_of_one(store, model,
         assert torch.allclose(torch.stack(of_ranks).mean(0), one, rtol=0, atol=1e-5)
 
 
+def test_batches_have_the_aggregates_of_all_in_neighbors(tmp_path):
+    store = grappa.generate("sbm", nodes=500, feature_dim=5, out=tmp_path / "blocks.grappa")
+    loader = grappa.NeighborLoader(store, [3], batch_size=16, first_hop="mean", partitions=4)
+    with pytest.raises(grappa.Error, match="preaggregate"):
+        next(iter(loader))
+    store.preaggregate("mean", dtype="f32")
+    batches = list(grappa.NeighborLoader(store, [3], batch_size=16, first_hop="mean", partitions=4))
+    for batch in batches:
+        assert np.array_equal(batch.x, store.features[batch.n_id])
+        for node, aggregate in zip(batch.n_id[::7], batch.x_aggregated[::7]):
+            neighbors = store.in_neighbors(node)
+            expected = store.features[neighbors].mean(axis=0) if len(neighbors) else 0 * aggregate
+            assert np.allclose(aggregate, expected, atol=1e-5)
+
+
 def test_a_pickled_loader_serves_the_same_partitions(store):
     loader = loaders(store, 4, 2)[1]
     copy = pickle.loads(pickle.dumps(loader))
@@ -141,6 +156,7 @@ def test_the_example_trains_with_two_processes(cora):
         ({"partitions": 2, "halo": "no"}, ValueError, "'stop'"),
         ({"partitions": 2, "halo": "none", "halo_neighbors": 3}, ValueError, "no effect"),
         ({"partitions": 2, "halo_neighbors": 0}, ValueError, "at least 1"),
+        ({"first_hop": "max"}, ValueError, "'mean'"),
         ({"partitions": 2, "repartition_every": 0}, ValueError, "at least 1"),
         ({"partitions": 8, "rank": 0, "world_size": 8, "input_nodes": [1]}, ValueError, "rank"),
     ],
