@@ -208,7 +208,7 @@ class _Run:
                 "drop_last": False,
                 "by_position": True,
             },
-            partition_options(None, None, None, None, "auto", None),
+            partition_options(),
         )
         try:
             for batch in loader.epoch(0):

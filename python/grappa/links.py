@@ -11,7 +11,9 @@ _WHOLE = "links are sampled from the whole graph"
 #: Parameters of `NeighborLoader` that loaders of links do not have.
 INSTEAD = {
     "input_nodes": "seeds are the ends of edge_label_index",
-    **dict.fromkeys(("partitions", "rank", "world_size", "repartition_every", "halo", "halo_neighbors"), _WHOLE),
+    **dict.fromkeys(
+        ("partitions", "rank", "world_size", "repartition_every", "halo", "halo_neighbors", "correction", "shrinkage"), _WHOLE
+    ),
 }
 
 

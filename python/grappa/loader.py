@@ -48,8 +48,9 @@ class Batch:
     batch_size: int
     #: The position of each seed in `input_nodes`: shape (batch_size,), int64.
     input_id: Any
-    #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average gradients.
-    loss_weight: float
+    #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average gradients. With
+    #: a ``correction``, a factor for the loss of each seed: shape (batch_size,), float32.
+    loss_weight: Any
     #: Sources and destinations, numbered within the batch, hop by hop: shape (2, e), int64. None with the layout ``"blocks"``.
     edge_index: Any = None
     #: Weights of the edges: shape (e,), float32. None if the store has none, or with ``edge_weights=False``.
@@ -101,6 +102,9 @@ class NeighborLoader:
         halo: How sources are treated that a partition does not own. ``"auto"`` and ``"neighbors"`` sample in-neighbors of theirs
             at each repartitioning, ``"stop"`` takes their features and nothing else, ``"none"`` leaves them out.
         halo_neighbors: The maximum number of sampled in-neighbors of such a source. Default: 25.
+        correction: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition: ``"none"``, ``"batch"``
+            for the mean coverage of the seeds of a partition in a step, or ``"node"`` for the coverage of each seed.
+        shrinkage: The strength of the correction, from 0 (none) to 1 (full). Default: 1.
         first_hop: ``"sampled"``; or ``"mean"``, ``"sum"`` or ``"gcn"`` for batches that also have the aggregates of each node's
             in-neighbors as ``x_aggregated``, which `Store.preaggregate` makes. A model's first layer takes these instead of edges,
             so give `num_neighbors` one hop less than the model has layers.
@@ -154,6 +158,8 @@ class NeighborLoader:
         repartition_every: int | None = None,
         halo: str = "auto",
         halo_neighbors: int | None = None,
+        correction: str = "none",
+        shrinkage: float | None = None,
         first_hop: str = "sampled",
     ):
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
@@ -164,7 +170,9 @@ class NeighborLoader:
             )
         if labels not in ("seeds", "all", None):
             raise ValueError(f'labels={labels!r}; give "seeds", "all" or None')
-        self._partitions = partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors, first_hop)
+        self._partitions = partition_options(
+            partitions, rank, world_size, repartition_every, halo, halo_neighbors, correction, shrinkage, first_hop
+        )
         if partitions is not None:
             if full_batches or drop_last:
                 raise ValueError("full_batches and drop_last: partitions divide their seeds evenly, so that all have as many steps")

@@ -5,19 +5,37 @@ import os
 import sys
 
 HALO_MODES = ("auto", "neighbors", "stop", "none")
+CORRECTIONS = ("none", "batch", "node")
 FIRST_HOPS = ("mean", "sum", "gcn")
 
 
-def partition_options(partitions, rank, world_size, repartition_every, halo, halo_neighbors, first_hop="sampled") -> dict:
+def partition_options(
+    partitions=None,
+    rank=None,
+    world_size=None,
+    repartition_every=None,
+    halo="auto",
+    halo_neighbors=None,
+    correction="none",
+    shrinkage=None,
+    first_hop="sampled",
+) -> dict:
     """The options of `NeighborLoader` about partitions and the first hop, checked and complete."""
     if first_hop not in ("sampled", *FIRST_HOPS):
         raise ValueError(f"first_hop={first_hop!r}: give one of 'sampled', {', '.join(map(repr, FIRST_HOPS))}")
+    if correction not in CORRECTIONS:
+        raise ValueError(f"correction={correction!r}: give one of {', '.join(map(repr, CORRECTIONS))}")
+    if shrinkage is not None and correction == "none":
+        raise ValueError(f'shrinkage={shrinkage!r} has no effect with correction="none"; give "batch" or "node"')
+    if shrinkage is not None and not 0 <= shrinkage <= 1:
+        raise ValueError(f"shrinkage={shrinkage!r}: give 0 (no correction) to 1 (full)")
     given = {
         "rank": rank,
         "world_size": world_size,
         "repartition_every": repartition_every,
         "halo": None if halo == "auto" else halo,
         "halo_neighbors": halo_neighbors,
+        "correction": None if correction == "none" else correction,
     }
     given = {name: value for name, value in given.items() if value is not None}
     if partitions is None:
@@ -39,6 +57,8 @@ def partition_options(partitions, rank, world_size, repartition_every, halo, hal
         "repartition_every": None if repartition_every is None else _at_least(1, "repartition_every", repartition_every),
         "halo": halo,
         "halo_neighbors": None if halo_neighbors is None else _at_least(1, "halo_neighbors", halo_neighbors),
+        "correction": None if correction == "none" else correction,
+        "shrinkage": 1.0 if shrinkage is None else float(shrinkage),
         "first_hop": None if first_hop == "sampled" else first_hop,
     }
 

@@ -33,7 +33,7 @@ use crate::{
     layout::{Drawing, Layout, Neighborhood},
     links::{LinkArrays, LinkOptions, Links},
     nodes::{nodes_at, nodes_of, positions_of},
-    partitions::{PartitionOptions, Partitions},
+    partitions::{LossWeight, PartitionOptions, Partitions},
     process::OfProcess,
     store::Store,
 };
@@ -106,8 +106,7 @@ struct Prepared {
     input_ids: Vec<i64>,
     labels: Option<Array>,
     links: Option<LinkArrays>,
-    /// The factor for the mean loss of its seeds.
-    loss_weight: f64,
+    loss_weight: LossWeight,
 }
 
 /// What the thread needs.
@@ -407,7 +406,7 @@ impl Delivery {
                 let input_ids = arrays.numbers.clone();
                 Ok(Prepared {
                     links: Some(arrays),
-                    ..delivery.prepare(batch, |_| input_ids, 1.0)?
+                    ..delivery.prepare(batch, |_| input_ids, LossWeight::OfBatch(1.0))?
                 })
             });
         }
@@ -417,7 +416,7 @@ impl Delivery {
         let batches = loader.batches(command.epoch, |batches| batches.in_every_step(steps))?;
         self.deliver_each(&batches, command, |delivery, batch| {
             let (index, partitions) = (batch.index(), &delivery.partitions);
-            let loss_weight = partitions.loss_weight(&batches, index, seeds_per_step);
+            let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
             let input_ids = |of: &Neighborhood| partitions.input_ids(&batches, index, of.numbers());
             delivery.prepare(batch, input_ids, loss_weight)
         })
@@ -452,7 +451,7 @@ impl Delivery {
         &self,
         batch: Batch,
         input_ids: impl FnOnce(&Neighborhood) -> Vec<i64>,
-        loss_weight: f64,
+        loss_weight: LossWeight,
     ) -> Result<Prepared, grappa_engine::Error> {
         let minibatch = batch.minibatch();
         let labelled = match self.labels_all {
@@ -567,7 +566,10 @@ impl Prepared {
         }
         let seeds = self.input_ids.len();
         dict.set_item("input_id", Array::i64s(self.input_ids, &[seeds]))?;
-        dict.set_item("loss_weight", self.loss_weight)?;
+        match self.loss_weight {
+            LossWeight::OfBatch(weight) => dict.set_item("loss_weight", weight)?,
+            LossWeight::OfSeeds(weights) => dict.set_item("loss_weight", Array::f32s(weights, &[seeds]))?,
+        }
         if let Some(labels) = self.labels {
             dict.set_item("y", labels)?;
         }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use grappa_engine::{
-    Loader, NodeId, PartitionId, Progress, Result, Store,
+    Batch, Loader, NodeId, PartitionId, Progress, Result, Store,
     sample::{
-        LoaderOptions, Seeds,
+        LoaderOptions, Seeds, coverage,
         feed::PartitionBatches,
+        loss_weights,
         partition::{RepartitionOptions, Schedule, Share, assign},
         policy::{HALO_NEIGHBORS_OF_ANY, REPARTITION_EVERY},
         view::Halo,
@@ -29,8 +30,17 @@ pub struct PartitionOptions {
     repartition_every: Option<u64>,
     halo: String,
     halo_neighbors: Option<u32>,
+    /// Loss weights by coverage: `"batch"`, `"node"`, or none.
+    correction: Option<String>,
+    shrinkage: f64,
     /// The kind of pre-aggregated features that batches have.
     first_hop: Option<String>,
+}
+
+/// The factor for the mean loss of a batch, or for the loss of each of its seeds.
+pub enum LossWeight {
+    OfBatch(f64),
+    OfSeeds(Vec<f32>),
 }
 
 /// The partitions that this process serves.
@@ -129,9 +139,20 @@ impl Partitions {
         }
     }
 
-    /// The factor for the mean loss of a batch.
-    pub fn loss_weight(&self, batches: &PartitionBatches, index: u64, seeds_per_step: f64) -> f64 {
-        batches.loss_weight(index, seeds_per_step, self.options.world_size)
+    /// The factor for the mean loss of a batch, or a factor for the loss of each seed.
+    pub fn loss_weight(&self, batches: &PartitionBatches, batch: &Batch, seeds_per_step: f64) -> LossWeight {
+        let weight = batches.loss_weight(batch.index(), seeds_per_step, self.options.world_size);
+        let Some(correction) = &self.options.correction else {
+            return LossWeight::OfBatch(weight);
+        };
+        let coverage = coverage(batch.minibatch());
+        let mut weights = Vec::with_capacity(coverage.len());
+        for &place in batches.places(batch.index()) {
+            let of_place = &coverage[weights.len()..][..batches.seeds_of(place)];
+            let factors = loss_weights(of_place, correction == "node", self.options.shrinkage);
+            weights.extend(factors.iter().map(|factor| (f64::from(*factor) * weight) as f32));
+        }
+        LossWeight::OfSeeds(weights)
     }
 
     /// The index of each seed of a batch in the list of seeds. `numbers` are the numbers of its nodes.

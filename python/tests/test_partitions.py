@@ -110,6 +110,26 @@ def test_the_mean_gradient_of_all_processes_is_the_gradient_of_one(store, model,
         assert torch.allclose(torch.stack(of_ranks).mean(0), one, rtol=0, atol=1e-5)
 
 
+def test_losses_are_weighted_by_coverage(store):
+    def batches(correction, **options):
+        partition = {"partitions": 3, "halo": "none", "rank": 1, "world_size": 3}
+        return list(grappa.NeighborLoader(store, [-1], 16, correction=correction, **partition, **options))
+
+    differs = False
+    for plain, by_node, by_batch, half in zip(
+        batches("none"), batches("node"), batches("batch"), batches("node", shrinkage=0.5), strict=True
+    ):
+        seeds = plain.n_id[: plain.batch_size]
+        in_degree = np.diff(store.in_edges(seeds).offsets)
+        seen = np.bincount(plain.edge_index[1], minlength=len(seeds))[: len(seeds)]
+        coverage = np.where(in_degree > 0, seen / np.maximum(in_degree, 1), 1)
+        differs |= coverage.min() < coverage.max()
+        assert np.allclose(by_node.loss_weight, plain.loss_weight * coverage)
+        assert np.allclose(by_batch.loss_weight, plain.loss_weight * coverage.mean())
+        assert np.allclose(half.loss_weight, plain.loss_weight * (1 + coverage) / 2)
+    assert differs
+
+
 def test_batches_have_the_aggregates_of_all_in_neighbors(tmp_path):
     store = grappa.generate("sbm", nodes=500, feature_dim=5, out=tmp_path / "blocks.grappa")
     loader = grappa.NeighborLoader(store, [3], batch_size=16, first_hop="mean", partitions=4)
@@ -156,6 +176,10 @@ def test_the_example_trains_with_two_processes(cora):
         ({"partitions": 2, "halo": "no"}, ValueError, "'stop'"),
         ({"partitions": 2, "halo": "none", "halo_neighbors": 3}, ValueError, "no effect"),
         ({"partitions": 2, "halo_neighbors": 0}, ValueError, "at least 1"),
+        ({"partitions": 2, "correction": "seed"}, ValueError, "'node'"),
+        ({"partitions": 2, "shrinkage": 0.5}, ValueError, "no effect"),
+        ({"partitions": 2, "correction": "node", "shrinkage": 2}, ValueError, "from 0|0 \\(no"),
+        ({"correction": "node"}, ValueError, "without partitions"),
         ({"first_hop": "max"}, ValueError, "'mean'"),
         ({"partitions": 2, "repartition_every": 0}, ValueError, "at least 1"),
         ({"partitions": 8, "rank": 0, "world_size": 8, "input_nodes": [1]}, ValueError, "rank"),

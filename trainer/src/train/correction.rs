@@ -1,28 +1,17 @@
 //! Coverage-corrected aggregation of gradients.
 //!
 //! # Idea
-//! The target is the gradient of uniform sampling from whole neighborhoods. A partition samples the neighbors of an inner
-//! node u only among the l(u) of its g(u) in-neighbors that it can expand. So the ratio of target to proposal probability of
-//! a draw is l(u) / g(u) <= 1. The *coverage* of a seed v is
-//!
-//! ```text
-//! c(v) = product over inner hops of the mean of l(u) / g(u) over the nodes u of that hop reached from v
-//! ```
-//!
-//! It takes the mean over nodes, not the product over draws, because the variance of a product grows with the number of draws. With
-//! coverage as importance weight, the gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler:
-//! "Grappa", arXiv
-//! 2602.01872)
+//! The target is the gradient of uniform sampling from whole neighborhoods. A partition samples the neighbors of an inner node only
+//! among those that it can expand. With the [coverage](grappa_sampling::sample::coverage) c(v) of a seed v as importance weight, the
+//! gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler: "Grappa", arXiv 2602.01872)
 //!
 //! ```text
 //! node    sum_p sum_v c(v) grad_v / sum_p sum_v c(v)
 //! batch   sum_p a_p sum_v grad_v / sum_p a_p n_p,   a_p = mean of c(v) over the n_p seeds of p
 //! ```
 //!
-//! `batch` replaces the weights of the seeds by their mean: the scalar with the least squared error when gradients of seeds are
-//! uncorrelated and equally large. Both forms are self-normalized importance sampling. They are unbiased in the limit, where
-//! repartitioning gives every neighborhood a chance. With s = `--shrinkage`, a weight a becomes (1 - s) + s a: 1 keeps the
-//! weights, 0 is no correction.
+//! `batch` replaces the weights of the seeds by their mean. Both forms are self-normalized importance sampling. They are unbiased in
+//! the limit, where repartitioning gives every neighborhood a chance. `--shrinkage` weakens them.
 //!
 //! The denominator is a running mean over steps, corrected for its start at zero. The denominator of one step alone would
 //! cancel the weights where a step has a single partition.
@@ -34,73 +23,19 @@
 //! and none in 2. That is the default, with loss weights of 1 (`none`). The paper's forms remain available.
 
 use grappa_run::config::Correction;
-use grappa_sampling::sample::{Block, Minibatch};
+use grappa_sampling::sample::loss_weights;
 
 use super::exchange::LossWeights;
 
 /// The share of a step in the running mean of denominators.
 const SMOOTHING: f64 = 0.1;
 
-/// The coverage of each seed: see the [module](self).
-///
-/// One pass over the edges of the blocks, from the outermost hop to the seeds. Each destination gets its own l / g times the
-/// mean coverage of its sources. The coverage of a node without in-edges or without sampled edges is its own l / g alone, and
-/// an aggregate that is known without sampling has coverage 1.
-pub fn coverage(minibatch: &Minibatch) -> Vec<f32> {
-    if minibatch.blocks.is_empty() {
-        return vec![1.0; minibatch.seeds];
-    }
-    // The nodes of hop h are the destinations of block h. Halo nodes among them have no edges and coverage 0.
-    let mut below: Vec<f32> = Vec::new();
-    for block in minibatch.blocks.iter().rev() {
-        let own = block_coverage(block);
-        below = if below.is_empty() {
-            own
-        } else {
-            own.iter()
-                .enumerate()
-                .map(|(destination, own)| {
-                    let sources = &block.indices[block.edges_of(destination)];
-                    if sources.is_empty() {
-                        return *own;
-                    }
-                    let sum: f32 = sources.iter().map(|&source| below[source as usize]).sum();
-                    own * sum / sources.len() as f32
-                })
-                .collect()
-        };
-    }
-    below.truncate(minibatch.seeds);
-    below
-}
-
-/// l / g of each destination of a block.
-fn block_coverage(block: &Block) -> Vec<f32> {
-    (0..block.destinations)
-        .map(
-            |destination| match (block.halo[destination], block.global[destination]) {
-                (true, _) => 0.0,
-                (false, 0) => 1.0,
-                (false, global) => (block.visible[destination] as f64 / global as f64) as f32,
-            },
-        )
-        .collect()
-}
-
 /// The factors by which the losses of a partition's seeds are multiplied, from their coverage.
 pub fn factors(correction: Correction, shrinkage: f64, coverage: &[f32]) -> Vec<f32> {
     match correction {
         Correction::None => vec![1.0; coverage.len()],
-        Correction::Node => coverage.iter().map(|&weight| shrunk(weight, shrinkage)).collect(),
-        Correction::Batch => {
-            let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
-            vec![shrunk(mean, shrinkage); coverage.len()]
-        }
+        Correction::Node | Correction::Batch => loss_weights(coverage, correction == Correction::Node, shrinkage),
     }
-}
-
-fn shrunk(weight: f32, shrinkage: f64) -> f32 {
-    (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32
 }
 
 /// The running mean of the mean factor of a seed.
@@ -139,43 +74,7 @@ impl Denominator {
 
 #[cfg(test)]
 mod tests {
-    use grappa_formats::NodeId;
-
     use super::*;
-
-    fn block(edges: &[&[u32]], sources: usize, degrees: &[(u64, u64)]) -> Block {
-        let mut offsets = vec![0];
-        offsets.extend(edges.iter().scan(0, |end, edges| {
-            *end += edges.len() as u32;
-            Some(*end)
-        }));
-        Block {
-            destinations: edges.len(),
-            sources,
-            offsets,
-            indices: edges.concat(),
-            visible: degrees.iter().map(|degree| degree.0).collect(),
-            global: degrees.iter().map(|degree| degree.1).collect(),
-            halo: vec![false; edges.len()],
-            ..Block::default()
-        }
-    }
-
-    #[test]
-    fn coverage_is_the_product_over_hops_of_means_over_nodes() {
-        let mut minibatch = Minibatch {
-            nodes: (0..5).map(NodeId).collect(),
-            seeds: 2,
-            blocks: vec![
-                block(&[&[2, 3], &[]], 4, &[(1, 2), (0, 0)]),
-                block(&[&[2], &[], &[4], &[]], 5, &[(1, 2), (0, 0), (1, 4), (3, 3)]),
-            ],
-        };
-        // The first seed sees half of its neighbors, which see a quarter and all of theirs; the second has none.
-        assert_eq!(coverage(&minibatch), [0.5 * (0.25 + 1.0) / 2.0, 1.0]);
-        minibatch.blocks[1].halo[3] = true;
-        assert_eq!(coverage(&minibatch), [0.5 * 0.25 / 2.0, 1.0]);
-    }
 
     #[test]
     fn corrections_differ_in_who_gets_which_weight() {
@@ -183,8 +82,6 @@ mod tests {
         assert_eq!(factors(Correction::None, 1.0, &coverage), [1.0, 1.0]);
         assert_eq!(factors(Correction::Node, 1.0, &coverage), [1.0, 0.5]);
         assert_eq!(factors(Correction::Batch, 1.0, &coverage), [0.75, 0.75]);
-        assert_eq!(factors(Correction::Node, 0.5, &coverage), [1.0, 0.75]);
-        assert_eq!(factors(Correction::Batch, 0.0, &coverage), [1.0, 1.0]);
     }
 
     #[test]

@@ -17,15 +17,14 @@ use std::{
 };
 
 use grappa_io::workers;
-use grappa_sampling::feed::{self, Batch, BatchPlace, PartitionBatches, RegisterMemory};
+use grappa_sampling::{
+    feed::{self, Batch, BatchPlace, PartitionBatches, RegisterMemory},
+    sample::coverage,
+};
 use tch::{Device, Tensor};
 
 use super::{
-    correction::{self, coverage},
-    data::TrainingData,
-    features,
-    inference::historical::HistoricalRows,
-    resolved::ResolvedConfig,
+    correction, data::TrainingData, features, inference::historical::HistoricalRows, resolved::ResolvedConfig,
 };
 use crate::{
     Result,

@@ -32,6 +32,7 @@
 //!
 //! R-MAT 22 with edge factor 16, fanouts 15,10,5 and 1024 seeds: 154.8 K edges to 30.7 K destinations, 87.4 K nodes.
 
+mod coverage;
 mod draw;
 mod fanouts;
 mod find;
@@ -48,6 +49,7 @@ pub(crate) mod tests;
 mod walks;
 mod weighted;
 
+pub use coverage::{coverage, loss_weights};
 pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
 pub(crate) use find::{FindScratch, find_edges};
