@@ -96,6 +96,7 @@ impl ChunkMap {
     }
 
     /// The node ids of a chunk.
+    #[inline]
     pub fn range(&self, chunk: ChunkId) -> Range<u64> {
         self.starts[chunk.0 as usize]..self.starts[chunk.0 as usize + 1]
     }

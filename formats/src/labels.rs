@@ -64,6 +64,7 @@ impl LabelKind {
 
 impl LabelSpec {
     /// Bytes per entry.
+    #[inline]
     pub fn row_bytes(&self) -> u32 {
         match (self.kind, self.classes) {
             (LabelKind::Single, 0..=0xff) => 1,
@@ -225,11 +226,21 @@ impl<'a> Labels<'a> {
     /// Reads `payload`, the payload of the file with this header. Checks the meta, not the labels.
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
-        Ok(Self {
-            meta: LabelsMeta::decode(header)?,
+        Ok(Self::with_meta(
+            LabelsMeta::decode(header)?,
+            header.payload_offset,
             payload,
-            payload_offset: header.payload_offset,
-        })
+        ))
+    }
+
+    /// As [`Labels::new`], with a meta that was decoded before. `payload_offset` is the place of the payload in the file, for errors.
+    #[inline]
+    pub fn with_meta(meta: LabelsMeta, payload_offset: u64, payload: &'a [u8]) -> Self {
+        Self {
+            meta,
+            payload,
+            payload_offset,
+        }
     }
 
     /// The meta of the file.

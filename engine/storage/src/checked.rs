@@ -296,6 +296,7 @@ pub struct CheckedLabels<'a> {
 }
 
 impl<'a> CheckedLabels<'a> {
+    #[inline]
     pub(super) fn new(labels: Labels<'a>, file: &'a MappedPayload) -> Self {
         Self { labels, file }
     }

@@ -1,6 +1,10 @@
 //! The mapped labels and feature rows of a chunk's nodes.
 
-use grappa_formats::{ChunkId, features::FeaturesMeta, labels::Labels};
+use grappa_formats::{
+    ChunkId,
+    features::FeaturesMeta,
+    labels::{Labels, LabelsMeta},
+};
 use grappa_io::{Error, Result, container::MappedPayload, map::Access};
 
 use crate::{
@@ -11,7 +15,10 @@ use crate::{
 
 /// The mapped labels of a chunk. The header was compared with the manifest; a block is compared with its checksum when it is first used.
 #[derive(Debug)]
-pub struct MappedLabels(MappedPayload);
+pub struct MappedLabels {
+    meta: LabelsMeta,
+    file: MappedPayload,
+}
 
 /// The mapped feature rows of a chunk, as [`MappedLabels`].
 #[derive(Debug)]
@@ -31,11 +38,12 @@ impl Store {
             return Ok(None);
         }
         let file = self.file(&files::of_chunk(chunk, "labels"))?;
-        let labels = MappedLabels(MappedPayload::new(&file, access)?);
-        // `labels` expects the decoder to succeed, so it is tried once here.
-        let check = || labels.decoder()?.meta().span.expect(&span);
-        check().map_err(Error::format(file.path()))?;
-        Ok(Some(labels))
+        let meta = LabelsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&span).map_err(Error::format(file.path()))?;
+        Ok(Some(MappedLabels {
+            meta,
+            file: MappedPayload::new(&file, access)?,
+        }))
     }
 
     /// Maps the feature rows of a chunk for random access. None if features are not stored.
@@ -58,23 +66,21 @@ impl Store {
 }
 
 impl MappedLabels {
-    /// The labels.
+    /// The labels. It costs nothing, so it may be called for each node.
+    #[inline]
     pub fn labels(&self) -> CheckedLabels<'_> {
-        CheckedLabels::new(self.decoder().expect("checked when opened"), &self.0)
+        let labels = Labels::with_meta(self.meta, self.file.header().payload_offset, self.file.unchecked());
+        CheckedLabels::new(labels, &self.file)
     }
 
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.file.bytes()
     }
 
     /// Asks the system to read the labels into its cache.
     pub fn read_ahead(&self) {
-        self.0.read_ahead();
-    }
-
-    fn decoder(&self) -> grappa_formats::Result<Labels<'_>> {
-        Labels::new(self.0.header(), self.0.unchecked())
+        self.file.read_ahead();
     }
 }
 
