@@ -96,6 +96,21 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// The score of a link from the embeddings of its ends. DistMult: Yang et al., "Embedding Entities and Relations for Learning and
+    /// Inference in Knowledge Bases", 2015.
+    "decoder" Decoder {
+        /// dot product
+        Dot = "dot",
+        /// cosine of the angle, from -1 to 1
+        Cosine = "cosine",
+        /// dot product with a learned weight for each value
+        DistMult = "distmult",
+        /// perceptron with a hidden layer on the product of each value
+        Mlp = "mlp",
+    }
+}
+
 impl LayerKind {
     /// Whether layers of this kind have attention heads.
     pub fn attends(self) -> bool {
@@ -194,6 +209,9 @@ pub struct ModelOptions {
     /// Whether outputs are standardized targets that the model gives back in their unit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub standardizes_targets: bool,
+    /// The decoder of links, if outputs are embeddings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder: Option<Decoder>,
 }
 
 impl ModelOptions {

@@ -14,6 +14,7 @@ mod aggregate;
 mod aggregate_kind;
 mod attention;
 mod backend;
+mod decoder;
 mod features;
 mod file;
 mod graph;
@@ -35,6 +36,7 @@ pub(crate) use self::features::ChangedRows;
 pub use self::{
     aggregate::aggregate,
     aggregate_kind::{Aggregate, Scaling},
+    decoder::LinkDecoder,
     graph::Block,
     historical::{HistoricalEmbeddings, Neighbor},
     loss::Loss,

@@ -13,6 +13,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::{
     activation::Activation,
     aggregate_kind::Aggregate,
+    decoder::LinkDecoder,
     features::{ChangedRows, Normalization},
     graph::Block,
     historical::HistoricalEmbeddings,
@@ -73,6 +74,9 @@ pub(super) enum Operands<'a> {
 ///
 /// Targets are learned in units of their deviation, and the outputs of every pass are in the unit of the target: the last layer's values
 /// times the buffer `target_deviation`, plus `target_mean`.
+///
+/// If links are predicted, the outputs are embeddings, and the parameters of the [`LinkDecoder`] follow: `decoder.weight`, or
+/// `decoder.hidden` and `decoder.out`, each a Linear.
 #[derive(Debug)]
 pub struct Model {
     options: ModelOptions,
@@ -86,6 +90,7 @@ pub struct Model {
     /// Weight and bias of the linear layer after PinSAGE's last convolution, whose result cannot be logits.
     head: Option<(Tensor, Tensor)>,
     jump: Option<Jump>,
+    decoder: Option<LinkDecoder>,
     parameters: Parameters,
 }
 
@@ -155,6 +160,9 @@ impl Model {
                 builder.buffer("target_deviation", &shape, 1.0),
             ]
         });
+        let decoder = options
+            .decoder
+            .map(|decoder| builder.scope("decoder", |builder| LinkDecoder::new(builder, decoder, options.outputs)));
         Ok(Self {
             options,
             features,
@@ -165,6 +173,7 @@ impl Model {
             activations,
             head,
             jump,
+            decoder,
             parameters: builder.finish(),
         })
     }
@@ -177,6 +186,11 @@ impl Model {
     /// Its parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// The decoder of links between nodes whose outputs are embeddings.
+    pub fn decoder(&self) -> Option<&LinkDecoder> {
+        self.decoder.as_ref()
     }
 
     /// The mean and the standard deviation of each feature, f32 of `[inputs]`, if the model standardizes features.

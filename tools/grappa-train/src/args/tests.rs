@@ -53,6 +53,7 @@ fn every_flag_sets_its_key() {
         ("task", "classes"),
         ("loss", "cross-entropy"),
         ("class-weights", "balanced"),
+        ("decoder", "distmult"),
         ("momentum", "0.9"),
         ("clip", "2.5"),
         ("epochs", "7"),

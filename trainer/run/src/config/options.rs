@@ -20,7 +20,7 @@ use super::{
     },
 };
 use crate::{
-    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
+    model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
     option_value::{Choice, OptionValue},
     serde_text,
 };
@@ -82,6 +82,8 @@ train_options! {
         /// nodes outside divided by the number inside.
         #[serde(with = "serde_text")]
         class_weights("HOW"): ClassWeights = ClassWeights::default();
+        /// Score of a link from the embeddings of its ends
+        decoder("DECODER"): Decoder = Decoder::default();
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all

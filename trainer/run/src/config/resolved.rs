@@ -43,6 +43,7 @@ impl TrainConfig {
             jumping_knowledge: self.jumping_knowledge,
             precision: self.precision,
             standardizes_targets: task == Task::Regression,
+            decoder: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod aggregation;
 mod attention;
+mod decoder;
 mod fixture;
 mod linear;
 mod models;

@@ -18,7 +18,7 @@ use toml::{Table, Value};
 use super::*;
 use crate::{
     Error, Result,
-    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
+    model::{Activation, Decoder, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
 };
 
 /// No flags of the user.
@@ -52,6 +52,7 @@ fn everything() -> TrainConfig {
         focal_gamma: Auto::Value(1.5),
         huber_delta: Auto::Value(0.5),
         class_weights: ClassWeights::Balanced,
+        decoder: Decoder::DistMult,
         model: LayerKind::Gat,
         layers: 3,
         hidden: 256,
