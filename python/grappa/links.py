@@ -59,7 +59,8 @@ class LinkNeighborLoader(NeighborLoader):
             destinations that all positives of a batch share; None for none. With a number for each positive (for each batch, if they are
             shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
         candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the ends of
-            the batch's positives.
+            the batch's positives. Or pairs that are hard to tell from edges, in an integer array of shape (2, n): triplets draw among the
+            pairs of their source, which must have one; otherwise, ends are drawn from all pairs.
         exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
             `edge_label_index`; for ``"test"`` those for validation, too.
         exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
@@ -92,7 +93,7 @@ class LinkNeighborLoader(NeighborLoader):
         *,
         edge_label=None,
         neg_sampling="binary",
-        candidates: str = "uniform",
+        candidates="uniform",
         exclude_edges: bool = True,
         exclude_targets: str = "both",
         edges_per_epoch: int | None = None,
@@ -105,7 +106,10 @@ class LinkNeighborLoader(NeighborLoader):
                 raise TypeError(f"{name}: {why}; leave it out")
         if options.get("layout") == "induced" and exclude_targets != "none":
             raise ValueError('the layout "induced" has all edges among nodes, so positives too; give exclude_targets="none", or another layout')
-        part, edges = _edges(edge_label_index)
+        part, edges = _edges("train" if edge_label_index is None else edge_label_index, 'give "train", "val" or "test"')
+        named, listed = _edges(candidates, 'give "uniform", "degree" or "in-batch"', name="candidates")
+        if listed == ([], []):
+            raise ValueError("candidates has no pairs; give at least one")
         if edges is not None and edges_per_epoch is not None:
             raise ValueError("edges_per_epoch is for the edges of the store; leave it out, or give edge_label_index a name")
         mode, amount = _negatives(neg_sampling)
@@ -116,7 +120,8 @@ class LinkNeighborLoader(NeighborLoader):
             "edges_per_epoch": None if edges_per_epoch is None else _integer("edges_per_epoch", edges_per_epoch, 1),
             "negatives": mode,
             "amount": amount,
-            "candidates": candidates,
+            "candidates": named,
+            "listed": listed,
             "exclude_edges": bool(exclude_edges),
             "exclude_targets": exclude_targets,
         }
@@ -152,20 +157,15 @@ class LinkNeighborLoader(NeighborLoader):
         return entries
 
 
-def _edges(edge_label_index):
-    """The name of a part, and sources and destinations: one of them is None."""
+def _edges(value, names, name="edge_label_index"):
+    """A name, and sources and destinations: one of them is None."""
     import numpy as np
 
-    if isinstance(edge_label_index, str):
-        return edge_label_index, None
-    if edge_label_index is None:
-        return "train", None
-    array = np.asarray(edge_label_index.cpu() if hasattr(edge_label_index, "cpu") else edge_label_index)
+    if isinstance(value, str):
+        return value, None
+    array = np.asarray(value.cpu() if hasattr(value, "cpu") else value)
     if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(
-            f'edge_label_index is an array of {array.dtype} of shape {array.shape}; give integers of shape (2, e), or "train", "val" or '
-            '"test"'
-        )
+        raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}; {names}, or integers of shape (2, e)")
     return None, (array[0].tolist(), array[1].tolist())
 
 

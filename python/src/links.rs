@@ -9,7 +9,7 @@ use grappa_engine::{
         LoaderOptions,
         links::{
             Candidates, ExcludedEdges, KnownEdges, LinkBatches, LinkEpoch, LinkSamples, LinkScratch, LinkTask,
-            Negatives, Positives,
+            ListedPairs, Negatives, Positives,
         },
     },
 };
@@ -34,8 +34,10 @@ pub struct LinkOptions {
     negatives: String,
     /// Negatives per positive, or per batch if they are shared.
     amount: f64,
-    /// `"uniform"`, `"degree"` or `"in-batch"`.
-    candidates: String,
+    /// `"uniform"`, `"degree"` or `"in-batch"`. None if pairs are given.
+    candidates: Option<String>,
+    /// Sources and destinations that negatives are drawn from.
+    listed: Option<(Vec<i64>, Vec<i64>)>,
     /// Whether true edges are no negatives.
     exclude_edges: bool,
     /// Which positives messages do not use: `"both"`, `"forward"` or `"none"`.
@@ -69,10 +71,7 @@ impl Links {
         let memory = loading.memory / LIST_SHARE;
         let list = match &options.edges {
             None => None,
-            Some((sources, targets)) => {
-                let (sources, targets) = (nodes_of(store, sources)?, nodes_of(store, targets)?);
-                Some(sources.into_iter().zip(targets).collect::<Vec<_>>())
-            }
+            Some(ends) => Some(pairs_of(store, ends)?),
         };
         let known = match options.exclude_edges {
             true => Some(known(store, part, list.as_deref()).map_err(exception)?),
@@ -82,11 +81,15 @@ impl Links {
             store: store.clone(),
             sampler: loading.sampler.clone(),
             negatives: negatives(&options)?,
-            candidates: match &options.candidates[..] {
-                "uniform" => Candidates::Uniform,
-                "degree" => Candidates::by_degree(store).map_err(exception)?,
-                "in-batch" => Candidates::InBatch,
-                other => return Err(unknown("candidates", other, "\"uniform\", \"degree\" or \"in-batch\"")),
+            candidates: match (&options.listed, options.candidates.as_deref()) {
+                (Some(ends), _) => Candidates::Listed(Arc::new(ListedPairs::new(pairs_of(store, ends)?))),
+                (None, Some("degree")) => Candidates::by_degree(store).map_err(exception)?,
+                (None, Some("in-batch")) => Candidates::InBatch,
+                (None, None | Some("uniform")) => Candidates::Uniform,
+                (None, Some(other)) => {
+                    let expected = "\"uniform\", \"degree\" or \"in-batch\", or pairs";
+                    return Err(unknown("candidates", other, expected));
+                }
             },
             known,
             excluded: match &options.exclude_targets[..] {
@@ -224,6 +227,12 @@ fn local(samples: &LinkSamples, pairs: &[(NodeId, NodeId)], minibatch: &Minibatc
         .map(|(source, target)| (i64::from(source), i64::from(target)))
         .unzip();
     Pairs { sources, targets }
+}
+
+/// Pairs of nodes from sources and destinations.
+fn pairs_of(store: &Store, (sources, targets): &(Vec<i64>, Vec<i64>)) -> PyResult<Vec<(NodeId, NodeId)>> {
+    let (sources, targets) = (nodes_of(store, sources)?, nodes_of(store, targets)?);
+    Ok(sources.into_iter().zip(targets).collect())
 }
 
 /// The true edges beside the graph's: training may not know the edges that are held out; validation knows its own, and test knows all.

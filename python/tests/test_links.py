@@ -72,6 +72,22 @@ def test_negatives_are_no_edges(split, mode, candidates):
     assert all(known.values())
 
 
+def test_listed_negatives_belong_to_their_source(split):
+    store, edges = split
+    known = as_set(edges.T)
+    # Of each node, twelve nodes: some of them have an edge to it, and are left out.
+    listed = np.stack([np.repeat(np.arange(120), 12), np.arange(1440) * 7 % 120])
+    triplets = {"mode": "triplet", "amount": 2}
+    for batch in grappa.LinkNeighborLoader(store, [2], 16, "test", neg_sampling=triplets, candidates=listed):
+        sources, destinations = np.broadcast_arrays(batch.src_index[:, None], batch.dst_neg_index)
+        assert destinations.shape == (len(batch.input_id), 2)
+        drawn = set(zip(batch.n_id[sources].ravel().tolist(), batch.n_id[destinations].ravel().tolist(), strict=True))
+        assert drawn <= set(map(tuple, listed.T.tolist())) and not drawn & known
+    loader = grappa.LinkNeighborLoader(store, [2], 16, neg_sampling="triplet", candidates=[[0], [7]])
+    with pytest.raises(grappa.Error, match="the list of negatives has no pair of"):
+        list(loader)
+
+
 def test_given_edges_keep_order_ids_and_labels(split):
     store, edges = split
     given, labels = edges.T[:, :50], np.arange(50) % 3
@@ -113,6 +129,8 @@ def test_epochs_draw_other_edges_if_asked_and_copies_of_a_loader_agree(split):
         ({"neg_sampling": {"mode": "binary", "amount": 0}}, "above 0"),
         ({"neg_sampling": {"amount": 2}}, 'dict with "mode"'),
         ({"candidates": "hard"}, '"uniform", "degree" or "in-batch"'),
+        ({"candidates": [0, 1]}, r"candidates is an array of int64 of shape \(2,\)"),
+        ({"candidates": np.zeros((2, 0), int)}, "candidates has no pairs"),
         ({"exclude_targets": "all"}, '"both", "forward" or "none"'),
         ({"edge_label": [1, 0]}, "give edge_label_index as an array"),
         ({"edge_label_index": [[0], [1]], "edge_label": [1, 0]}, r"expected \(1,\)"),

@@ -24,6 +24,6 @@ mod tests;
 pub use self::{
     batches::{ExcludedEdges, LinkBatches, LinkEpoch, LinkScratch, LinkTask},
     known::KnownEdges,
-    negatives::{Candidates, LinkSamples, Negatives},
+    negatives::{Candidates, LinkSamples, ListedPairs, Negatives},
     positives::Positives,
 };

@@ -42,6 +42,8 @@ pub enum Candidates {
     ByDegree(Arc<DegreeSums>),
     /// The ends of the minibatch's positives.
     InBatch,
+    /// Pairs of a list, such as negatives that are hard to tell from edges.
+    Listed(Arc<ListedPairs>),
 }
 
 impl Candidates {
@@ -58,7 +60,32 @@ impl Candidates {
         match self {
             Self::Uniform | Self::InBatch => 0,
             Self::ByDegree(sums) => ((sums.sums.capacity() + sums.first_blocks.capacity()) * size_of::<f64>()) as u64,
+            Self::Listed(pairs) => (pairs.0.capacity() * size_of::<(NodeId, NodeId)>()) as u64,
         }
+    }
+}
+
+/// Pairs that negatives are drawn from: for [`Negatives::Destinations`] among the pairs of the source, otherwise among all pairs, each
+/// end on its own.
+#[derive(Debug)]
+pub struct ListedPairs(Vec<(NodeId, NodeId)>);
+
+impl ListedPairs {
+    /// Pairs in any order. Pairs that are there several times are drawn as often.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn new(mut pairs: Vec<(NodeId, NodeId)>) -> Self {
+        assert!(!pairs.is_empty(), "negatives are drawn from pairs");
+        pairs.sort_unstable();
+        Self(pairs)
+    }
+
+    /// The pairs of a source.
+    fn of(&self, source: NodeId) -> &[(NodeId, NodeId)] {
+        let start = self.0.partition_point(|pair| pair.0 < source);
+        let end = self.0.partition_point(|pair| pair.0 <= source);
+        &self.0[start..end]
     }
 }
 
@@ -233,17 +260,28 @@ impl Draw<'_> {
     fn pair(&self, slot: usize, round: u64, out: &LinkSamples) -> Result<(NodeId, NodeId)> {
         let mut draws = link_draws(self.key, slot as u64, round);
         let positives = &out.positives;
+        let source = match self.negatives {
+            Negatives::Pairs(_) => None,
+            Negatives::Destinations(each) => Some(positives[slot / each as usize].0),
+            Negatives::Shared(_) | Negatives::None => Some(positives[0].0),
+        };
         let mut node = |of_positive: fn(&(NodeId, NodeId)) -> NodeId| match self.candidates {
             Candidates::Uniform => Ok(NodeId(draws.below(self.view.nodes()))),
             Candidates::ByDegree(sums) => sums.node(draws.unit()),
             Candidates::InBatch => Ok(of_positive(&positives[draws.below(positives.len() as u64) as usize])),
+            Candidates::Listed(listed) => {
+                let pairs = match (self.negatives, source) {
+                    (Negatives::Destinations(_), Some(source)) => listed.of(source),
+                    _ => &listed.0,
+                };
+                match pairs.len() {
+                    0 => Err(self.not_listed(source.unwrap_or(positives[0].0))),
+                    count => Ok(of_positive(&pairs[draws.below(count as u64) as usize])),
+                }
+            }
         };
-        let source = match self.negatives {
-            Negatives::Pairs(_) => node(|positive| positive.0)?,
-            Negatives::Destinations(each) => positives[slot / each as usize].0,
-            Negatives::Shared(_) | Negatives::None => positives[0].0,
-        };
-        Ok((source, node(|positive| positive.1)?))
+        let source = source.map_or_else(|| node(|pair| pair.0), Ok)?;
+        Ok((source, node(|pair| pair.1)?))
     }
 
     /// Sets `found` to whether each pair is a true edge, or a node with itself.
@@ -266,6 +304,16 @@ impl Draw<'_> {
                 self.store.ids().name(source)
             ),
             "draw negatives from more nodes (uniform), or do not exclude true edges",
+        )
+    }
+
+    fn not_listed(&self, source: NodeId) -> Error {
+        Error::conflict(
+            format!(
+                "the list of negatives has no pair of {}, which is the source of a positive",
+                self.store.ids().name(source)
+            ),
+            "list a destination for the source of each positive, or draw negatives uniformly",
         )
     }
 }

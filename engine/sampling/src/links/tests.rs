@@ -265,6 +265,44 @@ fn known_edges_of_a_list_are_no_negatives() {
 }
 
 #[test]
+fn listed_negatives_are_destinations_of_their_source_and_no_edges() {
+    let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    // The edges, and a negative of each source.
+    let negative_of = |source| {
+        let mut targets = (0..NODES).map(|step| (source * 7 + step) % NODES);
+        let target = targets.find(|&target| target != source && !edges.contains(&(NodeId(source), NodeId(target))));
+        (NodeId(source), NodeId(target.unwrap()))
+    };
+    let mut listed = edges.clone();
+    listed.extend((0..NODES).map(negative_of));
+    let task = |listed: Vec<(NodeId, NodeId)>, negatives| LinkTask {
+        candidates: Candidates::Listed(Arc::new(ListedPairs::new(listed))),
+        ..fixture.task("2", negatives)
+    };
+    for negatives in [Negatives::Destinations(3), Negatives::Pairs(1.0), Negatives::Shared(9)] {
+        let batches = fixture.batches(task(listed.iter().copied().collect(), negatives), ViewKind::Auto);
+        let targets: BTreeSet<_> = listed.iter().map(|pair| pair.1).collect();
+        for index in 0..batches.batches() {
+            for pair in sampled(&batches, index).1.negatives {
+                match negatives {
+                    Negatives::Destinations(_) => assert!(listed.contains(&pair) && !edges.contains(&pair), "{pair:?}"),
+                    _ => assert!(targets.contains(&pair.1)),
+                }
+            }
+        }
+    }
+    let any = fixture.batches(fixture.task("2", Negatives::None), ViewKind::Auto);
+    let error = |listed| {
+        let task = Arc::new(task(listed, Negatives::Destinations(1)));
+        let batches = LinkBatches::new(task, any.view().clone(), any.epoch().clone());
+        batches.samples(0, &mut LinkScratch::default()).unwrap_err().to_string()
+    };
+    assert!(error(edges.iter().copied().collect()).contains("found no node without an edge from"));
+    assert!(error(vec![(NodeId(0), NodeId(1))]).contains("the list of negatives has no pair of"));
+}
+
+#[test]
 fn a_source_with_edges_to_all_nodes_is_an_error() {
     let fixture = Fixture::new();
     let every: Vec<_> = (0..NODES)
