@@ -27,9 +27,9 @@ FEATURES, HIDDEN, FANOUTS, BATCH, EPOCHS, LR = 16, 64, [10, 10], 1024, 30, 0.005
 def made(folder, scale):
     """The store, and the same as arrays."""
     rng = np.random.default_rng(7)
-    grappa.generate("rmat", scale=scale, seed=1, out=str(folder / "edges.npy"), force=True, **{"as": "npy"})
-    edges = np.load(folder / "edges.npy")
-    nodes = 1 << scale
+    graph, nodes = grappa.generate("rmat", scale=scale, seed=1, out=folder / "graph.grappa", force=True), 1 << scale
+    offsets, sources, *_ = graph.in_edges(slice(None))
+    edges = np.stack([sources, np.repeat(np.arange(nodes), np.diff(offsets))], axis=1)
     x = rng.standard_normal((nodes, FEATURES), np.float32)
     a, b, c = rng.standard_normal((3, FEATURES))
     degrees = np.bincount(edges[:, 1], minlength=nodes).clip(min=1)

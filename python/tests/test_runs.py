@@ -75,6 +75,26 @@ def test_a_model_of_pytorch_geometric_has_the_same_logits(run, store):
     assert model.task == "multi-class"
 
 
+def test_targets_are_predicted_by_the_run_and_by_its_model_in_their_unit(cora, store, tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    pytest.importorskip("safetensors")
+    degrees = np.diff(store.in_edges(slice(None))[0])
+    targets = np.stack([1000.0 * degrees, 0.01 * np.log1p(degrees)], axis=1)
+    targets[::5, 1] = np.nan
+    inputs = {"features": store.features[:], "labels": targets, "label_type": "float", "split": "60/20/20"}
+    numbers = grappa.ingest(CORA / "edges.tsv", undirected=True, out=tmp_path / "numbers.grappa", **inputs)
+    run = grappa.train(numbers, out=tmp_path / "run", epochs=2, hidden=16)
+    predicted = run.predict(numbers)
+    assert predicted.shape == (2708, 2) and predicted[:, 0].mean() > 1000 * predicted[:, 1].mean()
+    model = run.model()
+    with torch.no_grad():
+        data = numbers.to_pyg()
+        of_model = model(data.x, data.edge_index).numpy()
+    assert model.task == "regression"
+    assert np.abs((of_model - predicted) / predicted.std(0)).max() < 1e-4
+
+
 def test_the_report_is_shown_in_a_frame(run):
     shown = run._repr_html_()
     assert shown.startswith("<iframe srcdoc=") and "&lt;html" in shown and "<html" not in shown

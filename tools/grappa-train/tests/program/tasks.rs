@@ -52,6 +52,28 @@ fn with_targets(folder: &TrainFolder) {
     );
 }
 
+/// Whether a node is in a class.
+fn is_in(node: u32, class: u32) -> bool {
+    feature(node, class) > 0.5
+}
+
+/// A store with three classes. Of half of the entries, nothing is known.
+fn with_partial_sets(folder: &TrainFolder) {
+    let cell = |node: u32, class: u32| match ((node + class).is_multiple_of(2), is_in(node, class)) {
+        (false, _) => "-1",
+        (_, true) => "1",
+        (_, false) => "0",
+    };
+    let lines = |node: u32| format!("{}\n", [0, 1, 2].map(|class| cell(node, class)).join(","));
+    ingest_with(
+        folder,
+        "partial.grappa",
+        NODES,
+        [&edges, &features, &lines],
+        "--label-type partial",
+    );
+}
+
 /// A column of a table with a header.
 fn column(text: &str, name: &str) -> Vec<Option<f64>> {
     let mut lines = text.lines();
@@ -118,29 +140,69 @@ fn targets_are_learned_scored_and_predicted_in_their_unit() {
 }
 
 #[test]
-fn a_resumed_regression_and_one_of_two_processes_are_as_if_never_stopped_and_alone() {
+fn a_resumed_run_and_one_of_two_processes_are_as_if_never_stopped_and_alone() {
     let folder = TrainFolder::empty();
     with_targets(&folder);
-    let options = "--layers 2 --partitions 4 --batch 16 --threads 1 --loss huber --monitor mae --quiet";
-    let train = |rest: &str| run(&mut folder.program(&format!("numbers.grappa {options} {rest}"))).success();
-    train("--epochs 4 --out whole");
-    train("--epochs 2 --out parts");
-    train("--epochs 4 --out parts --resume");
-    train("--epochs 4 --workers 2 --out two");
-    for out in ["parts", "two"] {
-        for (one, other) in folder.metrics("whole").iter().zip(folder.metrics(out)) {
-            for key in ["loss", "val_loss", "val_rmse", "val_mae"] {
-                assert_close(&one[key], &other[key], &format!("{key} of {out}"));
+    with_partial_sets(&folder);
+    for (store, loss, monitored, others) in [
+        ("numbers", "huber", "mae", ["val_rmse", "val_r2"]),
+        ("partial", "focal", "average-precision", ["val_micro_f1", "val_roc_auc"]),
+    ] {
+        let options = "--layers 2 --partitions 4 --batch 16 --threads 1 --quiet";
+        let options = format!("{store}.grappa {options} --loss {loss} --monitor {monitored}");
+        let train = |rest: &str| run(&mut folder.program(&format!("{options} {rest}"))).success();
+        let run_of = |name: &str| format!("{store}-{name}");
+        train(&format!("--epochs 4 --out {}", run_of("whole")));
+        train(&format!("--epochs 2 --out {}", run_of("parts")));
+        train(&format!("--epochs 4 --out {} --resume", run_of("parts")));
+        train(&format!("--epochs 4 --workers 2 --out {}", run_of("two")));
+        let monitored = format!("val_{}", monitored.replace('-', "_"));
+        let whole = folder.metrics(&run_of("whole"));
+        for out in ["parts", "two"] {
+            for (one, other) in whole.iter().zip(folder.metrics(&run_of(out))) {
+                for key in ["loss", "val_loss", &monitored, others[0], others[1]] {
+                    number(one, key);
+                    assert_close(&one[key], &other[key], &format!("{key} of {out}"));
+                }
             }
         }
+        let summary = folder.summary(&run_of("whole"));
+        let values = whole.iter().map(|record| number(record, &monitored));
+        let best = match store {
+            "numbers" => values.fold(f64::INFINITY, f64::min),
+            _ => values.fold(0.0, f64::max),
+        };
+        assert_eq!(number(&summary, &monitored), best, "{summary}");
+        let events = folder.files(&run_of("parts")).into_iter();
+        let events = events.filter(|(name, _)| name.to_string_lossy().contains("tfevents"));
+        let tag = format!("scores/{}", others[0]).into_bytes();
+        let found: usize = events
+            .map(|(_, bytes)| bytes.windows(tag.len()).filter(|window| *window == tag).count())
+            .sum();
+        assert_eq!(found, 4, "{}", others[0]);
     }
-    let summary = folder.summary("whole");
-    let best = folder
-        .metrics("whole")
-        .iter()
-        .map(|record| number(record, "val_mae"))
-        .fold(f64::INFINITY, f64::min);
-    assert_eq!(number(&summary, "val_mae"), best, "{summary}");
+}
+
+#[test]
+fn a_slice_learns_numbers_and_partial_sets_and_predicts_as_its_graph_would() {
+    let folder = TrainFolder::empty();
+    with_targets(&folder);
+    with_partial_sets(&folder);
+    for store in ["numbers", "partial"] {
+        run(folder.command("store").words(&format!("place {store}.grappa --chunks 0-5 --to half"))).success();
+        let options = "--layers 1 --epochs 3 --fanouts -1 --first-hop sampled --threads 1 --quiet --out run --force";
+        run(&mut folder.program(&format!("half {options}"))).success();
+        assert!(number(&folder.summary("run"), "val_loss").is_finite());
+        let [of_slice, of_graph] = ["half", &format!("{store}.grappa")].map(|of: &str| {
+            run(&mut folder.program(&format!("predict run {of} --split test --out test.csv --force"))).success();
+            folder.read("test.csv").lines().map(str::to_owned).collect::<Vec<_>>()
+        });
+        assert!((10..of_graph.len() - 10).contains(&of_slice.len()), "{}", of_slice.len());
+        for line in &of_slice {
+            assert!(of_graph.contains(line), "{store}: {line}");
+        }
+        fs::remove_dir_all(folder.path("half")).unwrap();
+    }
 }
 
 #[test]
@@ -251,24 +313,7 @@ fn a_class_without_training_nodes_has_no_balanced_weight() {
 #[test]
 fn classes_that_are_unknown_of_a_node_do_not_count() {
     let folder = TrainFolder::empty();
-    let is_in = |node: u32, class: u32| feature(node, class) > 0.5;
-    // Of half of the entries, nothing is known.
-    let known = |node: u32, class: u32| (node + class).is_multiple_of(2);
-    let lines = |node: u32| {
-        let cell = |class| match (known(node, class), is_in(node, class)) {
-            (false, _) => "-1",
-            (_, true) => "1",
-            (_, false) => "0",
-        };
-        format!("{}\n", [0, 1, 2].map(cell).join(","))
-    };
-    ingest_with(
-        &folder,
-        "partial.grappa",
-        NODES,
-        [&edges, &features, &lines],
-        "--label-type partial",
-    );
+    with_partial_sets(&folder);
     let options = "partial.grappa --layers 1 --dropout 0 --lr 0.2 --batch 64 --threads 1 --quiet";
     for (out, more) in [("plain", ""), ("focal", "--loss focal --class-weights balanced")] {
         run(&mut folder.program(&format!("{options} --epochs 40 {more} --out {out}"))).success();
