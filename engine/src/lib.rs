@@ -167,6 +167,7 @@
 //!     split: None,
 //!     weighted: false,
 //!     edge_features: None,
+//!     held_out_parts: 0,
 //!     chunks: None,
 //!     memory: 8 << 30,
 //!     disk_bandwidth: 2e9,

@@ -89,6 +89,8 @@ pub struct PlanOptions {
     pub weighted: bool,
     /// Values of an edge and their type, if edges have features.
     pub edge_features: Option<(u32, FeatureDtype)>,
+    /// Number of parts of the edges that are held out of the graph: 0, 1 or 2.
+    pub held_out_parts: u64,
     /// The number of chunks, if the user chooses one.
     pub chunks: Option<u32>,
     /// Bytes of memory for building the store.
@@ -259,7 +261,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
     let budget = IngestBudget::new(options.memory, 1, options.threads);
-    held_memory(&chunks, 1, &budget)?;
+    held_memory(&chunks, 1 + options.held_out_parts, &budget)?;
     let shape = ValueShape {
         width: usize::from(options.weighted) + options.edge_features.map_or(0, |(dim, _)| dim as usize),
         is_ordered: false,
@@ -320,6 +322,14 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
         bytes.edge_features = files * edge_rows_bytes(FileKind::EDGE_FEATURES, layout, edges, rows);
         names += 1;
     }
+    // A part has its own directories. Its edges are among the edges that are counted above.
+    let of_part = file_bytes(
+        FileKind::DEGREES,
+        RowsMeta::BYTES,
+        rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64,
+    );
+    bytes.degrees += files * options.held_out_parts * of_part;
+    names *= 1 + options.held_out_parts;
     if let Some(layout) = layout {
         bytes.features = files * file_bytes(FileKind::FEATURES, FeaturesMeta::BYTES, rows * u64::from(layout.stride));
         names += 1;

@@ -434,6 +434,12 @@ def manifest(name):
     return found
 
 
+def held_out(found):
+    """The parts of the edges that are held out of the graph."""
+    names = [path.partition("/")[2] for path, _, _ in found["files"]]
+    return sorted({name.removesuffix("-edges") for name in names if name.endswith("-edges")})
+
+
 def expect(name, found, expected):
     print(f"{name}: {found}")
     assert found == expected, f"{name}: expected {expected}"
@@ -506,6 +512,10 @@ def main():
     expect("manifest-slice", manifest("manifest-slice"), whole | part)
     halo = {"edges": 4, "chunks": [(0, 1, 0, 0, []), (1, 0, 0, 4, [4, 0])]}
     expect("manifest-halo", manifest("manifest-halo"), whole | halo)
+    names = [f"chunk-{c}/{part}{name}" for c in (0, 1) for part in ("", "test-", "val-") for name in ("degrees", "edges", "weights")]
+    files = {"files": [(name, 8, 7) for name in sorted(names)]}
+    expect("manifest-held-out", manifest("manifest-held-out"), whole | files)
+    expect("held out", held_out(manifest("manifest-held-out")), ["test", "val"])
     halo = {"edges": 4, "chunks": [(0, 1, 1, 0, []), (1, 0, 0, 4, [4, 0])]}
     expect("manifest-halo-degrees", manifest("manifest-halo-degrees"), whole | halo)
 

@@ -31,7 +31,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
             - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask`` and ``edge_weight``.
         out: Folder of the new store.
         progress: Whether to show a progress bar (needs tqdm).
-        **options: ``features`` (shape (N, D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``train``, ``val`` and
+        **options: ``val_edges`` and ``test_edges``, as `edges`, are edges that the graph does not have. ``features`` (shape (N, D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``train``, ``val`` and
             ``test`` (ids, or masks of shape (N,)) are files, arrays, tensors, tables or columns; ``features`` and ``labels`` may be sparse
             matrices. A ``str`` is the name of a file, a list has values.
 

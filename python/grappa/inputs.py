@@ -9,7 +9,9 @@ from typing import Any
 from .optional import needed
 
 #: Options that take data.
-DATA = ("edges", "features", "labels", "node_ids", "weights", "train", "val", "test")
+DATA = ("edges", "val_edges", "test_edges", "features", "labels", "node_ids", "weights", "train", "val", "test")
+#: Options that take edges.
+EDGES = ("edges", "val_edges", "test_edges")
 #: Bytes and rows that are copied at once.
 BLOCK_BYTES = 16 << 20
 BLOCK_ROWS = 1 << 17
@@ -35,8 +37,8 @@ def files_of(options: dict[str, Any], folder: str) -> dict[str, Any]:
         value = options.get(name)
         if value is None or value is False or _is_file(value):
             continue
-        if name == "edges" and isinstance(value, (list, tuple)) and not _has_numbers(value):
-            stems = [os.path.join(folder, f"edges{at}") for at in range(len(value))]
+        if name in EDGES and isinstance(value, (list, tuple)) and not _has_numbers(value):
+            stems = [os.path.join(folder, f"{name}{at}") for at in range(len(value))]
             options[name] = [item if _is_file(item) else _write(item, name, columns[name], stem) for item, stem in zip(value, stems)]
         else:
             options[name] = _write(value, name, columns[name], os.path.join(folder, name))
@@ -222,7 +224,7 @@ def _write_strings(array: Any, name: str, column: str, stem: str) -> str:
     if array.dtype == object and not all(isinstance(value, (str, bytes, type(None))) for value in array.flat):
         raise TypeError(f"{what} with values that are no strings; convert it, for example with .astype(np.int64)")
     pa = needed("pyarrow", "ids that are strings")
-    if name == "edges" and array.ndim == 2 and 2 in array.shape:
+    if name in EDGES and array.ndim == 2 and 2 in array.shape:
         columns = array.T if array.shape[1] == 2 else array
         names = ["source", "target"]
     elif array.ndim == 1:

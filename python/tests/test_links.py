@@ -143,6 +143,15 @@ def test_impossible_arguments_are_errors(split, options, message):
         grappa.LinkNeighborLoader(split[0], [2], 8, **options)
 
 
+def test_edges_that_are_given_for_a_part_are_not_in_the_graph(tmp_path):
+    edges = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
+    held_out = {"val_edges": edges[:1], "test_edges": [[3, 1], [0, 2]]}
+    store = grappa.ingest(edges, **held_out, out=tmp_path / "held.grappa")
+    for part, expected in {"train": edges[1:].T, "val": [[0], [1]], "test": [[3, 0], [1, 2]]}.items():
+        pairs = pairs_of(grappa.LinkNeighborLoader(store, [2], 4, part, neg_sampling=None, shuffle=False))
+        assert sorted(pairs.T.tolist()) == sorted(np.transpose(expected).tolist())
+
+
 def test_missing_parts_and_nodes_are_errors(split, store):
     with pytest.raises(grappa.Error, match="--edge-split"):
         grappa.LinkNeighborLoader(store, [2], 8, "val")

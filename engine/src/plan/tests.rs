@@ -12,6 +12,7 @@ fn options(nodes: u64, edges: u64) -> PlanOptions {
         split: None,
         weighted: false,
         edge_features: None,
+        held_out_parts: 0,
         chunks: None,
         memory: 2 << 30,
         disk_bandwidth: 1e9,
@@ -68,6 +69,35 @@ fn spill_files_that_fit_free_memory_stay_off_the_disk() {
     // The file is cached for reading. Nevertheless all but a fifth is written.
     let kept = disk_seconds(8 << 24);
     assert!((kept - all - 0.8 * spill).abs() < 1e-6, "{kept} {all}");
+}
+
+#[test]
+fn parts_that_are_held_out_have_directories_of_their_own() {
+    let with = |held_out_parts| {
+        let options = PlanOptions {
+            held_out_parts,
+            ..options(1 << 22, 1 << 26)
+        };
+        plan(&options).unwrap().bytes.of_edges()
+    };
+    // 64 bytes for 54 nodes.
+    let directory = (1u64 << 22) * 64 / 54;
+    for parts in [1, 2] {
+        let more = with(parts) - with(0);
+        assert!(
+            (directory * parts..directory * parts * 11 / 10).contains(&more),
+            "{more} for {parts}"
+        );
+    }
+    let tight = PlanOptions {
+        held_out_parts: 2,
+        memory: 4 << 20,
+        threads: 16,
+        chunks: Some(16),
+        ..options(1 << 22, 1 << 20)
+    };
+    let error = plan(&tight).unwrap_err().to_string();
+    assert!(error.contains("writing chunks of"), "{error}");
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn edges_that_are_held_out_keep_their_features() {
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges, |id| id.to_string());
     let mut options = with_columns(options(folder.path(), &input));
-    options.edge_split = Some(EdgeSplit::new("60/20/20".parse().unwrap(), 3).unwrap());
+    options.edge_split = Some(EdgeSplit::random("60/20/20".parse().unwrap(), 3).unwrap());
     ingest(&options, &Silent).unwrap();
     let mut all = Vec::new();
     for part in EdgePart::ALL {

@@ -1,7 +1,7 @@
 //! One tiny file of each kind, built by the current encoders, and a reader of its whole content.
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, DenseId, FormatError, NodeId, PartitionId, Result,
+    ChunkId, ChunkSpan, DenseId, EdgePart, FormatError, NodeId, PartitionId, Result,
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     assignment::{Assignment, Current, Owners, Serves},
     container::{FileKind, decode_file},
@@ -37,6 +37,7 @@ pub fn all() -> Vec<Sample> {
         sample("manifest", manifest().encode()),
         sample("manifest-slice", slice_manifest().encode()),
         sample("manifest-halo", halo_manifest().encode()),
+        sample("manifest-held-out", held_out_manifest().encode()),
         sample("manifest-halo-degrees", halo_degrees_manifest().encode()),
         sample("features-f32", features(FeatureDtype::F32)),
         sample("features-f16", features(FeatureDtype::F16)),
@@ -80,7 +81,9 @@ pub fn all() -> Vec<Sample> {
 /// Decodes and fully checks a file as the sample `name`, and reads every value by random access.
 pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name {
-        "manifest" | "manifest-slice" | "manifest-halo" | "manifest-halo-degrees" => Manifest::decode(bytes).map(drop),
+        "manifest" | "manifest-slice" | "manifest-halo" | "manifest-halo-degrees" | "manifest-held-out" => {
+            Manifest::decode(bytes).map(drop)
+        }
         "split" => splits::decode(bytes, "train", SPLIT_NODES).map(drop),
         "assignment" => Assignment::decode(bytes, 2, 4).map(drop),
         "assignment-sweep" => Assignment::decode(bytes, 5, 4).and_then(|a| a.check_owners()),
@@ -499,6 +502,23 @@ fn slice_manifest() -> Manifest {
     }
 }
 
+/// A store with edges that are held out of the graph.
+fn held_out_manifest() -> Manifest {
+    let mut files = Vec::new();
+    for (chunk, part) in [0, 1]
+        .into_iter()
+        .flat_map(|chunk| EdgePart::ALL.map(|part| (chunk, part)))
+    {
+        files.extend(["degrees", "edges", "weights"].map(|name| FileEntry {
+            path: format!("chunk-{chunk}/{}", part.file(name)),
+            bytes: 8,
+            digest: 7,
+        }));
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Manifest { files, ..manifest() }
+}
+
 /// A slice with the features of the chunk that it lacks.
 fn halo_manifest() -> Manifest {
     Manifest {
@@ -528,6 +548,10 @@ fn samples_decode_to_their_values() {
     assert_eq!(Manifest::decode(&bytes("manifest")).unwrap(), manifest());
     assert_eq!(Manifest::decode(&bytes("manifest-slice")).unwrap(), slice_manifest());
     assert_eq!(Manifest::decode(&bytes("manifest-halo")).unwrap(), halo_manifest());
+    let held_out = Manifest::decode(&bytes("manifest-held-out")).unwrap();
+    assert_eq!(held_out, held_out_manifest());
+    assert_eq!(held_out.held_out(), EdgePart::HELD_OUT);
+    assert_eq!(manifest().held_out(), []);
     assert_eq!(
         Manifest::decode(&bytes("manifest-halo-degrees")).unwrap(),
         halo_degrees_manifest()

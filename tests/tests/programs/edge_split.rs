@@ -1,4 +1,4 @@
-//! Edges that are held out of the graph: `grappa-ingest --edge-split`, and what other programs do with them.
+//! Edges that are held out of the graph: `grappa-ingest --edge-split`, `--val-edges` and `--test-edges`, and what other programs do with them.
 
 use std::collections::BTreeSet;
 
@@ -100,6 +100,78 @@ fn an_undirected_edge_that_is_held_out_is_listed_once() {
     assert_eq!(all, pairs(&input));
 }
 
+/// Writes files for validation and test: some of the edges, and some that are in no other file.
+fn write_held_out(folder: &ProgramFolder) {
+    let edges = folder.read("edges.tsv");
+    for (name, at) in [("val.tsv", 3), ("test.tsv", 8)] {
+        let some = edges.lines().skip(at).step_by(10).map(|line| format!("{line}\n"));
+        let new = (0..40).map(|node| format!("{node} {} 0.5\n", (node * 7 + at as u64) % NODES));
+        folder.write(name, some.chain(new).collect::<String>());
+    }
+}
+
+#[test]
+fn files_hold_their_edges_out_of_the_graph() {
+    let folder = folder();
+    write_held_out(&folder);
+    let told = folder.success("ingest --edges edges.tsv --val-edges val.tsv --test-edges test.tsv --out out.grappa");
+    assert!(
+        told.stderr
+            .contains("edges of --edges are also in --val-edges or --test-edges"),
+        "{}",
+        told.stderr
+    );
+    let [edges, val, test] = ["edges.tsv", "val.tsv", "test.tsv"].map(|name| parsed(&folder.read(name)));
+    let ends = |edges: &Edges| edges.iter().map(|edge| (edge.0, edge.1)).collect::<Vec<_>>();
+    let held_out: BTreeSet<_> = ends(&val).into_iter().chain(ends(&test)).collect();
+    let expected: Vec<_> = ends(&edges)
+        .into_iter()
+        .filter(|edge| !held_out.contains(edge))
+        .collect();
+    assert!(expected.len() < edges.len() * 9 / 10, "the files share too few edges");
+    assert_eq!(ends(&exported(&folder, "edges")), expected);
+    assert_eq!(ends(&exported(&folder, "val-edges")), ends(&val));
+    assert_eq!(ends(&exported(&folder, "test-edges")), ends(&test));
+    folder.success("store verify out.grappa");
+    assert!(!folder.success("store info out.grappa").stdout.contains("random,"));
+
+    // With both directions of each edge, a part lists each edge once, and the graph has neither direction.
+    let files = "--edges edges.tsv --val-edges val.tsv --undirected --dedup";
+    folder.success(&format!("ingest {files} --self-loops drop --out out.grappa --force"));
+    let (graph, listed) = (exported(&folder, "edges"), exported(&folder, "val-edges"));
+    let loopless = |edges: &Edges| {
+        pairs(edges)
+            .into_iter()
+            .filter(|(a, b)| a != b)
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!((listed.len(), pairs(&listed)), (loopless(&val).len(), loopless(&val)));
+    let expected: BTreeSet<_> = loopless(&edges).difference(&loopless(&val)).copied().collect();
+    assert_eq!((graph.len(), pairs(&graph)), (2 * expected.len(), expected));
+}
+
+#[test]
+fn ids_that_do_not_fit_in_memory_keep_the_parts_of_their_files() {
+    let folder = ProgramFolder::new();
+    let mut random = Random::new(8);
+    for (name, edges) in [("edges.tsv", 120_000), ("val.tsv", 2000), ("test.tsv", 2000)] {
+        let mut line = |_| format!("{} {}\n", random.below(1 << 40), random.below(1 << 40));
+        folder.write(name, (0..edges).map(&mut line).collect::<String>());
+    }
+    let ingest = |out: &str, memory: &str| {
+        let files = "--edges edges.tsv --val-edges val.tsv --test-edges test.tsv --ids sparse --chunks 3";
+        folder.success(&format!("ingest {files} --memory {memory} --out {out}"));
+    };
+    ingest("out.grappa", "64MiB");
+    ingest("joined.grappa", "4MiB");
+    assert_same(&folder.path("joined.grappa"), &folder.files("out.grappa"), "4MiB");
+    let info = folder.success("store info --json out.grappa").json();
+    assert_eq!(
+        [&info["edges"], &info["edges_val"], &info["edges_test"]],
+        [120_000, 2000, 2000]
+    );
+}
+
 #[test]
 fn threads_and_memory_do_not_change_the_parts() {
     let folder = folder();
@@ -149,6 +221,10 @@ fn parts_that_do_not_exist_are_errors() {
         .run("store export out.grappa --test-edges test.txt")
         .failure(&["no edges are held out for test", "--edge-split"]);
     folder.success("store export out.grappa --val-edges val.csv");
+    folder.write("empty.tsv", "# nothing\n");
+    let ingest = |options: &str| folder.run(&format!("ingest --edges edges.tsv {options} --out new.grappa"));
+    ingest("--val-edges empty.tsv").failure(&["the files of --val-edges have no edges", "omit --val-edges"]);
+    ingest("--val-edges edges.tsv").failure(&["edges.tsv", "named twice"]);
 }
 
 #[test]

@@ -263,6 +263,15 @@ pub struct IngestArgs {
     /// on average. The split depends on the nodes of the store (--seed, --assign), the shares and --edge-split-seed only.
     #[arg(long, help_heading = CHANGES, value_name = "TRAIN/VAL/TEST")]
     edge_split: Option<Shares>,
+    /// Files with the edges for validation, which the graph does not have; in the formats of --edges
+    ///
+    /// Edges that are also in --edges are left out of the graph; their reverses too with --undirected, and only then. Rows of --weights
+    /// and --edge-features are first for --edges, then for --val-edges and --test-edges.
+    #[arg(long, help_heading = CHANGES, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
+    val_edges: Vec<PathBuf>,
+    /// Files with the edges for test, as for --val-edges
+    #[arg(long, help_heading = CHANGES, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
+    test_edges: Vec<PathBuf>,
     /// Seed of --edge-split
     #[arg(long, help_heading = CHANGES, value_name = "N", default_value_t = 0, requires = "edge_split")]
     edge_split_seed: u64,
@@ -486,8 +495,12 @@ impl IngestArgs {
                 stratify: self.stratify,
             }),
             edge_split: match self.edge_split {
-                Some(shares) => Some(EdgeSplit::new(shares, self.edge_split_seed)?),
-                None => None,
+                Some(shares) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
+                None if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
+                None => Some(EdgeSplit::Files {
+                    val: self.val_edges.clone(),
+                    test: self.test_edges.clone(),
+                }),
             },
             edge_options: EdgeOptions {
                 undirected: self.undirected,

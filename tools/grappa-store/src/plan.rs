@@ -78,6 +78,10 @@ pub fn run(options: &args::PlanArgs, console: &Console) -> anyhow::Result<()> {
         split: options.split,
         weighted: options.weighted,
         edge_features: options.edge_dim.map(|dim| (dim, options.edge_dtype)),
+        held_out_parts: options.edge_split.map_or(0, |shares| {
+            let [_, held_out @ ..] = shares.fractions();
+            held_out.into_iter().filter(|&share| share > 0.0).count() as u64
+        }),
         chunks: options.chunks,
         memory: options.memory.0,
         disk_bandwidth: disk_bandwidth as f64,

@@ -6,6 +6,7 @@ use grappa_io::Result;
 use grappa_storage::files;
 
 use crate::ingest::{
+    edge_split::EdgeSplit,
     edge_values::EdgeValues,
     job::IngestJob,
     journal::Counts,
@@ -70,8 +71,8 @@ fn writer(options: &IngestOptions) -> String {
     if let Some(split) = &options.random_split {
         writer += &format!("; split: {}", split.describe());
     }
-    if let Some(split) = &options.edge_split {
-        writer += &format!("; edge split: {}", split.describe());
+    if let Some(split) = options.edge_split.as_ref().and_then(EdgeSplit::describe) {
+        writer += &format!("; edge split: {split}");
     }
     writer
 }

@@ -1,8 +1,13 @@
 //! Edges that are held out of the graph for validation and test.
 //!
-//! The part of an edge is a function of the seed and its ends, in either order. So parallel edges and the reverse of an edge are in
-//! its part, and no table of edges is needed: not for random access, nor to continue a killed run. Each pair of nodes is drawn on
+//! At random, the part of an edge is a function of the seed and its ends, in either order. So parallel edges and the reverse of an edge
+//! are in its part, and no table of edges is needed: not for random access, nor to continue a killed run. Each pair of nodes is drawn on
 //! its own, so the shares are exact on average: of E pairs, a part with share p has about sqrt(p E) more or fewer.
+//!
+//! If files have the edges of a part, the low bits of an edge's key say from which file it came, so an edge of the graph that is also held
+//! out lies beside it after the sort, and is dropped.
+
+use std::path::PathBuf;
 
 use grappa_formats::{EdgePart, random};
 use grappa_io::{Error, Result};
@@ -11,10 +16,26 @@ use crate::ingest::shares::Shares;
 
 /// Separates the draws from others with the same seed.
 const PURPOSE: u64 = u64::from_be_bytes(*b"edges\0\0\0");
+/// Low bits of a source that say the part of its edge.
+const PART_BITS: u32 = 2;
 
-/// How to hold edges out of the graph at random.
+/// Which edges are held out of the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EdgeSplit {
+    /// Edges that are drawn at random.
+    Random(RandomEdges),
+    /// The edges of files. The graph does not have them, even if its own files do.
+    Files {
+        /// Files, or folders of them, with the edges for validation.
+        val: Vec<PathBuf>,
+        /// The same for test.
+        test: Vec<PathBuf>,
+    },
+}
+
+/// Edges that are drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EdgeSplit {
+pub struct RandomEdges {
     shares: Shares,
     seed: u64,
     /// The parts end at these draws: train, val.
@@ -26,7 +47,7 @@ impl EdgeSplit {
     ///
     /// # Errors
     /// If the shares do not add up to 100 percent, or nothing is held out.
-    pub fn new(shares: Shares, seed: u64) -> Result<Self> {
+    pub fn random(shares: Shares, seed: u64) -> Result<Self> {
         let [train, val, test] = shares.of(u64::MAX);
         if !shares.are_whole() {
             return Err(Error::conflict(
@@ -42,25 +63,44 @@ impl EdgeSplit {
                 "omit --edge-split, or give 80/10/10, for example",
             ));
         }
-        Ok(Self {
+        Ok(Self::Random(RandomEdges {
             shares,
             seed,
             ends: [train, train + val],
-        })
+        }))
     }
 
     /// The parts that edges are held out for.
     pub fn held_out(&self) -> Vec<EdgePart> {
-        let [_, val, test] = self.shares.fractions();
-        let parts = EdgePart::HELD_OUT.into_iter().zip([val, test]);
-        parts.filter(|&(_, share)| share > 0.0).map(|(part, _)| part).collect()
+        let has = match self {
+            Self::Random(random) => {
+                let [_, val, test] = random.shares.fractions();
+                [val > 0.0, test > 0.0]
+            }
+            Self::Files { val, test } => [!val.is_empty(), !test.is_empty()],
+        };
+        let parts = EdgePart::HELD_OUT.into_iter().zip(has);
+        parts.filter(|&(_, has)| has).map(|(part, _)| part).collect()
     }
 
-    /// The split as the manifest's `writer` records it.
-    pub fn describe(&self) -> String {
-        format!("{}, seed {}", self.shares, self.seed)
+    /// A random split as the manifest's `writer` records it.
+    pub fn describe(&self) -> Option<String> {
+        match self {
+            Self::Random(RandomEdges { shares, seed, .. }) => Some(format!("{shares}, seed {seed}")),
+            Self::Files { .. } => None,
+        }
     }
 
+    /// The files of each part that is held out.
+    pub fn files(&self) -> [(EdgePart, &[PathBuf]); 2] {
+        match self {
+            Self::Random(_) => [(EdgePart::Val, &[]), (EdgePart::Test, &[])],
+            Self::Files { val, test } => [(EdgePart::Val, val), (EdgePart::Test, test)],
+        }
+    }
+}
+
+impl RandomEdges {
     /// The part of the edges between two nodes.
     pub fn part_of(&self, source: u64, target: u64) -> EdgePart {
         let ends = [source.min(target), source.max(target)];
@@ -77,12 +117,55 @@ impl EdgeSplit {
     }
 }
 
+/// The parts of input files: first the files of the graph, then those for validation, then those for test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileParts {
+    /// The first file for validation, and for test.
+    starts: [u64; 2],
+}
+
+impl FileParts {
+    /// The parts of `graph` files and the files of `split`. None if no files are held out.
+    pub fn of(graph: usize, split: Option<&EdgeSplit>) -> Option<Self> {
+        match split {
+            Some(EdgeSplit::Files { val, .. }) => Some(Self {
+                starts: [graph as u64, (graph + val.len()) as u64],
+            }),
+            Some(EdgeSplit::Random(_)) | None => None,
+        }
+    }
+
+    /// Bits that [`Self::join`] adds to a source.
+    pub fn bits(parts: Option<Self>) -> u32 {
+        parts.map_or(0, |_| PART_BITS)
+    }
+
+    /// A source with the part of its edge, which comes from this file.
+    #[inline]
+    pub fn join(self, source: u64, file: u64) -> u64 {
+        let part = self.starts.into_iter().filter(|&start| file >= start).count() as u64;
+        source << PART_BITS | part
+    }
+
+    /// The source and the part that were joined.
+    #[inline]
+    pub fn divide(joined: u64) -> (u64, EdgePart) {
+        (
+            joined >> PART_BITS,
+            EdgePart::ALL[(joined & ((1 << PART_BITS) - 1)) as usize],
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn split(shares: &str) -> EdgeSplit {
-        EdgeSplit::new(shares.parse().unwrap(), 7).unwrap()
+    fn split(shares: &str) -> RandomEdges {
+        match EdgeSplit::random(shares.parse().unwrap(), 7).unwrap() {
+            EdgeSplit::Random(random) => random,
+            EdgeSplit::Files { .. } => unreachable!("it is random"),
+        }
     }
 
     #[test]
@@ -109,7 +192,7 @@ mod tests {
 
     #[test]
     fn shares_that_lose_edges_or_hold_none_out_are_refused() {
-        let refusal = |text: &str| EdgeSplit::new(text.parse().unwrap(), 0).unwrap_err().to_string();
+        let refusal = |text: &str| EdgeSplit::random(text.parse().unwrap(), 0).unwrap_err().to_string();
         assert!(refusal("80/10/5").contains("add up to less than 100 percent"));
         assert!(refusal("100/0/0").contains("hold no edges out"));
     }

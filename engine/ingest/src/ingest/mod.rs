@@ -180,7 +180,11 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     } = input;
     let mut ids = GraphIds::open(job, scan.nodes)?;
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
-    let parts = 1 + job.options.edge_split.map_or(0, |split| split.held_out().len() as u64);
+    let parts = 1 + job
+        .options
+        .edge_split
+        .as_ref()
+        .map_or(0, |split| split.held_out().len() as u64);
     let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;
     // Splits, labels and features come before the edges, because their mistakes are found sooner.
     let node_data = node_data::write(job, files, &mut ids)?;

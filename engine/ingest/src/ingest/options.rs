@@ -149,6 +149,11 @@ impl IngestOptions {
     pub(super) fn resolved(&self) -> Result<Self> {
         let mut options = self.clone();
         options.edges = files_of_all(&self.edges)?;
+        if let Some(EdgeSplit::Files { val, test }) = &mut options.edge_split {
+            // A file in two parts is an error, too.
+            files_of_all(&[&self.edges[..], val, test].concat())?;
+            (*val, *test) = (files_of_all(val)?, files_of_all(test)?);
+        }
         if let Some(schema) = &self.encoding.schema {
             let names = schema.features.iter().map(|column| column.name.clone());
             options.tables.columns.schema = names.collect();
@@ -270,7 +275,23 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
             block_bytes
         },
     };
-    EdgeSource::open(&options.edges, source_options)
+    let mut paths = options.edges.clone();
+    let held_out = options.edge_split.as_ref().map(EdgeSplit::files).into_iter().flatten();
+    let mut parts = Vec::new();
+    for (part, files) in held_out {
+        parts.push((part, paths.len()..paths.len() + files.len()));
+        paths.extend_from_slice(files);
+    }
+    let source = EdgeSource::open(&paths, source_options)?;
+    for (part, mut files) in parts {
+        if !files.is_empty() && files.all(|file| !source.has_edges(file)) {
+            return Err(Error::conflict(
+                format!("the files of --{part}-edges have no edges"),
+                format!("omit --{part}-edges, or give files with edges"),
+            ));
+        }
+    }
+    Ok(source)
 }
 
 /// A file with the ids of rows.
@@ -336,6 +357,11 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     // The journal numbers the blocks of the edges by the index of their file, so the order of files counts too.
     for (index, path) in options.edges.iter().enumerate() {
         add(&format!("edges[{index}]"), version_of(path)?);
+    }
+    for (part, files) in options.edge_split.iter().flat_map(EdgeSplit::files) {
+        for (index, path) in files.iter().enumerate() {
+            add(&format!("--{part}-edges[{index}]"), version_of(path)?);
+        }
     }
     let parts = match &options.assign {
         Assign::Random | Assign::Range => None,
@@ -441,7 +467,10 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         ("--categories-max", categories_max.map(|max| max.to_string())),
         ("--split", options.random_split.map(|split| split.shares.to_string())),
         ("--split-seed", options.random_split.map(|split| split.seed.to_string())),
-        ("--edge-split", options.edge_split.map(|split| split.describe())),
+        (
+            "--edge-split",
+            options.edge_split.as_ref().and_then(EdgeSplit::describe),
+        ),
         ("--chunks", options.chunks.map(|chunks| chunks.to_string())),
         ("--tmp", options.tmp.as_ref().map(|tmp| tmp.display().to_string())),
     ];

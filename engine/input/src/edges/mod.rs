@@ -229,6 +229,11 @@ impl EdgeSource {
         &self.shared.options
     }
 
+    /// Whether a file may have edges. Text is known not to have any if it has no line but comments and a header.
+    pub fn has_edges(&self, file: usize) -> bool {
+        !matches!(self.files[file].content, Content::Nothing)
+    }
+
     /// The path of a block's file.
     pub fn path(&self, file: u32) -> &Path {
         self.files[file as usize].file.path()

@@ -23,7 +23,7 @@ pub struct PlanArgs {
         value_name = "STORE",
         requires = "train",
         conflicts_with_all = [
-            "nodes", "edges", "dim", "classes", "split", "weighted", "edge_dim", "chunks", "free_memory", "computed_features",
+            "nodes", "edges", "dim", "classes", "split", "weighted", "edge_split", "edge_dim", "chunks", "free_memory", "computed_features",
         ]
     )]
     pub store: Option<PathBuf>,
@@ -58,6 +58,9 @@ pub struct PlanArgs {
     /// Type of a stored edge feature
     #[arg(long, help_heading = GRAPH, default_value = "f32", value_parser = dtypes(), requires = "edge_dim")]
     pub edge_dtype: FeatureDtype,
+    /// Shares of edges that are held out, as for grappa-ingest; --edges counts them, too [default: none]
+    #[arg(long, help_heading = GRAPH, value_name = "TRAIN/VAL/TEST")]
+    pub edge_split: Option<Shares>,
     /// Number of chunks [default: as grappa-ingest chooses]
     #[arg(long, help_heading = GRAPH, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,

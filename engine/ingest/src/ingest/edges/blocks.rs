@@ -71,6 +71,12 @@ pub struct InputBlocks<'a, 's> {
 const INDEX_BITS: u32 = 24;
 const BLOCK_BITS: u32 = 24;
 
+/// The file of the edge at a place in the input.
+#[inline]
+pub fn file_of(place: u64) -> u64 {
+    place >> (BLOCK_BITS + INDEX_BITS)
+}
+
 /// The replacement of the external ids of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
@@ -105,11 +111,12 @@ impl EdgeBlocks for InputBlocks<'_, '_> {
             if edges >> INDEX_BITS > 0 || block >> BLOCK_BITS > 0 || file >> (64 - BLOCK_BITS - INDEX_BITS) > 0 {
                 return Err(Error::limit(
                     format!(
-                        "{}: the first and last of parallel edges are wanted, and this is block {block} of file {file}",
+                        "{}: the places of edges in the input are wanted, and this is block {block} of file {file}",
                         path.display()
                     ),
                     "2^24 blocks in 2^16 files".to_owned(),
-                    "give fewer and smaller files, or merge with --merge sum, mean, min or max".to_owned(),
+                    "give fewer and smaller files; --merge first and last, --val-edges and --test-edges need places"
+                        .to_owned(),
                 ));
             }
             let first = u64::from(file) << (BLOCK_BITS + INDEX_BITS) | block << INDEX_BITS;

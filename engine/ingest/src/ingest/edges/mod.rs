@@ -31,12 +31,13 @@ mod sort_pass;
 mod spill_pass;
 mod spilled_blocks;
 
+use std::sync::atomic::AtomicBool;
+
 use grappa_formats::chunks::ChunkMap;
 use grappa_input::EdgeSource;
 use grappa_io::{
     Result,
     memory::{MemoryGate, SpareBuffers},
-    sort::bits_for,
 };
 
 use self::{
@@ -50,7 +51,8 @@ use self::{
 use crate::{
     ids::IdMap,
     ingest::{
-        edge_values::EdgeValues,
+        edge_split::FileParts,
+        edge_values::{EdgeValues, ValueShape},
         job::IngestJob,
         journal::{Scan, Stage},
         node_ids::GraphIds,
@@ -80,8 +82,11 @@ pub fn write(
         true => None,
         false => plan_join(job, ids)?,
     };
-    let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), values.shape.sort_cost())?;
-    let keys = EdgeKeys::new(chunks, &plan);
+    let parts = FileParts::of(job.options.edges.len(), job.options.edge_split.as_ref());
+    let source_bits = EdgeKeys::source_bits(chunks, parts);
+    let cost = values.shape.sort_cost();
+    let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), cost, source_bits)?;
+    let keys = EdgeKeys::new(chunks, &plan, parts);
     let spill = SpillFolder::new(job.store.lasting_scratch(), "edges", record_words as usize);
 
     let pass = SpillPass {
@@ -105,7 +110,12 @@ pub fn write(
             ids.unload();
         }
         Some(join) => {
-            let edges = join::map_sources(job, source, values.shape, ids, join, rejects)?;
+            // Places say from which file an edge comes.
+            let shape = ValueShape {
+                is_ordered: values.shape.is_ordered || parts.is_some(),
+                ..values.shape
+            };
+            let edges = join::map_sources(job, source, shape, ids, join, rejects)?;
             pass.run(&edges, &job.journal, job.progress)?;
             edges.remove()?;
             edges.remove_keys()?;
@@ -133,6 +143,7 @@ pub fn write(
         buffers: SpareBuffers::new(&gate),
         held,
         parallel: parallel.as_ref(),
+        has_dropped: AtomicBool::new(false),
     };
     job.write_chunks(
         Stage::Edges,
@@ -140,6 +151,11 @@ pub fn write(
         |chunk| pass.chunk(chunk),
         |chunk| pass.remove_spill(chunk),
     )?;
+    if pass.has_dropped.into_inner() {
+        tracing::warn!(
+            "edges of --edges are also in --val-edges or --test-edges: they are held out, and the graph does not have them"
+        );
+    }
     if parallel.as_ref().is_some_and(ParallelEdges::are_nearly_all) {
         tracing::warn!(
             "--undirected: nearly every edge is in the store twice or more, so the input probably has both directions of \
@@ -157,6 +173,7 @@ fn plan_edges(
     ids: &IdMap,
     join: Option<&JoinPlan>,
     record_cost: u64,
+    source_bits: u32,
 ) -> Result<SpillPlan> {
     let budget = IngestBudget {
         reserved: join.map_or(ids.table_memory(), JoinPlan::table_memory),
@@ -168,8 +185,7 @@ fn plan_edges(
         None => {}
     }
     let directions = if job.options.edge_options.undirected { 2 } else { 1 };
-    let (edges, source_bits) = (scan.edges * directions, bits_for(chunks.nodes()));
-    let plan = SpillPlan::of_edges(chunks, edges, record_cost, source_bits, &budget)?;
+    let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_cost, source_bits, &budget)?;
     job.journal.planned(Stage::Edges, plan)?;
     Ok(plan)
 }

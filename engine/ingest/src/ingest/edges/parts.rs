@@ -4,7 +4,10 @@ use grappa_formats::{ChunkId, EdgePart, NodeId, chunks::ChunkMap, features::Feat
 use grappa_io::{Result, container::WrittenFile};
 use grappa_storage::writer::AdjacencyWriter;
 
-use crate::ingest::{edge_split::EdgeSplit, job::IngestJob};
+use crate::ingest::{
+    edge_split::{EdgeSplit, FileParts},
+    job::IngestJob,
+};
 
 /// Writes the adjacency lists of a chunk, and lists of the same form for the edges that are held out.
 pub struct PartWriters<'a> {
@@ -13,12 +16,14 @@ pub struct PartWriters<'a> {
 }
 
 struct HeldOut<'a> {
-    split: EdgeSplit,
+    split: &'a EdgeSplit,
     /// Whether each edge is there in both directions. Then a held-out edge is listed once: at the end with the larger number.
     undirected: bool,
     /// Bytes of the features of an edge; 0 without.
     stride: usize,
     parts: Vec<PartWriter<'a>>,
+    /// Whether the graph lost edges because a file holds them out.
+    has_dropped: bool,
 }
 
 /// The edges of a part, of one adjacency list at a time.
@@ -33,14 +38,14 @@ struct PartWriter<'a> {
 impl<'a> PartWriters<'a> {
     /// Creates the files of `chunk`.
     pub fn create(
-        job: &IngestJob<'_>,
+        job: &'a IngestJob<'_>,
         chunks: &'a ChunkMap,
         chunk: ChunkId,
         weighted: bool,
         features: Option<FeatureLayout>,
     ) -> Result<Self> {
         let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features);
-        let held_out = match job.options.edge_split {
+        let held_out = match &job.options.edge_split {
             None => None,
             Some(split) => {
                 let part = |part| {
@@ -57,6 +62,7 @@ impl<'a> PartWriters<'a> {
                     undirected: job.options.edge_options.undirected,
                     stride: features.map_or(0, |layout| layout.stride as usize),
                     parts: split.held_out().into_iter().map(part).collect::<Result<_>>()?,
+                    has_dropped: false,
                 })
             }
         };
@@ -64,6 +70,11 @@ impl<'a> PartWriters<'a> {
             graph: writer(EdgePart::Graph)?,
             held_out,
         })
+    }
+
+    /// Whether the graph lost edges because a file holds them out.
+    pub fn has_dropped(&self) -> bool {
+        self.held_out.as_ref().is_some_and(|held_out| held_out.has_dropped)
     }
 
     /// Takes the edges that are held out from the next node's list, and appends them to the lists of their parts.
@@ -105,8 +116,19 @@ impl HeldOut<'_> {
     ) -> Result<()> {
         let (mut kept, stride) = (0, self.stride);
         for at in 0..sources.len() {
-            let (source, weight) = (sources[at], weights.get(at).copied());
-            let part = self.split.part_of(source, target.0);
+            let weight = weights.get(at).copied();
+            let (source, part) = match self.split {
+                EdgeSplit::Random(random) => (sources[at], random.part_of(sources[at], target.0)),
+                EdgeSplit::Files { .. } => FileParts::divide(sources[at]),
+            };
+            if part == EdgePart::Graph && matches!(self.split, EdgeSplit::Files { .. }) {
+                // The parts of an edge ascend, and the graph is the first one.
+                let edges = sources[at..].partition_point(|&joined| FileParts::divide(joined).0 <= source);
+                if FileParts::divide(sources[at + edges - 1]).1 != EdgePart::Graph {
+                    self.has_dropped = true;
+                    continue;
+                }
+            }
             if part == EdgePart::Graph {
                 sources[kept] = source;
                 if let Some(weight) = weight {

@@ -7,8 +7,10 @@ use grappa_formats::{
 };
 use grappa_io::{Result, sort::bits_for};
 
-use super::blocks::BlockBuffers;
-use crate::ingest::{edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter};
+use super::blocks::{BlockBuffers, file_of};
+use crate::ingest::{
+    edge_split::FileParts, edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter,
+};
 
 /// Decides which spill file an edge goes to.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +51,11 @@ impl Route<'_> {
         }
     }
 
+    /// Whether the part of an edge depends on its file.
+    pub fn has_parts(&self) -> bool {
+        matches!(self, Self::Shard { keys, .. } if keys.parts.is_some())
+    }
+
     /// Spills the edges of a block, whose records have values of this shape.
     pub fn spill(&self, block: &BlockBuffers, shape: ValueShape, writer: &mut SpillWriter) -> Result<()> {
         let batch = &block.batch;
@@ -78,23 +85,24 @@ fn spill_by_shard(
     writer: &mut SpillWriter,
 ) -> Result<()> {
     let edges = sources.iter().copied().zip(targets.iter().copied());
-    if shape.width == 0 {
+    if shape.width == 0 && keys.parts.is_none() {
         for (source, target) in edges {
             if drop_loops && source == target {
                 continue;
             }
-            let (shard, key) = keys.of(source, target);
+            let (shard, key) = keys.of(source, target, 0);
             writer.push_word(shard, key)?;
         }
         return Ok(());
     }
-    for (k, ((source, target), values)) in edges.zip(block.batch.values.chunks_exact(shape.width)).enumerate() {
+    for (k, (source, target)) in edges.enumerate() {
         if drop_loops && source == target {
             continue;
         }
-        let (shard, key) = keys.of(source, target);
+        let (shard, key) = keys.of(source, target, file_of(block.place(k)));
         let record = writer.push(shard)?;
         record[0] = key;
+        let values = &block.batch.values[k * shape.width..][..shape.width];
         shape.write(values, block.place(k), &mut record[1..]);
     }
     Ok(())
@@ -128,7 +136,7 @@ fn spill_by_segment(
 }
 
 /// Packs an edge into one word: the destination's index in its shard in the high bits, the source node in the low
-/// `source_bits`.
+/// `source_bits`. If files hold edges out, the lowest bits of the source are the part of the edge.
 ///
 /// Sorting the words of a shard as integers therefore sorts its edges by destination, then by source. A plan limits the
 /// nodes of a shard so that both fit 64 bits ([`SpillPlan::of_edges`]).
@@ -136,22 +144,31 @@ fn spill_by_segment(
 pub struct EdgeKeys {
     /// The shards, each a range of destinations.
     pub shards: ChunkMap,
-    /// Bits of a source node.
+    /// Bits of a source.
     pub source_bits: u32,
+    /// The parts of the input files, if files hold edges out.
+    pub parts: Option<FileParts>,
 }
 
 impl EdgeKeys {
     /// The keys of a graph whose chunks are divided by `plan`.
-    pub fn new(chunks: &ChunkMap, plan: &SpillPlan) -> Self {
+    pub fn new(chunks: &ChunkMap, plan: &SpillPlan, parts: Option<FileParts>) -> Self {
         Self {
             shards: plan.shards(chunks),
-            source_bits: bits_for(chunks.nodes()),
+            source_bits: Self::source_bits(chunks, parts),
+            parts,
         }
     }
 
-    /// The shard of an edge, and its key there.
+    /// Bits of a source.
+    pub fn source_bits(chunks: &ChunkMap, parts: Option<FileParts>) -> u32 {
+        bits_for(chunks.nodes()) + FileParts::bits(parts)
+    }
+
+    /// The shard of an edge of this file, and its key there.
     #[inline]
-    fn of(&self, source: u64, target: u64) -> (u32, u64) {
+    fn of(&self, source: u64, target: u64, file: u64) -> (u32, u64) {
+        let source = self.parts.map_or(source, |parts| parts.join(source, file));
         let shard = self.shards.chunk_of(NodeId(target)).0;
         let index = target - self.shards.starts()[shard as usize];
         (shard, index.unbounded_shl(self.source_bits) | source)
@@ -163,9 +180,14 @@ impl EdgeKeys {
         key.unbounded_shr(self.source_bits)
     }
 
-    /// The source node.
+    /// The source: a node, or what [`FileParts::join`] made of it.
     #[inline]
     pub fn source(&self, key: u64) -> u64 {
         key & ((1 << self.source_bits) - 1)
+    }
+
+    /// The node of a source.
+    pub fn node(&self, source: u64) -> NodeId {
+        NodeId(self.parts.map_or(source, |_| FileParts::divide(source).0))
     }
 }

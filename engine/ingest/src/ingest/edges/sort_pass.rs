@@ -12,7 +12,10 @@
 //! Cost on two cores: about 25 ns per edge and thread. A shard can exceed the budget, because the graph has more edges
 //! than estimated or because a few nodes have most edges. Such a shard is divided by destination and spilled again.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use bytemuck::{Zeroable, allocation::cast_vec};
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, manifest::SelfLoops};
@@ -72,6 +75,8 @@ pub struct SortPass<'a> {
     pub held: u64,
     /// Counts parallel edges, if reverse edges were added and parallel edges stay.
     pub parallel: Option<&'a ParallelEdges>,
+    /// Whether the graph lost edges because a file holds them out.
+    pub has_dropped: AtomicBool,
 }
 
 /// The records of some destinations of a shard.
@@ -130,6 +135,9 @@ impl<'a> SortPass<'a> {
                 files: files.map(|(worker, extent)| (worker, shard, extent)).collect(),
             };
             self.sort_part(&part, &mut writer)?;
+        }
+        if writer.has_dropped() {
+            self.has_dropped.store(true, Ordering::Relaxed);
         }
         let (entry, files) = writer.finish()?;
         let done = ChunkDone {
@@ -316,7 +324,7 @@ impl<'a> SortPass<'a> {
                     _ => self.values.merged(records, first..edge, column),
                 };
                 if !value.is_finite() {
-                    return Err(self.too_large(NodeId(source), node, column, value));
+                    return Err(self.too_large(self.keys.node(source), node, column, value));
                 }
                 match column == 0 && self.values.weighted {
                     true => list.weights.push(value),
@@ -341,7 +349,7 @@ impl<'a> SortPass<'a> {
             let too_large = |value: &f32| layout.unstorable(&[*value]) > 0;
             let at = rows.iter().position(too_large).expect("a value does not fit");
             let column = at % dim + usize::from(self.values.weighted);
-            return Err(self.too_large(NodeId(sources[at / dim]), node, column, rows[at]));
+            return Err(self.too_large(self.keys.node(sources[at / dim]), node, column, rows[at]));
         }
         let start = encoded.len();
         let bytes = rows.len() / dim * layout.stride as usize;
