@@ -4,6 +4,9 @@ use grappa_engine::{NodeId, Result, Store, formats::manifest::LabelKind, io::map
 
 use crate::array::Array;
 
+/// How many labels ahead are prefetched: a label is used a few nanoseconds after the one before.
+const AHEAD: usize = 16;
+
 /// The mapped labels of a store.
 pub struct Labels {
     /// By number of the chunk; none for chunks that a slice lacks.
@@ -38,8 +41,8 @@ impl Labels {
         match self.kind {
             LabelKind::Single => {
                 let mut classes = Vec::with_capacity(nodes.len());
-                for &node in nodes {
-                    classes.push(match self.place(store, node) {
+                for place in self.places(store, nodes) {
+                    classes.push(match place {
                         Some((labels, row)) => labels.labels().single(row)?.map_or(-1, i64::from),
                         None => -1,
                     });
@@ -48,8 +51,8 @@ impl Labels {
             }
             LabelKind::Multi => {
                 let mut sets = vec![0; nodes.len() * self.classes];
-                for (&node, out) in nodes.iter().zip(sets.chunks_exact_mut(self.classes)) {
-                    if let Some((labels, row)) = self.place(store, node)
+                for (place, out) in self.places(store, nodes).zip(sets.chunks_exact_mut(self.classes)) {
+                    if let Some((labels, row)) = place
                         && let Some(set) = labels.labels().multi(row)?
                     {
                         set.iter().for_each(|class| out[class as usize] = 1);
@@ -59,8 +62,8 @@ impl Labels {
             }
             LabelKind::Partial | LabelKind::Targets => {
                 let mut values = Vec::with_capacity(nodes.len() * self.classes);
-                for &node in nodes {
-                    match self.place(store, node) {
+                for place in self.places(store, nodes) {
+                    match place {
                         Some((labels, row)) => values.extend(labels.labels().values(row)?),
                         None => values.resize(values.len() + self.classes, f32::NAN),
                     }
@@ -71,6 +74,22 @@ impl Labels {
                 }
             }
         }
+    }
+
+    /// The places of nodes, prefetched.
+    fn places<'a>(
+        &'a self,
+        store: &'a Store,
+        nodes: &'a [NodeId],
+    ) -> impl Iterator<Item = Option<(&'a MappedLabels, u64)>> {
+        nodes.iter().enumerate().map(move |(at, &node)| {
+            if let Some(&later) = nodes.get(at + AHEAD)
+                && let Some((labels, row)) = self.place(store, later)
+            {
+                labels.prefetch(row);
+            }
+            self.place(store, node)
+        })
     }
 
     /// The labels of a node's chunk, and the node's row in it. None if the store is a slice without the chunk.

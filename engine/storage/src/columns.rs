@@ -5,7 +5,7 @@ use grappa_formats::{
     features::FeaturesMeta,
     labels::{Labels, LabelsMeta},
 };
-use grappa_io::{Error, Result, container::MappedPayload, map::Access};
+use grappa_io::{Error, Result, container::MappedPayload, map::Access, prefetch::prefetch};
 
 use crate::{
     Store,
@@ -71,6 +71,15 @@ impl MappedLabels {
     pub fn labels(&self) -> CheckedLabels<'_> {
         let labels = Labels::with_meta(self.meta, self.file.header().payload_offset, self.file.unchecked());
         CheckedLabels::new(labels, &self.file)
+    }
+
+    /// Prefetches the label of a row into the processor's cache.
+    #[inline]
+    pub fn prefetch(&self, row: u64) {
+        prefetch(
+            self.file.unchecked(),
+            row as usize * self.meta.spec.row_bytes() as usize,
+        );
     }
 
     /// Bytes of the file.
