@@ -4,21 +4,48 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
+import warnings
 from typing import Any
 
 from . import _grappa
 
 
-def run(program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False) -> Any:
-    """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it.
+def run(
+    program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False, folder: str | None = None
+) -> Any:
+    """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it. What the program warns of is a
+    Python warning.
+
+    Args:
+        folder: A folder with the data of arguments, in files that have their names. Messages have the names, not the files.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
         grappa.Error: The program failed.
     """
-    with _Bar(progress) as bar:
-        answer = _grappa.run(program, [*(os.fspath(word) for word in words), *arguments(options)], bar.report)
+    try:
+        with _Bar(progress) as bar:
+            answer = _grappa.run(program, [*(os.fspath(word) for word in words), *arguments(options)], bar.report)
+    except _grappa.Error as error:
+        raise _grappa.Error(_without_files(str(error), folder)) from None
+    finally:
+        tell_warnings(folder)
     return None if answer is None else json.loads(answer)
+
+
+def _without_files(message: str, folder: str | None) -> str:
+    return message if folder is None else re.sub(re.escape(folder) + r"/(\w+)\.\w+", r"\1", message)
+
+
+def tell_warnings(folder: str | None = None) -> None:
+    """Makes Python warnings of what Rust has warned of, for the line outside the package that called it. `folder` is as for `run`."""
+    for text in _grappa.take_warnings():
+        frame, level = sys._getframe(), 1
+        while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
+            frame, level = frame.f_back, level + 1
+        warnings.warn(_without_files(text, folder), stacklevel=level)
 
 
 def arguments(options: dict[str, Any]) -> list[str]:

@@ -53,9 +53,19 @@ def convolve(conv: MessagePassing, x: tuple[torch.Tensor, torch.Tensor], batch: 
             f"{name} takes no pair of sources and destinations. If a row depends on nothing but the in-neighbors of its node, give the "
             "layer as a function: lambda x, batch: conv(x[0], batch.edge_index)[:batch.batch_size]"
         )
+    weighted = batch.edge_weight is not None
+    if weighted and "edge_weight" not in inspect.signature(conv.forward).parameters:
+        raise ValueError(f"{name} takes no edge weights; give edge_weights=False, or the layer as a function of (x, batch)")
     if isinstance(conv, SPARSE) and conv.fuse and conv.aggr in ("add", "sum", "mean"):
-        return conv(x, _matrix(batch, torch.ones(batch.edge_index.shape[1], dtype=x[0].dtype, device=x[0].device)))
-    return conv(x, batch.edge_index)
+        return conv(x, _matrix(batch, _weights(batch, x[0])))
+    return conv(x, batch.edge_index, **({"edge_weight": batch.edge_weight} if weighted else {}))
+
+
+def _weights(batch: LayerBatch, rows: torch.Tensor) -> torch.Tensor:
+    """The weights of edges, or ones, of the type of `rows`: an array that may be changed."""
+    if batch.edge_weight is None:
+        return torch.ones(batch.edge_index.shape[1], dtype=rows.dtype, device=rows.device)
+    return batch.edge_weight.to(rows.dtype, copy=True)
 
 
 def layers_of(model: torch.nn.Module) -> list[Callable]:
@@ -98,18 +108,21 @@ def _graph_convolution(conv, x, batch):
         raise ValueError(f"GCNConv has aggr={conv.aggr!r}; inference knows its sum only: give the layer as a function of (x, batch)")
     rows = conv.lin(x[0])
     sources, destinations = batch.edge_index
-    weights = torch.ones(len(sources), dtype=rows.dtype, device=rows.device)
+    weights = _weights(batch, rows)
     own = None
     if conv.normalize:
         degree = batch.in_degree
         if conv.add_self_loops:
-            # One loop per node takes the place of the loops of the graph.
-            degree = degree - batch.self_loops + 1
+            # One loop per node takes the place of the loops of the graph. It has their weight if edges have weights.
+            loops = batch.self_loops
+            loop = torch.ones_like(loops) if batch.edge_weight is None else torch.where(loops == 0, 2 if conv.improved else 1, loops)
+            degree = degree - loops + loop
             weights[sources == destinations] = 0
         scale = degree.pow(-0.5).masked_fill(degree == 0, 0).to(rows.dtype)
         weights *= scale[sources] * scale[destinations]
         if conv.add_self_loops:
-            own = scale[: batch.batch_size].square().unsqueeze(1) * rows[: batch.batch_size]
+            factors = loop.to(rows.dtype) * scale.square()
+            own = factors[: batch.batch_size].unsqueeze(1) * rows[: batch.batch_size]
     summed = torch.sparse.mm(_matrix(batch, weights), rows)
     if own is not None:
         summed += own

@@ -57,7 +57,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
     beside = beside if beside is None or os.path.isdir(beside) else None
     with tempfile.TemporaryDirectory(prefix=".grappa-inputs-", dir=beside) as folder:
         files = files_of(options, folder)
-        summary = run("grappa-ingest", options={"out": out, **files}, progress=progress)
+        summary = run("grappa-ingest", options={"out": out, **files}, progress=progress, folder=folder)
     if options.get("dry_run"):
         return summary
     store = Store(out)

@@ -7,7 +7,6 @@ import functools
 import os
 import sys
 import tempfile
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,16 +45,20 @@ class LayerBatch:
     n_id: torch.Tensor
     #: The number of destinations.
     batch_size: int
+    #: The weights of the edges with ``edge_weights=True``: shape (e,), float32. Otherwise None.
+    edge_weight: torch.Tensor | None
     _degrees: Callable[[], tuple[torch.Tensor, torch.Tensor]]
 
     @property
     def in_degree(self) -> torch.Tensor:
-        """The in-degree of each source in the whole graph: shape (n,), float32. The first use reads all adjacency lists."""
+        """The in-degree of each source in the whole graph, or the sum of the weights of its in-edges: shape (n,), float32. The first use
+        reads all adjacency lists."""
         return self._degrees()[0]
 
     @property
     def self_loops(self) -> torch.Tensor:
-        """The number of edges from each source to itself: shape (n,), float32. The first use reads all adjacency lists."""
+        """The number of edges from each source to itself, or the sum of their weights: shape (n,), float32. The first use reads all
+        adjacency lists."""
         return self._degrees()[1]
 
 
@@ -70,6 +73,7 @@ def inference(
     memory: int | str | None = None,
     scratch: str | os.PathLike | None = None,
     threads: int | None = None,
+    edge_weights: bool | None = None,
 ) -> np.ndarray:
     """Computes a model's outputs with all in-neighbors of each node, out of core.
 
@@ -81,7 +85,7 @@ def inference(
         model: A `torch.nn.Module`. Batches go to the device of its parameters.
         layers: The layers in order. Each is a convolution of PyTorch Geometric, or a function of ``(x, batch)``: ``x`` has the rows of
             sources and the rows of destinations, ``batch`` is a `LayerBatch`, and it returns a row per destination. Not needed for
-            models like `torch_geometric.nn.GraphSAGE`. Layers get no edge weights: a store that has some gives a warning.
+            models like `torch_geometric.nn.GraphSAGE`.
         nodes: The nodes to compute: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
         out: A ``.npy`` file for the result. An earlier file is replaced when the result is complete. Default: the result is in memory.
         batch_size: The number of destinations that a layer computes together. The memory of a layer grows with it, and with the
@@ -90,6 +94,8 @@ def inference(
             up to a quarter more, and the computation of a layer is not part of it. Default: half of the free memory.
         scratch: The folder of the scratch file. Default: the folder of `out`, or the folder that has the store.
         threads: Number of threads that read adjacency lists. Default: one per processor.
+        edge_weights: Whether layers get the weights of edges: `LayerBatch.edge_weight`, and the ``edge_weight`` of convolutions. Must be
+            given if the store has some.
 
     Returns:
         A row for each of `nodes`, in their order: an array, or a read-only `numpy.memmap` of `out`.
@@ -116,16 +122,18 @@ def inference(
         raise TypeError(f"model is a {type(model).__name__}; give a torch.nn.Module, and its layers as layers=[...]")
     if store.num_features == 0:
         raise ValueError(f"{store.path} has no features; ingest with features=...")
-    if store.has_edge_weights:
-        warnings.warn(f"{store.path} has edge weights, and inference does not pass them to layers", stacklevel=2)
+    if edge_weights is None and store.has_edge_weights:
+        raise ValueError(f"{store.path} has edge weights; give edge_weights=True if the model was trained with them, or edge_weights=False")
+    if edge_weights and not store.has_edge_weights:
+        raise ValueError(f"edge_weights=True: {store.path} has no edge weights; ingest with weights=..., or leave edge_weights out")
     layers = _layers(model, layers)
     folder = os.path.dirname(os.path.abspath(store.path if out is None else out))
     run = _Run(
-        store, batch_size, _bytes(memory) or _grappa.default_memory(), threads, folder if scratch is None else scratch
+        store, batch_size, _bytes(memory) or _grappa.default_memory(), threads, folder if scratch is None else scratch, bool(edge_weights)
     )
     wanted, order = None, None
     if nodes is not None:
-        wanted, order = run.positions(store.split(nodes).tolist() if isinstance(nodes, str) else nodes)
+        wanted, order = run.positions(store.split(nodes) if isinstance(nodes, str) else nodes)
     with _evaluating(torch, model) as device, _Result(out, wanted, order, store.num_nodes) as result:
         run.compute(layers, wanted, device, result)
         return result.finish()
@@ -171,8 +179,9 @@ class _Run:
     are written in this order.
     """
 
-    def __init__(self, store, batch_size, memory, threads, scratch):
+    def __init__(self, store, batch_size, memory, threads, scratch, edge_weights):
         self.store, self.batch_size, self.memory, self.threads, self.scratch = store, batch_size, memory, threads, scratch
+        self.edge_weights = edge_weights
         #: The inputs of the first layer.
         self.inputs = None
         self._degrees = None
@@ -180,7 +189,7 @@ class _Run:
     def positions(self, nodes) -> tuple[np.ndarray, np.ndarray]:
         """The ascending positions of nodes, and the index of each of them in `nodes`."""
         numbers = _numbers(nodes, self.store.num_nodes)
-        if not numbers:
+        if not numbers.size:
             raise ValueError("nodes is empty; give at least one node, or None for all nodes")
         positions = np.asarray(self.store._store.positions(numbers))
         order = np.argsort(positions, kind="stable")
@@ -190,12 +199,12 @@ class _Run:
             raise ValueError(f"node {numbers[order[repeated[0]]]} is in nodes twice; give each node once")
         return ascending, order
 
-    def batches(self, nodes, *, memory=None, features=False):
+    def batches(self, nodes, *, memory=None, features=False, edge_weights=False):
         """Batches of some nodes with all their in-neighbors."""
         loader = _grappa.Loader(
             self.store._store,
-            None if nodes is None else nodes.tolist(),
-            {"fanouts": [-1], "replace": False, "by_weight": False, "edge_weights": False, "layout": "hops"},
+            nodes,
+            {"fanouts": [-1], "replace": False, "by_weight": False, "edge_weights": edge_weights, "layout": "hops"},
             {
                 "batch_size": self.batch_size,
                 "shuffle": False,
@@ -236,9 +245,10 @@ class _Run:
             is_last = index + 1 == len(layers)
             sink = result if is_last else _States(self.scratch, nodes)
             if states is None:
-                read = ((batch, batch["x"]) for batch in self.batches(nodes, features=True))
+                batches = self.batches(nodes, features=True, edge_weights=self.edge_weights)
+                read = ((batch, batch["x"]) for batch in batches)
             else:
-                read = states.read(self.batches(nodes), self.memory // SHARE)
+                read = states.read(self.batches(nodes, edge_weights=self.edge_weights), self.memory // SHARE)
             for batch, x in read:
                 sink.add(batch, self.rows(layer, f"layer {index}", batch, x, device))
             if not is_last:
@@ -258,7 +268,8 @@ class _Run:
 
         size = batch["batch_size"]
         x = torch.as_tensor(x).to(device)
-        rows = layer((x, x[:size]), LayerBatch(tensor("edge_index"), tensor("n_id"), size, degrees))
+        weights = tensor("edge_weight") if self.edge_weights else None
+        rows = layer((x, x[:size]), LayerBatch(tensor("edge_index"), tensor("n_id"), size, weights, degrees))
         if not isinstance(rows, torch.Tensor):
             raise TypeError(f"{name} returned a {type(rows).__name__}; return a tensor with a row per destination")
         if rows.dim() == 0 or rows.shape[0] != size:
@@ -271,15 +282,17 @@ class _Run:
         return rows.detach().cpu().contiguous().numpy()
 
     def degrees(self) -> np.ndarray:
-        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, by position: shape (2, N)."""
+        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, or the sums of their weights, by position: shape
+        (2, N)."""
         if self._degrees is None:
             counts = np.zeros((2, self.store.num_nodes), np.float32)
             memory = self.memory // SHARE
-            for batch in self.batches(self.with_sources(self.inputs), memory=memory):
+            for batch in self.batches(self.with_sources(self.inputs), memory=memory, edge_weights=self.edge_weights):
                 sources, destinations = batch["edge_index"]
                 positions = batch["positions"][: batch["batch_size"]]
-                counts[0, positions] = np.bincount(destinations, minlength=len(positions))
-                counts[1, positions] = np.bincount(destinations[sources == destinations], minlength=len(positions))
+                weights = batch["edge_weight"] if self.edge_weights else np.ones(len(sources), np.float32)
+                counts[0, positions] = np.bincount(destinations, weights, len(positions))
+                counts[1, positions] = np.bincount(destinations, weights * (sources == destinations), len(positions))
             self._degrees = counts
         return self._degrees
 

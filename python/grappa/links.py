@@ -108,7 +108,7 @@ class LinkNeighborLoader(NeighborLoader):
             raise ValueError('the layout "induced" has all edges among nodes, so positives too; give exclude_targets="none", or another layout')
         part, edges = _edges("train" if edge_label_index is None else edge_label_index, 'give "train", "val" or "test"')
         named, listed = _edges(candidates, 'give "uniform", "degree" or "in-batch"', name="candidates")
-        if listed == ([], []):
+        if listed is not None and not listed[0].size:
             raise ValueError("candidates has no pairs; give at least one")
         if edges is not None and edges_per_epoch is not None:
             raise ValueError("edges_per_epoch is for the edges of the store; leave it out, or give edge_label_index a name")
@@ -166,7 +166,7 @@ def _edges(value, names, name="edge_label_index"):
     array = np.asarray(value.cpu() if hasattr(value, "cpu") else value)
     if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}; {names}, or integers of shape (2, e)")
-    return None, (array[0].tolist(), array[1].tolist())
+    return None, tuple(np.ascontiguousarray(ends, np.int64) for ends in array)
 
 
 def _negatives(neg_sampling):

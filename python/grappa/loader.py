@@ -9,6 +9,7 @@ from typing import Any, Iterator
 
 from . import _grappa
 from ._tensors import Destination, arrays
+from .command import tell_warnings
 from .partitions import partition_options
 from .store import Store, _numbers
 
@@ -212,7 +213,10 @@ class NeighborLoader:
         self._open_with(None)
 
     def _open_with(self, links):
-        self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
+        try:
+            self._loader = _grappa.Loader(self.store._store, self._seeds, self._drawing, self._options, self._partitions, links)
+        finally:
+            tell_warnings()
         # Threads end before the interpreter does.
         self._close = weakref.finalize(self, self._loader.close)
 
@@ -220,7 +224,7 @@ class NeighborLoader:
         if input_nodes is None:
             return None
         if isinstance(input_nodes, str):
-            return self.store.split(input_nodes).tolist()
+            return self.store.split(input_nodes)
         return _numbers(input_nodes, self.store.num_nodes)
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import programs
-from ._grappa import Error
+from ._grappa import Error, in_python
 from .command import arguments
 from .store import Store, _numbers
 
@@ -366,7 +366,7 @@ def _call(line: list[str], print_lines: bool = False, remedy: str = "") -> None:
 
 def _show(line: str, print_lines: bool) -> None:
     if line.lstrip().startswith("WARN "):
-        warnings.warn(line.lstrip().removeprefix("WARN "), stacklevel=4)
+        warnings.warn(in_python(line.lstrip().removeprefix("WARN ")), stacklevel=4)
     elif print_lines:
         print(line, file=sys.stderr, flush=True)
 
@@ -377,6 +377,6 @@ def _failure(code: int, lines: list[str], remedy: str) -> Exception:
     if not starts:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return Error("\n".join([f"grappa-train {how}" + (f"; {remedy}" if remedy else ""), *lines[-5:]]))
-    message = "\n".join(lines[starts[-1] :]).removeprefix("error: ").strip()
+    message = in_python("\n".join(lines[starts[-1] :]).removeprefix("error: ").strip())
     # Wrong usage, as clap reports it.
     return ValueError(message) if code == 2 else Error(message)

@@ -155,7 +155,7 @@ class Store:
             >>> len(offsets), len(sources) == int(offsets[-1]), weights
             (3, True, None)
         """
-        numbers = _node_numbers(slice(None) if nodes is None else nodes, self.num_nodes)
+        numbers = _numbers(slice(None) if nodes is None else nodes, self.num_nodes)
         offsets, sources, weights = self._store.in_edges(numbers)
         return InEdges(np.asarray(offsets), np.asarray(sources), None if weights is None else np.asarray(weights))
 
@@ -170,7 +170,7 @@ class Store:
             >>> store.ids([7, 5])
             array([7, 5])
         """
-        ids = self._store.ids(_node_numbers(nodes, self.num_nodes))
+        ids = self._store.ids(_numbers(nodes, self.num_nodes))
         ids = np.array(ids, dtype=object) if isinstance(ids, list) else np.asarray(ids)
         return ids[0] if np.ndim(nodes) == 0 and not isinstance(nodes, slice) else ids
 
@@ -402,7 +402,7 @@ class _Rows:
         return self._nodes
 
     def __getitem__(self, ids):
-        rows = np.asarray(self._read(_node_numbers(ids, self._nodes)))
+        rows = np.asarray(self._read(_numbers(ids, self._nodes)))
         return rows[0] if np.ndim(ids) == 0 and not isinstance(ids, slice) else rows
 
 
@@ -411,7 +411,7 @@ def _size(size: int) -> str:
     return f"{size / (1 << 10 * unit):.3g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
 
 
-def _node_numbers(nodes: Any, count: int) -> np.ndarray:
+def _numbers(nodes: Any, count: int) -> np.ndarray:
     """Node numbers as an array of int64: from an integer, a slice, a list, an array or tensor of integers, or a mask over all nodes."""
     if isinstance(nodes, slice):
         return np.arange(*nodes.indices(count), dtype=np.int64)
@@ -427,8 +427,3 @@ def _node_numbers(nodes: Any, count: int) -> np.ndarray:
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
         raise IndexError(f"there is no node {array.max()}: the graph has {count} nodes, from 0")
     return np.ascontiguousarray(array, np.int64)
-
-
-def _numbers(nodes: Any, count: int) -> list[int]:
-    """As `_node_numbers`, as a list."""
-    return _node_numbers(nodes, count).tolist()

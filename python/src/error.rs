@@ -7,6 +7,8 @@ use pyo3::{
     prelude::*,
 };
 
+use crate::options::in_python;
+
 create_exception!(
     grappa,
     Error,
@@ -18,8 +20,10 @@ create_exception!(
 pub fn exception(error: EngineError) -> PyErr {
     match error {
         EngineError::Stopped => PyKeyboardInterrupt::new_err(()),
-        EngineError::OutOfRange { .. } | EngineError::UnknownName { .. } => PyValueError::new_err(error.to_string()),
-        error => Error::new_err(error.to_string()),
+        EngineError::OutOfRange { .. } | EngineError::UnknownName { .. } => {
+            PyValueError::new_err(in_python(&error.to_string()))
+        }
+        error => Error::new_err(in_python(&error.to_string())),
     }
 }
 
@@ -28,8 +32,8 @@ pub fn program_exception(error: anyhow::Error) -> PyErr {
     match error.downcast::<EngineError>() {
         Ok(error) => exception(error),
         Err(error) => match error.downcast::<clap::Error>() {
-            Ok(error) => PyValueError::new_err(without_usage(&error.to_string())),
-            Err(error) => Error::new_err(format!("{error:#}")),
+            Ok(error) => PyValueError::new_err(in_python(&without_usage(&error.to_string()))),
+            Err(error) => Error::new_err(in_python(&format!("{error:#}"))),
         },
     }
 }

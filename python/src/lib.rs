@@ -13,6 +13,7 @@ mod layout;
 mod links;
 mod loader;
 mod nodes;
+mod options;
 mod partitions;
 mod process;
 mod program;
@@ -30,7 +31,7 @@ mod _grappa {
     #[pymodule_export]
     use super::loader::{Batches, Loader, default_memory};
     #[pymodule_export]
-    use super::program::run;
+    use super::program::{in_python, run, take_warnings};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]
@@ -38,6 +39,7 @@ mod _grappa {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        grappa_console::keep_warnings();
         module.add("Error", module.py().get_type::<error::Error>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

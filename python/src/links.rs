@@ -15,7 +15,11 @@ use grappa_engine::{
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
-use crate::{array::Array, error::exception, nodes::nodes_of};
+use crate::{
+    array::Array,
+    error::exception,
+    nodes::{Numbers, nodes_of},
+};
 
 /// A list of edges takes at most 1/LIST_SHARE of the loader's memory.
 const LIST_SHARE: u64 = 4;
@@ -27,7 +31,7 @@ pub struct LinkOptions {
     /// A part of the store's edges. None if edges are given.
     part: Option<String>,
     /// Sources and destinations.
-    edges: Option<(Vec<i64>, Vec<i64>)>,
+    edges: Option<(Numbers, Numbers)>,
     /// The number of edges that each epoch draws; None for all.
     edges_per_epoch: Option<u64>,
     /// `"none"`, `"binary"`, `"triplet"` or `"shared"`.
@@ -37,7 +41,7 @@ pub struct LinkOptions {
     /// `"uniform"`, `"degree"` or `"in-batch"`. None if pairs are given.
     candidates: Option<String>,
     /// Sources and destinations that negatives are drawn from.
-    listed: Option<(Vec<i64>, Vec<i64>)>,
+    listed: Option<(Numbers, Numbers)>,
     /// Whether true edges are no negatives.
     exclude_edges: bool,
     /// Which positives messages do not use: `"both"`, `"forward"` or `"none"`.
@@ -230,8 +234,8 @@ fn local(samples: &LinkSamples, pairs: &[(NodeId, NodeId)], minibatch: &Minibatc
 }
 
 /// Pairs of nodes from sources and destinations.
-fn pairs_of(store: &Store, (sources, targets): &(Vec<i64>, Vec<i64>)) -> PyResult<Vec<(NodeId, NodeId)>> {
-    let (sources, targets) = (nodes_of(store, sources)?, nodes_of(store, targets)?);
+fn pairs_of(store: &Store, (sources, targets): &(Numbers, Numbers)) -> PyResult<Vec<(NodeId, NodeId)>> {
+    let (sources, targets) = (nodes_of(store, &sources.0)?, nodes_of(store, &targets.0)?);
     Ok(sources.into_iter().zip(targets).collect())
 }
 

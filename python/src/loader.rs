@@ -32,7 +32,7 @@ use crate::{
     labels::Labels,
     layout::{Drawing, Layout, Neighborhood},
     links::{LinkArrays, LinkOptions, Links},
-    nodes::{nodes_at, nodes_of, positions_of},
+    nodes::{Numbers, nodes_at, nodes_of, positions_of},
     partitions::{LossWeight, PartitionOptions, Partitions},
     process::OfProcess,
     store::Store,
@@ -162,7 +162,7 @@ impl Loader {
     fn new(
         py: Python<'_>,
         store: &Store,
-        seeds: Option<Vec<i64>>,
+        seeds: Option<Numbers>,
         drawing: Drawing,
         options: Options,
         partitions: PartitionOptions,
@@ -314,7 +314,7 @@ impl Delivery {
     #[expect(clippy::too_many_arguments, reason = "they are all that a loader is made of")]
     fn open(
         store: Arc<EngineStore>,
-        seeds: Option<Vec<i64>>,
+        seeds: Option<Numbers>,
         drawing: Drawing,
         options: &Options,
         partitions: PartitionOptions,
@@ -344,8 +344,8 @@ impl Delivery {
                 Seeds::All
             }
             None => Seeds::List(nodes_of(&store, &(0..store.manifest().nodes as i64).collect::<Vec<_>>())?.into()),
-            Some(positions) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
-            Some(numbers) => {
+            Some(Numbers(positions)) if options.by_position => Seeds::List(nodes_at(&store, &positions)?.into()),
+            Some(Numbers(numbers)) => {
                 check_distinct(&numbers)?;
                 Seeds::List(nodes_of(&store, &numbers)?.into())
             }

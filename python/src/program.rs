@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use grappa_console::Console;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{background, error::program_exception};
+use crate::{background, error::program_exception, options};
 
 /// Runs a program with these arguments, and returns its answer as JSON. Ctrl-C stops it. `report` is
 /// as for [`background::run`].
@@ -36,4 +36,17 @@ pub fn run(
             })),
         }
     })
+}
+
+/// What programs and loaders have warned of since the last call.
+#[pyfunction]
+pub fn take_warnings() -> Vec<String> {
+    let warnings = grappa_console::take_warnings();
+    warnings.iter().map(|warning| options::in_python(warning)).collect()
+}
+
+/// A message of a program with arguments in the place of options.
+#[pyfunction]
+pub fn in_python(message: &str) -> String {
+    options::in_python(message)
 }

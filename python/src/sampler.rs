@@ -16,7 +16,7 @@ use pyo3::{prelude::*, types::PyDict};
 use crate::{
     error::exception,
     layout::{Drawing, Layout, Neighborhood},
-    nodes::nodes_of,
+    nodes::{Numbers, nodes_of},
     store::Store,
 };
 
@@ -65,9 +65,9 @@ impl Sampler {
     }
 
     /// The neighborhood of `seeds`. The same `key` draws the same neighbors.
-    fn sample<'py>(&self, py: Python<'py>, seeds: Vec<i64>, key: u64) -> PyResult<Bound<'py, PyDict>> {
+    fn sample<'py>(&self, py: Python<'py>, seeds: Numbers, key: u64) -> PyResult<Bound<'py, PyDict>> {
         let neighborhood = py.detach(|| {
-            let seeds = nodes_of(&self.store, &seeds)?;
+            let seeds = nodes_of(&self.store, &seeds.0)?;
             let key = BatchKey {
                 seed: key,
                 epoch: 0,

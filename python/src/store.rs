@@ -202,9 +202,9 @@ impl Store {
     }
 
     /// The positions of nodes in the files of the store.
-    fn positions(&self, py: Python<'_>, nodes: Vec<i64>) -> PyResult<Array> {
+    fn positions(&self, py: Python<'_>, nodes: Numbers) -> PyResult<Array> {
         let positions = py
-            .detach(|| nodes_of(&self.store, &nodes))
+            .detach(|| nodes_of(&self.store, &nodes.0))
             .map(|nodes| positions_of(&nodes))?;
         let len = positions.len();
         Ok(Array::i64s(positions, &[len]))

@@ -175,8 +175,50 @@ def test_a_full_disk_is_an_error(store, monkeypatch):
         grappa.inference(store, nn.GraphSAGE(1433, 16, 2, 7))
 
 
-def test_edge_weights_are_not_ignored_silently(tmp_path):
-    edges, features = np.array([[0, 1], [1, 2]]), np.ones((3, 2), np.float32)
-    store = grappa.ingest(edges, weights=np.array([1, 2], np.float32), features=features, out=tmp_path / "weighted.grappa")
-    with pytest.warns(UserWarning, match="has edge weights"):
-        assert grappa.inference(store, nn.GraphSAGE(2, 4, num_layers=1)).shape == (3, 4)
+@pytest.fixture(scope="module")
+def weighted_store(tmp_path_factory):
+    """A store with edge weights. Some nodes have a self-loop."""
+    random = np.random.default_rng(5)
+    edges = random.integers(0, 200, (900, 2))
+    edges = np.concatenate([edges[edges[:, 0] != edges[:, 1]], np.arange(40)[:, None].repeat(2, 1)])
+    return grappa.ingest(
+        edges,
+        weights=random.uniform(0.5, 2, len(edges)).astype(np.float32),
+        features=random.normal(size=(200, 12)).astype(np.float32),
+        chunks=16,
+        out=tmp_path_factory.mktemp("stores") / "weighted.grappa",
+    )
+
+
+@pytest.mark.parametrize(
+    "convolutions",
+    [
+        lambda: [nn.GCNConv(12, 16), nn.GCNConv(16, 7)],
+        lambda: [nn.GCNConv(12, 16, improved=True), nn.GCNConv(16, 7, add_self_loops=False)],
+        lambda: [nn.GraphConv(12, 16), nn.GraphConv(16, 7, aggr="mean")],
+        lambda: [nn.GraphConv(12, 16, aggr="max"), nn.GraphConv(16, 7)],
+    ],
+)
+def test_convolutions_get_edge_weights(weighted_store, convolutions):
+    layers = convolutions()
+    offsets, sources, weights = weighted_store.in_edges()
+    edges = torch.from_numpy(np.stack([sources, np.repeat(np.arange(200), np.diff(offsets))]))
+    with torch.no_grad():
+        rows = torch.from_numpy(weighted_store.features[:])
+        for layer in layers:
+            rows = layer(rows, edges, torch.from_numpy(weights))
+    model = torch.nn.ModuleList(layers)
+    for batch_size in (7, 1000):
+        found = grappa.inference(weighted_store, model, layers=layers, batch_size=batch_size, edge_weights=True)
+        assert np.allclose(found, rows, atol=1e-4)
+
+
+def test_whether_layers_get_edge_weights_is_not_guessed(weighted_store, store):
+    model = nn.GraphSAGE(12, 4, num_layers=1)
+    with pytest.raises(ValueError, match="edge_weights=True if"):
+        grappa.inference(weighted_store, model)
+    with pytest.raises(ValueError, match="SAGEConv takes no edge weights"):
+        grappa.inference(weighted_store, model, edge_weights=True)
+    assert grappa.inference(weighted_store, model, edge_weights=False).shape == (200, 4)
+    with pytest.raises(ValueError, match="has no edge weights"):
+        grappa.inference(store, nn.GraphSAGE(1433, 4, num_layers=1), edge_weights=True)

@@ -32,7 +32,7 @@ def test_arrays_are_ingested_as_files_are(cora, store, tmp_path):
 
 
 def test_unknown_options_are_named(tmp_path):
-    with pytest.raises(ValueError, match="--undirectd"):
+    with pytest.raises(ValueError, match="undirectd="):
         grappa.ingest(CORA / "edges.tsv", undirectd=True, out=tmp_path / "x.grappa")
     assert not list(tmp_path.iterdir())
 
@@ -42,6 +42,34 @@ def test_bad_input_is_named_with_its_place(tmp_path):
     file.write_text("0\t1\n1\tx\n")
     with pytest.raises(grappa.Error, match="edges.tsv:2"):
         grappa.ingest(file, out=tmp_path / "x.grappa")
+
+
+def test_warnings_name_arguments_of_python_and_the_line_that_called(tmp_path):
+    ring = np.stack([np.arange(100), (np.arange(100) + 1) % 100], axis=1)
+    both = np.concatenate([ring, ring[:, ::-1]])
+    with pytest.warns(UserWarning, match="^undirected=True: .* omit undirected=True, or merge .* dedup=True$") as told:
+        grappa.ingest(both, undirected=True, out=tmp_path / "ring.grappa")
+    assert [warning.filename for warning in told] == [__file__]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ingest with --edge-split, such as --edge-split 80/10/10", 'ingest with edge_split=, such as edge_split="80/10/10"'),
+        ("raise --memory, or give fewer --chunks", "raise memory=, or give fewer chunks="),
+        ("give --chunks 40 or less; --ids string (or sparse)", 'give chunks=40 or less; ids="string" (or sparse)'),
+        ("rerun with --resume or use --as store", 'rerun with resume=True or use as_="store"'),
+        ("'--epochs <N>' or --weights for weights", "'epochs=<N>' or weights= for weights"),
+        ("`grappa-store preaggregate x --kind mean`; a--b/--c -- d", "`grappa-store preaggregate x --kind mean`; a--b/--c -- d"),
+    ],
+)
+def test_messages_name_arguments_of_python(text, expected):
+    assert grappa._grappa.in_python(text) == expected
+
+
+def test_messages_about_arrays_name_the_argument(tmp_path):
+    with pytest.raises(grappa.Error, match=r"^features: this file has 2 rows, but .*\(edges at row 1\)"):
+        grappa.ingest(np.array([[0, 1], [1, 2], [2, 0]]), features=np.ones((2, 3)), out=tmp_path / "x.grappa")
 
 
 def test_arrays_of_objects_are_refused(tmp_path):

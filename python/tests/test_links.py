@@ -153,7 +153,7 @@ def test_edges_that_are_given_for_a_part_are_not_in_the_graph(tmp_path):
 
 
 def test_missing_parts_and_nodes_are_errors(split, store):
-    with pytest.raises(grappa.Error, match="--edge-split"):
+    with pytest.raises(grappa.Error, match="edge_split="):
         grappa.LinkNeighborLoader(store, [2], 8, "val")
     with pytest.raises(IndexError, match="there is no node 120"):
         grappa.LinkNeighborLoader(split[0], [2], 8, [[0], [120]])

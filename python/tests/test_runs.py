@@ -101,7 +101,7 @@ def test_the_report_is_shown_in_a_frame(run):
 
 
 def test_mistakes_are_the_programs_errors(run, cora, store, tmp_path):
-    with pytest.raises(ValueError, match="'--epoch' found(.|\n)*--epochs"):
+    with pytest.raises(ValueError, match="'epoch=' found(.|\n)*epochs="):
         grappa.train(store, out=tmp_path / "x", epoch=2)
     with pytest.raises(grappa.Error, match="already contains a run"):
         grappa.train(cora, out=run.path)
@@ -118,7 +118,7 @@ def test_mistakes_are_the_programs_errors(run, cora, store, tmp_path):
 def test_warnings_of_the_program_are_warnings(run, tmp_path):
     inputs = {"features": CORA / "features.npz", "labels": CORA / "labels.npy", "train": CORA / "train.npy"}
     store = grappa.ingest(CORA / "edges.tsv", undirected=True, out=tmp_path / "train.grappa", **inputs)
-    with pytest.warns(UserWarning, match="^--early-stopping 1 has no effect"):
+    with pytest.warns(UserWarning, match="^early_stopping=1 has no effect"):
         grappa.train(store, out=tmp_path / "run", epochs=1, hidden=8, early_stopping=1)
 
 

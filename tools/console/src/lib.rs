@@ -40,6 +40,7 @@ pub mod signals;
 mod summary;
 pub mod table;
 mod terminal;
+mod warnings;
 
 use std::{
     process::ExitCode,
@@ -59,6 +60,7 @@ pub use grappa_io::{
 };
 pub use output::{StdoutClosed, one_line, print_line, stdout};
 pub use summary::{Built, Summary};
+pub use warnings::{keep_warnings, take_warnings};
 
 /// When the system refuses memory, the program ends with an error on stderr instead of a signal.
 #[global_allocator]

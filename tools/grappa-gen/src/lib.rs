@@ -6,6 +6,7 @@ mod files;
 use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
 
 use anyhow::bail;
+use clap::CommandFactory;
 use grappa_console::{Built, ByteSize, Console, signals};
 use grappa_engine::{
     generate::{generate_store, partial_folder},
@@ -20,6 +21,11 @@ pub fn main() -> ExitCode {
         let (args, output) = GenArgs::of_process();
         run(&args, output, &args.console.open())
     })
+}
+
+/// The options of the program.
+pub fn command() -> clap::Command {
+    GenArgs::command()
 }
 
 /// The program as a function. `line` is its command line, with a name in front.

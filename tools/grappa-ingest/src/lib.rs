@@ -5,7 +5,7 @@ mod readings;
 
 use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use grappa_console::{Built, Console, Summary, first_names, signals};
 use grappa_engine::{
     Progress,
@@ -24,6 +24,11 @@ pub fn main() -> ExitCode {
         let args = IngestArgs::parse();
         run(&args, &args.console.open())
     })
+}
+
+/// The options of the program.
+pub fn command() -> clap::Command {
+    IngestArgs::command()
 }
 
 /// The program as a function. `line` is its command line, with a name in front.

@@ -15,7 +15,7 @@ mod verify;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use grappa_console::Console;
 
 use self::args::{Command, StoreArgs};
@@ -26,6 +26,11 @@ pub fn main() -> ExitCode {
         let args = StoreArgs::parse();
         run(&args, &args.console.open())
     })
+}
+
+/// The options of the program.
+pub fn command() -> clap::Command {
+    StoreArgs::command()
 }
 
 /// The program as a function. `line` is its command line, with a name in front.

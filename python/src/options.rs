@@ -1,0 +1,91 @@
+//! Options of programs as arguments of Python, in messages.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use clap::Command;
+
+/// The values that an option accepts by name. None for a flag.
+type Values = Option<Vec<String>>;
+
+/// The options of the programs that run in this process, by name.
+static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
+    let mut options = HashMap::new();
+    for program in [grappa_gen::command(), grappa_ingest::command(), grappa_store::command()] {
+        collect(&program, &mut options);
+    }
+    options
+});
+
+fn collect(command: &Command, options: &mut HashMap<String, Values>) {
+    for option in command.get_arguments() {
+        let Some(name) = option.get_long() else { continue };
+        // A flag of one program may have values in another one.
+        let known = options.entry(name.to_owned()).or_default();
+        if option.get_action().takes_values() {
+            let values = option.get_possible_values();
+            let names = values.iter().map(|value| value.get_name().to_owned());
+            known.get_or_insert_default().extend(names);
+        }
+    }
+    command.get_subcommands().for_each(|command| collect(command, options));
+}
+
+/// A message with arguments of Python in the place of options: `--edge-split 80/10/10` becomes `edge_split="80/10/10"`, and
+/// `--resume` becomes `resume=True`. Commands between backticks stay.
+pub fn in_python(message: &str) -> String {
+    let parts = message.split('`').enumerate().map(|(at, part)| match at % 2 {
+        1 if part.contains(' ') => part.to_owned(),
+        _ => renamed(part),
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+fn renamed(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("--") {
+        let (before, from) = (&rest[..at], &rest[at + 2..]);
+        out += before;
+        let length = from.find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+        let name = from[..length.unwrap_or(from.len())].trim_end_matches('-');
+        rest = &from[name.len()..];
+        if name.is_empty() || before.ends_with(|c: char| c.is_alphanumeric() || c == '/' || c == '-') {
+            out += "--";
+            out += name;
+            continue;
+        }
+        out += &name.replace('-', "_");
+        // A word that Python keeps for itself.
+        out += if name == "as" { "_=" } else { "=" };
+        let values = match OPTIONS.get(name) {
+            Some(None) => {
+                out += "True";
+                continue;
+            }
+            Some(Some(values)) => &values[..],
+            // An option of a program that runs in a process of its own.
+            None => &[],
+        };
+        if let Some(word) = rest.strip_prefix([' ', '=']).and_then(|rest| value(rest, values)) {
+            rest = &rest[1 + word.len()..];
+            out += &literal(word);
+        }
+    }
+    out + rest
+}
+
+/// The word that `text` begins with, if it is a value and not the next word of the sentence.
+fn value<'a>(text: &'a str, values: &[String]) -> Option<&'a str> {
+    let word = text.split([' ', ',', ';', ')', '\'', '"', '\n']).next()?;
+    let is_value = word.contains(|c: char| c.is_ascii_digit() || c.is_uppercase() || "/=<".contains(c));
+    (is_value || values.iter().any(|value| value == word)).then_some(word)
+}
+
+/// A value as Python writes it. Places for values, such as `FILE` and `<FILE>`, stay.
+fn literal(word: &str) -> String {
+    let is_place = word.starts_with('<') || word.chars().all(|c| c.is_uppercase());
+    match is_place || word.parse::<f64>().is_ok() {
+        true => word.to_owned(),
+        false => format!("{word:?}"),
+    }
+}
