@@ -312,7 +312,8 @@ impl Manifest {
         EdgePart::HELD_OUT.into_iter().filter(has).collect()
     }
 
-    /// How edges were held out at random, such as `80/10/10, seed 0`. None if they were not.
+    /// How edges were held out: at random, such as `80/10/10, seed 0`, or by a column, such as `80/10/10 by time`. None if files named them, or
+    /// none were.
     pub fn edge_split(&self) -> Option<&str> {
         self.writer
             .split("; ")

@@ -116,8 +116,7 @@ fn files_hold_their_edges_out_of_the_graph() {
     write_held_out(&folder);
     let told = folder.success("ingest --edges edges.tsv --val-edges val.tsv --test-edges test.tsv --out out.grappa");
     assert!(
-        told.stderr
-            .contains("edges of --edges are also in --val-edges or --test-edges"),
+        told.stderr.contains("some edges of the graph are also held out"),
         "{}",
         told.stderr
     );
@@ -148,6 +147,59 @@ fn files_hold_their_edges_out_of_the_graph() {
     assert_eq!((listed.len(), pairs(&listed)), (loopless(&val).len(), loopless(&val)));
     let expected: BTreeSet<_> = loopless(&edges).difference(&loopless(&val)).copied().collect();
     assert_eq!((graph.len(), pairs(&graph)), (2 * expected.len(), expected));
+}
+
+#[test]
+fn the_last_edges_are_held_out_if_a_column_has_their_times() {
+    let folder = ProgramFolder::new();
+    let mut random = Random::new(6);
+    // Every time but the last ones is there four times, and negative ones too.
+    let time = |edge: u64| edge as i64 / 4 - 100;
+    let mut lines: Vec<_> = (0..1001)
+        .map(|edge| format!("n{} n{} {}\n", edge * 3 % 701, edge * 5 % 701 + 701, time(edge)))
+        .collect();
+    for at in (1..lines.len()).rev() {
+        lines.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    folder.write("edges.tsv", format!("src dst time\n{}", lines.concat()));
+    let options = "--edges edges.tsv --ids string --edge-features-from time --edge-split 80/15/5 --edge-split-by time";
+    for (threads, memory) in [(1, "64MiB"), (3, "4MiB")] {
+        folder.success(&format!(
+            "ingest {options} --threads {threads} --memory {memory} --out out.grappa --force"
+        ));
+        let mut seen = i64::MIN;
+        for (part, expected) in [("edges", 800), ("val-edges", 152), ("test-edges", 49)] {
+            folder.success(&format!("store export out.grappa --{part} part.csv --force"));
+            let text = folder.read("part.csv");
+            let times: Vec<i64> = text
+                .lines()
+                .skip(1)
+                .map(|line| line.rsplit(',').next().unwrap().parse().unwrap())
+                .collect();
+            assert_eq!(times.len(), expected, "{part}");
+            assert!(
+                times.iter().all(|&time| time > seen),
+                "{part} begins before the part before it ends"
+            );
+            seen = *times.iter().max().unwrap();
+        }
+    }
+    assert!(
+        folder
+            .success("store info out.grappa")
+            .stdout
+            .contains("(80/15/5 by time)")
+    );
+    let ingest = |more: &str| {
+        folder.run(&format!(
+            "ingest --edges edges.tsv --ids string {more} --out new.grappa"
+        ))
+    };
+    ingest("--src src --dst dst --edge-split 80/10/10 --edge-split-by time")
+        .failure(&["edges have no such value", "--edge-features-from time"]);
+    folder.write("edges.tsv", "src dst time\na b 1\nb c 1\nc d 1\n");
+    ingest("--edge-features-from time --edge-split 40/30/30 --edge-split-by time")
+        .failure(&["have the value 1", "the graph would have no edges"]);
 }
 
 #[test]

@@ -275,6 +275,12 @@ pub struct IngestArgs {
     /// Seed of --edge-split
     #[arg(long, help_heading = CHANGES, value_name = "N", default_value_t = 0, requires = "edge_split")]
     edge_split_seed: u64,
+    /// Column of times: the last edges are for test, those before them for val, instead of a random --edge-split
+    ///
+    /// An edge feature that --edge-features-from names, the number of one in --edge-features, or weight. Edges with one time are in one
+    /// part, and an edge that comes again later is held out. Times are compared as 32-bit floats: Unix times to about two minutes.
+    #[arg(long, help_heading = CHANGES, value_name = "COLUMN", requires = "edge_split", conflicts_with = "edge_split_seed")]
+    edge_split_by: Option<String>,
     /// Add the reverse of each edge
     #[arg(long, help_heading = CHANGES)]
     undirected: bool,
@@ -494,10 +500,11 @@ impl IngestArgs {
                 seed: self.split_seed,
                 stratify: self.stratify,
             }),
-            edge_split: match self.edge_split {
-                Some(shares) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
-                None if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
-                None => Some(EdgeSplit::Files {
+            edge_split: match (self.edge_split, &self.edge_split_by) {
+                (Some(shares), Some(column)) => Some(EdgeSplit::by_column(shares, column.clone())?),
+                (Some(shares), None) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
+                (None, _) if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
+                (None, _) => Some(EdgeSplit::Files {
                     val: self.val_edges.clone(),
                     test: self.test_edges.clone(),
                 }),

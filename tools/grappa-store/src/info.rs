@@ -71,6 +71,7 @@ impl Summary for ShownInfo {
             .collect();
         if !held_out.is_empty() {
             let drawn = match &info.edge_split {
+                Some(split) if split.contains(" by ") => format!(" ({})", printable(split)),
                 Some(split) => format!(" (random, {})", printable(split)),
                 None => String::new(),
             };
@@ -132,6 +133,7 @@ impl Summary for ShownInfo {
             .collect();
         if !splits.is_empty() {
             let drawn = match &info.random_split {
+                Some(split) if split.contains(" by ") => format!(" ({})", printable(split)),
                 Some(split) => format!(" (random, {})", printable(split)),
                 None => String::new(),
             };

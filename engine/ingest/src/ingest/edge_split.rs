@@ -4,13 +4,13 @@
 //! are in its part, and no table of edges is needed: not for random access, nor to continue a killed run. Each pair of nodes is drawn on
 //! its own, so the shares are exact on average: of E pairs, a part with share p has about sqrt(p E) more or fewer.
 //!
-//! If files have the edges of a part, the low bits of an edge's key say from which file it came, so an edge of the graph that is also held
-//! out lies beside it after the sort, and is dropped.
+//! If the part depends on the file of an edge or on a value of it, such as its time, the low bits of its key have the part. So an edge of
+//! the graph that is also held out lies beside it after the sort, and is dropped.
 
 use std::path::PathBuf;
 
 use grappa_formats::{EdgePart, random};
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, text::printable};
 
 use crate::ingest::shares::Shares;
 
@@ -31,6 +31,13 @@ pub enum EdgeSplit {
         /// The same for test.
         test: Vec<PathBuf>,
     },
+    /// The edges with the largest values in a column of edge features, or of weights: the last ones, if it has times.
+    Column {
+        /// The shares of train, val and test.
+        shares: Shares,
+        /// The column as the user calls it.
+        name: String,
+    },
 }
 
 /// Edges that are drawn at random.
@@ -48,33 +55,24 @@ impl EdgeSplit {
     /// # Errors
     /// If the shares do not add up to 100 percent, or nothing is held out.
     pub fn random(shares: Shares, seed: u64) -> Result<Self> {
-        let [train, val, test] = shares.of(u64::MAX);
-        if !shares.are_whole() {
-            return Err(Error::conflict(
-                format!(
-                    "the shares {shares} of the edges add up to less than 100 percent, so some edges would be in no part"
-                ),
-                "raise the first share: edges of the graph are all that are not held out",
-            ));
-        }
-        if val + test == 0 {
-            return Err(Error::conflict(
-                format!("the shares {shares} hold no edges out"),
-                "omit --edge-split, or give 80/10/10, for example",
-            ));
-        }
-        Ok(Self::Random(RandomEdges {
-            shares,
-            seed,
-            ends: [train, train + val],
-        }))
+        let ends = ends_of(shares)?;
+        Ok(Self::Random(RandomEdges { shares, seed, ends }))
+    }
+
+    /// As [`Self::random`], in the order of the values of a column.
+    ///
+    /// # Errors
+    /// As [`Self::random`].
+    pub fn by_column(shares: Shares, name: String) -> Result<Self> {
+        ends_of(shares)?;
+        Ok(Self::Column { shares, name })
     }
 
     /// The parts that edges are held out for.
     pub fn held_out(&self) -> Vec<EdgePart> {
         let has = match self {
-            Self::Random(random) => {
-                let [_, val, test] = random.shares.fractions();
+            Self::Random(RandomEdges { shares, .. }) | Self::Column { shares, .. } => {
+                let [_, val, test] = shares.fractions();
                 [val > 0.0, test > 0.0]
             }
             Self::Files { val, test } => [!val.is_empty(), !test.is_empty()],
@@ -83,10 +81,11 @@ impl EdgeSplit {
         parts.filter(|&(_, has)| has).map(|(part, _)| part).collect()
     }
 
-    /// A random split as the manifest's `writer` records it.
+    /// The split as the manifest's `writer` records it. None for files.
     pub fn describe(&self) -> Option<String> {
         match self {
             Self::Random(RandomEdges { shares, seed, .. }) => Some(format!("{shares}, seed {seed}")),
+            Self::Column { shares, name } => Some(format!("{shares} by {}", printable(name))),
             Self::Files { .. } => None,
         }
     }
@@ -94,10 +93,30 @@ impl EdgeSplit {
     /// The files of each part that is held out.
     pub fn files(&self) -> [(EdgePart, &[PathBuf]); 2] {
         match self {
-            Self::Random(_) => [(EdgePart::Val, &[]), (EdgePart::Test, &[])],
+            Self::Random(_) | Self::Column { .. } => [(EdgePart::Val, &[]), (EdgePart::Test, &[])],
             Self::Files { val, test } => [(EdgePart::Val, val), (EdgePart::Test, test)],
         }
     }
+}
+
+/// Where the parts of these shares end among all draws: train, val.
+fn ends_of(shares: Shares) -> Result<[u64; 2]> {
+    let [train, val, test] = shares.of(u64::MAX);
+    if !shares.are_whole() {
+        return Err(Error::conflict(
+            format!(
+                "the shares {shares} of the edges add up to less than 100 percent, so some edges would be in no part"
+            ),
+            "raise the first share: edges of the graph are all that are not held out",
+        ));
+    }
+    if val + test == 0 {
+        return Err(Error::conflict(
+            format!("the shares {shares} hold no edges out"),
+            "omit --edge-split, or give 80/10/10, for example",
+        ));
+    }
+    Ok([train, train + val])
 }
 
 impl RandomEdges {
@@ -117,34 +136,42 @@ impl RandomEdges {
     }
 }
 
-/// The parts of input files: first the files of the graph, then those for validation, then those for test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileParts {
-    /// The first file for validation, and for test.
-    starts: [u64; 2],
+/// How the part of an edge follows from the input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KeyParts {
+    /// From its file: first come the files of the graph, then those for validation, then those for test.
+    Files {
+        /// The first file for validation, and for test.
+        starts: [u64; 2],
+    },
+    /// From one of its values.
+    Values {
+        /// The place of the value among all values of an edge.
+        at: usize,
+        /// The first value of validation, and of test.
+        starts: [f32; 2],
+    },
 }
 
-impl FileParts {
-    /// The parts of `graph` files and the files of `split`. None if no files are held out.
-    pub fn of(graph: usize, split: Option<&EdgeSplit>) -> Option<Self> {
-        match split {
-            Some(EdgeSplit::Files { val, .. }) => Some(Self {
-                starts: [graph as u64, (graph + val.len()) as u64],
-            }),
-            Some(EdgeSplit::Random(_)) | None => None,
-        }
-    }
-
+impl KeyParts {
     /// Bits that [`Self::join`] adds to a source.
     pub fn bits(parts: Option<Self>) -> u32 {
         parts.map_or(0, |_| PART_BITS)
     }
 
-    /// A source with the part of its edge, which comes from this file.
+    /// Whether the part follows from the file of an edge.
+    pub fn is_of_files(parts: Option<Self>) -> bool {
+        matches!(parts, Some(Self::Files { .. }))
+    }
+
+    /// A source with the part of its edge, which comes from this file and has these values.
     #[inline]
-    pub fn join(self, source: u64, file: u64) -> u64 {
-        let part = self.starts.into_iter().filter(|&start| file >= start).count() as u64;
-        source << PART_BITS | part
+    pub fn join(self, source: u64, file: u64, values: &[f32]) -> u64 {
+        let part = match self {
+            Self::Files { starts } => starts.into_iter().filter(|&start| file >= start).count(),
+            Self::Values { at, starts } => starts.into_iter().filter(|&start| values[at] >= start).count(),
+        };
+        source << PART_BITS | part as u64
     }
 
     /// The source and the part that were joined.
@@ -164,7 +191,7 @@ mod tests {
     fn split(shares: &str) -> RandomEdges {
         match EdgeSplit::random(shares.parse().unwrap(), 7).unwrap() {
             EdgeSplit::Random(random) => random,
-            EdgeSplit::Files { .. } => unreachable!("it is random"),
+            _ => unreachable!("it is random"),
         }
     }
 

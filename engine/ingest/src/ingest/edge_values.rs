@@ -79,6 +79,37 @@ impl EdgeValues {
         }
     }
 
+    /// The place of a column among the values of an edge: `weight`, or a feature by its name or number.
+    ///
+    /// # Errors
+    /// If edges have no such value.
+    pub fn place_of(&self, wanted: &str, options: &IngestOptions) -> Result<usize> {
+        let columns = &options.edge_columns;
+        let first = usize::from(self.weighted);
+        if self.weighted && (wanted == "weight" || columns.weight.as_deref() == Some(wanted)) {
+            return Ok(0);
+        }
+        let is_called = |feature: &usize| {
+            [self.names.get(*feature), columns.features.get(*feature)]
+                .into_iter()
+                .flatten()
+                .any(|name| name == wanted)
+                || columns.features.is_empty() && (feature + 1).to_string() == wanted
+        };
+        (0..self.shape.width - first)
+            .find(is_called)
+            .map(|feature| first + feature)
+            .ok_or_else(|| {
+                Error::conflict(
+                    format!("--edge-split-by {}: edges have no such value", printable(wanted)),
+                    format!(
+                        "add --edge-features-from {} if it is a column of the edges",
+                        printable(wanted)
+                    ),
+                )
+            })
+    }
+
     /// The name of a column, for messages.
     pub fn name(&self, column: usize) -> String {
         if self.weighted && column == 0 {

@@ -5,6 +5,7 @@ use grappa_input::{EdgeSource, Reading};
 use grappa_io::{Error, Result, progress::Progress};
 
 use crate::ingest::{
+    edge_split::EdgeSplit,
     edge_values::EdgeValues,
     node_files::NodeFiles,
     options::{IngestOptions, open_edges},
@@ -44,6 +45,9 @@ impl IngestInput {
             edges = open_edges(options, nodes, budget.block_bytes)?;
         }
         let values = EdgeValues::of(options, &edges)?;
+        if let Some(EdgeSplit::Column { name, .. }) = &options.edge_split {
+            values.place_of(name, options)?;
+        }
         for warning in edges.warnings() {
             tracing::warn!("{warning}");
         }

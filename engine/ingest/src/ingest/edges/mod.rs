@@ -24,6 +24,7 @@
 
 mod blocks;
 pub mod join;
+mod order;
 mod parallel;
 mod parts;
 mod route;
@@ -51,7 +52,7 @@ use self::{
 use crate::{
     ids::IdMap,
     ingest::{
-        edge_split::FileParts,
+        edge_split::{EdgeSplit, KeyParts},
         edge_values::{EdgeValues, ValueShape},
         job::IngestJob,
         journal::{Scan, Stage},
@@ -82,7 +83,7 @@ pub fn write(
         true => None,
         false => plan_join(job, ids)?,
     };
-    let parts = FileParts::of(job.options.edges.len(), job.options.edge_split.as_ref());
+    let parts = key_parts(job, values, ids, are_spilled)?;
     let source_bits = EdgeKeys::source_bits(chunks, parts);
     let cost = values.shape.sort_cost();
     let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), cost, source_bits)?;
@@ -112,7 +113,7 @@ pub fn write(
         Some(join) => {
             // Places say from which file an edge comes.
             let shape = ValueShape {
-                is_ordered: values.shape.is_ordered || parts.is_some(),
+                is_ordered: values.shape.is_ordered || KeyParts::is_of_files(parts),
                 ..values.shape
             };
             let edges = join::map_sources(job, source, shape, ids, join, rejects)?;
@@ -152,9 +153,7 @@ pub fn write(
         |chunk| pass.remove_spill(chunk),
     )?;
     if pass.has_dropped.into_inner() {
-        tracing::warn!(
-            "edges of --edges are also in --val-edges or --test-edges: they are held out, and the graph does not have them"
-        );
+        tracing::warn!("some edges of the graph are also held out for val or test: the graph does not have them");
     }
     if parallel.as_ref().is_some_and(ParallelEdges::are_nearly_all) {
         tracing::warn!(
@@ -163,6 +162,25 @@ pub fn write(
         );
     }
     Ok(())
+}
+
+/// How the parts of edges follow from the input, if they do. Keys that are spilled have their part.
+fn key_parts(job: &IngestJob<'_>, values: &EdgeValues, ids: &IdMap, are_spilled: bool) -> Result<Option<KeyParts>> {
+    Ok(match &job.options.edge_split {
+        None | Some(EdgeSplit::Random(_)) => None,
+        Some(EdgeSplit::Files { val, .. }) => {
+            let starts = [0, val.len()].map(|more| (job.options.edges.len() + more) as u64);
+            Some(KeyParts::Files { starts })
+        }
+        Some(EdgeSplit::Column { shares, name }) => {
+            let at = values.place_of(name, job.options)?;
+            let starts = match are_spilled {
+                true => [f32::INFINITY; 2],
+                false => order::starts(job, ids.permutation().nodes(), at, *shares)?,
+            };
+            Some(KeyParts::Values { at, starts })
+        }
+    })
 }
 
 /// The division of edges into shards: the division of the run that began pass 1, or a new one.

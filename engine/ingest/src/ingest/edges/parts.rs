@@ -5,7 +5,7 @@ use grappa_io::{Result, container::WrittenFile};
 use grappa_storage::writer::AdjacencyWriter;
 
 use crate::ingest::{
-    edge_split::{EdgeSplit, FileParts},
+    edge_split::{EdgeSplit, KeyParts},
     job::IngestJob,
 };
 
@@ -22,7 +22,7 @@ struct HeldOut<'a> {
     /// Bytes of the features of an edge; 0 without.
     stride: usize,
     parts: Vec<PartWriter<'a>>,
-    /// Whether the graph lost edges because a file holds them out.
+    /// Whether the graph lost edges because they are also held out.
     has_dropped: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'a> PartWriters<'a> {
         })
     }
 
-    /// Whether the graph lost edges because a file holds them out.
+    /// Whether the graph lost edges because they are also held out.
     pub fn has_dropped(&self) -> bool {
         self.held_out.as_ref().is_some_and(|held_out| held_out.has_dropped)
     }
@@ -119,12 +119,12 @@ impl HeldOut<'_> {
             let weight = weights.get(at).copied();
             let (source, part) = match self.split {
                 EdgeSplit::Random(random) => (sources[at], random.part_of(sources[at], target.0)),
-                EdgeSplit::Files { .. } => FileParts::divide(sources[at]),
+                EdgeSplit::Files { .. } | EdgeSplit::Column { .. } => KeyParts::divide(sources[at]),
             };
-            if part == EdgePart::Graph && matches!(self.split, EdgeSplit::Files { .. }) {
+            if part == EdgePart::Graph && !matches!(self.split, EdgeSplit::Random(_)) {
                 // The parts of an edge ascend, and the graph is the first one.
-                let edges = sources[at..].partition_point(|&joined| FileParts::divide(joined).0 <= source);
-                if FileParts::divide(sources[at + edges - 1]).1 != EdgePart::Graph {
+                let edges = sources[at..].partition_point(|&joined| KeyParts::divide(joined).0 <= source);
+                if KeyParts::divide(sources[at + edges - 1]).1 != EdgePart::Graph {
                     self.has_dropped = true;
                     continue;
                 }

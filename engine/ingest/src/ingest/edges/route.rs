@@ -9,7 +9,7 @@ use grappa_io::{Result, sort::bits_for};
 
 use super::blocks::{BlockBuffers, file_of};
 use crate::ingest::{
-    edge_split::FileParts, edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter,
+    edge_split::KeyParts, edge_values::ValueShape, plan::SpillPlan, segments::segment_of, spill::SpillWriter,
 };
 
 /// Decides which spill file an edge goes to.
@@ -52,8 +52,8 @@ impl Route<'_> {
     }
 
     /// Whether the part of an edge depends on its file.
-    pub fn has_parts(&self) -> bool {
-        matches!(self, Self::Shard { keys, .. } if keys.parts.is_some())
+    pub fn needs_places(&self) -> bool {
+        matches!(self, Self::Shard { keys, .. } if KeyParts::is_of_files(keys.parts))
     }
 
     /// Spills the edges of a block, whose records have values of this shape.
@@ -90,7 +90,7 @@ fn spill_by_shard(
             if drop_loops && source == target {
                 continue;
             }
-            let (shard, key) = keys.of(source, target, 0);
+            let (shard, key) = keys.of(source, target, 0, &[]);
             writer.push_word(shard, key)?;
         }
         return Ok(());
@@ -99,10 +99,10 @@ fn spill_by_shard(
         if drop_loops && source == target {
             continue;
         }
-        let (shard, key) = keys.of(source, target, file_of(block.place(k)));
+        let values = &block.batch.values[k * shape.width..][..shape.width];
+        let (shard, key) = keys.of(source, target, file_of(block.place(k)), values);
         let record = writer.push(shard)?;
         record[0] = key;
-        let values = &block.batch.values[k * shape.width..][..shape.width];
         shape.write(values, block.place(k), &mut record[1..]);
     }
     Ok(())
@@ -136,7 +136,7 @@ fn spill_by_segment(
 }
 
 /// Packs an edge into one word: the destination's index in its shard in the high bits, the source node in the low
-/// `source_bits`. If files hold edges out, the lowest bits of the source are the part of the edge.
+/// `source_bits`. If the part of an edge depends on its file or on a value, the lowest bits of the source have the part.
 ///
 /// Sorting the words of a shard as integers therefore sorts its edges by destination, then by source. A plan limits the
 /// nodes of a shard so that both fit 64 bits ([`SpillPlan::of_edges`]).
@@ -146,13 +146,13 @@ pub struct EdgeKeys {
     pub shards: ChunkMap,
     /// Bits of a source.
     pub source_bits: u32,
-    /// The parts of the input files, if files hold edges out.
-    pub parts: Option<FileParts>,
+    /// How parts follow from the input, if they do.
+    pub parts: Option<KeyParts>,
 }
 
 impl EdgeKeys {
     /// The keys of a graph whose chunks are divided by `plan`.
-    pub fn new(chunks: &ChunkMap, plan: &SpillPlan, parts: Option<FileParts>) -> Self {
+    pub fn new(chunks: &ChunkMap, plan: &SpillPlan, parts: Option<KeyParts>) -> Self {
         Self {
             shards: plan.shards(chunks),
             source_bits: Self::source_bits(chunks, parts),
@@ -161,14 +161,14 @@ impl EdgeKeys {
     }
 
     /// Bits of a source.
-    pub fn source_bits(chunks: &ChunkMap, parts: Option<FileParts>) -> u32 {
-        bits_for(chunks.nodes()) + FileParts::bits(parts)
+    pub fn source_bits(chunks: &ChunkMap, parts: Option<KeyParts>) -> u32 {
+        bits_for(chunks.nodes()) + KeyParts::bits(parts)
     }
 
-    /// The shard of an edge of this file, and its key there.
+    /// The shard of an edge of this file with these values, and its key there.
     #[inline]
-    fn of(&self, source: u64, target: u64, file: u64) -> (u32, u64) {
-        let source = self.parts.map_or(source, |parts| parts.join(source, file));
+    fn of(&self, source: u64, target: u64, file: u64, values: &[f32]) -> (u32, u64) {
+        let source = self.parts.map_or(source, |parts| parts.join(source, file, values));
         let shard = self.shards.chunk_of(NodeId(target)).0;
         let index = target - self.shards.starts()[shard as usize];
         (shard, index.unbounded_shl(self.source_bits) | source)
@@ -180,7 +180,7 @@ impl EdgeKeys {
         key.unbounded_shr(self.source_bits)
     }
 
-    /// The source: a node, or what [`FileParts::join`] made of it.
+    /// The source: a node, or what [`KeyParts::join`] made of it.
     #[inline]
     pub fn source(&self, key: u64) -> u64 {
         key & ((1 << self.source_bits) - 1)
@@ -188,6 +188,6 @@ impl EdgeKeys {
 
     /// The node of a source.
     pub fn node(&self, source: u64) -> NodeId {
-        NodeId(self.parts.map_or(source, |_| FileParts::divide(source).0))
+        NodeId(self.parts.map_or(source, |_| KeyParts::divide(source).0))
     }
 }

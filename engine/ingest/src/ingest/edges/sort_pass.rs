@@ -75,7 +75,7 @@ pub struct SortPass<'a> {
     pub held: u64,
     /// Counts parallel edges, if reverse edges were added and parallel edges stay.
     pub parallel: Option<&'a ParallelEdges>,
-    /// Whether the graph lost edges because a file holds them out.
+    /// Whether the graph lost edges because they are also held out.
     pub has_dropped: AtomicBool,
 }
 

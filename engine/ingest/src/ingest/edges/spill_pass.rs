@@ -78,7 +78,7 @@ impl SpillPass<'_> {
                 blocks,
                 ids,
                 replace,
-                with_places: self.shape.is_ordered || self.route.has_parts(),
+                with_places: self.shape.is_ordered || self.route.needs_places(),
             };
             self.run(&blocks, journal, progress)
         })
