@@ -185,12 +185,47 @@ fn a_resumed_run_and_one_of_two_processes_are_as_if_never_stopped_and_alone() {
 }
 
 #[test]
+fn the_best_epoch_follows_the_number_that_is_monitored() {
+    let folder = TrainFolder::empty();
+    with_targets(&folder);
+    with_partial_sets(&folder);
+    let two = |node: u32| format!("{}\n", u32::from(is_in(node, 1)));
+    ingest_with(&folder, "two.grappa", NODES, [&edges, &features, &two], "");
+    for (store, monitors) in [
+        ("numbers", "loss rmse mae r2"),
+        ("partial", "loss micro-f1 auc average-precision"),
+        ("two", "accuracy macro-f1 auc average-precision"),
+    ] {
+        for monitor in monitors.split(' ') {
+            // A large rate, so that numbers do not only improve.
+            let options = format!("--monitor {monitor} --epochs 5 --layers 1 --lr 1 --batch 64 --threads 1 --quiet");
+            run(&mut folder.program(&format!("{store}.grappa {options} --out run --force"))).success();
+            let key = match monitor {
+                "auc" => "val_roc_auc".to_owned(),
+                _ => format!("val_{}", monitor.replace('-', "_")),
+            };
+            let values: Vec<_> = folder
+                .metrics("run")
+                .iter()
+                .map(|record| number(record, &key))
+                .collect();
+            let best = match monitor {
+                "loss" | "rmse" | "mae" => values.iter().copied().fold(f64::INFINITY, f64::min),
+                _ => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            };
+            let epoch = number(&folder.summary("run"), "best_epoch") as usize;
+            assert_eq!(values[epoch - 1], best, "{store}, {monitor}: {values:?}");
+        }
+    }
+}
+
+#[test]
 fn a_slice_learns_numbers_and_partial_sets_and_predicts_as_its_graph_would() {
     let folder = TrainFolder::empty();
     with_targets(&folder);
     with_partial_sets(&folder);
     for store in ["numbers", "partial"] {
-        folder.success(&format!("store place {store}.grappa --chunks 0-5 --to half"));
+        folder.success(&format!("store place {store}.grappa --chunks 0-5 --halo-features --to half"));
         let options = "--layers 1 --epochs 3 --fanouts -1 --first-hop sampled --threads 1 --quiet --out run --force";
         run(&mut folder.program(&format!("half {options}"))).success();
         assert!(number(&folder.summary("run"), "val_loss").is_finite());

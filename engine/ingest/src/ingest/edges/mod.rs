@@ -83,7 +83,7 @@ pub fn write(
         true => None,
         false => plan_join(job, ids)?,
     };
-    let parts = key_parts(job, values, ids, are_spilled)?;
+    let parts = key_parts(job, values, chunks, are_spilled)?;
     let source_bits = EdgeKeys::source_bits(chunks, parts);
     let cost = values.shape.sort_cost();
     let plan = plan_edges(job, scan, chunks, ids, join.as_ref(), cost, source_bits)?;
@@ -165,7 +165,12 @@ pub fn write(
 }
 
 /// How the parts of edges follow from the input, if they do. Keys that are spilled have their part.
-fn key_parts(job: &IngestJob<'_>, values: &EdgeValues, ids: &IdMap, are_spilled: bool) -> Result<Option<KeyParts>> {
+fn key_parts(
+    job: &IngestJob<'_>,
+    values: &EdgeValues,
+    chunks: &ChunkMap,
+    are_spilled: bool,
+) -> Result<Option<KeyParts>> {
     Ok(match &job.options.edge_split {
         None | Some(EdgeSplit::Random(_)) => None,
         Some(EdgeSplit::Files { val, .. }) => {
@@ -176,7 +181,7 @@ fn key_parts(job: &IngestJob<'_>, values: &EdgeValues, ids: &IdMap, are_spilled:
             let at = values.place_of(name, job.options)?;
             let starts = match are_spilled {
                 true => [f32::INFINITY; 2],
-                false => order::starts(job, ids.permutation().nodes(), at, *shares)?,
+                false => order::starts(job, chunks.nodes(), at, *shares)?,
             };
             Some(KeyParts::Values { at, starts })
         }
