@@ -225,7 +225,9 @@ fn a_slice_learns_numbers_and_partial_sets_and_predicts_as_its_graph_would() {
     with_targets(&folder);
     with_partial_sets(&folder);
     for store in ["numbers", "partial"] {
-        folder.success(&format!("store place {store}.grappa --chunks 0-5 --halo-features --to half"));
+        folder.success(&format!(
+            "store place {store}.grappa --chunks 0-5 --halo-features --to half"
+        ));
         let options = "--layers 1 --epochs 3 --fanouts -1 --first-hop sampled --threads 1 --quiet --out run --force";
         run(&mut folder.program(&format!("half {options}"))).success();
         assert!(number(&folder.summary("run"), "val_loss").is_finite());
