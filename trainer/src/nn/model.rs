@@ -256,8 +256,7 @@ impl Model {
     /// The input of a first layer that has a block.
     fn first_rows(&self, normalized: &Tensor, blocks: &[Block], pass: &Pass) -> Tensor {
         assert_eq!(blocks.len(), self.layers.len(), "a block for each layer");
-        let dropout = dropout(self.options.input_dropout, Some((pass, RowsOf::Inputs)), INPUT_DROPOUT);
-        apply(normalized, Epilogue { relu: false, dropout })
+        self.input_states(normalized, pass)
     }
 
     /// Logits of the seeds, or predicted targets in their unit, f32 of `[seeds, outputs]`.
@@ -321,28 +320,51 @@ impl Model {
             let block = &blocks[hop];
             let followed = historical(hop).and_then(|historical| self.follow(layer, historical, &pass));
             let historical = followed.as_ref().or(historical(hop));
-            let of_destinations = Some((&pass, RowsOf::Destinations));
-            let (own, aggregated) = self.layers[layer].neighbors(Hop {
-                block,
-                sources: &hidden,
-                scaling: pass.scaling,
-                historical,
-                dropout: dropout(
-                    self.options.attention_dropout,
-                    of_destinations,
-                    ATTENTION_DROPOUT + layer as u64,
-                ),
-                wants_own: !matches!(self.residuals[layer], Residual::None),
-            });
-            let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
-            let operands = Operands::Apart(&own, &aggregated, degrees);
-            hidden = self.step_of(layer, operands, of_destinations);
+            hidden = self.convolve(layer, block, &hidden, historical, &pass);
             after(layer, &hidden);
         }
         self.in_unit(match jumping {
             None => float(&hidden),
             Some(jumping) => jumping.logits(),
         })
+    }
+
+    /// The states at the input of the first layer, with the dropout of a pass, from [`Model::normalized_features`].
+    pub(crate) fn input_states(&self, normalized: &Tensor, pass: &Pass) -> Tensor {
+        let dropout = dropout(self.options.input_dropout, Some((pass, RowsOf::Inputs)), INPUT_DROPOUT);
+        apply(normalized, Epilogue { relu: false, dropout })
+    }
+
+    /// A layer of a pass without jumping knowledge: the states that it makes of the destinations of a block, `[destinations, outputs]`.
+    /// `sources` are the states of the sources, `[sources, inputs]`.
+    pub(crate) fn convolve(
+        &self,
+        layer: usize,
+        block: &Block,
+        sources: &Tensor,
+        historical: Option<&HistoricalEmbeddings>,
+        pass: &Pass,
+    ) -> Tensor {
+        let of_destinations = Some((pass, RowsOf::Destinations));
+        let (own, aggregated) = self.layers[layer].neighbors(Hop {
+            block,
+            sources,
+            scaling: pass.scaling,
+            historical,
+            dropout: dropout(
+                self.options.attention_dropout,
+                of_destinations,
+                ATTENTION_DROPOUT + layer as u64,
+            ),
+            wants_own: !matches!(self.residuals[layer], Residual::None),
+        });
+        let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
+        self.step_of(layer, Operands::Apart(&own, &aggregated, degrees), of_destinations)
+    }
+
+    /// Logits, or predicted targets in their unit, f32, from what the last layer makes.
+    pub(crate) fn outputs(&self, states: &Tensor) -> Tensor {
+        self.in_unit(float(states))
     }
 
     /// The messages of nodes at a layer, f32 of `[nodes, source width of the reduction]`. `rows` are the nodes' states at its input,

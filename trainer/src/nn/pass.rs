@@ -38,6 +38,14 @@ impl Names {
         };
         Self { inputs, destinations }
     }
+
+    /// Names of rows that are inputs and destinations alike.
+    pub(crate) fn of_rows(rows: RowNames) -> Self {
+        Self {
+            inputs: Arc::clone(&rows),
+            destinations: rows,
+        }
+    }
 }
 
 /// Which nodes rows belong to.

@@ -31,7 +31,11 @@ impl Trainer {
             None => state.counters.remove(HISTORY_STEP),
         };
         Checkpoint {
-            historical: origin.map_or_else(Vec::new, |from| from.tensors.clone()),
+            historical: match origin {
+                Some(from) => from.tensors.clone(),
+                None if whole => self.kept_messages(),
+                None => Vec::new(),
+            },
             residuals: match whole {
                 true => self.learner.gradients.residuals(&self.processes, step),
                 false => Vec::new(),
@@ -62,6 +66,7 @@ impl Trainer {
         });
         match checkpoint.state.counters.get(HISTORY_STEP) {
             Some(&step) => self.restore_historical(step, path, checkpoint, progress),
+            None if self.config.trains_full_graph() => self.restore_messages(checkpoint, progress),
             None => Ok(()),
         }
     }

@@ -64,6 +64,12 @@ pub struct EpochStats {
     pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
+    /// Bytes of features that partitions sent each other.
+    pub feature_bytes: u64,
+    /// Bytes of hidden states and of their gradients that partitions sent each other.
+    pub activation_bytes: u64,
+    /// Mean squared error of the states that arrived, relative to the mean square of what was sent, if a method changes them.
+    pub message_error: Option<f64>,
 }
 
 /// Maps a step of an epoch, and its number of steps, to a learning rate.
@@ -180,6 +186,9 @@ impl Trainer {
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
         check_stopped(progress)?;
+        if self.config.trains_full_graph() {
+            return self.full_graph_step(epoch, partial, rate(0, 1), progress);
+        }
         self.data.labels.begin_epoch();
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
         self.refresh_when_due(epoch, progress)?;
@@ -420,6 +429,9 @@ impl Trainer {
             bytes_sent: partial.bytes_sent,
             halo_bytes: partial.halo_bytes,
             bytes_read: partial.bytes_read,
+            feature_bytes: partial.feature_bytes,
+            activation_bytes: partial.activation_bytes,
+            message_error: partial.message_error,
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn choose(
         return Err(no_features(store.path()).into());
     }
     let is_wanted = match config.first_hop {
+        _ if config.trains_full_graph() => return Ok(None),
         FirstHop::Sampled => return Ok(None),
         FirstHop::Auto if config.sampled_first_hop_for().is_some() => return Ok(None),
         FirstHop::Auto => false,

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, ops::Deref, path::PathBuf};
 use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
     checkpoint::RunState,
-    config::{Auto, TrainConfig},
+    config::{Auto, Evaluate, TrainConfig},
 };
 use grappa_storage::Store;
 use tch::Device;
@@ -45,6 +45,11 @@ impl ResolvedConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
             threads: NonZeroUsize::new(given.threads()).map_or(Auto::Auto, Auto::Value),
+            // Methods train in memory, and an exact evaluation is one more pass.
+            evaluate: match given.evaluate {
+                Evaluate::Auto if given.trains_full_graph() => Evaluate::Exact,
+                evaluate => evaluate,
+            },
             ..given.clone()
         };
         options.check()?;

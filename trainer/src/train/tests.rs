@@ -1,6 +1,7 @@
 //! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
 
 mod hosts;
+mod methods;
 mod overlap;
 mod processes;
 

@@ -17,8 +17,9 @@ use super::{
     data::TrainingData,
     estimate,
     evaluate::{Evaluation, Evaluations},
-    gradient_exchange,
+    full_graph, gradient_exchange,
     learner::Learner,
+    methods::FullStep,
     model_on_graph::ModelOnGraph,
     partitions::{self, OpenPartitions},
     processes::Processes,
@@ -37,6 +38,8 @@ pub struct Trainer {
     pub(super) partitions: OpenPartitions,
     pub(super) history: History,
     pub(super) evaluations: Evaluations,
+    /// The whole graph, for methods whose steps take it; opened by the first epoch.
+    pub(super) full: Option<FullStep>,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
     /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
@@ -70,9 +73,12 @@ impl Trainer {
     pub(super) fn of_processes(config: ResolvedConfig, data: TrainingData, processes: Processes) -> Result<Self> {
         let model = data.model_options(&config);
         let [train_nodes, val_nodes, _] = data.splits.of_all();
-        let share = processes.share();
-        let size = estimate::check(&processes.hosts, &config, &model, train_nodes, share)?;
-        let mut warnings: Vec<String> = size.into_iter().collect();
+        full_graph::check_processes(&config, &processes)?;
+        let mut warnings = Vec::new();
+        if !config.trains_full_graph() {
+            let share = processes.share();
+            warnings.extend(estimate::check(&processes.hosts, &config, &model, train_nodes, share)?);
+        }
         warnings.extend(config.warnings(config.knows_first_hop()));
         if val_nodes == 0 {
             warnings.extend(config.warnings_without_validation());
@@ -92,6 +98,7 @@ impl Trainer {
             learner,
             history: History::default(),
             evaluations: Evaluations::default(),
+            full: None,
             partial: None,
             warnings,
             clock: StageClock::started(Duration::ZERO),
@@ -178,7 +185,22 @@ impl Trainer {
     /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
     pub fn prepare(&mut self, epoch: u64, before: Option<Evaluate>, progress: &dyn Progress) -> Result<String> {
         self.clock.enter(Stage::Load);
-        self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        let full_graph = match self.config.trains_full_graph() {
+            true => self.open_full_graph(progress)?,
+            false => {
+                self.open_partitions(epoch / self.config.repartition_every, progress)?;
+                self.check_steps(epoch);
+                None
+            }
+        };
+        self.clock.enter(Stage::Evaluate);
+        let (mut on, history, evaluations) = self.on_graph(progress);
+        let told = evaluations.prepare(&mut on, history, before)?;
+        Ok(full_graph.into_iter().chain([told]).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Warns if an epoch has fewer steps than wanted.
+    fn check_steps(&mut self, epoch: u64) {
         let steps = self.partitions.loader.all_batches(epoch).steps();
         let wanted = self.config.steps_per_epoch;
         if steps < wanted {
@@ -187,9 +209,6 @@ impl Trainer {
                  shorter epochs give a smaller number"
             ));
         }
-        self.clock.enter(Stage::Evaluate);
-        let (mut on, history, evaluations) = self.on_graph(progress);
-        evaluations.prepare(&mut on, history, before)
     }
 
     /// Refreshes the historical embeddings of the open partitions.
@@ -232,7 +251,13 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<Option<Evaluation>> {
         let (mut on, history, evaluations) = self.on_graph(progress);
-        evaluations.evaluate(&mut on, history, epoch, improves)
+        let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
+        let exchange = self.full.as_mut().and_then(|full| full.exchange.as_mut());
+        let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);
+        if let (Some(exchange), Some(loss)) = (exchange, loss) {
+            exchange.observe(loss);
+        }
+        Ok(evaluated)
     }
 
     /// On rank 0, collects the residuals of all ranks if a checkpoint is due, which only rank 0 knows. All ranks call it, between two

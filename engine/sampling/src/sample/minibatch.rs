@@ -81,7 +81,7 @@ impl Block {
     }
 
     /// Keeps the edges for which `keep` is true, given source and destination as indices. Degrees stay as they are.
-    pub(crate) fn retain(&mut self, keep: impl Fn(u32, u32) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(u32, u32) -> bool) {
         let (mut kept, mut start) = (0, 0);
         for target in 0..self.destinations {
             let end = self.offsets[target + 1] as usize;

@@ -98,6 +98,12 @@ pub struct PartialEpoch {
     pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
+    /// Bytes of features that partitions sent each other.
+    pub feature_bytes: u64,
+    /// Bytes of hidden states and of their gradients that partitions sent each other.
+    pub activation_bytes: u64,
+    /// Mean squared error of the states that arrived, relative to the mean square of what was sent, if a method changes them.
+    pub message_error: Option<f64>,
 }
 
 impl PartialEpoch {

@@ -66,6 +66,7 @@ impl TrainConfig {
             }
         }
         self.check_loss()?;
+        self.check_method()?;
         self.check_model_options()
     }
 }

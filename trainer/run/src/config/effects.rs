@@ -184,6 +184,9 @@ impl TrainConfig {
         for given in self.idle_loss_options() {
             idle.note(true, given, &format!("--loss {}", self.loss));
         }
+        for given in self.idle_method_options() {
+            idle.note(true, given, &format!("--method {}", self.method));
+        }
         let (schedule, why) = (self.lr_schedule, format!("--lr-schedule {}", self.lr_schedule));
         let is_idle = self.lr_min != default.lr_min && schedule == LrSchedule::Constant;
         idle.note(is_idle, format!("lr-min {}", self.lr_min), &why);

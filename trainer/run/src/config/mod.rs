@@ -15,6 +15,7 @@ mod compress_rate;
 mod declare;
 mod effects;
 mod layers;
+mod method;
 mod options;
 mod per_layer;
 mod preset;
@@ -31,6 +32,7 @@ pub use self::{
     compress_rate::CompressRate,
     declare::{OptionScope, TrainOption},
     layers::shown,
+    method::{MessageBits, Method, RateSchedule, RateUnit},
     options::TrainConfig,
     per_layer::PerLayer,
     preset::Preset,

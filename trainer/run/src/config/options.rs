@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LossKind,
-    LrSchedule, Monitor, Optimizer, PerLayer, ReadEngine, TaskChoice,
+    LrSchedule, MessageBits, Method, Monitor, Optimizer, PerLayer, RateSchedule, RateUnit, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -31,6 +31,8 @@ const LAYERS_MAX: u32 = 256;
 const WALKS_MAX: u32 = 10_000;
 const WALK_STEPS_MAX: u32 = 1000;
 const THREADS_MAX: u32 = 4096;
+/// Each mask is a copy of the edges.
+const MASKS_MAX: u32 = 100;
 
 train_options! {
     "Model" {
@@ -174,6 +176,26 @@ train_options! {
         shrinkage("LAMBDA"): f64 = 1.0, bounds: &[Share];
         /// Source of the first layer's aggregates: the features of in-neighbors, reduced
         first_hop("FROM"): FirstHop = FirstHop::default();
+    }
+    "Method" {
+        /// How partitions train together
+        method("METHOD"): Method = Method::default();
+        /// Compression rate over the epochs, for varco: linear:FROM:TO:SLOPE, exponential:FROM:TO:SLOPE, step:FROM:TO:EPOCHS,
+        /// adaptive:FROM:TO:PATIENCE or fixed:RATE
+        #[serde(with = "serde_text")]
+        rate_schedule("SCHEDULE"): RateSchedule = RateSchedule::default();
+        /// What varco sends or leaves out as a whole
+        rate_unit("UNIT"): RateUnit = RateUnit::default();
+        /// Bits of a value in a message, for adaqp
+        message_bits("BITS"): MessageBits = MessageBits::default();
+        /// Share of the boundary nodes that an epoch uses, for bns
+        boundary_share("P"): f64 = 0.1, bounds: &[AboveZero, Share];
+        /// Weight of earlier epochs in the states and gradients of boundary nodes, for pipegcn; 0: the last epoch alone
+        smoothing("WEIGHT"): f64 = 0.0, bounds: &[BelowOne];
+        /// Number of edge masks that are drawn before training, one of which is used in each step, for cofree; 0: no mask
+        edge_masks("K"): u32 = 0, bounds: &[AtMost(MASKS_MAX)];
+        /// Share of the edges that an edge mask leaves out, for cofree
+        edge_dropout("P"): f64 = 0.5, bounds: &[BelowOne];
     }
     "Processes" {
         /// Compression of the gradients that processes send each other (--workers, or a launcher)

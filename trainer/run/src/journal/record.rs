@@ -73,6 +73,13 @@ pub struct EpochRecord {
     /// Bytes about halo nodes that partitions got before the epoch, when they changed or embeddings were refreshed: historical
     /// embeddings, or sampled in-neighbors with their features.
     pub halo_bytes: u64,
+    /// Bytes of features that partitions sent each other.
+    pub feature_bytes: u64,
+    /// Bytes of hidden states and of their gradients that partitions sent each other.
+    pub activation_bytes: u64,
+    /// Mean squared error of the states that arrived, relative to the mean square of what was sent, if the method changes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_error: Option<f64>,
     /// Mean coverage of the epoch's seeds: the fraction of its neighborhood that a seed sees in its partition.
     pub coverage_mean: Option<f64>,
     /// Learning rate of the last step.

@@ -42,6 +42,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
     assert_eq!(line["seconds_by_stage"]["backward"], 0.0);
     assert_eq!(line["epoch"], 1);
     let keys = [
+        "activation_bytes",
         "bytes_read",
         "bytes_sent",
         "checksum",
@@ -49,6 +50,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
         "coverage_mean",
         "epoch",
         "evaluated",
+        "feature_bytes",
         "generation",
         "gradient_bytes",
         "halo_bytes",

@@ -17,7 +17,7 @@ fn model(decoder: Decoder) -> Model {
     };
     let model = Model::new(options, 1, Device::Cpu).expect("a model");
     let values = model.parameters().flat_values();
-    let _ = values.shallow_clone().copy_(&random(3, &values.size()));
+    values.shallow_clone().copy_(&random(3, &values.size()));
     model
 }
 

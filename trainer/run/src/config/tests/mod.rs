@@ -44,7 +44,7 @@ fn error(file: &str) -> String {
     layered(file, &none()).expect_err(file).to_string()
 }
 
-/// No option has its default value, except those of [`whole_views`].
+/// No option has its default value, except those of [`whole_views`] and [`of_method`].
 fn everything() -> TrainConfig {
     TrainConfig {
         task: TaskChoice::Classes,
@@ -94,6 +94,14 @@ fn everything() -> TrainConfig {
         correction: Correction::Node,
         shrinkage: 0.3,
         first_hop: FirstHop::Sampled,
+        method: Method::Grappa,
+        rate_schedule: RateSchedule::Fixed(4.0),
+        rate_unit: RateUnit::Row,
+        message_bits: MessageBits::Four,
+        boundary_share: 0.5,
+        smoothing: 0.95,
+        edge_masks: 10,
+        edge_dropout: 0.25,
         compress: Compress::TopK,
         compress_rate: Auto::Value("0.01..0.5".parse().unwrap()),
         memory: ByteSize(1_500_000_001),
@@ -128,6 +136,15 @@ fn whole_views() -> TrainConfig {
         last_heads: Auto::Value(NonZeroUsize::new(2).unwrap()),
         jumping_knowledge: JumpingKnowledge::None,
         ..everything()
+    }
+}
+
+/// Another method than by default.
+fn of_method() -> TrainConfig {
+    TrainConfig {
+        method: Method::Full,
+        partitions: Auto::Value(4),
+        ..TrainConfig::default()
     }
 }
 
@@ -215,7 +232,7 @@ fn heads_that_cannot_share_the_hidden_values_are_refused_where_there_are_heads()
 fn a_configuration_reads_back_to_itself() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("config.toml");
-    for config in [TrainConfig::default(), everything(), whole_views()] {
+    for config in [TrainConfig::default(), everything(), whole_views(), of_method()] {
         config.check().unwrap();
         fs::write(&path, config.to_toml()).unwrap();
         assert_eq!(TrainConfig::read(&path).unwrap(), config, "{}", config.to_toml());
@@ -263,7 +280,7 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
     );
     let text = error("color = 'red'");
     assert!(
-        text.contains("no option `color`") && text.contains("batch, checkpoint-every"),
+        text.contains("no option `color`") && text.contains("boundary-share, checkpoint-every"),
         "{text}"
     );
 }

@@ -63,7 +63,7 @@ fn changed_options_are_reported_with_both_values() {
         let option = &option.name;
         let default = TrainConfig::default().table().get(option).cloned();
         let value = default.unwrap_or_else(|| "none by default".into());
-        let run = [everything(), whole_views()]
+        let run = [everything(), whole_views(), of_method()]
             .into_iter()
             .find(|run| run.table()[option] != value);
         let run = run.unwrap_or_else(|| panic!("everything() has another {option} than by default"));
@@ -104,10 +104,10 @@ fn options_of_the_run_may_be_repeated_also_if_they_contradict_the_defaults() {
 #[test]
 fn the_digest_differs_with_every_option_that_must_not_change() {
     for (option, value) in TrainConfig::default().table() {
-        let run = if ["full-graph", "last-heads"].contains(&option.as_str()) {
-            whole_views()
-        } else {
-            everything()
+        let run = match option.as_str() {
+            "full-graph" | "last-heads" => whole_views(),
+            "method" => of_method(),
+            _ => everything(),
         };
         let mut table = run.table();
         table.insert(option.clone(), value);

@@ -1,0 +1,395 @@
+//! How partitions train together: Grappa's own method, or one that it is compared with.
+
+use std::{fmt, str::FromStr};
+
+use super::{Auto, Correction, FirstHop, HaloMode, TrainConfig, effects::refuse};
+use crate::{
+    Error, Result,
+    model::{JumpingKnowledge, LayerKind},
+    names::named_enum,
+    option_value::{OptionValue, checked_text},
+};
+
+named_enum! {
+    /// How partitions train together. All methods but the first train full graphs: a step takes all training nodes and all edges.
+    "method" Method {
+        /// minibatches of isolated partitions, which exchange only gradients
+        Grappa = "grappa",
+        /// partitions exchange the states of boundary nodes at every layer, exactly
+        Full = "full",
+        /// partitions exchange only gradients, and the edges between them are missing
+        Isolated = "isolated",
+        /// as full, with a random part of the values, by --rate-schedule (VARCO)
+        Varco = "varco",
+        /// as full, with values of 2, 4 or 8 bits (AdaQP)
+        AdaQp = "adaqp",
+        /// as full, with a random part of the boundary nodes, --boundary-share (BNS-GCN)
+        Bns = "bns",
+        /// as full, with the states of the last epoch (PipeGCN)
+        PipeGcn = "pipegcn",
+        /// each edge is in one partition, and nodes are in several; only gradients travel (CoFree-GNN)
+        CoFree = "cofree",
+    }
+}
+
+named_enum! {
+    /// What VARCO sends or leaves out as a whole.
+    "unit of compression" RateUnit {
+        /// single values
+        Value = "value",
+        /// all values of a node
+        Row = "row",
+    }
+}
+
+named_enum! {
+    /// The bits of a value in AdaQP's messages.
+    "number of bits" MessageBits {
+        /// chosen for each group of nodes, anew every 50 epochs
+        Auto = "auto",
+        /// 2 bits
+        Two = "2",
+        /// 4 bits
+        Four = "4",
+        /// 8 bits
+        Eight = "8",
+    }
+}
+
+/// The compression rate of VARCO over the epochs of a run. At rate c, 1/c of the values travel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RateSchedule {
+    /// `linear:FROM:TO:SLOPE`: FROM - SLOPE (FROM - TO) t at the part t of the run, at least TO.
+    Linear {
+        /// The first rate.
+        from: f64,
+        /// The last rate.
+        to: f64,
+        /// How fast it falls: TO is reached after 1 / SLOPE of the run.
+        slope: f64,
+    },
+    /// `exponential:FROM:TO:SLOPE`: as linear, for the logarithm of the rate.
+    Exponential {
+        /// The first rate.
+        from: f64,
+        /// The last rate.
+        to: f64,
+        /// How fast it falls.
+        slope: f64,
+    },
+    /// `step:FROM:TO:EPOCHS`: half the rate after every EPOCHS, at least TO.
+    Step {
+        /// The first rate.
+        from: f64,
+        /// The last rate.
+        to: f64,
+        /// Epochs between two changes.
+        epochs: f64,
+    },
+    /// `adaptive:FROM:TO:PATIENCE`: half the rate after PATIENCE epochs without a smaller training loss, at least TO.
+    Adaptive {
+        /// The first rate.
+        from: f64,
+        /// The last rate.
+        to: f64,
+        /// Epochs without a smaller loss.
+        patience: f64,
+    },
+    /// `fixed:RATE`.
+    Fixed(f64),
+}
+
+impl RateSchedule {
+    /// The rate in `epoch` of `epochs`. `halvings` is how often an adaptive schedule has lowered it.
+    pub fn at(&self, epoch: u64, epochs: u64, halvings: u32) -> f64 {
+        let part = epoch as f64 / epochs.max(1) as f64;
+        match *self {
+            Self::Linear { from, to, slope } => (from - slope * (from - to) * part).max(to),
+            Self::Exponential { from, to, slope } => (from * (to / from).powf(slope * part)).max(to),
+            Self::Step { from, to, epochs } => (from * 0.5f64.powf((epoch as f64 / epochs).floor())).max(to),
+            Self::Adaptive { from, to, .. } => (from * 0.5f64.powi(halvings as i32)).max(to),
+            Self::Fixed(rate) => rate,
+        }
+    }
+
+    /// Epochs without a smaller loss before an adaptive schedule lowers the rate.
+    pub fn patience(&self) -> Option<f64> {
+        match *self {
+            Self::Adaptive { patience, .. } => Some(patience),
+            _ => None,
+        }
+    }
+
+    /// Name, and numbers in their order.
+    fn parts(&self) -> (&'static str, Vec<f64>) {
+        match *self {
+            Self::Linear { from, to, slope } => ("linear", vec![from, to, slope]),
+            Self::Exponential { from, to, slope } => ("exponential", vec![from, to, slope]),
+            Self::Step { from, to, epochs } => ("step", vec![from, to, epochs]),
+            Self::Adaptive { from, to, patience } => ("adaptive", vec![from, to, patience]),
+            Self::Fixed(rate) => ("fixed", vec![rate]),
+        }
+    }
+}
+
+impl Default for RateSchedule {
+    /// The schedule of the paper.
+    fn default() -> Self {
+        Self::Linear {
+            from: 128.0,
+            to: 1.0,
+            slope: 5.0,
+        }
+    }
+}
+
+impl FromStr for RateSchedule {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |why: &str| {
+            Error::Options(format!(
+                "`{text}` is no rate schedule: {why}; use linear:128:1:5, exponential:128:1:5, step:128:1:10, adaptive:128:1:5 or \
+                 fixed:4"
+            ))
+        };
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let numbers: Vec<f64> = parts
+            .map(|part| {
+                part.trim()
+                    .parse()
+                    .map_err(|_| wrong("it has a part that is no number"))
+            })
+            .collect::<Result<_>>()?;
+        if numbers.iter().take(2).any(|&rate| !(rate >= 1.0 && rate.is_finite())) {
+            return Err(wrong("a rate is at least 1, which sends everything"));
+        }
+        if let [from, to, pace] = numbers[..] {
+            if to > from {
+                return Err(wrong("a rate cannot rise"));
+            }
+            if !(pace > 0.0 && pace.is_finite()) {
+                return Err(wrong("it never ends, because its last number is not above 0"));
+            }
+        }
+        Ok(match (name, &numbers[..]) {
+            ("linear", &[from, to, slope]) => Self::Linear { from, to, slope },
+            ("exponential", &[from, to, slope]) => Self::Exponential { from, to, slope },
+            ("step", &[from, to, epochs]) => Self::Step { from, to, epochs },
+            ("adaptive", &[from, to, patience]) => Self::Adaptive { from, to, patience },
+            ("fixed", &[rate]) => Self::Fixed(rate),
+            _ => return Err(wrong("there is none of this name with as many numbers")),
+        })
+    }
+}
+
+impl fmt::Display for RateSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, numbers) = self.parts();
+        f.write_str(name)?;
+        numbers.iter().try_for_each(|number| write!(f, ":{number}"))
+    }
+}
+
+impl OptionValue for RateSchedule {
+    fn read(text: &str) -> std::result::Result<toml::Value, String> {
+        checked_text::<Self>(text)
+    }
+}
+
+impl TrainConfig {
+    /// Whether a step takes all training nodes and all edges at once, without views of partitions.
+    pub fn trains_full_graph(&self) -> bool {
+        self.method != Method::Grappa
+    }
+
+    /// Options of other methods, as the user gives them.
+    pub(super) fn idle_method_options(&self) -> Vec<String> {
+        let default = Self::default();
+        let of = |owner, option: String, is_given: bool| (is_given && self.method != owner).then_some(option);
+        [
+            of(
+                Method::Varco,
+                format!("rate-schedule {}", self.rate_schedule),
+                self.rate_schedule != default.rate_schedule,
+            ),
+            of(
+                Method::Varco,
+                format!("rate-unit {}", self.rate_unit),
+                self.rate_unit != default.rate_unit,
+            ),
+            of(
+                Method::AdaQp,
+                format!("message-bits {}", self.message_bits),
+                self.message_bits != default.message_bits,
+            ),
+            of(
+                Method::Bns,
+                format!("boundary-share {}", self.boundary_share),
+                self.boundary_share != default.boundary_share,
+            ),
+            of(
+                Method::PipeGcn,
+                format!("smoothing {}", self.smoothing),
+                self.smoothing != default.smoothing,
+            ),
+            of(
+                Method::CoFree,
+                format!("edge-masks {}", self.edge_masks),
+                self.edge_masks != default.edge_masks,
+            ),
+            of(
+                Method::CoFree,
+                format!("edge-dropout {}", self.edge_dropout),
+                self.edge_dropout != default.edge_dropout,
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Checks the options of a method against each other.
+    pub(super) fn check_method(&self) -> Result<()> {
+        let method = self.method;
+        if method == Method::Grappa {
+            return Ok(());
+        }
+        if self.partitions.value().is_none_or(|partitions| partitions < 2) {
+            return refuse(format!(
+                "method is {method}, which trains several partitions, and partitions is {}: give at least 2, such as `--partitions 4`",
+                self.partitions
+            ));
+        }
+        let of_grappa = [
+            ("fanouts", self.fanouts != Auto::Auto),
+            ("batch", self.batch != Auto::Auto),
+            (
+                "concurrent",
+                self.concurrent != Auto::Auto && self.concurrent() != self.partitions(),
+            ),
+            ("halo", self.halo != HaloMode::Auto),
+            ("correction", self.correction != Correction::None),
+            ("first-hop", self.first_hop == FirstHop::Preaggregated),
+            ("steps-per-epoch", self.steps_per_epoch > 0),
+        ];
+        if let Some((option, _)) = of_grappa.iter().find(|(_, is_given)| *is_given) {
+            return refuse(format!(
+                "{option} belongs to `--method grappa`, and method is {method}, whose steps take all nodes and edges: leave it out"
+            ));
+        }
+        if self.model == LayerKind::PinSage || self.jumping_knowledge != JumpingKnowledge::None {
+            return refuse(format!(
+                "method is {method}, which trains models without random walks and jumping knowledge: use `--method grappa`, or leave \
+                 out jumping-knowledge and pinsage"
+            ));
+        }
+        if method == Method::Bns && (self.model.attends() || self.model == LayerKind::SageMax) {
+            return refuse(format!(
+                "method is bns, which scales sums of neighbors, and the aggregation of {} is no sum: use sage, gcn or gin, or another \
+                 method",
+                self.model
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut TrainConfig)) -> String {
+        let mut config = TrainConfig {
+            method: Method::Bns,
+            partitions: Auto::Value(4),
+            ..TrainConfig::default()
+        };
+        config.check().unwrap();
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_method_refuses_what_it_cannot_train_and_options_that_do_not_apply() {
+        for (error, named) in [
+            (
+                refused(|config| config.partitions = Auto::Value(1)),
+                "partitions is 1: give at least 2",
+            ),
+            (refused(|config| config.partitions = Auto::Auto), "`--partitions 4`"),
+            (
+                refused(|config| config.halo = HaloMode::Stop),
+                "halo belongs to `--method grappa`",
+            ),
+            (
+                refused(|config| config.model = LayerKind::Gat),
+                "the aggregation of gat is no sum",
+            ),
+            (
+                refused(|config| config.jumping_knowledge = JumpingKnowledge::Cat),
+                "without random walks and jumping knowledge",
+            ),
+        ] {
+            assert!(error.contains(named), "{error}");
+        }
+        let warnings = TrainConfig {
+            boundary_share: 0.5,
+            ..TrainConfig::default()
+        }
+        .warnings(false);
+        assert!(
+            warnings
+                .iter()
+                .any(|warning| warning.contains("--boundary-share 0.5 has no effect with --method grappa")),
+            "{warnings:?}"
+        );
+    }
+
+    fn schedule(text: &str) -> RateSchedule {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn rates_fall_from_the_first_to_the_last() {
+        for (text, at) in [
+            ("linear:128:1:5", [128.0, 64.5, 1.0, 1.0]),
+            ("exponential:16:1:5", [16.0, 4.0, 1.0, 1.0]),
+            ("step:8:1:10", [8.0, 4.0, 2.0, 1.0]),
+            ("fixed:4", [4.0; 4]),
+        ] {
+            let found = [0, 10, 20, 99].map(|epoch| schedule(text).at(epoch, 100, 0));
+            assert!(
+                found.iter().zip(at).all(|(found, at)| (found - at).abs() < 1e-9),
+                "{text}: {found:?}"
+            );
+        }
+        let adaptive = schedule("adaptive:8:2:3");
+        assert_eq!([0, 1, 5].map(|halvings| adaptive.at(0, 9, halvings)), [8.0, 4.0, 2.0]);
+    }
+
+    #[test]
+    fn a_schedule_is_written_as_it_is_read() {
+        for text in [
+            "linear:128:1:5",
+            "exponential:64:2:3",
+            "step:8:1:10",
+            "adaptive:8:1:5",
+            "fixed:4",
+        ] {
+            assert_eq!(schedule(text).to_string(), text);
+        }
+        for (text, why) in [
+            ("linear:128:1:0", "it never ends"),
+            ("fixed:0.5", "a rate is at least 1"),
+            ("linear:1:128:5", "a rate cannot rise"),
+            ("linear:128:1", "as many numbers"),
+            ("cubic:2", "none of this name"),
+            ("fixed:x", "no number"),
+        ] {
+            let error = text.parse::<RateSchedule>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

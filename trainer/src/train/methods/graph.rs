@@ -1,0 +1,345 @@
+//! The whole graph in memory, divided into partitions.
+
+use std::sync::Arc;
+
+use grappa_formats::{NodeId, assignment::Assignment, random};
+use grappa_io::{progress::Progress, size::ByteSize};
+use grappa_run::config::{Method, TrainConfig};
+use grappa_sampling::{InNeighbors, ListScratch, sample};
+use grappa_storage::Store;
+use tch::{Device, Tensor};
+
+use super::boundary::Boundary;
+use crate::{
+    Error, Result,
+    nn::{Block, Names},
+    train::{data::TrainingData, random_key::key},
+};
+
+/// Bytes of an edge: its source in the block, in its transposed form, and as a tensor.
+const EDGE_BYTES: u64 = 16;
+/// The state of a layer, its aggregate, the rows before the nonlinearity, and their gradients.
+const ROWS_OF_LAYER: u64 = 6;
+
+/// A graph whose partitions train together.
+pub(crate) struct PartitionedGraph {
+    /// The node of each state. With a vertex cut, a node has a state in each partition with edges to or from it.
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) boundary: Boundary,
+    /// The row of each copy, int64 of `[copies]`.
+    pub(crate) sent_rows: Tensor,
+    /// The edges: from states, and after them from copies, to states. With edge masks, one block for each.
+    pub(crate) blocks: Vec<Block>,
+    /// Names of the rows, for dropout.
+    pub(crate) names: Names,
+    /// The states of training nodes, int64 of `[seeds]`.
+    pub(crate) seeds: Tensor,
+    pub(crate) seed_nodes: Vec<NodeId>,
+    /// What the losses of the seeds are multiplied by, f32 of `[seeds]`. The factors of a node's states add up to 1.
+    pub(crate) factors: Vec<f32>,
+}
+
+/// The adjacency lists of a graph, in memory.
+struct Lists {
+    offsets: Vec<u32>,
+    sources: Vec<u32>,
+}
+
+impl PartitionedGraph {
+    /// Divides the graph of a store.
+    ///
+    /// # Errors
+    /// If the store is a slice, memory is too small, or adjacency lists are damaged.
+    pub(crate) fn new(
+        config: &TrainConfig,
+        data: &TrainingData,
+        assignment: &Assignment,
+        device: Device,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        check(config, data)?;
+        let lists = Lists::read(data, progress)?;
+        let partitions = assignment.partitions();
+        let owners = owners(&data.store, assignment);
+        match config.method {
+            Method::CoFree => Self::vertex_cut(config, data, &lists, &owners, device),
+            Method::Isolated => Self::edge_cut(data, &lists, &owners, partitions, false, device),
+            _ => Self::edge_cut(data, &lists, &owners, partitions, true, device),
+        }
+    }
+
+    /// Each node in one partition, with its in-edges. `has_copies`: whether partitions get copies of the sources that they lack;
+    /// otherwise these edges are missing.
+    fn edge_cut(
+        data: &TrainingData,
+        lists: &Lists,
+        owners: &[u32],
+        partitions: u32,
+        has_copies: bool,
+        device: Device,
+    ) -> Result<Self> {
+        let count = owners.len();
+        let mut boundary = Boundary::default();
+        let mut edges = sample::Block {
+            destinations: count,
+            offsets: lists.offsets.clone(),
+            indices: lists.sources.clone(),
+            ..sample::Block::default()
+        };
+        if has_copies {
+            let mut copy_of = vec![u32::MAX; count];
+            let mut of_partition: Vec<Vec<u32>> = vec![Vec::new(); partitions as usize];
+            (0..)
+                .zip(owners)
+                .for_each(|(node, &owner)| of_partition[owner as usize].push(node));
+            for (partition, members) in (0..).zip(&of_partition) {
+                let mut copies: Vec<(u32, u32)> = Vec::new();
+                for source in members.iter().flat_map(|&node| lists.of(node)) {
+                    let owner = owners[*source as usize];
+                    if owner != partition && copy_of[*source as usize] == u32::MAX {
+                        copy_of[*source as usize] = 0;
+                        copies.push((owner, *source));
+                    }
+                }
+                copies.sort_unstable();
+                for (index, &(_, source)) in copies.iter().enumerate() {
+                    copy_of[source as usize] = row_number(count + boundary.copies() + index)?;
+                }
+                let mut weights = vec![0.0; copies.len()];
+                for &node in members {
+                    let weight = 1.0 / lists.of(node).len().max(1) as f32;
+                    for index in &mut edges.indices[lists.range(node)] {
+                        if owners[*index as usize] != partition {
+                            *index = copy_of[*index as usize];
+                            weights[*index as usize - count - boundary.copies()] += weight;
+                        }
+                    }
+                }
+                copies
+                    .iter()
+                    .for_each(|&(_, source)| copy_of[source as usize] = u32::MAX);
+                boundary.receive(partition, &copies);
+                boundary.weights.extend(weights);
+            }
+        } else {
+            edges.retain(|source, destination| owners[source as usize] == owners[destination as usize]);
+        }
+        let nodes: Vec<NodeId> = (0..count as u64).map(NodeId).collect();
+        let seeds: Vec<u32> = data.splits.train().iter().map(|node| node as u32).collect();
+        let factors = vec![1.0; seeds.len()];
+        Self::of_rows(data, nodes, boundary, vec![edges], seeds, factors, device)
+    }
+
+    /// Each edge in one partition: that of its source or its destination, at random. A node has a state in each partition of its edges,
+    /// and in its own if it has none.
+    fn vertex_cut(
+        config: &TrainConfig,
+        data: &TrainingData,
+        lists: &Lists,
+        owners: &[u32],
+        device: Device,
+    ) -> Result<Self> {
+        let cut = key([config.seed, 0x76_65_72_74]);
+        let mut placed: Vec<(u32, u32, u32)> = Vec::with_capacity(lists.sources.len());
+        for node in 0..owners.len() as u32 {
+            for &source in lists.of(node) {
+                let pair = (u64::from(node.min(source)) << 32) | u64::from(node.max(source));
+                // An edge and its reverse are in the same partition.
+                let end = if random::combine(cut, pair) & 1 == 0 {
+                    node.min(source)
+                } else {
+                    node.max(source)
+                };
+                placed.push((owners[end as usize], node, source));
+            }
+        }
+        placed.sort_unstable();
+        // The states: by partition, then by node.
+        let mut states: Vec<(u32, u32)> = placed.iter().flat_map(|&(of, a, b)| [(of, a), (of, b)]).collect();
+        states.extend((0..).zip(owners).map(|(node, &owner)| (owner, node)));
+        states.sort_unstable();
+        states.dedup();
+        let row_of = |partition, node| states.binary_search(&(partition, node)).expect("it is a state") as u32;
+        row_number(states.len())?;
+        let masks = config.edge_masks.max(1);
+        let mut blocks = Vec::new();
+        for mask in 0..masks {
+            let dropped = key([config.seed, 0x6d_61_73_6b, mask.into()]);
+            let is_dropped = |index: usize| {
+                config.edge_masks > 0 && unit(random::combine(dropped, index as u64)) < config.edge_dropout
+            };
+            let mut edges = sample::Block {
+                destinations: states.len(),
+                offsets: vec![0; states.len() + 1],
+                ..sample::Block::default()
+            };
+            for (index, &(partition, node, source)) in placed.iter().enumerate() {
+                if !is_dropped(index) {
+                    // Placed edges are sorted as states are.
+                    edges.indices.push(row_of(partition, source));
+                    edges.offsets[row_of(partition, node) as usize + 1] += 1;
+                }
+            }
+            for row in 0..states.len() {
+                edges.offsets[row + 1] += edges.offsets[row];
+            }
+            blocks.push(edges);
+        }
+        // The share of a node's in-edges at each state. A node without in-edges has its loss in its own partition.
+        let mut degrees = vec![0u32; states.len()];
+        placed
+            .iter()
+            .for_each(|&(partition, node, _)| degrees[row_of(partition, node) as usize] += 1);
+        let (mut seeds, mut factors) = (Vec::new(), Vec::new());
+        for (row, &(partition, node)) in (0..).zip(&states) {
+            let factor = match lists.of(node).len() {
+                0 => f32::from(u8::from(owners[node as usize] == partition)),
+                degree => degrees[row as usize] as f32 / degree as f32,
+            };
+            if factor > 0.0 && data.splits.train().contains(node.into()) {
+                seeds.push(row);
+                factors.push(factor);
+            }
+        }
+        let nodes = states.iter().map(|&(_, node)| NodeId(node.into())).collect();
+        Self::of_rows(data, nodes, Boundary::default(), blocks, seeds, factors, device)
+    }
+
+    /// Number of edges between partitions.
+    pub(crate) fn cut_edges(&self) -> u64 {
+        let states = self.nodes.len() as u32;
+        let sources = &self.blocks[0].csr().indices;
+        sources.iter().filter(|&&source| source >= states).count() as u64
+    }
+
+    fn of_rows(
+        data: &TrainingData,
+        nodes: Vec<NodeId>,
+        boundary: Boundary,
+        blocks: Vec<sample::Block>,
+        seeds: Vec<u32>,
+        factors: Vec<f32>,
+        device: Device,
+    ) -> Result<Self> {
+        let copies = boundary.rows.iter().map(|&row| nodes[row as usize]);
+        let sources: Vec<NodeId> = nodes.iter().copied().chain(copies).collect();
+        let degrees = data.degrees.of_all(&sources)?;
+        let blocks = blocks.into_iter().map(|edges| {
+            let edges = sample::Block {
+                sources: sources.len(),
+                global: degrees[..nodes.len()].to_vec(),
+                ..edges
+            };
+            Block::new(&edges, device).with_source_degrees(&degrees)
+        });
+        let seed_nodes = seeds.iter().map(|&row| nodes[row as usize]).collect();
+        Ok(Self {
+            blocks: blocks.collect(),
+            names: names(&nodes),
+            sent_rows: rows_tensor(&boundary.rows, device),
+            seeds: rows_tensor(&seeds, device),
+            seed_nodes,
+            factors,
+            boundary,
+            nodes,
+        })
+    }
+}
+
+/// Names of rows. States of the same node in several partitions have different dropout.
+fn names(nodes: &[NodeId]) -> Names {
+    let is_once = nodes.is_sorted_by(|a, b| a < b);
+    let of_row = |(row, node): (u64, &NodeId)| if is_once { node.0 } else { random::combine(node.0, row) };
+    let names: Arc<[u64]> = (0..).zip(nodes).map(of_row).collect();
+    Names::of_rows(names)
+}
+
+/// A uniform number as a fraction from 0 to below 1.
+fn unit(uniform: u64) -> f64 {
+    (uniform >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn rows_tensor(rows: &[u32], device: Device) -> Tensor {
+    let rows: Vec<i64> = rows.iter().map(|&row| row.into()).collect();
+    Tensor::from_slice(&rows).to_device(device)
+}
+
+fn row_number(row: usize) -> Result<u32> {
+    match u32::try_from(row) {
+        Ok(row) if row < u32::MAX => Ok(row),
+        _ => Err(Error::TooLarge(
+            "the graph with the copies of boundary nodes has more than 2^32 - 1 rows: use `--method grappa`".into(),
+        )),
+    }
+}
+
+/// The partition of each node.
+fn owners(store: &Store, assignment: &Assignment) -> Vec<u32> {
+    let chunks = store.chunks();
+    let mut owners = vec![0; chunks.nodes() as usize];
+    for chunk in (0..chunks.chunks()).map(grappa_formats::ChunkId) {
+        let range = chunks.range(chunk);
+        let owner = assignment.owners(chunk).base.expect("each chunk is in a base").0;
+        owners[range.start as usize..range.end as usize].fill(owner);
+    }
+    owners
+}
+
+impl Lists {
+    fn read(data: &TrainingData, progress: &dyn Progress) -> Result<Self> {
+        let nodes: Vec<NodeId> = (0..data.store.manifest().nodes).map(NodeId).collect();
+        let mut lists = Self {
+            offsets: vec![0],
+            sources: Vec::with_capacity(data.store.manifest().edges as usize),
+        };
+        let (mut scratch, mut decoded) = (ListScratch::default(), Vec::new());
+        for piece in nodes.chunks(1 << 16) {
+            grappa_io::progress::check_stopped(progress)?;
+            InNeighbors::all(&data.chunks).each(piece, &mut scratch, |_, list| {
+                decoded.clear();
+                list.decode_into(&mut decoded);
+                lists.sources.extend(decoded.iter().map(|&source| source as u32));
+                lists.offsets.push(lists.sources.len() as u32);
+                Ok(())
+            })?;
+        }
+        Ok(lists)
+    }
+
+    fn range(&self, node: u32) -> std::ops::Range<usize> {
+        self.offsets[node as usize] as usize..self.offsets[node as usize + 1] as usize
+    }
+
+    fn of(&self, node: u32) -> &[u32] {
+        &self.sources[self.range(node)]
+    }
+}
+
+/// Refuses slices, and graphs whose states exceed the memory.
+fn check(config: &TrainConfig, data: &TrainingData) -> Result<()> {
+    let (method, manifest) = (config.method, data.store.manifest());
+    if !manifest.is_whole() {
+        return Err(Error::Options(format!(
+            "--method {method} takes all edges, and {} is a slice: train on the whole store, or use `--method grappa`",
+            data.store.path().display()
+        )));
+    }
+    let model = data.model_options(config);
+    let hidden = (config.layers as u64 - 1) * model.hidden as u64;
+    let values = model.inputs as u64 + ROWS_OF_LAYER * (hidden + model.outputs as u64);
+    // In the worst case, each partition but its own needs a copy of a node, and there are no more copies than edges.
+    let copies = (manifest.nodes * u64::from(config.partitions() - 1)).min(manifest.edges);
+    let needed = manifest.edges * EDGE_BYTES + (manifest.nodes + copies) * values * size_of::<f32>() as u64;
+    if manifest.edges >= u64::from(u32::MAX) || needed > config.memory.0 {
+        return Err(Error::TooLarge(format!(
+            "--method {method} keeps the states of all nodes and of their copies, about {} for {} nodes, {} edges and {} partitions, and \
+             --memory is {}: raise it, use a smaller --hidden, or `--method grappa`",
+            ByteSize(needed),
+            manifest.nodes,
+            manifest.edges,
+            config.partitions(),
+            config.memory
+        )));
+    }
+    Ok(())
+}

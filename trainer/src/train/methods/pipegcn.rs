@@ -1,0 +1,93 @@
+//! PipeGCN (Wan, Li, Wolfe, Kyrillidis, Kim, Lin: "PipeGCN: Efficient Full-Graph Training of Graph Convolutional Networks with Pipelined
+//! Feature Communication", ICLR 2022).
+//!
+//! A partition does not wait for the states of boundary nodes, and for gradients of its own ones: it takes those of the last epoch, and zeros
+//! in the first. With smoothing s, it takes s times what it took before and 1 - s times what arrived last. Features are exact, and travel
+//! once.
+
+use grappa_run::config::TrainConfig;
+use tch::Tensor;
+
+use super::{
+    boundary::Boundary,
+    exchange::{
+        BoundaryExchange, HAS_FEATURES, Kept, RowsError, TransferBytes, bytes_of, flag, is_set, kept_layers,
+        restored_layers,
+    },
+};
+
+/// The exchange of PipeGCN.
+#[derive(Debug)]
+pub(super) struct PipeGcn {
+    smoothing: f64,
+    has_features: bool,
+    /// What the next epoch uses, by layer.
+    states: Vec<Option<Tensor>>,
+    gradients: Vec<Option<Tensor>>,
+    error: RowsError,
+}
+
+impl PipeGcn {
+    pub(super) fn new(config: &TrainConfig) -> Self {
+        let none = || (0..config.layers).map(|_| None).collect();
+        Self {
+            smoothing: config.smoothing,
+            has_features: false,
+            states: none(),
+            gradients: none(),
+            error: RowsError::default(),
+        }
+    }
+}
+
+/// Returns the rows of the last epoch, and keeps those for the next one.
+fn late(kept: &mut Option<Tensor>, sent: &Tensor, smoothing: f64) -> Tensor {
+    let before = kept.take();
+    *kept = Some(match &before {
+        Some(before) if smoothing > 0.0 => before * smoothing + sent * (1.0 - smoothing),
+        _ => sent.copy(),
+    });
+    before.unwrap_or_else(|| sent.zeros_like())
+}
+
+impl BoundaryExchange for PipeGcn {
+    fn begin(&mut self, _epoch: u64, _boundary: &Boundary) {
+        self.error = RowsError::default();
+    }
+
+    fn states(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+        if layer == 0 {
+            if !self.has_features {
+                bytes.add(0, bytes_of(&sent));
+            }
+            self.has_features = true;
+            return sent;
+        }
+        bytes.add(layer, bytes_of(&sent));
+        let arrived = late(&mut self.states[layer], &sent, self.smoothing);
+        self.error.add(&sent, &arrived);
+        arrived
+    }
+
+    fn gradients(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+        bytes.add(layer, bytes_of(&sent));
+        late(&mut self.gradients[layer], &sent, self.smoothing)
+    }
+
+    fn kept(&self) -> Kept {
+        kept_layers("states", &self.states)
+            .chain(kept_layers("gradients", &self.gradients))
+            .chain([flag(HAS_FEATURES, self.has_features)])
+            .collect()
+    }
+
+    fn restore(&mut self, kept: Kept) {
+        self.states = restored_layers("states", self.states.len(), &kept);
+        self.gradients = restored_layers("gradients", self.gradients.len(), &kept);
+        self.has_features = is_set(HAS_FEATURES, &kept);
+    }
+
+    fn error(&self) -> Option<f64> {
+        Some(self.error.relative())
+    }
+}

@@ -1,0 +1,235 @@
+//! Methods that train the whole graph in partitions.
+
+use grappa_run::{checkpoint::RunState, config::Method};
+
+use super::*;
+use crate::train::epoch::EpochStats;
+
+const EPOCHS: u64 = 4;
+const PARTITIONS: u32 = 4;
+
+fn of_method(method: Method, model: LayerKind) -> TrainConfig {
+    TrainConfig {
+        method,
+        batch: Auto::Auto,
+        epochs: EPOCHS,
+        partitions: Auto::Value(PARTITIONS),
+        ..config(model)
+    }
+}
+
+/// Trains some epochs, and returns their metrics and the parameters.
+fn trained(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> (Vec<EpochStats>, Tensor, Trainer) {
+    let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
+    let folder = folder.join("run");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut trainer = Trainer::new(store.clone(), config.clone(), aggregates, Device::Cpu, folder).unwrap();
+    let epochs = 0..config.epochs;
+    let stats = epochs.map(|epoch| {
+        let stats = trainer.epoch(epoch, &|_, _| 0.01, &Silent).unwrap();
+        trainer.end_epoch();
+        stats
+    });
+    let stats = stats.collect();
+    let parameters = trainer.learner.model.parameters().flat_values().copy();
+    (stats, parameters, trainer)
+}
+
+#[test]
+fn full_exchange_trains_as_one_process_on_the_whole_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let models = [
+        LayerKind::Sage,
+        LayerKind::SageMax,
+        LayerKind::Gcn,
+        LayerKind::Gat,
+        LayerKind::Gatv2,
+        LayerKind::Gin,
+    ];
+    for model in models {
+        for dropout in [0.0, 0.4] {
+            let in_partitions = TrainConfig {
+                dropout,
+                residual: true,
+                norm: Auto::Value(NormKind::Layer),
+                ..of_method(Method::Full, model)
+            };
+            let whole = TrainConfig {
+                method: Method::Grappa,
+                full_graph: true,
+                partitions: Auto::Value(1),
+                first_hop: FirstHop::Sampled,
+                ..in_partitions.clone()
+            };
+            let (of_partitions, found, _) = trained(&store, &in_partitions, folder.path());
+            let (of_whole, expected, _) = trained(&store, &whole, folder.path());
+            for (of_partitions, of_whole) in of_partitions.iter().zip(&of_whole) {
+                assert_close(&model.to_string(), "loss", of_partitions.loss, of_whole.loss);
+                assert_eq!(of_partitions.seeds, of_whole.seeds);
+            }
+            let difference = (found - &expected).abs().max().double_value(&[]);
+            assert!(
+                difference < 1e-4,
+                "{model}, dropout {dropout}: parameters differ by {difference}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bytes_are_those_of_the_formulas() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    // 8 features; two layers take 12 states, and there are their gradients.
+    let (features, hidden, messages) = (8.0, 12.0, 2.0 * 2.0);
+    for (method, features_once, per_feature_row, per_state_row) in [
+        (Method::Full, true, 4.0 * features, 4.0 * hidden),
+        (Method::PipeGcn, true, 4.0 * features, 4.0 * hidden),
+        (Method::Varco, false, features, hidden),
+        (Method::Bns, false, 0.25 * 4.0 * features, 0.25 * 4.0 * hidden),
+        (Method::AdaQp, false, features / 2.0 + 4.0, hidden / 2.0 + 4.0),
+        (Method::CoFree, false, 0.0, 0.0),
+        (Method::Isolated, false, 0.0, 0.0),
+    ] {
+        let default = of_method(method, LayerKind::Sage);
+        let config = match method {
+            Method::Varco => TrainConfig {
+                rate_schedule: "fixed:4".parse().unwrap(),
+                ..default
+            },
+            Method::Bns => TrainConfig {
+                boundary_share: 0.25,
+                ..default
+            },
+            Method::AdaQp => TrainConfig {
+                message_bits: "4".parse().unwrap(),
+                ..default
+            },
+            _ => default,
+        };
+        let (stats, _, trainer) = trained(&store, &config, folder.path());
+        let copies = trainer.full.as_ref().unwrap().graph.boundary.copies() as f64;
+        for (epoch, stats) in (0..).zip(&stats) {
+            let has_features = epoch == 0 || !features_once;
+            let expected = [
+                if has_features { copies * per_feature_row } else { 0.0 },
+                messages * copies * per_state_row,
+            ];
+            for (found, expected) in [stats.feature_bytes, stats.activation_bytes].into_iter().zip(expected) {
+                // Parts of a message are rounded to whole rows or values.
+                assert!(
+                    (found as f64 - expected).abs() <= 0.01 * expected,
+                    "{method}: {found} and not {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_method_learns_with_fewer_bytes_than_full_exchange() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let full = trained(&store, &of_method(Method::Full, LayerKind::Sage), folder.path()).0;
+    let bytes = |stats: &[EpochStats]| stats.iter().map(|stats| stats.activation_bytes).sum::<u64>();
+    for &method in Method::ALL.iter().filter(|method| **method != Method::Grappa) {
+        let config = TrainConfig {
+            epochs: 30,
+            boundary_share: if method == Method::Bns { 0.4 } else { 0.1 },
+            ..of_method(method, LayerKind::Sage)
+        };
+        let (stats, ..) = trained(&store, &config, folder.path());
+        let [first, last] = [0, 29].map(|epoch| stats[epoch].loss);
+        assert!(last < 0.8 * first, "{method}: from {first} to {last}");
+        let [of_method, of_full] = [bytes(&stats[..EPOCHS as usize]), bytes(&full)];
+        match method {
+            Method::Full | Method::PipeGcn => assert_eq!(of_method, of_full, "{method}"),
+            Method::Isolated | Method::CoFree => assert_eq!(of_method, 0, "{method}"),
+            _ => assert!(
+                of_method > 0 && of_method < of_full / 2,
+                "{method}: {of_method} of {of_full}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        edge_masks: 3,
+        ..of_method(Method::CoFree, LayerKind::Sage)
+    };
+    let (_, _, trainer) = trained(&store, &config, folder.path());
+    let graph = &trainer.full.as_ref().unwrap().graph;
+    let mut sums = std::collections::BTreeMap::new();
+    for (node, factor) in graph.seed_nodes.iter().zip(&graph.factors) {
+        *sums.entry(node.0).or_insert(0.0) += f64::from(*factor);
+    }
+    assert_eq!(sums.len() as u64, trainer.data.splits.of_all()[0]);
+    assert!(sums.values().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
+    assert!(graph.nodes.len() > 600, "nodes have several states");
+    assert_eq!(graph.blocks.len(), 3);
+    let edges = store.manifest().edges as f64;
+    for block in &graph.blocks {
+        let kept = block.edges() as f64 / edges;
+        assert!((kept - 0.5).abs() < 0.05, "{kept}");
+    }
+}
+
+#[test]
+fn a_resumed_run_continues_with_what_the_exchange_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let adaptive = TrainConfig {
+        rate_schedule: "adaptive:16:1:1".parse().unwrap(),
+        ..of_method(Method::Varco, LayerKind::Sage)
+    };
+    for config in [
+        adaptive,
+        of_method(Method::PipeGcn, LayerKind::Sage),
+        of_method(Method::AdaQp, LayerKind::Sage),
+        of_method(Method::Full, LayerKind::Sage),
+    ] {
+        let new = || {
+            Trainer::new(
+                store.clone(),
+                config.clone(),
+                None,
+                Device::Cpu,
+                folder.path().to_owned(),
+            )
+            .unwrap()
+        };
+        let train = |trainer: &mut Trainer, epoch| {
+            let stats = trainer.epoch(epoch, &|_, _| 0.05, &Silent).unwrap();
+            let _ = trainer.evaluate(epoch, &|_| true, &Silent).unwrap();
+            trainer.end_epoch();
+            (stats.loss, stats.feature_bytes, stats.activation_bytes)
+        };
+        let mut first = new();
+        for epoch in 0..3 {
+            train(&mut first, epoch);
+        }
+        let checkpoint = first.checkpoint(
+            &RunState {
+                epoch: 3,
+                step: 3,
+                ..RunState::default()
+            },
+            true,
+        );
+        let mut resumed = new();
+        resumed.restore(Path::new("checkpoint"), &checkpoint, &Silent).unwrap();
+        for epoch in 3..5 {
+            assert_eq!(
+                train(&mut first, epoch),
+                train(&mut resumed, epoch),
+                "{}",
+                config.method
+            );
+        }
+    }
+}
