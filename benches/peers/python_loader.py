@@ -1,10 +1,12 @@
 """Minibatches of the Python package, with features in memory.
 
     python_loader.py rate STORE LAYOUT EPOCHS           batches a second of whole epochs; prints one JSON object per epoch
-    python_loader.py memory STORE                       growth of memory and threads over 1000 epochs, and over 200 loaders that are broken off
+    python_loader.py memory STORE                       growth of memory and threads over 1000 epochs, and over 200 loaders that are
+    broken off
 
-LAYOUT is `hops`, `blocks`, or `pyg` for `grappa.pyg.NeighborLoader`. The split `train` has the seeds. Fanouts 15, 10, 5 from the seeds
-outwards, batches of 1024 seeds, two threads. An epoch before the first one opens the loader's files and loads features, and is not timed.
+LAYOUT is `hops`, `blocks`, or `pyg` for `grappa.pyg.NeighborLoader`. The split `train` has the seeds. Fanouts 15, 10, 5 from the
+seeds outwards, batches of 1024 seeds, two threads. An epoch before the first one opens the loader's files and loads features, and
+is not timed.
 """
 
 import gc

@@ -6,12 +6,12 @@
     python_training.py inference grappa STORE MEMORY          outputs of all nodes
     python_training.py inference pyg EDGES                    the same; needs pyg-lib or torch-sparse
 
-Each prints one JSON object. EDGES is what `grappa-gen --as npy` writes: edges.npy, with edges.features.npy and so on beside it. For `speed`,
-GraphSAGE has 3 layers of 128, batches have 1024 seeds, fanouts are 15, 10, 5. `seconds` are the time of BATCHES batches after the first
-three: sampling, gathering, forward, backward and the step. A trimmed layer leaves out nodes and edges that its outputs do not need
-(`trim_to_layer`), which needs the sizes of hops: PyTorch Geometric has them with pyg-lib only. `waiting` is the part of them in which the loop waits for the next batch. For
-`accuracy`, GraphSAGE has 2 layers of 64 and dropout 0.5; the accuracy on test nodes is from the epoch with the best validation, with
-the whole graph.
+Each prints one JSON object. EDGES is what `grappa-gen --as npy` writes: edges.npy, with edges.features.npy and so on beside it. For
+`speed`, GraphSAGE has 3 layers of 128, batches have 1024 seeds, fanouts are 15, 10, 5. `seconds` are the time of BATCHES batches
+after the first three: sampling, gathering, forward, backward and the step. A trimmed layer leaves out nodes and edges that its
+outputs do not need (`trim_to_layer`), which needs the sizes of hops: PyTorch Geometric has them with pyg-lib only. `waiting` is the
+part of them in which the loop waits for the next batch. For `accuracy`, GraphSAGE has 2 layers of 64 and dropout 0.5; the accuracy
+on test nodes is from the epoch with the best validation, with the whole graph.
 """
 
 import json
@@ -82,7 +82,8 @@ def speed(peer, source, count, memory=None):
         edges += batch.edge_index.shape[1]
         loss = step(model, optimizer, batch, peer == "trimmed")
     seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "batches/s": count / seconds, "waiting": waiting / seconds, "edges": edges, "opened": opened, "loss": loss.item()}
+    rates = {"seconds": seconds, "batches/s": count / seconds, "waiting": waiting / seconds}
+    return {**rates, "edges": edges, "opened": opened, "loss": loss.item()}
 
 
 def whole_graph(store):

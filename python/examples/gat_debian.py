@@ -4,8 +4,8 @@
     python tools/debian.py debian debian        # in a clone: tables from apt's index of this machine
     python gat_debian.py debian                 # the folder with the tables
 
-It makes the store debian.grappa in the current folder. Sections have few packages or many, so it prints the accuracy beside the share
-of the largest section.
+It makes the store debian.grappa in the current folder. Sections have few packages or many, so it prints the accuracy beside the
+share of the largest section.
 """
 
 import sys

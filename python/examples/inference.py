@@ -3,8 +3,8 @@
     pip install grappa torch torch_geometric
     python inference.py [FOLDER WITH CORA]
 
-Models like torch_geometric.nn.GraphSAGE need nothing else. The layers of any other model are its convolutions, or functions. It makes
-the store cora.grappa in the current folder, and scores.npy with a row for each node.
+Models like torch_geometric.nn.GraphSAGE need nothing else. The layers of any other model are its convolutions, or functions. It
+makes the store cora.grappa in the current folder, and scores.npy with a row for each node.
 """
 
 import sys

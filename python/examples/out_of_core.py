@@ -3,8 +3,9 @@
     pip install grappa torch torch_geometric
     python out_of_core.py [NODES]
 
-It makes the store large.grappa in the current folder, with 2 KiB of features for each node. Then it starts itself again in a control
-group whose limit counts the page cache too, and trains. If it may not make a control group, only the loader's own budget holds.
+It makes the store large.grappa in the current folder, with 2 KiB of features for each node. Then it starts itself again in a
+control group whose limit counts the page cache too, and trains. If it may not make a control group, only the loader's own budget
+holds.
 """
 
 import os

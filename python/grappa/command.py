@@ -15,8 +15,8 @@ from . import _grappa
 def run(
     program: str, *words: str | os.PathLike[str], options: dict[str, Any], progress: bool = False, folder: str | None = None
 ) -> Any:
-    """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it. What the program warns of is a
-    Python warning.
+    """Runs ``program words... --options...`` in this process, and returns its summary. Ctrl-C stops it. What the program warns of
+    is a Python warning.
 
     Args:
         folder: A folder with the data of arguments, in files that have their names. Messages have the names, not the files.
@@ -40,7 +40,8 @@ def _without_files(message: str, folder: str | None) -> str:
 
 
 def tell_warnings(folder: str | None = None) -> None:
-    """Makes Python warnings of what Rust has warned of, for the line outside the package that called it. `folder` is as for `run`."""
+    """Makes Python warnings of what Rust has warned of, for the line outside the package that called it. `folder` is as for
+    `run`."""
     for text in _grappa.take_warnings():
         frame, level = sys._getframe(), 1
         while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
@@ -49,8 +50,8 @@ def tell_warnings(folder: str | None = None) -> None:
 
 
 def arguments(options: dict[str, Any]) -> list[str]:
-    """The arguments of options: ``{"dry_run": True, "ids": "string"}`` gives ``--dry-run --ids=string``. A list repeats its option. A name
-    may end with ``_``, as in ``as_="npy"``."""
+    """The arguments of options: ``{"dry_run": True, "ids": "string"}`` gives ``--dry-run --ids=string``. A list repeats its option.
+    A name may end with ``_``, as in ``as_="npy"``."""
     line = []
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")

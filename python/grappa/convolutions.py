@@ -50,8 +50,8 @@ def convolve(conv: MessagePassing, x: tuple[torch.Tensor, torch.Tensor], batch: 
         return _graph_convolution(conv, x, batch)
     if next(iter(inspect.signature(conv.forward).parameters.values())).annotation in (torch.Tensor, "Tensor"):
         raise ValueError(
-            f"{name} takes no pair of sources and destinations. If a row depends on nothing but the in-neighbors of its node, give the "
-            "layer as a function: lambda x, batch: conv(x[0], batch.edge_index)[:batch.batch_size]"
+            f"{name} takes no pair of sources and destinations. If a row depends on nothing but the in-neighbors of its node, give "
+            "the layer as a function: lambda x, batch: conv(x[0], batch.edge_index)[:batch.batch_size]"
         )
     weighted = batch.edge_weight is not None
     if weighted and "edge_weight" not in inspect.signature(conv.forward).parameters:
@@ -105,7 +105,9 @@ def _layer(model, index, x, batch):
 def _graph_convolution(conv, x, batch):
     """A `GCNConv` with the degrees of the whole graph."""
     if conv.aggr not in ("add", "sum"):
-        raise ValueError(f"GCNConv has aggr={conv.aggr!r}; inference knows its sum only: give the layer as a function of (x, batch)")
+        raise ValueError(
+            f"GCNConv has aggr={conv.aggr!r}; inference knows its sum only: give the layer as a function of (x, batch)"
+        )
     rows = conv.lin(x[0])
     sources, destinations = batch.edge_index
     weights = _weights(batch, rows)
@@ -115,7 +117,9 @@ def _graph_convolution(conv, x, batch):
         if conv.add_self_loops:
             # One loop per node takes the place of the loops of the graph. It has their weight if edges have weights.
             loops = batch.self_loops
-            loop = torch.ones_like(loops) if batch.edge_weight is None else torch.where(loops == 0, 2 if conv.improved else 1, loops)
+            loop = torch.ones_like(loops)
+            if batch.edge_weight is not None:
+                loop = torch.where(loops == 0, 2 if conv.improved else 1, loops)
             degree = degree - loops + loop
             weights[sources == destinations] = 0
         scale = degree.pow(-0.5).masked_fill(degree == 0, 0).to(rows.dtype)

@@ -12,18 +12,20 @@ from .store import Store
 def generate(model: str, *, out: str | os.PathLike, progress: bool = False, **options: Any) -> Store | dict:
     """Generates a graph straight into a store, and opens it.
 
-    Options are as in ``grappa-gen MODEL --help``, with ``_`` for ``-``. The same options and seed give the same graph on any machine.
+    Options are as in ``grappa-gen MODEL --help``, with ``_`` for ``-``. The same options and seed give the same graph on any
+    machine.
 
     Args:
-        model: ``"rmat"`` (skewed degrees), ``"er"`` (all edges have the same probability) or ``"sbm"`` (classes with labels, features and
-            splits).
+        model: ``"rmat"`` (skewed degrees), ``"er"`` (all edges have the same probability) or ``"sbm"`` (classes with labels,
+            features and splits).
         out: Folder of the new store.
         progress: Whether to show a progress bar (needs tqdm).
-        **options: ``scale=20`` or ``nodes=1_000_000``, ``edge_factor=16``, ``classes=16``, ``feature_dim=64``, ``seed=0``, ``memory="2GiB"``,
-            and so on.
+        **options: ``scale=20`` or ``nodes=1_000_000``, ``edge_factor=16``, ``classes=16``, ``feature_dim=64``, ``seed=0``,
+            ``memory="2GiB"``, and so on.
 
     Returns:
-        The store. ``store.ingested`` has its size and the time. With ``as_="tsv"`` or ``as_="npy"``, which write files, this summary alone.
+        The store. ``store.ingested`` has its size and the time. With ``as_="tsv"`` or ``as_="npy"``, which write files, this
+        summary alone.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.

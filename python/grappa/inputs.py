@@ -39,7 +39,9 @@ def files_of(options: dict[str, Any], folder: str) -> dict[str, Any]:
             continue
         if name in EDGES and isinstance(value, (list, tuple)) and not _has_numbers(value):
             stems = [os.path.join(folder, f"{name}{at}") for at in range(len(value))]
-            options[name] = [item if _is_file(item) else _write(item, name, columns[name], stem) for item, stem in zip(value, stems)]
+            options[name] = [
+                item if _is_file(item) else _write(item, name, columns[name], stem) for item, stem in zip(value, stems)
+            ]
         else:
             options[name] = _write(value, name, columns[name], os.path.join(folder, name))
     return options
@@ -89,7 +91,10 @@ def _of_pyg(data: Any, options: dict[str, Any]) -> dict[str, Any]:
     if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
         raise TypeError(f"{type(data).__name__} is not ingested; give a Data, such as data.to_homogeneous()")
     if data.edge_index is None:
-        raise ValueError("this Data has no edge_index; with adj_t, set data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t.t())[0]")
+        raise ValueError(
+            "this Data has no edge_index; with adj_t, set "
+            "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t.t())[0]"
+        )
     taken = {option: data[name] for name, option in OF_DATA.items() if name in data}
     for name in ("train_mask", "val_mask", "test_mask"):
         if name in data and data[name].dim() > 1:
@@ -171,7 +176,8 @@ def _attribute(graph: Any, name: str) -> list:
 
 
 def _write(value: Any, name: str, column: str, stem: str) -> str:
-    """Writes the data of an option to a file that begins with `stem`, and returns its path. Data without columns gets the name `column`."""
+    """Writes the data of an option to a file that begins with `stem`, and returns its path. Data without columns gets the name
+    `column`."""
     packages = _packages(value)
     if "torch" in packages:
         return _write_torch(value, name, column, stem)
@@ -186,8 +192,8 @@ def _write(value: Any, name: str, column: str, stem: str) -> str:
     if hasattr(value, "__array__") or isinstance(value, (list, tuple, range)):
         return _write_array(value, name, column, stem)
     raise TypeError(
-        f"{name}={type(value).__name__}: give a file, a NumPy array, a sparse matrix of SciPy, a tensor of PyTorch, a table of pandas, Polars "
-        "or Arrow, or, for edges, a Data of PyTorch Geometric or a graph of NetworkX"
+        f"{name}={type(value).__name__}: give a file, a NumPy array, a sparse matrix of SciPy, a tensor of PyTorch, a table of "
+        "pandas, Polars or Arrow, or, for edges, a Data of PyTorch Geometric or a graph of NetworkX"
     )
 
 
@@ -244,7 +250,8 @@ def _write_torch(tensor: Any, name: str, column: str, stem: str) -> str:
     # NumPy has no bfloat16.
     kept = tensor.dtype if tensor.dtype != torch.bfloat16 else torch.float32
     if tensor.dim() and (tensor.is_cuda or kept != tensor.dtype):
-        return _write_blocks(tensor.detach(), np.dtype(str(kept).removeprefix("torch.")), lambda rows: rows.to("cpu", kept).numpy(), stem)
+        dtype = np.dtype(str(kept).removeprefix("torch."))
+        return _write_blocks(tensor.detach(), dtype, lambda rows: rows.to("cpu", kept).numpy(), stem)
     return _write_array(tensor.detach().cpu().numpy(), name, column, stem)
 
 

@@ -29,7 +29,8 @@ SHARE = 4
 
 @dataclass
 class LayerBatch:
-    """The in-edges of some nodes, the destinations, for a layer. Sources are numbered from 0, and destinations are the first sources.
+    """The in-edges of some nodes, the destinations, for a layer. Sources are numbered from 0, and destinations are the first
+    sources.
 
     Example:
         >>> import torch
@@ -51,8 +52,8 @@ class LayerBatch:
 
     @property
     def in_degree(self) -> torch.Tensor:
-        """The in-degree of each source in the whole graph, or the sum of the weights of its in-edges: shape (n,), float32. The first use
-        reads all adjacency lists."""
+        """The in-degree of each source in the whole graph, or the sum of the weights of its in-edges: shape (n,), float32. The
+        first use reads all adjacency lists."""
         return self._degrees()[0]
 
     @property
@@ -83,19 +84,20 @@ def inference(
     Args:
         store: A `Store` with features, or the path of one.
         model: A `torch.nn.Module`. Batches go to the device of its parameters.
-        layers: The layers in order. Each is a convolution of PyTorch Geometric, or a function of ``(x, batch)``: ``x`` has the rows of
-            sources and the rows of destinations, ``batch`` is a `LayerBatch`, and it returns a row per destination. Not needed for
-            models like `torch_geometric.nn.GraphSAGE`.
+        layers: The layers in order. Each is a convolution of PyTorch Geometric, or a function of ``(x, batch)``: ``x`` has the rows
+            of sources and the rows of destinations, ``batch`` is a `LayerBatch`, and it returns a row per destination. Not needed
+            for models like `torch_geometric.nn.GraphSAGE`.
         nodes: The nodes to compute: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
-        out: A ``.npy`` file for the result. An earlier file is replaced when the result is complete. Default: the result is in memory.
+        out: A ``.npy`` file for the result. An earlier file is replaced when the result is complete. Default: the result is in
+            memory.
         batch_size: The number of destinations that a layer computes together. The memory of a layer grows with it, and with the
             in-degrees of the nodes.
-        memory: The budget for adjacency lists, features and buffers, in bytes or like ``"4GiB"``. States that are read together take
-            up to a quarter more, and the computation of a layer is not part of it. Default: half of the free memory.
+        memory: The budget for adjacency lists, features and buffers, in bytes or like ``"4GiB"``. States that are read together
+            take up to a quarter more, and the computation of a layer is not part of it. Default: half of the free memory.
         scratch: The folder of the scratch file. Default: the folder of `out`, or the folder that has the store.
         threads: Number of threads that read adjacency lists. Default: one per processor.
-        edge_weights: Whether layers get the weights of edges: `LayerBatch.edge_weight`, and the ``edge_weight`` of convolutions. Must be
-            given if the store has some.
+        edge_weights: Whether layers get the weights of edges: `LayerBatch.edge_weight`, and the ``edge_weight`` of convolutions.
+            Must be given if the store has some.
 
     Returns:
         A row for each of `nodes`, in their order: an array, or a read-only `numpy.memmap` of `out`.
@@ -123,14 +125,15 @@ def inference(
     if store.num_features == 0:
         raise ValueError(f"{store.path} has no features; ingest with features=...")
     if edge_weights is None and store.has_edge_weights:
-        raise ValueError(f"{store.path} has edge weights; give edge_weights=True if the model was trained with them, or edge_weights=False")
+        raise ValueError(
+            f"{store.path} has edge weights; give edge_weights=True if the model was trained with them, or edge_weights=False"
+        )
     if edge_weights and not store.has_edge_weights:
         raise ValueError(f"edge_weights=True: {store.path} has no edge weights; ingest with weights=..., or leave edge_weights out")
     layers = _layers(model, layers)
     folder = os.path.dirname(os.path.abspath(store.path if out is None else out))
-    run = _Run(
-        store, batch_size, _bytes(memory) or _grappa.default_memory(), threads, folder if scratch is None else scratch, bool(edge_weights)
-    )
+    scratch = folder if scratch is None else scratch
+    run = _Run(store, batch_size, _bytes(memory) or _grappa.default_memory(), threads, scratch, bool(edge_weights))
     wanted, order = None, None
     if nodes is not None:
         wanted, order = run.positions(store.split(nodes) if isinstance(nodes, str) else nodes)
@@ -175,8 +178,8 @@ def _evaluating(torch, model) -> Iterator[torch.device]:
 class _Run:
     """An inference: its options, and the in-degrees if a layer has asked for them.
 
-    Sets of nodes are ascending positions in the store, or None for all nodes: adjacency lists are read front to back, and rows of states
-    are written in this order.
+    Sets of nodes are ascending positions in the store, or None for all nodes: adjacency lists are read front to back, and rows of
+    states are written in this order.
     """
 
     def __init__(self, store, batch_size, memory, threads, scratch, edge_weights):
@@ -282,8 +285,8 @@ class _Run:
         return rows.detach().cpu().contiguous().numpy()
 
     def degrees(self) -> np.ndarray:
-        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, or the sums of their weights, by position: shape
-        (2, N)."""
+        """The in-degrees and the numbers of self-loops of all nodes that a layer can meet, or the sums of their weights, by
+        position: shape (2, N)."""
         if self._degrees is None:
             counts = np.zeros((2, self.store.num_nodes), np.float32)
             memory = self.memory // SHARE

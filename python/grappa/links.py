@@ -19,7 +19,8 @@ INSTEAD = {
 
 @dataclass
 class LinkBatch(Batch):
-    """A minibatch of links. Seeds are the distinct ends of all pairs, so ``batch_size`` is their number. Indices are of nodes of the batch.
+    """A minibatch of links. Seeds are the distinct ends of all pairs, so ``batch_size`` is their number. Indices are of nodes of
+    the batch.
 
     Example:
         >>> batch = next(iter(grappa.LinkNeighborLoader(store, [10, 5], batch_size=8)))
@@ -35,17 +36,19 @@ class LinkBatch(Batch):
     src_index: Any = field(default=None, repr=False)
     #: With triplets and shared negatives, the destination of each positive: shape (p,), int64.
     dst_pos_index: Any = field(default=None, repr=False)
-    #: The destinations of negatives: with triplets of shape (p,), or (p, amount) if the amount is above 1; shared ones of shape (amount,).
+    #: The destinations of negatives: with triplets of shape (p,), or (p, amount) if the amount is above 1; shared ones of shape
+    #: (amount,).
     dst_neg_index: Any = field(default=None, repr=False)
-    #: Whether a shared negative has no edge from the source of each positive: shape (p, amount), uint8. None without shared negatives.
+    #: Whether a shared negative has no edge from the source of each positive: shape (p, amount), uint8. None without shared
+    #: negatives.
     neg_mask: Any = field(default=None, repr=False)
 
 
 class LinkNeighborLoader(NeighborLoader):
     """Samples edges with negatives, and the neighborhoods of their ends, on threads of its own.
 
-    Messages never use the edges that a batch is asked about: the edges of validation and test are not in the graph, and the positives of
-    a batch and their reverses are left out of its ``edge_index``.
+    Messages never use the edges that a batch is asked about: the edges of validation and test are not in the graph, and the
+    positives of a batch and their reverses are left out of its ``edge_index``.
 
     Args:
         store: A `Store`, or the path of one.
@@ -53,20 +56,20 @@ class LinkNeighborLoader(NeighborLoader):
         batch_size: The maximum number of positives of a batch.
         edge_label_index: The positives: ``"train"`` for the edges of the graph (of an undirected graph, each once), ``"val"`` or
             ``"test"`` for the edges that ``grappa.ingest(edge_split="80/10/10")`` holds out, or an integer array of shape (2, e).
-        edge_label: Labels of the positives in an array of shape (e,). With binary negatives, labels from 0 are counted from 1, as in
-            PyTorch Geometric, and negatives have 0.
-        neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive; ``"shared"``:
-            destinations that all positives of a batch share; None for none. With a number for each positive (for each batch, if they are
-            shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
-        candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the ends of
-            the batch's positives. Or pairs that are hard to tell from edges, in an integer array of shape (2, n): triplets draw among the
-            pairs of their source, which must have one; otherwise, ends are drawn from all pairs.
+        edge_label: Labels of the positives in an array of shape (e,). With binary negatives, labels from 0 are counted from 1, as
+            in PyTorch Geometric, and negatives have 0.
+        neg_sampling: ``"binary"``: pairs of random nodes; ``"triplet"``: destinations for the source of each positive;
+            ``"shared"``: destinations that all positives of a batch share; None for none. With a number for each positive (for each
+            batch, if they are shared): ``{"mode": "triplet", "amount": 5}``, or `torch_geometric.sampler.NegativeSampling`.
+        candidates: ``"uniform"`` draws from all nodes, ``"degree"`` too, in proportion to in-degree^0.75, ``"in-batch"`` from the
+            ends of the batch's positives. Or pairs that are hard to tell from edges, in an integer array of shape (2, n): triplets
+            draw among the pairs of their source, which must have one; otherwise, ends are drawn from all pairs.
         exclude_edges: Whether true edges, and pairs of a node with itself, are never negatives: edges of the graph and of
             `edge_label_index`; for ``"test"`` those for validation, too.
         exclude_targets: ``"both"`` leaves the positives of a batch and their reverses out of its messages, ``"forward"`` only the
             positives, ``"none"`` nothing.
-        edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16 bytes
-            each).
+        edges_per_epoch: Draws this many edges of the store in each epoch, by reading all of them once. Default: all, in memory (16
+            bytes each).
         labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
         **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
             ``edge_weights``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``.
@@ -105,7 +108,9 @@ class LinkNeighborLoader(NeighborLoader):
             if name in options:
                 raise TypeError(f"{name}: {why}; leave it out")
         if options.get("layout") == "induced" and exclude_targets != "none":
-            raise ValueError('the layout "induced" has all edges among nodes, so positives too; give exclude_targets="none", or another layout')
+            raise ValueError(
+                'the layout "induced" has all edges among nodes, so positives too; give exclude_targets="none", or another layout'
+            )
         part, edges = _edges("train" if edge_label_index is None else edge_label_index, 'give "train", "val" or "test"')
         named, listed = _edges(candidates, 'give "uniform", "degree" or "in-batch"', name="candidates")
         if listed is not None and not listed[0].size:
@@ -181,7 +186,9 @@ def _negatives(neg_sampling):
             raise ValueError(f'neg_sampling={neg_sampling!r}; give a dict with "mode" and "amount"')
         return str(neg_sampling["mode"]), float(neg_sampling.get("amount", 1))
     if not hasattr(neg_sampling, "mode"):
-        raise TypeError(f'neg_sampling={neg_sampling!r}; give "binary", "triplet", "shared", None, or a dict with "mode" and "amount"')
+        raise TypeError(
+            f'neg_sampling={neg_sampling!r}; give "binary", "triplet", "shared", None, or a dict with "mode" and "amount"'
+        )
     if neg_sampling.src_weight is not None or neg_sampling.dst_weight is not None:
         raise ValueError('neg_sampling has weights of nodes; give candidates="degree" for a draw by degree')
     return neg_sampling.mode.value, float(neg_sampling.amount)

@@ -36,8 +36,8 @@ class Block:
 
 @dataclass
 class Batch:
-    """A minibatch. Arrays are NumPy arrays of memory that the loader wrote once, or tensors if the loader has a ``device``; they stay
-    valid while they are used.
+    """A minibatch. Arrays are NumPy arrays of memory that the loader wrote once, or tensors if the loader has a ``device``; they
+    stay valid while they are used.
 
     Nodes are numbered within the batch: seeds first, then the nodes that each hop reached first. With the layout ``"hops"``, a node
     draws in-neighbors once.
@@ -49,8 +49,8 @@ class Batch:
     batch_size: int
     #: The position of each seed in `input_nodes`: shape (batch_size,), int64.
     input_id: Any
-    #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average gradients. With
-    #: a ``correction``, a factor for the loss of each seed: shape (batch_size,), float32.
+    #: The factor for the mean loss of the seeds. With it, all seeds of an epoch count alike, also where processes average
+    #: gradients. With a ``correction``, a factor for the loss of each seed: shape (batch_size,), float32.
     loss_weight: Any
     #: Sources and destinations, numbered within the batch, hop by hop: shape (2, e), int64. None with the layout ``"blocks"``.
     edge_index: Any = None
@@ -64,7 +64,8 @@ class Batch:
     blocks: list[Block] | None = None
     #: Feature rows: shape (n, num_features), float32. None if the store has no features.
     x: Any = field(default=None, repr=False)
-    #: The pre-aggregated features of all in-neighbors of each node: shape (n, num_features), float32. None with ``first_hop="sampled"``.
+    #: The pre-aggregated features of all in-neighbors of each node: shape (n, num_features), float32. None with
+    #: ``first_hop="sampled"``.
     x_aggregated: Any = field(default=None, repr=False)
     #: Labels of the seeds, or of all nodes with ``labels="all"``. None if the store has no labels.
     y: Any = field(default=None, repr=False)
@@ -86,12 +87,13 @@ class NeighborLoader:
         features: Whether batches have features.
         labels: ``"seeds"``, ``"all"`` for the labels of all nodes of a batch, or None.
         by_weight: Whether to draw in-neighbors with probabilities proportional to edge weights.
-        edge_weights: Whether batches have the weights of their edges. Default: if the store has edge weights and there are no partitions.
+        edge_weights: Whether batches have the weights of their edges. Default: if the store has edge weights and there are no
+            partitions.
         layout: ``"hops"``: one list of edges, as PyTorch Geometric has it; a node draws once, at the hop after the one that reached
-            it. ``"blocks"``: a bipartite `Block` per hop, as DGL has it; every node draws at each hop. ``"induced"``: as ``"hops"``,
-            with all edges among the sampled nodes.
-        full_batches: Whether all batches but the last one have ``batch_size`` seeds. By default seeds are divided evenly, so that no
-            batch has only a few.
+            it. ``"blocks"``: a bipartite `Block` per hop, as DGL has it; every node draws at each hop. ``"induced"``: as
+            ``"hops"``, with all edges among the sampled nodes.
+        full_batches: Whether all batches but the last one have ``batch_size`` seeds. By default seeds are divided evenly, so that
+            no batch has only a few.
         drop_last: Whether to leave out that smaller last batch, as PyTorch's loaders do.
         device: ``"cpu"`` or ``"cuda"`` for tensors there instead of NumPy arrays. Copies to a GPU run on a stream of their own.
         pin_memory: Whether tensors on the CPU are in pinned memory. Implies ``device="cpu"`` if no device is given.
@@ -103,8 +105,8 @@ class NeighborLoader:
         halo: How sources are treated that a partition does not own. ``"auto"`` and ``"neighbors"`` sample in-neighbors of theirs
             at each repartitioning, ``"stop"`` takes their features and nothing else, ``"none"`` leaves them out.
         halo_neighbors: The maximum number of sampled in-neighbors of such a source. Default: 25.
-        correction: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition: ``"none"``, ``"batch"``
-            for the mean coverage of the seeds of a partition in a step, or ``"node"`` for the coverage of each seed.
+        correction: Loss weights by coverage, the share of its neighborhood that a seed sees in its partition: ``"none"``,
+            ``"batch"`` for the mean coverage of the seeds of a partition in a step, or ``"node"`` for the coverage of each seed.
         shrinkage: The strength of the correction, from 0 (none) to 1 (full). Default: 1.
         first_hop: ``"sampled"``; or ``"mean"``, ``"sum"`` or ``"gcn"`` for batches that also have the aggregates of each node's
             in-neighbors as ``x_aggregated``, which `Store.preaggregate` makes. A model's first layer takes these instead of edges,
@@ -244,7 +246,8 @@ class NeighborLoader:
 
     def __getitem__(self, index):
         raise TypeError(
-            "a loader has no batch by number: iterate over it, or next(iter(loader)); it needs no torch.utils.data.DataLoader around it"
+            "a loader has no batch by number: iterate over it, or next(iter(loader)); it needs no torch.utils.data.DataLoader "
+            "around it"
         )
 
     def _batch(self, entries):
@@ -266,7 +269,8 @@ def _fanouts(num_neighbors):
         return [operator.index(fanout) for fanout in num_neighbors]
     except TypeError:
         raise TypeError(
-            f"num_neighbors={num_neighbors!r}; give a list with an integer for each hop, such as [15, 10], where -1 takes all in-neighbors"
+            f"num_neighbors={num_neighbors!r}; give a list with an integer for each hop, such as [15, 10], where -1 takes all "
+            "in-neighbors"
         ) from None
 
 

@@ -4,8 +4,8 @@
     logits = model(x, edge_index)  # x: [nodes, inputs]; edge_index: [2, edges], sources above destinations
 
 To copy this file is fine; it is all there is to know about the format, beside the names of tensors, which follow the modules
-below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by theirs.
-Grappa counts both, so the model adds the self-loops and the layers do not.
+below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by
+theirs. Grappa counts both, so the model adds the self-loops and the layers do not.
 """
 
 import json

@@ -48,20 +48,21 @@ class Block(NamedTuple):
     #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
     edge_weight: torch.Tensor | None = None
 
+
 class NeighborLoader(_NeighborLoader):
     """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
 
-    Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` if the store has edge weights,
-    ``n_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes``, ``num_sampled_edges`` and ``loss_weight``. Edges have no numbers of their own in a
-    store, so there is no ``e_id``. As in PyTorch, all batches but the last one have ``batch_size`` seeds.
+    Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` if the store has edge
+    weights, ``n_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes``, ``num_sampled_edges`` and ``loss_weight``. Edges have no
+    numbers of their own in a store, so there is no ``e_id``. As in PyTorch, all batches but the last one have ``batch_size`` seeds.
 
     Args:
         data: A `grappa.Store`, or the path of one.
         num_neighbors: The maximum number of in-neighbors that a node draws at each hop, from the seeds outwards; -1 takes all.
         input_nodes: The seeds: node numbers, a mask over all nodes, the name of a split, or None for all nodes.
         replace: Whether to draw with replacement.
-        subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all edges
-            among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
+        subgraph_type: ``"directional"``, ``"bidirectional"`` for each sampled edge in both directions, or ``"induced"`` for all
+            edges among the sampled nodes. Only directional batches have ``num_sampled_nodes`` and ``num_sampled_edges``.
         weight_attr: ``"edge_weight"`` draws in-neighbors with probabilities proportional to edge weights.
         transform: A function that gets each batch and returns another one.
         is_sorted: Has no effect: adjacency lists of a store are sorted.
@@ -73,8 +74,8 @@ class NeighborLoader(_NeighborLoader):
         num_workers: A number above 0 has no effect, and a warning says so: threads of the loader sample.
         pin_memory: Whether tensors are in pinned memory.
         layout: ``"blocks"`` gives batches ``blocks`` instead of ``edge_index``: a `Block` per hop, as DGL has it.
-        **options: As `grappa.NeighborLoader`: ``memory``, ``seed``, ``threads``, ``features``, ``labels``, ``edge_weights``, ``device``,
-            ``partitions`` and what belongs to them.
+        **options: As `grappa.NeighborLoader`: ``memory``, ``seed``, ``threads``, ``features``, ``labels``, ``edge_weights``,
+            ``device``, ``partitions`` and what belongs to them.
             Other options of `torch.utils.data.DataLoader` are accepted if they have no effect here, and refused otherwise.
 
     Raises:
@@ -185,8 +186,8 @@ class LinkNeighborLoader(_LinkNeighborLoader):
 
     Batches are `torch_geometric.data.Data` with the attributes of `NeighborLoader` but ``batch_size``, and ``edge_label_index`` and
     ``edge_label``; or, with triplets, ``src_index``, ``dst_pos_index`` and ``dst_neg_index``. ``input_id`` has the positions of the
-    positives. Unlike there, negatives are never true edges, and messages do not use the positives of their batch: see ``exclude_edges``
-    and ``exclude_targets`` of `grappa.LinkNeighborLoader`.
+    positives. Unlike there, negatives are never true edges, and messages do not use the positives of their batch: see
+    ``exclude_edges`` and ``exclude_targets`` of `grappa.LinkNeighborLoader`.
 
     Args:
         data: A `grappa.Store`, or the path of one.
@@ -259,7 +260,9 @@ class LinkNeighborLoader(_LinkNeighborLoader):
         #: The positives, as they were given.
         self.edge_label_index = edge_label_index
         if self.subgraph_type == "bidirectional" and options.get("exclude_targets") == "forward":
-            raise ValueError('subgraph_type="bidirectional" adds the reverses that exclude_targets="forward" keeps; give "both" or "none"')
+            raise ValueError(
+                'subgraph_type="bidirectional" adds the reverses that exclude_targets="forward" keeps; give "both" or "none"'
+            )
         given_ids = options.pop("input_id", None)
         self._input_id = None if given_ids is None else torch.as_tensor(given_ids)
         if neg_sampling_ratio:
@@ -354,15 +357,16 @@ class Graph:
         if name == "n_id" and torch.equal(torch.as_tensor(value), torch.arange(self.num_nodes)):
             return
         raise AttributeError(
-            f"batches get no {name} from loader.data; index your own tensor of all nodes with batch.n_id, for example in transform=..."
+            f"batches get no {name} from loader.data; index your own tensor of all nodes with batch.n_id, for example in "
+            "transform=..."
         )
 
 
 class Sampler(BaseSampler):
     """Samples for the stock `torch_geometric.loader.NodeLoader`, with the graph in a store.
 
-    It samples in the process and thread that asks, so worker processes can be forked or spawned. `grappa.pyg.NeighborLoader` reads ahead
-    on threads of its own, and is faster. Random draws follow PyTorch's generator (``torch.manual_seed``).
+    It samples in the process and thread that asks, so worker processes can be forked or spawned. `grappa.pyg.NeighborLoader` reads
+    ahead on threads of its own, and is faster. Random draws follow PyTorch's generator (``torch.manual_seed``).
 
     Args:
         data: A `grappa.Store`, or the path of one.
@@ -370,7 +374,8 @@ class Sampler(BaseSampler):
         replace: Whether to draw with replacement.
         subgraph_type: As `NeighborLoader`.
         weight_attr: As `NeighborLoader`.
-        memory: Adjacency lists are held in memory if they take at most this many bytes, and mapped otherwise. Default: half of the free memory.
+        memory: Adjacency lists are held in memory if they take at most this many bytes, and mapped otherwise. Default: half of the
+            free memory.
 
     Example:
         >>> from torch_geometric.loader import NodeLoader

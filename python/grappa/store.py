@@ -160,8 +160,8 @@ class Store:
         return InEdges(np.asarray(offsets), np.asarray(sources), None if weights is None else np.asarray(weights))
 
     def ids(self, nodes: Any) -> Any:
-        """The ids of nodes in the input: shape (n,), of integers (int64; uint64 if one exceeds that) or of strings (object; `bytes` where an
-        id is not UTF-8). The id of a single node is no array.
+        """The ids of nodes in the input: shape (n,), of integers (int64; uint64 if one exceeds that) or of strings (object; `bytes`
+        where an id is not UTF-8). The id of a single node is no array.
 
         Args:
             nodes: As for `in_edges`.
@@ -202,8 +202,8 @@ class Store:
         return np.asarray(nodes)[0] if np.ndim(ids) == 0 else np.asarray(nodes)
 
     def to_scipy(self, max_bytes: int = SMALL_BYTES) -> Any:
-        """The whole graph as a `scipy.sparse.csc_array` of shape (num_nodes, num_nodes): ``A[i, j]`` is the weight of the edge from i to j, or
-        1. Column j has the in-neighbors of j. Parallel edges are several entries, which SciPy adds up when it computes.
+        """The whole graph as a `scipy.sparse.csc_array` of shape (num_nodes, num_nodes): ``A[i, j]`` is the weight of the edge from
+        i to j, or 1. Column j has the in-neighbors of j. Parallel edges are several entries, which SciPy adds up when it computes.
 
         Args:
             max_bytes: The largest matrix that is made.
@@ -217,14 +217,15 @@ class Store:
             ((2708, 2708), True)
         """
         sparse = needed("scipy.sparse", "to_scipy")
-        self._require_small(12 * self.num_edges + 8 * self.num_nodes, max_bytes, "grappa.NeighborLoader(store, ...) reads parts of it")
+        size = 12 * self.num_edges + 8 * self.num_nodes
+        self._require_small(size, max_bytes, "grappa.NeighborLoader(store, ...) reads parts of it")
         offsets, sources, weights = self.in_edges()
         values = np.ones(len(sources), np.float32) if weights is None else weights
         return sparse.csc_array((values, sources, offsets), (self.num_nodes, self.num_nodes))
 
     def to_pyg(self, max_bytes: int = SMALL_BYTES) -> Any:
-        """The whole graph as a `torch_geometric.data.Data`, with ``edge_index`` in the order of destinations, and ``x``, ``y``, a mask for each
-        split (``train_mask``, ...) and ``edge_weight`` if the store has them.
+        """The whole graph as a `torch_geometric.data.Data`, with ``edge_index`` in the order of destinations, and ``x``, ``y``, a
+        mask for each split (``train_mask``, ...) and ``edge_weight`` if the store has them.
 
         Args:
             max_bytes: The largest graph that is read.
@@ -258,8 +259,8 @@ class Store:
     def _require_small(self, size: int, max_bytes: int, remedy: str) -> None:
         if size > max_bytes:
             raise ValueError(
-                f"{self.path} takes {_size(size)} in memory, and max_bytes={max_bytes} allows {_size(max_bytes)}; {remedy}, or give a larger "
-                "max_bytes"
+                f"{self.path} takes {_size(size)} in memory, and max_bytes={max_bytes} allows {_size(max_bytes)}; {remedy}, or give "
+                "a larger max_bytes"
             )
 
     def info(self, *, progress=False, **options):
@@ -317,8 +318,8 @@ class Store:
         Args:
             kind: ``"mean"`` for GraphSAGE, ``"gcn"`` for GCN, ``"sum"`` for GIN.
             progress: Whether to show a progress bar (needs tqdm).
-            **options: Those of ``grappa-store preaggregate --help``, with ``_`` for ``-``: ``dtype``, ``with_features``, ``replace``,
-                ``memory``.
+            **options: Those of ``grappa-store preaggregate --help``, with ``_`` for ``-``: ``dtype``, ``with_features``,
+                ``replace``, ``memory``.
 
         Returns:
             The number of nodes and bytes, and the time.
@@ -336,7 +337,8 @@ class Store:
         Args:
             kind: ``"fastrp"`` (node embeddings by random projection) or ``"degrees"``.
             progress: Whether to show a progress bar (needs tqdm).
-            **options: Those of ``grappa-store add-features --help``, with ``_`` for ``-``: ``dim``, ``dtype``, ``hops``, ``seed``, ``memory``.
+            **options: Those of ``grappa-store add-features --help``, with ``_`` for ``-``: ``dim``, ``dtype``, ``hops``, ``seed``,
+                ``memory``.
 
         Returns:
             The dimension, the number of nodes and bytes, and the time.
@@ -412,7 +414,8 @@ def _size(size: int) -> str:
 
 
 def _numbers(nodes: Any, count: int) -> np.ndarray:
-    """Node numbers as an array of int64: from an integer, a slice, a list, an array or tensor of integers, or a mask over all nodes."""
+    """Node numbers as an array of int64: from an integer, a slice, a list, an array or tensor of integers, or a mask over all
+    nodes."""
     if isinstance(nodes, slice):
         return np.arange(*nodes.indices(count), dtype=np.int64)
     array = np.atleast_1d(np.asarray(nodes.detach().cpu() if hasattr(nodes, "detach") else nodes))

@@ -118,10 +118,11 @@ def table(library, columns):
 @pytest.mark.parametrize("library", ["pandas", "pyarrow", "polars", "lazy"])
 def test_tables_are_read_as_their_files_are(library, tmp_path):
     edges = table(library, {"km": WEIGHTS, "to": NAMES[PAIRS[:, 1]], "from": NAMES[PAIRS[:, 0]]})
-    nodes = table(library, {"age": [4, 3, 2, 1], "user": NAMES[::-1], "plan": ["x", "y", "x", None], "fold": ["train", "test", "", "val"]})
+    plans, folds = ["x", "y", "x", None], ["train", "test", "", "val"]
+    nodes = table(library, {"age": [4, 3, 2, 1], "user": NAMES[::-1], "plan": plans, "fold": folds})
     store = grappa.ingest(
-        edges, src="from", dst="to", weight="km", ids="string", features=nodes, labels=nodes, id="user", features_from=["age"], label="plan",
-        split_column="fold", out=tmp_path / "t.grappa",
+        edges, src="from", dst="to", weight="km", ids="string", features=nodes, labels=nodes, id="user", features_from=["age"],
+        label="plan", split_column="fold", out=tmp_path / "t.grappa",
     )  # fmt: skip
     assert edges_of(store) == expected(WEIGHTS)
     assert store.features[:].ravel().tolist() == [1, 2, 3, 4]
@@ -138,7 +139,8 @@ def test_the_index_of_pandas_has_ids_unless_it_counts_rows(tmp_path):
     store = grappa.ingest(edges, features=rows, out=tmp_path / "rows.grappa")
     assert edges_of(store) == expected() and store.features[:].ravel().tolist() == [0, 1, 2, 3, 4]
     for index in ([4, 3, 2, 1, 0], pandas.RangeIndex(4, -1, -1)):
-        store = grappa.ingest(edges, features=rows.set_axis(index), labels=pandas.Series([5, 6], [1, 3]), out=tmp_path / "ids.grappa", force=True)
+        nodes = {"features": rows.set_axis(index), "labels": pandas.Series([5, 6], [1, 3])}
+        store = grappa.ingest(edges, out=tmp_path / "ids.grappa", force=True, **nodes)
         assert store.features[:].ravel().tolist() == [4, 3, 2, 1, 0]
         assert store.labels[:].tolist() == [-1, 5, -1, 6, -1]
     with pytest.raises(ValueError, match="series.index\\[series\\]"):
@@ -188,7 +190,8 @@ def test_lists_have_values_and_read_only_arrays_are_read(tmp_path):
     pairs.flags.writeable = False
     store = grappa.ingest(pairs, nodes=5, train=[0, 3], out=tmp_path / "a.grappa")
     assert store.split("train").tolist() == [0, 3]
-    assert edges_of(grappa.ingest(PAIRS.tolist(), out=tmp_path / "b.grappa")) == edges_of(grappa.ingest([pairs], out=tmp_path / "c.grappa"))
+    of_list = edges_of(grappa.ingest(PAIRS.tolist(), out=tmp_path / "b.grappa"))
+    assert of_list == edges_of(grappa.ingest([pairs], out=tmp_path / "c.grappa"))
 
 
 def test_arrays_of_strings_are_ids_and_classes(tmp_path):

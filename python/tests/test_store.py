@@ -105,7 +105,8 @@ def test_a_store_can_be_pickled(store):
 def test_numbers_to_predict_are_float_labels(tmp_path):
     targets = np.array([[0.5, 1], [np.nan, 2], [3, np.nan]], np.float32)
     features = np.ones((3, 2), np.float32)
-    store = grappa.ingest(np.array([[0, 1], [1, 2]]), features=features, labels=targets, label_type="float", out=tmp_path / "t.grappa")
+    nodes = {"features": features, "labels": targets, "label_type": "float"}
+    store = grappa.ingest(np.array([[0, 1], [1, 2]]), out=tmp_path / "t.grappa", **nodes)
     np.testing.assert_array_equal(store.labels[:], targets)
     assert (store.num_targets, store.num_classes) == (2, 0) and "2 targets" in repr(store)
     batch = next(iter(grappa.NeighborLoader(store, [-1], batch_size=3, input_nodes=None, shuffle=False)))
