@@ -1,7 +1,8 @@
 //! The scores of a run's model.
 
 pub use grappa_scores::{
-    Judged, Labels, ScoreReport, Scores, TargetLoss, TargetScale, TargetScore, is_undecided, largest,
+    Judged, Labels, LinkCandidates, LinkReport, LinkScores, ScoreReport, Scores, TargetLoss, TargetScale, TargetScore,
+    is_undecided, largest,
 };
 use serde::{Deserialize, Serialize};
 

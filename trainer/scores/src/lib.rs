@@ -1,4 +1,4 @@
-//! Scores of predictions: accuracy, loss, F1, ROC-AUC, average precision, confusion matrix; RMSE, MAE and R2 of numbers.
+//! Scores of predictions: accuracy, loss, F1, ROC-AUC, average precision, confusion matrix; RMSE, MAE and R2 of numbers; ranks of links.
 //!
 //! [`Scores`] takes logits and labels in batches, on one process or on several. The result does not depend on the batches or their order, because counts and
 //! the sum of losses are integers. Definitions follow scikit-learn, and the tests compare with it. The fields say what
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod auc;
+mod links;
 mod loss;
 mod targets;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};
 
 pub use self::auc::CURVE_POINTS_MAX;
+pub use self::links::{LinkCandidates, LinkReport, LinkScores, RankReport, Ranks};
 pub use self::targets::{TargetLoss, TargetScale, TargetScore};
 use self::{auc::Ranking, loss::LossSum, targets::TargetSums};
 

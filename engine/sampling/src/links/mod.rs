@@ -18,6 +18,7 @@ mod batches;
 mod known;
 mod negatives;
 mod positives;
+mod ranked;
 #[cfg(test)]
 mod tests;
 
@@ -26,4 +27,5 @@ pub use self::{
     known::KnownEdges,
     negatives::{Candidates, LinkSamples, ListedPairs, Negatives},
     positives::Positives,
+    ranked::{RankCandidates, Ranked, known_edges_of},
 };

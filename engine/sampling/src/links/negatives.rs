@@ -14,7 +14,7 @@ use crate::{
 
 /// Draws for a negative before it counts as impossible: one of a node that has edges to 99 of 100 nodes is then found with all but
 /// certainty.
-const DRAWS_MAX: u64 = 2000;
+pub(super) const DRAWS_MAX: u64 = 2000;
 /// Nodes per sum of a table of degrees.
 const BLOCK_NODES: u64 = 64;
 /// The power of degrees (Mikolov et al., "Distributed Representations of Words and Phrases", 2013).
@@ -129,7 +129,7 @@ impl DegreeSums {
     }
 
     /// The node at `unit`, in (0, 1], of the sum of all weights.
-    fn node(&self, unit: f64) -> Result<NodeId> {
+    pub(super) fn node(&self, unit: f64) -> Result<NodeId> {
         let wanted = unit * self.sums[self.sums.len() - 1];
         let block = self.sums.partition_point(|&sum| sum < wanted);
         let mut left = wanted - if block == 0 { 0.0 } else { self.sums[block - 1] };

@@ -109,7 +109,7 @@ impl Positives {
 }
 
 /// Reads all edges of a part, by destination, then by source.
-fn for_each_edge(
+pub(super) fn for_each_edge(
     store: &Store,
     part: EdgePart,
     progress: &dyn Progress,

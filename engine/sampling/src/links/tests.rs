@@ -373,3 +373,62 @@ fn samples_of_edges_are_distinct_differ_by_key_and_keep_their_numbers() {
     let error = Positives::of_part(&fixture.store, EdgePart::Val, None, 1000, &Silent).unwrap_err();
     assert!(error.to_string().contains("--edge-split"), "{error}");
 }
+
+#[test]
+fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_edge() {
+    let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    let known = KnownEdges::new(&fixture.store, &[EdgePart::Graph], Vec::new()).unwrap();
+    for nodes in [Candidates::Uniform, Candidates::by_degree(&fixture.store).unwrap()] {
+        let candidates = RankCandidates {
+            count: Some(40),
+            nodes,
+            seed: 8,
+        };
+        let (mut true_edges, mut drawn) = (0, BTreeSet::new());
+        for (number, &(source, target)) in (0..).zip(edges.iter().take(200)) {
+            let ranked = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
+            assert_eq!((ranked.filtered.len(), ranked.raw.len()), (40, 40));
+            for &node in &ranked.filtered {
+                assert!(node != source && !edges.contains(&(source, node)));
+            }
+            assert!(!edges.contains(&ranked.pair) && ranked.pair.0 != ranked.pair.1);
+            assert!(!ranked.raw.contains(&target));
+            true_edges += ranked.raw.iter().filter(|&&node| edges.contains(&(source, node))).count();
+            let again = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
+            assert_eq!(ranked, again);
+            drawn.insert(ranked.filtered);
+        }
+        assert!(true_edges > 20, "there is nothing to filter: {true_edges}");
+        assert_eq!(drawn.len(), 200, "each edge has candidates of its own");
+    }
+}
+
+#[test]
+fn a_source_with_edges_to_all_nodes_has_no_candidates() {
+    let graph = Graph::new(20, |_| vec![0]);
+    let folder = graph.store(2);
+    let known = KnownEdges::new(&folder.store, &[EdgePart::Graph], Vec::new()).unwrap();
+    let candidates = RankCandidates {
+        count: Some(1),
+        nodes: Candidates::Uniform,
+        seed: 8,
+    };
+    let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7)));
+    draw(1).unwrap();
+    let error = draw(0).unwrap_err().to_string();
+    assert!(error.contains("no node without an edge from 0") && error.contains("--candidates all"), "{error}");
+}
+
+#[test]
+fn the_known_edges_of_sources_are_read_from_all_lists() {
+    let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    let sources = [3, 8, 14, 299].map(NodeId);
+    let found = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 1 << 20, &Silent).unwrap();
+    let expected: Vec<_> = edges.iter().copied().filter(|(source, _)| sources.contains(source)).collect();
+    assert!(expected.len() > 4);
+    assert_eq!(found, expected);
+    let error = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 48, &Silent).unwrap_err();
+    assert!(error.to_string().contains("known edges of 4 sources"), "{error}");
+}

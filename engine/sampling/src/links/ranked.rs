@@ -1,0 +1,166 @@
+//! Candidates of an evaluation: the nodes that the destination of an edge is ranked among.
+//!
+//! Draws are addressed by the seed and the number of the edge. So each evaluation has the same candidates, for any number of processes and
+//! threads, and no matter how edges are divided among them.
+
+use grappa_formats::{EdgePart, NodeId, PartitionId};
+use grappa_io::{Error, Result, progress::Progress};
+use grappa_storage::Store;
+
+use super::{
+    known::KnownEdges,
+    negatives::{Candidates, DRAWS_MAX},
+    positives::for_each_edge,
+};
+use crate::sample::{BatchKey, link_draws};
+
+/// Stands for the epoch in the keys of evaluations.
+const EVALUATION: u64 = u64::MAX;
+
+/// How candidates are drawn.
+#[derive(Debug)]
+pub struct RankCandidates {
+    /// Number of candidates of each edge. None: all nodes, which need no draws.
+    pub count: Option<u32>,
+    /// The nodes that they are drawn from: uniform, or by degree.
+    pub nodes: Candidates,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// The candidates of an edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranked {
+    /// Nodes without an edge from the source of the edge, and not the source.
+    pub filtered: Vec<NodeId>,
+    /// Nodes other than the destination of the edge; true edges are not excluded.
+    pub raw: Vec<NodeId>,
+    /// A pair without an edge, both ends drawn.
+    pub pair: (NodeId, NodeId),
+}
+
+impl RankCandidates {
+    /// Draws the candidates of the edge of this number. A node can be drawn several times.
+    ///
+    /// # Errors
+    /// If the source has edges to nearly all candidates, or a file is damaged.
+    ///
+    /// # Panics
+    /// If candidates are the ends of a minibatch.
+    pub fn draw(
+        &self,
+        store: &Store,
+        known: &KnownEdges,
+        number: u64,
+        (source, destination): (NodeId, NodeId),
+    ) -> Result<Ranked> {
+        let [mut filtered, mut raw] = [Vec::new(), Vec::new()];
+        let count = u64::from(self.count.unwrap_or(0));
+        for slot in 0..count {
+            let is_other = |&[_, node]: &[NodeId; 2]| Ok(node != destination);
+            raw.push(self.first(store, number, slot, is_other)?[1]);
+            let is_no_edge = |&[_, node]: &[NodeId; 2]| {
+                Ok(node != destination && node != source && !known.contains(store, source, node)?)
+            };
+            let found = self.first(store, number, slot, is_no_edge);
+            filtered.push(found.map_err(|error| no_candidate(error, store, source))?[1]);
+        }
+        let is_no_edge = |&[source, destination]: &[NodeId; 2]| {
+            Ok(source != destination && !known.contains(store, source, destination)?)
+        };
+        let [one, other] = self.first(store, number, count, is_no_edge)?;
+        let pair = (one, other);
+        Ok(Ranked { filtered, raw, pair })
+    }
+
+    /// The first pair of nodes that is wanted, by the draws of a slot.
+    fn first(
+        &self,
+        store: &Store,
+        number: u64,
+        slot: u64,
+        is_wanted: impl Fn(&[NodeId; 2]) -> Result<bool>,
+    ) -> Result<[NodeId; 2]> {
+        let key = BatchKey {
+            seed: self.seed,
+            epoch: EVALUATION,
+            partition: PartitionId(0),
+            batch: number,
+        };
+        for round in 0..DRAWS_MAX {
+            let mut draws = link_draws(key, slot, round);
+            let mut node = || match &self.nodes {
+                Candidates::Uniform => Ok(NodeId(draws.below(store.manifest().nodes))),
+                Candidates::ByDegree(sums) => sums.node(draws.unit()),
+                Candidates::InBatch => panic!("an evaluation has no minibatch"),
+            };
+            let pair = [node()?, node()?];
+            if is_wanted(&pair)? {
+                return Ok(pair);
+            }
+        }
+        Err(Error::conflict(
+            format!("{DRAWS_MAX} draws found no pair of nodes without an edge, so edges cannot be ranked"),
+            "rank edges among all nodes (--candidates all)",
+        ))
+    }
+}
+
+/// An error about draws as one about a source.
+fn no_candidate(error: Error, store: &Store, source: NodeId) -> Error {
+    match error {
+        Error::Conflict { .. } => Error::conflict(
+            format!(
+                "{DRAWS_MAX} draws found no node without an edge from {}, so its edges cannot be ranked",
+                store.ids().name(source)
+            ),
+            "rank edges among all nodes (--candidates all)",
+        ),
+        other => other,
+    }
+}
+
+/// The edges of these parts whose sources are among `sources`, which ascend: source and destination, ascending, each once. In an undirected
+/// graph, with the reverses. Reads all edges once, front to back.
+///
+/// # Errors
+/// If the store lacks a part, the edges need more than `memory` bytes, a file is damaged, or `progress` asks to stop.
+pub fn known_edges_of(
+    store: &Store,
+    parts: &[EdgePart],
+    sources: &[NodeId],
+    memory: u64,
+    progress: &dyn Progress,
+) -> Result<Vec<(NodeId, NodeId)>> {
+    let undirected = store.manifest().edge_options.undirected;
+    let is_source = |node: NodeId| sources.binary_search(&node).is_ok();
+    let mut edges = Vec::new();
+    let mut dropped = 0;
+    // A vector that grows has twice its size for a moment.
+    let edges_max = memory / size_of::<(NodeId, NodeId)>() as u64 / 3;
+    for &part in parts {
+        for_each_edge(store, part, progress, |source, destination| {
+            let reverse = undirected.then_some((destination, source));
+            for edge in std::iter::once((source, destination)).chain(reverse) {
+                if is_source(edge.0) {
+                    match (edges.len() as u64) < edges_max {
+                        true => edges.push(edge),
+                        false => dropped += 1,
+                    }
+                }
+            }
+        })?;
+    }
+    if dropped > 0 {
+        let count = edges.len() as u64 + dropped;
+        return Err(Error::Budget {
+            what: format!("the {count} known edges of {} sources", sources.len()),
+            given: memory,
+            least: count * 3 * size_of::<(NodeId, NodeId)>() as u64,
+            remedy: "raise --memory, or give fewer sources at a time",
+        });
+    }
+    edges.sort_unstable();
+    edges.dedup();
+    Ok(edges)
+}

@@ -1,0 +1,266 @@
+//! Scores of predicted links: ranks of edges among candidates, ROC-AUC and average precision.
+//!
+//! The rank of an edge is its place when its candidates and itself are sorted by score. Equal scores share the mean of their places, so a
+//! model that gives all pairs the same score is no better than chance. Sums are integers and do not depend on the order of edges.
+
+use serde::{Deserialize, Serialize};
+
+use super::{auc::Ranking, loss::LossSum};
+
+/// The places up to which [`RankReport`] counts edges.
+pub const HITS_AT: [u64; 4] = [1, 10, 50, 100];
+
+/// The ranks of edges.
+#[derive(Debug, Clone, Default)]
+pub struct Ranks {
+    edges: u64,
+    reciprocals: LossSum,
+    hits: [u64; HITS_AT.len()],
+}
+
+impl Ranks {
+    /// Adds an edge with `above` candidates of a higher score and `equal` candidates of the same score.
+    pub fn add(&mut self, above: u64, equal: u64) {
+        // Twice the rank is a whole number.
+        let twice = 2 * (above + 1) + equal;
+        self.edges += 1;
+        self.reciprocals.add(2.0 / twice as f64);
+        for (hits, at) in self.hits.iter_mut().zip(HITS_AT) {
+            *hits += u64::from(twice <= 2 * at);
+        }
+    }
+
+    /// Adds an edge by its score and the scores of its candidates. A candidate whose score is NaN is above. An edge whose score is NaN is the
+    /// last one.
+    pub fn add_scores(&mut self, edge: f32, candidates: impl Iterator<Item = f32>) {
+        let (mut above, mut equal) = (0, 0);
+        for score in candidates {
+            if score == edge {
+                equal += 1;
+            } else if !(score < edge) {
+                above += 1;
+            }
+        }
+        self.add(above, equal);
+    }
+
+    /// Adds the ranks of other edges.
+    pub fn merge(&mut self, other: &Self) {
+        self.edges += other.edges;
+        self.reciprocals.merge(other.reciprocals);
+        for (hits, other) in self.hits.iter_mut().zip(other.hits) {
+            *hits += other;
+        }
+    }
+
+    /// Number of edges.
+    pub fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    fn report(&self) -> RankReport {
+        let [hits_at_1, hits_at_10, hits_at_50, hits_at_100] = self
+            .hits
+            .map(|hits| (self.edges > 0).then(|| hits as f64 / self.edges as f64));
+        RankReport {
+            mrr: self.reciprocals.mean(self.edges),
+            hits_at_1,
+            hits_at_10,
+            hits_at_50,
+            hits_at_100,
+        }
+    }
+}
+
+/// Scores of edges among candidates.
+#[derive(Debug, Clone, Default)]
+pub struct LinkScores {
+    /// Ranks among candidates without known edges.
+    pub filtered: Ranks,
+    /// Ranks among candidates that may be known edges.
+    pub raw: Ranks,
+    pairs: Ranking,
+}
+
+impl LinkScores {
+    /// Adds the score of an edge, and of a pair without an edge, for ROC-AUC and average precision.
+    pub fn add_pair(&mut self, edge: f32, pair: f32) {
+        self.pairs.add(edge, true);
+        self.pairs.add(pair, false);
+    }
+
+    /// Adds the scores of other edges.
+    pub fn merge(&mut self, other: Self) {
+        self.filtered.merge(&other.filtered);
+        self.raw.merge(&other.raw);
+        self.pairs.merge(other.pairs);
+    }
+
+    /// The scores, among candidates of a kind.
+    pub fn report(mut self, candidates: LinkCandidates) -> LinkReport {
+        LinkReport {
+            edges: self.filtered.edges,
+            candidates,
+            filtered: self.filtered.report(),
+            raw: self.raw.report(),
+            auc: self.pairs.area(),
+            average_precision: self.pairs.average_precision(),
+        }
+    }
+}
+
+/// The candidates that edges were ranked among.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkCandidates {
+    /// The number for each edge. None: all nodes.
+    pub count: Option<u32>,
+    /// How they are drawn: `uniform` or `degree`.
+    pub kind: String,
+}
+
+impl std::fmt::Display for LinkCandidates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.count {
+            Some(count) => write!(f, "{count} {} candidates", self.kind),
+            None => f.write_str("all nodes"),
+        }
+    }
+}
+
+/// Ranks of edges. All are None without edges.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// Mean of the reciprocal ranks.
+    pub mrr: Option<f64>,
+    /// Fraction of the edges whose rank is 1.
+    pub hits_at_1: Option<f64>,
+    /// Fraction of the edges whose rank is at most 10.
+    pub hits_at_10: Option<f64>,
+    /// Fraction of the edges whose rank is at most 50.
+    pub hits_at_50: Option<f64>,
+    /// Fraction of the edges whose rank is at most 100.
+    pub hits_at_100: Option<f64>,
+}
+
+/// Scores of predicted links.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// Number of edges that were ranked.
+    pub edges: u64,
+    /// The candidates.
+    pub candidates: LinkCandidates,
+    /// Ranks among candidates without known edges.
+    pub filtered: RankReport,
+    /// Ranks among candidates that may be known edges.
+    pub raw: RankReport,
+    /// ROC-AUC of the edges against as many pairs without an edge, both ends drawn as candidates are; uniform if candidates are all nodes.
+    /// None without edges, or if a score is NaN.
+    pub auc: Option<f64>,
+    /// Average precision, as [`LinkReport::auc`].
+    pub average_precision: Option<f64>,
+}
+
+impl std::fmt::Display for LinkReport {
+    /// One line, such as `MRR 0.7120 among 100 uniform candidates, filtered (raw 0.7012); Hits@1 61.00 %, ...`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let number = |score: Option<f64>| score.map_or("undefined".to_owned(), |score| format!("{score:.4}"));
+        let percent =
+            |score: Option<f64>| score.map_or("undefined".to_owned(), |score| format!("{:.2} %", score * 100.0));
+        let RankReport {
+            mrr,
+            hits_at_1,
+            hits_at_10,
+            hits_at_50,
+            hits_at_100,
+        } = &self.filtered;
+        write!(
+            f,
+            "MRR {} among {}, filtered (raw {}); Hits@1 {}, @10 {}, @50 {}, @100 {}; AUC {} and average precision {} against {} pairs",
+            number(*mrr),
+            self.candidates,
+            number(self.raw.mrr),
+            percent(*hits_at_1),
+            percent(*hits_at_10),
+            percent(*hits_at_50),
+            percent(*hits_at_100),
+            percent(self.auc),
+            percent(self.average_precision),
+            self.edges
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> LinkCandidates {
+        LinkCandidates {
+            count: Some(4),
+            kind: "uniform".to_owned(),
+        }
+    }
+
+    fn ranked(edge: f32, others: &[f32]) -> RankReport {
+        let mut ranks = Ranks::default();
+        ranks.add_scores(edge, others.iter().copied());
+        ranks.report()
+    }
+
+    #[test]
+    fn equal_scores_share_the_mean_of_their_places() {
+        assert_eq!(ranked(2.0, &[1.0, 3.0, 0.0]).mrr, Some(0.5));
+        // The places 1 to 4: 2.5.
+        assert_eq!(ranked(1.0, &[1.0, 1.0, 1.0]).mrr, Some(1.0 / 2.5));
+        // The places 1 and 2 are not the first.
+        assert_eq!(ranked(1.0, &[1.0]).hits_at_1, Some(0.0));
+        let constant = ranked(0.0, &[0.0; 20]);
+        assert_eq!((constant.hits_at_10, constant.hits_at_50), (Some(0.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_score_that_is_nan_is_never_good() {
+        assert!((ranked(f32::NAN, &[1.0, 2.0]).mrr.unwrap() - 1.0 / 3.0).abs() < 1e-9);
+        assert_eq!(ranked(1.0, &[f32::NAN, 0.0]).mrr, Some(0.5));
+    }
+
+    #[test]
+    fn scores_do_not_depend_on_the_order_of_edges() {
+        let add = |scores: &mut LinkScores, edge: u64| {
+            scores.filtered.add(edge % 13, edge % 3);
+            scores.raw.add(edge % 17, edge % 2);
+            scores.add_pair((edge % 7) as f32, (edge % 5) as f32);
+        };
+        let (mut all, mut parts) = (LinkScores::default(), [LinkScores::default(), LinkScores::default()]);
+        for edge in 0..100 {
+            add(&mut all, edge);
+            add(&mut parts[(edge % 2) as usize], 99 - edge);
+        }
+        let [mut first, second] = parts;
+        first.merge(second);
+        let report = all.report(candidates());
+        assert_eq!(report, first.report(candidates()));
+        assert_eq!(report.edges, 100);
+        assert!(report.filtered.mrr > report.raw.mrr);
+    }
+
+    #[test]
+    fn area_and_precision_are_of_edges_against_pairs() {
+        let mut scores = LinkScores::default();
+        for (edge, pair) in [(0.9, 0.1), (0.4, 0.6)] {
+            scores.filtered.add(0, 0);
+            scores.add_pair(edge, pair);
+        }
+        let report = scores.report(candidates());
+        assert_eq!(report.auc, Some(0.75));
+        // 0.9 first, 0.4 third: (1 + 2/3) / 2.
+        assert!((report.average_precision.unwrap() - 5.0 / 6.0).abs() < 1e-9);
+        let line = report.to_string();
+        assert!(
+            line.contains("MRR 1.0000 among 4 uniform candidates, filtered") && line.contains("AUC 75.00 %"),
+            "{line}"
+        );
+        let none = LinkScores::default().report(candidates());
+        assert_eq!((none.filtered.mrr, none.auc), (None, None));
+    }
+}

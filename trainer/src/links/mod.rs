@@ -1,0 +1,87 @@
+//! Links between nodes whose embeddings are known: scores of pairs, ranks of edges among candidates, the best destinations of sources.
+//!
+//! ```text
+//! embeddings      a row for each node, in memory or in a scratch file; each was computed once
+//! score           pairs, by destination: sources are in memory, and rows of destinations are read front to back
+//! rank            scores of edges and of candidates that are drawn for them; or blocks, for all nodes
+//! top_k           blocks; each source keeps its best destinations so far
+//! blocks          for each block of rows: its products with the queries of all sources
+//! ```
+
+mod blocks;
+mod rank;
+mod score;
+#[cfg(test)]
+mod tests;
+mod top_k;
+
+use grappa_engine::aggregate::{NodeRows, read_each};
+use grappa_formats::NodeId;
+use grappa_sampling::NodeSet;
+use tch::{Device, Kind, Tensor};
+
+pub use self::rank::RankedEdges;
+use crate::{Result, nn::LinkDecoder, shim};
+
+/// The embeddings of nodes, and how to compute with them.
+#[derive(Clone, Copy)]
+pub struct LinkEmbeddings<'a> {
+    /// The decoder of the model.
+    pub decoder: &'a LinkDecoder,
+    /// The embedding of each node of the set.
+    pub rows: &'a dyn NodeRows,
+    /// The nodes.
+    pub nodes: &'a NodeSet,
+    /// Bytes of memory for computing, besides the rows if these are in memory.
+    pub memory: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// The device of the decoder.
+    pub device: Device,
+}
+
+impl LinkEmbeddings<'_> {
+    fn row_bytes(&self) -> u64 {
+        (self.rows.width() * size_of::<f32>()) as u64
+    }
+
+    /// The embeddings of some nodes, which ascend, f32 of `[nodes, values]` on the device.
+    ///
+    /// # Panics
+    /// If a node is not in the set.
+    fn read(&self, nodes: &[NodeId]) -> Result<Tensor> {
+        let positions: Vec<u64> = nodes.iter().map(|&node| self.nodes.position(node)).collect();
+        let shape = [nodes.len() as i64, self.rows.width() as i64];
+        let mut rows = Tensor::empty(shape, (Kind::Float, Device::Cpu));
+        read_each(self.rows, &positions, shim::values_mut(&mut rows), self.threads)?;
+        Ok(rows.to_device(self.device))
+    }
+
+    /// The embeddings of some nodes in any order.
+    fn read_any(&self, nodes: impl Iterator<Item = NodeId> + Clone) -> Result<Tensor> {
+        let distinct = distinct(nodes.clone());
+        Ok(self.read(&distinct)?.index_select(0, &self.places(&distinct, nodes)))
+    }
+
+    /// The rows of nodes among distinct ones, int64 on the device.
+    fn places(&self, distinct: &[NodeId], nodes: impl Iterator<Item = NodeId>) -> Tensor {
+        let place = |node| distinct.binary_search(&node).expect("a node among them") as i64;
+        let places: Vec<i64> = nodes.map(place).collect();
+        Tensor::from_slice(&places).to_device(self.device)
+    }
+}
+
+/// Nodes, ascending, each once.
+fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = nodes.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// The edges of a source among known edges, which ascend.
+fn destinations_of(known: &[(NodeId, NodeId)], source: NodeId) -> &[(NodeId, NodeId)] {
+    let start = known.partition_point(|edge| edge.0 < source);
+    let end = known.partition_point(|edge| edge.0 <= source);
+    &known[start..end]
+}

@@ -1,0 +1,126 @@
+//! The best destinations of sources, exactly.
+
+use grappa_formats::NodeId;
+use grappa_io::progress::Progress;
+
+use super::{LinkEmbeddings, blocks::BlockScores, destinations_of};
+use crate::Result;
+
+/// Scores that are compared at once with the worst of the best.
+const LANES: usize = 32;
+
+/// The best destinations of a source so far.
+#[derive(Debug)]
+pub(super) struct Best {
+    k: usize,
+    /// Scores and positions: the best ones, and newer ones that are better than the worst of the best.
+    found: Vec<(f32, u64)>,
+    /// Scores up to this one are not among the best.
+    worst: f32,
+    /// Positions that are no destinations, ascending.
+    excluded: Vec<u64>,
+}
+
+impl Best {
+    fn new(k: usize, excluded: Vec<u64>) -> Self {
+        Self {
+            k,
+            found: Vec::new(),
+            worst: f32::NEG_INFINITY,
+            excluded,
+        }
+    }
+
+    fn add(&mut self, BlockScores { positions, scores }: BlockScores<'_>) {
+        for (scores, first) in scores.chunks(LANES).zip(positions.step_by(LANES)) {
+            if !scores
+                .iter()
+                .fold(false, |is_any, &score| is_any | (score > self.worst))
+            {
+                continue;
+            }
+            for (&score, position) in scores.iter().zip(first..) {
+                if score > self.worst && self.excluded.binary_search(&position).is_err() {
+                    self.found.push((score, position));
+                    if self.found.len() == 2 * self.k {
+                        self.select();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps the best. Of equal scores, smaller positions are better, and come first.
+    fn select(&mut self) {
+        self.found.select_nth_unstable_by(self.k - 1, |a, b| better(*a, *b));
+        self.found.truncate(self.k);
+        self.worst = self.found[self.k - 1].0;
+    }
+
+    /// The best, and the best one first.
+    fn sorted(mut self) -> Vec<(f32, u64)> {
+        self.found.sort_unstable_by(|a, b| better(*a, *b));
+        self.found.truncate(self.k);
+        self.found
+    }
+}
+
+/// The order of scores and positions, the best one first.
+fn better((a, first): (f32, u64), (b, second): (f32, u64)) -> std::cmp::Ordering {
+    b.total_cmp(&a).then(first.cmp(&second))
+}
+
+impl LinkEmbeddings<'_> {
+    /// The `k` best destinations of each source, with their scores, the best one first; of equal scores, the node with the smaller number.
+    /// A node is no destination of itself. Destinations are all nodes of the set but the `known` ones: source and destination, ascending.
+    /// Fewer than `k` if there are no more, or if scores are NaN.
+    ///
+    /// # Errors
+    /// If embeddings cannot be read, or `progress` asks to stop.
+    ///
+    /// # Panics
+    /// If `k` is 0, or a source is not in the set.
+    pub fn top_k(
+        &self,
+        sources: &[NodeId],
+        k: usize,
+        known: &[(NodeId, NodeId)],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Vec<(NodeId, f32)>>> {
+        assert!(k > 0, "at least one destination");
+        let k = k.min(self.nodes.len().max(1) as usize);
+        // A source has its embedding twice, and up to 2 k scores and positions.
+        let part = (self.memory / 2 / (2 * self.row_bytes() + 32 * k as u64)).max(1);
+        let mut all = Vec::with_capacity(sources.len());
+        for sources in sources.chunks(part as usize) {
+            let rows = self.read_any(sources.iter().copied())?;
+            let mut best: Vec<Best> = sources.iter().map(|&source| self.best_of(source, k, known)).collect();
+            self.each_block(&rows, &mut best, progress, Best::add)?;
+            all.extend(best.into_iter().map(|best| {
+                let mut nodes = Vec::new();
+                let sorted = best.sorted();
+                for &(_, position) in &sorted {
+                    self.nodes.nodes_at(position..position + 1, &mut nodes);
+                }
+                nodes
+                    .into_iter()
+                    .zip(sorted.into_iter().map(|(score, _)| score))
+                    .collect()
+            }));
+        }
+        Ok(all)
+    }
+
+    /// The best destinations of a source that has seen none.
+    fn best_of(&self, source: NodeId, k: usize, known: &[(NodeId, NodeId)]) -> Best {
+        let mut excluded: Vec<u64> = destinations_of(known, source)
+            .iter()
+            .map(|&(_, node)| node)
+            .chain([source])
+            .filter(|&node| self.nodes.contains(node))
+            .map(|node| self.nodes.position(node))
+            .collect();
+        excluded.sort_unstable();
+        Best::new(k, excluded)
+    }
+}
