@@ -256,6 +256,7 @@ pub mod generate;
 pub mod info;
 pub mod ingest;
 pub mod node_list;
+pub mod pair_list;
 pub mod place;
 pub mod plan;
 pub mod sample;

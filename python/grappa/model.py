@@ -64,6 +64,31 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
     raise ValueError(f"no layer is called {layer}")
 
 
+class LinkDecoder(nn.Module):
+    """The score of a link from the outputs of its two ends, which are embeddings: `[pairs]` from two arrays `[pairs, values]`."""
+
+    def __init__(self, kind, width):
+        super().__init__()
+        self.kind = kind
+        if kind == "distmult":
+            self.weight = nn.Parameter(torch.ones(width))
+        elif kind == "mlp":
+            self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, 1)
+
+    def forward(self, sources, destinations):
+        if self.kind == "cosine":
+            return nn.functional.cosine_similarity(sources, destinations)
+        products = sources * destinations
+        match self.kind:
+            case "dot":
+                return products.sum(1)
+            case "distmult":
+                return (products * self.weight).sum(1)
+            case "mlp":
+                return self.out(self.hidden(products).relu()).squeeze(1)
+        raise ValueError(f"no decoder is called {self.kind}")
+
+
 class Model(nn.Module):
     """Each layer but the last is followed by the residual, the norm, the activation and dropout; the last makes the logits, or the
     predicted targets in their unit. Features are normalized first."""
@@ -102,6 +127,9 @@ class Model(nn.Module):
                 self.residuals.append(nn.Linear(inputs, outputs, bias=False) if project else nn.Identity())
         width = options["hidden"] * (layers if self.jump == "cat" else 1)
         self.head = nn.Linear(width, options["outputs"]) if has_head else nn.Identity()
+        # A model of links: its outputs are embeddings.
+        if options.get("decoder"):
+            self.decoder = LinkDecoder(options["decoder"], options["outputs"])
 
     def normalized(self, x):
         match self.features:

@@ -18,6 +18,7 @@ pub mod ids;
 pub mod made;
 pub mod node_table;
 mod order;
+pub mod pair_table;
 mod spill;
 pub mod table;
 

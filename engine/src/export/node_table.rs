@@ -147,7 +147,7 @@ pub(super) fn id_scalar(store: &Store) -> Result<Scalar> {
 }
 
 /// The external ids of some nodes.
-fn id_values(store: &Store, ids: impl Iterator<Item = DenseId>, escapes: bool) -> Result<Values> {
+pub(super) fn id_values(store: &Store, ids: impl Iterator<Item = DenseId>, escapes: bool) -> Result<Values> {
     if store.manifest().ids.external != ExternalIds::String {
         let integer = |id| Ok(store.ids().integer_at(id)?.cast_signed());
         return ids.map(integer).collect::<Result<_>>().map(Values::Integers);

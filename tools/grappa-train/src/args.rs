@@ -223,6 +223,23 @@ pub struct PredictArgs {
     /// Write the input of the last layer (node embeddings) instead of classes; in Parquet, a column of lists, in CSV a column for each
     #[arg(long, requires = "out", conflicts_with_all = ["nodes", "probabilities", "logits"])]
     pub embeddings: bool,
+    /// Write the scores of the pairs in a file, of a run of --task link; pairs are read as grappa-ingest reads edges
+    ///
+    /// NAME.parquet and NAME.csv have the columns source, target and score, in the order of the file. A score is the decoder's; with
+    /// --loss bce, its sigmoid is a probability.
+    #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = NODES_OR_VALUES)]
+    pub links: Option<PathBuf>,
+    /// Write the K best destinations of each node of --for, of a run of --task link: columns source, target and score
+    ///
+    /// All nodes are compared, and a node is no destination of itself. The best one comes first.
+    #[arg(long, value_name = "K", requires_all = ["out", "sources"], conflicts_with = "links", conflicts_with_all = NODES_OR_VALUES)]
+    pub top_k: Option<NonZero<usize>>,
+    /// Sources of --top-k: text with one id per line, .npy or Parquet
+    #[arg(long = "for", value_name = "FILE", requires = "top_k", id = "sources")]
+    pub sources: Option<PathBuf>,
+    /// Leave out destinations of known edges with --top-k: edges of the graph, and edges that are held out of it
+    #[arg(long, requires = "top_k")]
+    pub exclude_known: bool,
     /// Replace the file of --out if it exists, when the new one is complete
     #[arg(long, requires = "out", conflicts_with = "nodes")]
     pub force: bool,
@@ -236,6 +253,9 @@ pub struct PredictArgs {
     #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceChoice,
 }
+
+/// Options of predictions for nodes.
+const NODES_OR_VALUES: [&str; 6] = ["nodes", "ids", "split", "probabilities", "logits", "embeddings"];
 
 /// A run, and the file to export its model to.
 #[derive(Debug, Args)]

@@ -2,13 +2,19 @@
 
 use std::{
     io::Write,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals, table::aligned};
 use grappa_engine::{
-    ExternalId, NodeId, Store, formats::manifest::ExternalIds, io::durable::Destination, node_list::read_nodes,
+    ExternalId, NodeId, Progress, Store,
+    export::table::{TableFormat, TableOut},
+    formats::manifest::ExternalIds,
+    io::durable::{self, Destination},
+    node_list::read_nodes,
+    pair_list::read_pairs,
 };
 use grappa_run::{
     class_names,
@@ -18,8 +24,8 @@ use grappa_run::{
 };
 use grappa_trainer::{
     predict::{
-        FileNodes, FileOptions, NanOutputs, PredictBudget, Prediction, Values, predict_file, predict_nodes,
-        print_predictions, split_of,
+        FileNodes, FileOptions, LinkRequest, NanOutputs, PredictBudget, PredictedLinks, Prediction, Values,
+        predict_file, predict_links, predict_nodes, print_predictions, split_of,
     },
     runtime,
     train::trained::Trained,
@@ -65,6 +71,18 @@ struct NodePredictions {
     predictions: Vec<PredictedNode>,
     /// Of a split or a list of ids; null for nodes of the command line, and without labels of the model's classes.
     scores: Option<PredictionScores>,
+    model: PredictingModel,
+}
+
+/// Links in a file.
+#[derive(Serialize)]
+struct WrittenLinks {
+    path: String,
+    /// Pairs with a score.
+    links: u64,
+    bytes: u64,
+    seconds: f64,
+    peak_rss_bytes: Option<u64>,
     model: PredictingModel,
 }
 
@@ -143,6 +161,27 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let model = PredictingModel::of(&trained, options.run.display().to_string());
     let bars = console.bars();
+    if let (true, Some(out)) = (options.links.is_some() || options.top_k.is_some(), &options.out) {
+        let predicted = links(options, out, &trained, &store, budget, &bars)?;
+        drop(bars);
+        if predicted.short > 0 {
+            tracing::warn!(
+                "{} node(s) of --for have fewer destinations than --top-k asks for: all others are known, or their scores are NaN",
+                predicted.short
+            );
+        }
+        if out.as_os_str() == "-" {
+            return Ok(());
+        }
+        return console.finish(&WrittenLinks {
+            path: out.display().to_string(),
+            links: predicted.rows,
+            bytes: predicted.bytes,
+            seconds: begin.elapsed().as_secs_f64(),
+            peak_rss_bytes: peak_rss_bytes(),
+            model,
+        });
+    }
     if let Some(out) = &options.out {
         let values = match (options.probabilities, options.logits, options.embeddings) {
             (true, ..) => Values::Probabilities,
@@ -209,6 +248,51 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
             .collect::<anyhow::Result<_>>()?,
         model,
     })
+}
+
+/// Predicts the links of --links or --top-k.
+fn links(
+    options: &args::PredictArgs,
+    out: &Path,
+    trained: &Trained,
+    store: &Store,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> anyhow::Result<PredictedLinks> {
+    let pairs = options.links.as_ref().map(|path| read_pairs(store, path)).transpose()?;
+    let sources = options
+        .sources
+        .as_ref()
+        .map(|path| read_nodes(store, path))
+        .transpose()?;
+    let request = match (&pairs, &sources, options.top_k) {
+        (None, Some(sources), Some(k)) => LinkRequest::TopK {
+            sources,
+            k: k.get(),
+            excludes_known: options.exclude_known,
+        },
+        _ => LinkRequest::Pairs(pairs.as_deref().unwrap_or_default()),
+    };
+    if out.as_os_str() == "-" {
+        let mut stdout = grappa_console::stdout();
+        let place = (TableOut::Text(&mut stdout), options.run.as_path());
+        let predicted = predict_links(trained, store, place, request, budget, progress)?;
+        stdout.flush().context("cannot write to stdout")?;
+        return Ok(predicted);
+    }
+    let Some(format) = TableFormat::of(out) else {
+        bail!(
+            "{}: links are written to files that end with .parquet or .csv, or as CSV to stdout with --out -",
+            out.display()
+        );
+    };
+    let destination = Destination {
+        path: out,
+        replaces: options.force,
+    };
+    destination.check()?;
+    let place = (TableOut::File(destination, format), durable::parent(out));
+    Ok(predict_links(trained, store, place, request, budget, progress)?)
 }
 
 /// Warns about nodes that have no prediction.
@@ -281,6 +365,23 @@ impl Summary for WrittenPredictions {
         }
         if let Some(scores) = &self.scores {
             text += &format!("\n{}", scores.text());
+        }
+        text
+    }
+}
+
+impl Summary for WrittenLinks {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {} links, {}, {}; {}",
+            printable(&self.path),
+            count(self.links),
+            ByteSize(self.bytes),
+            self.model.text(),
+            duration(Duration::from_secs_f64(self.seconds)),
+        );
+        if let Some(bytes) = self.peak_rss_bytes {
+            text += &format!(" (peak memory {})", ByteSize(bytes));
         }
         text
     }

@@ -17,8 +17,8 @@ use grappa_sampling::{
     links::{Candidates, KnownEdges, RankCandidates},
 };
 use grappa_storage::Store;
-use tempfile::TempDir;
 use tch::{Device, Tensor};
+use tempfile::TempDir;
 
 use super::{LinkEmbeddings, RankedEdges};
 use crate::nn::Model;
@@ -83,11 +83,18 @@ impl Fixture {
     }
 
     fn store(&self) -> Arc<Store> {
-        let (edges, out) = (self.folder.path().join("edges.txt"), self.folder.path().join("g.grappa"));
+        let (edges, out) = (
+            self.folder.path().join("edges.txt"),
+            self.folder.path().join("g.grappa"),
+        );
         let mut draws = SplitMix64::new(9);
         let lines: BTreeSet<_> = (0..700).map(|_| (draws.draw() % NODES, draws.draw() % NODES)).collect();
         let chain = (0..NODES - 1).map(|node| (node, node + 1));
-        let lines: Vec<String> = lines.into_iter().chain(chain).map(|(s, d)| format!("{s} {d}")).collect();
+        let lines: Vec<String> = lines
+            .into_iter()
+            .chain(chain)
+            .map(|(s, d)| format!("{s} {d}"))
+            .collect();
         fs::write(&edges, lines.join("\n")).unwrap();
         let options = IngestOptions {
             edge_split: Some(EdgeSplit::new("70/15/15".parse().unwrap(), 1).unwrap()),
@@ -106,7 +113,9 @@ fn edges_of(store: &Store, parts: &[EdgePart]) -> Vec<(NodeId, NodeId)> {
             let first = lists.span().first_node.0;
             let rows = (0..lists.rows().rows()).flat_map(|row| {
                 let sources: Vec<u64> = lists.rows().row(row).unwrap().iter().collect();
-                sources.into_iter().map(move |source| (NodeId(source), NodeId(first + row)))
+                sources
+                    .into_iter()
+                    .map(move |source| (NodeId(source), NodeId(first + row)))
             });
             rows.collect::<Vec<_>>()
         };
@@ -123,7 +132,9 @@ fn close(a: f32, b: f32) -> bool {
 fn scores_of_pairs_do_not_depend_on_memory() {
     for &decoder in Decoder::ALL {
         let fixture = Fixture::new(decoder);
-        let pairs: Vec<_> = (0..300).map(|i| (NodeId(i * 7 % NODES), NodeId(i * i % NODES))).collect();
+        let pairs: Vec<_> = (0..300)
+            .map(|i| (NodeId(i * 7 % NODES), NodeId(i * i % NODES)))
+            .collect();
         for (memory, threads) in [(1, 1), (2000, 2), (1 << 20, 2)] {
             let scores = fixture.embeddings(memory, threads).score(&pairs, &Silent).unwrap();
             for (&(source, destination), score) in pairs.iter().zip(scores) {
@@ -169,7 +180,10 @@ fn the_best_destinations_are_the_first_of_all_sorted_ones() {
 fn of_equal_scores_the_first_nodes_are_the_best() {
     let mut fixture = Fixture::new(Decoder::Dot);
     fixture.rows.write(0, &vec![1.0; NODES as usize * WIDTH]).unwrap();
-    let best = fixture.embeddings(3000, 2).top_k(&[NodeId(1)], 3, &[], &Silent).unwrap();
+    let best = fixture
+        .embeddings(3000, 2)
+        .top_k(&[NodeId(1)], 3, &[], &Silent)
+        .unwrap();
     let nodes: Vec<_> = best[0].iter().map(|(node, _)| node.0).collect();
     assert_eq!(nodes, [0, 2, 3]);
 }
@@ -257,7 +271,10 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
                 ];
                 for (found, expected) in differences {
                     let difference = (found.unwrap() - expected.unwrap()).abs();
-                    assert!(difference < 1e-6, "{decoder} {count:?} {memory}: {found:?} {expected:?}");
+                    assert!(
+                        difference < 1e-6,
+                        "{decoder} {count:?} {memory}: {found:?} {expected:?}"
+                    );
                 }
                 // Processes score parts.
                 let (one, other) = edges.split_at(edges.len() / 3);

@@ -14,6 +14,8 @@
 //! | a table, logits | columns `id` and `logits`, a list of f32 |
 //! | a table, embeddings | columns `id` and `embedding`, a list of f32. `grappa-ingest --features` reads such tables |
 //!
+//! [`predict_links`] writes scores of pairs instead, or the best destinations of sources: columns `source`, `target` and `score` (f32).
+//!
 //! A table is `.parquet` or `.csv`, where lists are as in [`grappa_engine::export::table`].
 //!
 //! A file of a split has the rows of its nodes only, in the same order. A file of listed nodes has their rows in the order of the list.
@@ -23,6 +25,7 @@
 
 mod encoding;
 mod file;
+mod links;
 mod nan;
 mod nodes;
 mod options;
@@ -32,6 +35,7 @@ mod table;
 
 pub use self::{
     file::{Predicted, predict_file, print_predictions, split_of},
+    links::{LinkRequest, PredictedLinks, predict_links},
     nan::NanOutputs,
     nodes::{Prediction, Predictions, predict_nodes},
     options::{FileNodes, FileOptions, PredictBudget, Values},

@@ -118,6 +118,11 @@ impl Trained {
         &self.model
     }
 
+    /// The device of the model.
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
     /// The state of the run when the parameters were saved.
     pub fn state(&self) -> &RunState {
         &self.state

@@ -46,7 +46,7 @@ impl RankCandidates {
     /// If the source has edges to nearly all candidates, or a file is damaged.
     ///
     /// # Panics
-    /// If candidates are the ends of a minibatch.
+    /// If candidates are the ends of a minibatch, or of a list.
     pub fn draw(
         &self,
         store: &Store,
@@ -92,7 +92,7 @@ impl RankCandidates {
             let mut node = || match &self.nodes {
                 Candidates::Uniform => Ok(NodeId(draws.below(store.manifest().nodes))),
                 Candidates::ByDegree(sums) => sums.node(draws.unit()),
-                Candidates::InBatch => panic!("an evaluation has no minibatch"),
+                Candidates::InBatch | Candidates::Listed(_) => panic!("candidates of a minibatch, or of a list"),
             };
             let pair = [node()?, node()?];
             if is_wanted(&pair)? {

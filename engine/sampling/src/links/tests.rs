@@ -387,15 +387,23 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
         };
         let (mut true_edges, mut drawn) = (0, BTreeSet::new());
         for (number, &(source, target)) in (0..).zip(edges.iter().take(200)) {
-            let ranked = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
+            let ranked = candidates
+                .draw(&fixture.store, &known, number, (source, target))
+                .unwrap();
             assert_eq!((ranked.filtered.len(), ranked.raw.len()), (40, 40));
             for &node in &ranked.filtered {
                 assert!(node != source && !edges.contains(&(source, node)));
             }
             assert!(!edges.contains(&ranked.pair) && ranked.pair.0 != ranked.pair.1);
             assert!(!ranked.raw.contains(&target));
-            true_edges += ranked.raw.iter().filter(|&&node| edges.contains(&(source, node))).count();
-            let again = candidates.draw(&fixture.store, &known, number, (source, target)).unwrap();
+            true_edges += ranked
+                .raw
+                .iter()
+                .filter(|&&node| edges.contains(&(source, node)))
+                .count();
+            let again = candidates
+                .draw(&fixture.store, &known, number, (source, target))
+                .unwrap();
             assert_eq!(ranked, again);
             drawn.insert(ranked.filtered);
         }
@@ -417,7 +425,10 @@ fn a_source_with_edges_to_all_nodes_has_no_candidates() {
     let draw = |source| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(7)));
     draw(1).unwrap();
     let error = draw(0).unwrap_err().to_string();
-    assert!(error.contains("no node without an edge from 0") && error.contains("--candidates all"), "{error}");
+    assert!(
+        error.contains("no node without an edge from 0") && error.contains("--candidates all"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -426,7 +437,11 @@ fn the_known_edges_of_sources_are_read_from_all_lists() {
     let edges = edges_of(&fixture.graph);
     let sources = [3, 8, 14, 299].map(NodeId);
     let found = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 1 << 20, &Silent).unwrap();
-    let expected: Vec<_> = edges.iter().copied().filter(|(source, _)| sources.contains(source)).collect();
+    let expected: Vec<_> = edges
+        .iter()
+        .copied()
+        .filter(|(source, _)| sources.contains(source))
+        .collect();
     assert!(expected.len() > 4);
     assert_eq!(found, expected);
     let error = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 48, &Silent).unwrap_err();

@@ -1,0 +1,165 @@
+//! Predictions of links: scores of pairs, and the best destinations of sources.
+
+use std::path::Path;
+
+use grappa_engine::{
+    aggregate::{Budget, StateRows},
+    export::{pair_table::write_scored_pairs, table::TableOut},
+};
+use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype};
+use grappa_io::progress::Progress;
+use grappa_sampling::{NodeSet, links::known_edges_of};
+use grappa_storage::Store;
+
+use super::options::PredictBudget;
+use crate::{
+    Error, Result,
+    links::LinkEmbeddings,
+    train::{
+        host_values,
+        inference::check_sets,
+        trained::{Output, Trained, Wanted},
+    },
+};
+
+/// The links to predict.
+#[derive(Debug, Clone, Copy)]
+pub enum LinkRequest<'a> {
+    /// The scores of pairs, source and destination, in this order.
+    Pairs(&'a [(NodeId, NodeId)]),
+    /// The best destinations of sources among all nodes, the best one first. A node is no destination of itself.
+    TopK {
+        /// The sources, in the order of the rows.
+        sources: &'a [NodeId],
+        /// Destinations of each source, at least 1.
+        k: usize,
+        /// Whether to leave out the destinations of known edges: of the graph, and of the parts that are held out of it.
+        excludes_known: bool,
+    },
+}
+
+/// A written table of links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredictedLinks {
+    /// Number of rows.
+    pub rows: u64,
+    /// Length of the table in bytes.
+    pub bytes: u64,
+    /// Sources with fewer destinations than wanted: they have edges to the others, or scores are NaN.
+    pub short: u64,
+}
+
+/// Predicts links and writes them to a table with the columns `source`, `target` and `score`. Each embedding is computed once. Scratch files
+/// are in the folder `scratch`.
+///
+/// # Errors
+/// If the model predicts no links or does not fit the store, the store is a slice and all nodes are asked for, files cannot be read or
+/// written, or memory is too small.
+///
+/// # Panics
+/// If a node does not exist, or 0 destinations are wanted.
+pub fn predict_links(
+    trained: &Trained,
+    store: &Store,
+    (out, scratch): (TableOut<'_>, &Path),
+    request: LinkRequest<'_>,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<PredictedLinks> {
+    let Some(decoder) = trained.model().decoder() else {
+        return Err(Error::Options(
+            "the model of the run predicts nodes, not links: give a run that was trained with --task link".into(),
+        ));
+    };
+    trained.check_store(store)?;
+    let all = store.manifest().nodes;
+    check_sets(all, trained.model().options().layers, budget.memory, "raise --memory")?;
+    let nodes = match request {
+        LinkRequest::Pairs(pairs) => NodeSet::of(all, pairs.iter().flat_map(|pair| [pair.0, pair.1])),
+        LinkRequest::TopK { .. } if !store.manifest().is_whole() => {
+            return Err(Error::WrongStore(format!(
+                "{}: the store is a slice of its graph, so it does not know the best of all nodes: score pairs with --links",
+                store.path().display()
+            )));
+        }
+        LinkRequest::TopK { .. } => NodeSet::all(all),
+    };
+    let rows = embeddings(trained, store, &nodes, scratch, budget, progress)?;
+    let embeddings = LinkEmbeddings {
+        decoder,
+        rows: &rows,
+        nodes: &nodes,
+        memory: (budget.memory - rows.memory()) / 2,
+        threads: budget.threads,
+        device: trained.device(),
+    };
+    let mut short = 0;
+    let scored: Vec<(NodeId, NodeId, f32)> = match request {
+        LinkRequest::Pairs(pairs) => {
+            let scores = embeddings.score(pairs, progress)?;
+            let pairs = pairs.iter().zip(scores);
+            pairs
+                .map(|(&(source, target), score)| (source, target, score))
+                .collect()
+        }
+        LinkRequest::TopK {
+            sources,
+            k,
+            excludes_known,
+        } => {
+            let known = match excludes_known {
+                true => known_of(store, sources, budget.memory / 4, progress)?,
+                false => Vec::new(),
+            };
+            progress.stage("comparing all nodes", None);
+            let best = embeddings.top_k(sources, k, &known, progress)?;
+            short = best.iter().filter(|best| best.len() < k).count() as u64;
+            let best = sources.iter().zip(best);
+            best.flat_map(|(&source, best)| best.into_iter().map(move |(target, score)| (source, target, score)))
+                .collect()
+        }
+    };
+    Ok(PredictedLinks {
+        rows: scored.len() as u64,
+        bytes: write_scored_pairs(store, out, &scored, progress)?,
+        short,
+    })
+}
+
+/// The embeddings of nodes, in memory if they take at most half of it.
+fn embeddings(
+    trained: &Trained,
+    store: &Store,
+    nodes: &NodeSet,
+    scratch: &Path,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<StateRows> {
+    let mut room = budget.memory / 2;
+    let width = trained.model().options().outputs;
+    let mut rows = StateRows::create(scratch, nodes.len(), width, FeatureDtype::F32, &mut room)?;
+    let inference = Budget {
+        // The rest is for the model, and for what libtorch needs.
+        memory: (budget.memory - rows.memory()) / 4 * 3,
+        threads: budget.threads,
+    };
+    let wanted = Wanted {
+        nodes: nodes.clone(),
+        // The outputs of a model with a decoder are embeddings.
+        output: Output::Logits,
+    };
+    trained.infer(store, wanted, inference, scratch, progress, &mut |positions, states| {
+        Ok(rows.write(positions.start, &host_values::values(states))?)
+    })?;
+    Ok(rows)
+}
+
+/// The known edges of sources, of all parts that the store has.
+fn known_of(store: &Store, sources: &[NodeId], memory: u64, progress: &dyn Progress) -> Result<Vec<(NodeId, NodeId)>> {
+    let mut distinct = sources.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let parts = [vec![EdgePart::Graph], store.manifest().held_out()].concat();
+    progress.stage("reading known edges", None);
+    Ok(known_edges_of(store, &parts, &distinct, memory, progress)?)
+}
