@@ -101,7 +101,7 @@ impl RankCandidates {
         }
         Err(Error::conflict(
             format!("{DRAWS_MAX} draws found no pair of nodes without an edge, so edges cannot be ranked"),
-            "rank edges among all nodes (--candidates all)",
+            "rank edges among all nodes, which are not drawn",
         ))
     }
 }
@@ -114,7 +114,7 @@ fn no_candidate(error: Error, store: &Store, source: NodeId) -> Error {
                 "{DRAWS_MAX} draws found no node without an edge from {}, so its edges cannot be ranked",
                 store.ids().name(source)
             ),
-            "rank edges among all nodes (--candidates all)",
+            "rank edges among all nodes, which are not drawn",
         ),
         other => other,
     }

@@ -426,7 +426,7 @@ fn a_source_with_edges_to_all_nodes_has_no_candidates() {
     draw(1).unwrap();
     let error = draw(0).unwrap_err().to_string();
     assert!(
-        error.contains("no node without an edge from 0") && error.contains("--candidates all"),
+        error.contains("no node without an edge from node 0") && error.contains("among all nodes"),
         "{error}"
     );
 }
