@@ -97,7 +97,7 @@ impl Fixture {
             .collect();
         fs::write(&edges, lines.join("\n")).unwrap();
         let options = IngestOptions {
-            edge_split: Some(EdgeSplit::new("70/15/15".parse().unwrap(), 1).unwrap()),
+            edge_split: Some(EdgeSplit::random("70/15/15".parse().unwrap(), 1).unwrap()),
             ..IngestOptions::new(vec![edges], out.clone())
         };
         ingest(&options, &Silent).unwrap();
