@@ -259,7 +259,7 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
             }
             let expected = report(expected);
             assert_ne!(expected.filtered, expected.raw, "there is nothing to filter");
-            for (memory, threads) in [(60_000, 1), (200_000, 2)] {
+            for (memory, threads) in [(120_000, 1), (400_000, 2)] {
                 let embeddings = fixture.embeddings(memory, threads);
                 let found = report(embeddings.rank(&ranked, &Silent).unwrap());
                 let differences = [
