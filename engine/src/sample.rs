@@ -93,14 +93,14 @@
 //!     sample::{
 //!         BatchKey, Minibatch, Sampler, Scratch,
 //!         partition::Owned,
-//!         view::{Halo, PartitionView, ViewOptions},
+//!         view::{EdgeData, Halo, PartitionView, ViewOptions},
 //!     },
 //! };
 //!
 //! let options = ViewOptions {
 //!     halo: Halo::default(),
 //!     halo_lists: None,
-//!     edge_weights: false,
+//!     edge_data: EdgeData::default(),
 //!     mapped_bytes_max: None, // in memory
 //!     threads: 1,
 //!     engine: Choice::Auto,

@@ -289,12 +289,15 @@ impl Manifest {
 
     /// Whether edges have features. The files of the chunks say how many and of which type.
     pub fn has_edge_features(&self) -> bool {
-        let name = |file: &FileEntry| {
-            file.path
-                .rsplit_once('/')
-                .is_some_and(|(_, name)| name == EDGE_FEATURES)
-        };
-        self.files.iter().any(name)
+        self.edge_feature_files().next().is_some()
+    }
+
+    /// The files of the features of the graph's edges.
+    pub fn edge_feature_files(&self) -> impl Iterator<Item = &FileEntry> {
+        self.files.iter().filter(|file| {
+            let name = file.path.rsplit_once('/');
+            name.is_some_and(|(_, name)| name == EDGE_FEATURES)
+        })
     }
 
     /// Whether the store has the file `schema`, with the names of features, classes and edge features.

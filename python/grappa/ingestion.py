@@ -28,14 +28,14 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
               with ``weights=True`` alone;
             - a graph of NetworkX. ``ids`` and ``undirected`` follow from it, and rows of features and labels are in the order of
               its nodes. ``features_from=["age"]``, ``label="kind"``, ``split_column="part"`` and ``weight="km"`` name attributes;
-            - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask`` and
-              ``edge_weight``.
+            - a ``torch_geometric.data.Data``, with its ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``,
+              ``edge_weight`` and ``edge_attr``.
         out: Folder of the new store.
         progress: Whether to show a progress bar (needs tqdm).
         **options: ``val_edges`` and ``test_edges``, as `edges`, are edges that the graph does not have. ``features`` (shape (N,
-            D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``train``, ``val`` and ``test`` (ids, or masks of
-            shape (N,)) are files, arrays, tensors, tables or columns; ``features`` and ``labels`` may be sparse matrices. A ``str``
-            is the name of a file, a list has values.
+            D)), ``labels`` ((N,) or (N, C)), ``node_ids``, ``weights`` ((E,)), ``edge_features`` ((E,) or (E, d)), ``train``,
+            ``val`` and ``test`` (ids, or masks of shape (N,)) are files, arrays, tensors, tables or columns; ``features`` and
+            ``labels`` may be sparse matrices. A ``str`` is the name of a file, a list has values.
 
     Returns:
         The store. ``store.ingested`` says how the input was read. With ``dry_run=True``, what it would become, as a dict.

@@ -9,7 +9,7 @@ from typing import Any
 from .optional import needed
 
 #: Options that take data.
-DATA = ("edges", "val_edges", "test_edges", "features", "labels", "node_ids", "weights", "train", "val", "test")
+DATA = ("edges", "val_edges", "test_edges", "features", "labels", "node_ids", "weights", "edge_features", "train", "val", "test")
 #: Options that take edges.
 EDGES = ("edges", "val_edges", "test_edges")
 #: Bytes and rows that are copied at once.
@@ -24,6 +24,7 @@ OF_DATA = {
     "val_mask": "val",
     "test_mask": "test",
     "edge_weight": "weights",
+    "edge_attr": "edge_features",
 }
 
 
@@ -179,6 +180,11 @@ def _write(value: Any, name: str, column: str, stem: str) -> str:
     """Writes the data of an option to a file that begins with `stem`, and returns its path. Data without columns gets the name
     `column`."""
     packages = _packages(value)
+    if name == "edge_features" and (hasattr(value, "columns") or hasattr(value, "schema")):
+        raise TypeError(
+            f"edge_features={type(value).__name__}: give an array of shape (E,) or (E, d), such as table.to_numpy(); or give the "
+            'columns to the table of edges, and name them with edge_features_from=["amount"]'
+        )
     if "torch" in packages:
         return _write_torch(value, name, column, stem)
     if "scipy" in packages and _is_sparse(value):
@@ -288,7 +294,7 @@ def _write_matrix(matrix: Any, stem: str) -> str:
 
 def _write_polars(table: Any, name: str, column: str, stem: str) -> str:
     if hasattr(table, "to_frame"):
-        if name == "weights" or not _has_text(str(table.dtype)):
+        if name in ("weights", "edge_features") or not _has_text(str(table.dtype)):
             return _write_array(table.to_numpy(), name, column, stem)
         table = table.rename(column).to_frame()
     write = table.sink_parquet if hasattr(table, "sink_parquet") else table.write_parquet
@@ -326,7 +332,7 @@ def _write_arrow(table: Any, name: str, column: str, stem: str) -> str:
     pa = needed("pyarrow", "Arrow tables")
     parquet = needed("pyarrow.parquet", "Arrow tables")
     if isinstance(table, (pa.Array, pa.ChunkedArray)):
-        if name == "weights" or not pa.types.is_string(table.type) and not pa.types.is_large_string(table.type):
+        if name in ("weights", "edge_features") or not pa.types.is_string(table.type) and not pa.types.is_large_string(table.type):
             values = table.to_numpy(zero_copy_only=False) if isinstance(table, pa.Array) else table.to_numpy()
             return _write_array(values, name, column, stem)
         table = pa.table([table], [column])

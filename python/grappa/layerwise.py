@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import tempfile
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -130,6 +131,8 @@ def inference(
         )
     if edge_weights and not store.has_edge_weights:
         raise ValueError(f"edge_weights=True: {store.path} has no edge weights; ingest with weights=..., or leave edge_weights out")
+    if store.num_edge_features:
+        warnings.warn(f"{store.path} has edge features, and inference does not pass them to layers", stacklevel=2)
     layers = _layers(model, layers)
     folder = os.path.dirname(os.path.abspath(store.path if out is None else out))
     scratch = folder if scratch is None else scratch
@@ -207,7 +210,15 @@ class _Run:
         loader = _grappa.Loader(
             self.store._store,
             nodes,
-            {"fanouts": [-1], "replace": False, "by_weight": False, "edge_weights": edge_weights, "layout": "hops"},
+            {
+                "fanouts": [-1],
+                "replace": False,
+                "by_weight": False,
+                "edge_weights": edge_weights,
+                "edge_ids": False,
+                "edge_features": False,
+                "layout": "hops",
+            },
             {
                 "batch_size": self.batch_size,
                 "shuffle": False,

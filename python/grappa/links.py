@@ -72,7 +72,7 @@ class LinkNeighborLoader(NeighborLoader):
             bytes each).
         labels: ``"all"`` for the labels of all nodes of a batch, ``"seeds"``, or None.
         **options: As `NeighborLoader`: ``memory``, ``shuffle``, ``replace``, ``seed``, ``threads``, ``features``, ``by_weight``,
-            ``edge_weights``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``.
+            ``edge_weights``, ``edge_features``, ``layout``, ``full_batches``, ``drop_last``, ``device``, ``pin_memory``.
 
     Raises:
         ValueError: An argument is impossible.

@@ -32,6 +32,11 @@ class Block:
     size: tuple[int, int]
     #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
     edge_weight: Any = field(default=None, repr=False)
+    #: The features of the edges: shape (e, num_edge_features), float32. None if the store has none, or with
+    #: ``edge_features=False``.
+    edge_attr: Any = field(default=None, repr=False)
+    #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
+    e_id: Any = field(default=None, repr=False)
 
 
 @dataclass
@@ -56,6 +61,11 @@ class Batch:
     edge_index: Any = None
     #: Weights of the edges: shape (e,), float32. None if the store has none, or with ``edge_weights=False``.
     edge_weight: Any = field(default=None, repr=False)
+    #: The features of the edges: shape (e, num_edge_features), float32. None if the store has none, or with
+    #: ``edge_features=False``.
+    edge_attr: Any = field(default=None, repr=False)
+    #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
+    e_id: Any = field(default=None, repr=False)
     #: The number of seeds, then the number of nodes that each hop reached first. None with other layouts than ``"hops"``.
     num_sampled_nodes: list[int] | None = None
     #: The number of edges of each hop. None with other layouts than ``"hops"``.
@@ -88,6 +98,8 @@ class NeighborLoader:
         labels: ``"seeds"``, ``"all"`` for the labels of all nodes of a batch, or None.
         by_weight: Whether to draw in-neighbors with probabilities proportional to edge weights.
         edge_weights: Whether batches have the weights of their edges. Default: if the store has edge weights and there are no
+            partitions.
+        edge_features: Whether batches have the features of their edges. Default: if the store has some and there are no
             partitions.
         layout: ``"hops"``: one list of edges, as PyTorch Geometric has it; a node draws once, at the hop after the one that reached
             it. ``"blocks"``: a bipartite `Block` per hop, as DGL has it; every node draws at each hop. ``"induced"``: as
@@ -149,6 +161,7 @@ class NeighborLoader:
         labels: str | None = "seeds",
         by_weight: bool = False,
         edge_weights: bool | None = None,
+        edge_features: bool | None = None,
         layout: str = "hops",
         full_batches: bool = False,
         drop_last: bool = False,
@@ -187,12 +200,16 @@ class NeighborLoader:
         self._arguments = {**arguments, "store": self.store.path}
         self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
         self._epoch = 0
+        # In-edges of halo nodes have neither weights nor features.
+        weights = (self.store.has_edge_weights and partitions is None) if edge_weights is None else bool(edge_weights)
+        with_features = (self.store.num_edge_features > 0 and partitions is None) if edge_features is None else bool(edge_features)
         self._drawing = {
             "fanouts": _fanouts(num_neighbors),
             "replace": bool(replace),
             "by_weight": bool(by_weight),
-            # In-neighbors of halo nodes have no edge weights.
-            "edge_weights": (self.store.has_edge_weights and partitions is None) if edge_weights is None else bool(edge_weights),
+            "edge_weights": weights,
+            "edge_ids": weights or with_features,
+            "edge_features": with_features,
             "layout": layout,
         }
         self._options = {

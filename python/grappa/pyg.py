@@ -47,14 +47,19 @@ class Block(NamedTuple):
     size: tuple[int, int]
     #: Weights of the edges: shape (e,), float32. None if the batch has no edge weights.
     edge_weight: torch.Tensor | None = None
+    #: The features of the edges: shape (e, num_edge_features), float32. None if the batch has none.
+    edge_attr: torch.Tensor | None = None
+    #: The places of the edges in the store: shape (e,), int64. None if the batch has neither weights nor features of edges.
+    e_id: torch.Tensor | None = None
 
 
 class NeighborLoader(_NeighborLoader):
     """In the place of `torch_geometric.loader.NeighborLoader`, with the graph in a store.
 
-    Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` if the store has edge
-    weights, ``n_id``, ``input_id``, ``batch_size``, ``num_sampled_nodes``, ``num_sampled_edges`` and ``loss_weight``. Edges have no
-    numbers of their own in a store, so there is no ``e_id``. As in PyTorch, all batches but the last one have ``batch_size`` seeds.
+    Batches are `torch_geometric.data.Data` with ``x``, ``y`` of all nodes, ``edge_index``, ``edge_weight`` and ``edge_attr`` if the
+    store has them, and then ``e_id``, the places of edges in the store; ``n_id``, ``input_id``, ``batch_size``,
+    ``num_sampled_nodes``, ``num_sampled_edges`` and ``loss_weight``. As in PyTorch, all batches but the last one have
+    ``batch_size`` seeds.
 
     Args:
         data: A `grappa.Store`, or the path of one.
@@ -75,7 +80,7 @@ class NeighborLoader(_NeighborLoader):
         pin_memory: Whether tensors are in pinned memory.
         layout: ``"blocks"`` gives batches ``blocks`` instead of ``edge_index``: a `Block` per hop, as DGL has it.
         **options: As `grappa.NeighborLoader`: ``memory``, ``seed``, ``threads``, ``features``, ``labels``, ``edge_weights``,
-            ``device``, ``partitions`` and what belongs to them.
+            ``edge_features``, ``device``, ``partitions`` and what belongs to them.
             Other options of `torch.utils.data.DataLoader` are accepted if they have no effect here, and refused otherwise.
 
     Raises:
@@ -410,6 +415,8 @@ class Sampler(BaseSampler):
             "replace": bool(replace),
             "by_weight": _by_weight(weight_attr),
             "edge_weights": False,
+            "edge_ids": False,
+            "edge_features": False,
             "layout": "induced" if self.subgraph_type == "induced" else "hops",
         }
         self._sampler = _grappa.Sampler(self.store._store, drawing, _bytes(memory))
@@ -556,13 +563,13 @@ def _input_id(input_nodes, given):
 
 
 def _add_reverse_edges(data):
-    """Each edge in both directions, once. A reversed edge has the weight of the sampled edge."""
-    weights = data.edge_weight if "edge_weight" in data else None
+    """Each edge in both directions, once. A reversed edge has the weight, features and id of the sampled edge."""
+    values = {name: data[name] for name in ("edge_weight", "edge_attr", "e_id") if name in data}
     row, col = data.edge_index
-    edges = None if weights is None else torch.arange(len(weights), device=row.device)
+    edges = torch.arange(len(row), device=row.device) if values else None
     row, col, edges = to_bidirectional(row, col, row, col, edges, edges)
     data.edge_index = torch.stack([row, col])
-    if weights is not None:
-        data.edge_weight = weights[edges]
+    for name, value in values.items():
+        data[name] = value[edges]
     # The hops are mixed now.
     data.num_sampled_nodes = data.num_sampled_edges = None

@@ -67,6 +67,16 @@ class Store:
         return self._store.has_edge_weights
 
     @property
+    def num_edge_features(self) -> int:
+        """Values per row of edge features; 0 without them."""
+        return self._store.num_edge_features
+
+    @property
+    def edge_feature_names(self) -> list[str]:
+        """The names of the edge features; empty if they have none."""
+        return self._store.edge_feature_names
+
+    @property
     def num_features(self):
         """Values per feature row; 0 without features."""
         return self._store.num_features
@@ -156,7 +166,7 @@ class Store:
             (3, True, None)
         """
         numbers = _numbers(slice(None) if nodes is None else nodes, self.num_nodes)
-        offsets, sources, weights = self._store.in_edges(numbers)
+        offsets, sources, weights, _ = self._store.in_edges(numbers, False)
         return InEdges(np.asarray(offsets), np.asarray(sources), None if weights is None else np.asarray(weights))
 
     def ids(self, nodes: Any) -> Any:
@@ -225,7 +235,7 @@ class Store:
 
     def to_pyg(self, max_bytes: int = SMALL_BYTES) -> Any:
         """The whole graph as a `torch_geometric.data.Data`, with ``edge_index`` in the order of destinations, and ``x``, ``y``, a
-        mask for each split (``train_mask``, ...) and ``edge_weight`` if the store has them.
+        mask for each split (``train_mask``, ...), ``edge_weight`` and ``edge_attr`` if the store has them.
 
         Args:
             max_bytes: The largest graph that is read.
@@ -240,12 +250,16 @@ class Store:
         torch, data = needed("torch", "to_pyg"), needed("torch_geometric.data", "to_pyg")
         row_bytes = 4 * self.num_features + 8 * max(1, self.num_classes, self.num_targets)
         loader = "grappa.pyg.NeighborLoader(store, ...) reads minibatches of it"
-        self._require_small((24 if self.has_edge_weights else 16) * self.num_edges + row_bytes * self.num_nodes, max_bytes, loader)
-        offsets, sources, weights = self.in_edges()
+        edge_bytes = (24 if self.has_edge_weights else 16) + 4 * self.num_edge_features
+        self._require_small(edge_bytes * self.num_edges + row_bytes * self.num_nodes, max_bytes, loader)
+        offsets, sources, weights, features = self._store.in_edges(_numbers(slice(None), self.num_nodes), True)
+        offsets, sources = np.asarray(offsets), np.asarray(sources)
         destinations = np.repeat(np.arange(self.num_nodes), np.diff(offsets))
         graph = data.Data(edge_index=torch.from_numpy(np.stack([sources, destinations])), num_nodes=self.num_nodes)
         if weights is not None:
-            graph.edge_weight = torch.from_numpy(weights)
+            graph.edge_weight = torch.from_numpy(np.asarray(weights))
+        if features is not None:
+            graph.edge_attr = torch.from_numpy(np.asarray(features))
         if self.num_features:
             graph.x = torch.from_numpy(self.features[:])
         if self.num_classes or self.num_targets:
@@ -376,7 +390,9 @@ class Store:
         dtype = self._store.feature_dtype
         rows = {
             "nodes": f"{self.num_nodes:,}",
-            "edges": f"{self.num_edges:,}" + (", with weights" if self.has_edge_weights else ""),
+            "edges": f"{self.num_edges:,}"
+            + (", with weights" if self.has_edge_weights else "")
+            + (f", {self.num_edge_features} features each" if self.num_edge_features else ""),
             "features": "none" if dtype is None else f"{self.num_features:,}, {dtype}",
             "labels": self._labels(),
             "splits": ", ".join(f"{name} {nodes:,}" for name, nodes in self.splits.items()) or "none",

@@ -12,6 +12,8 @@ pub struct InEdges {
     pub sources: Vec<i64>,
     /// A weight per edge, if edges have weights.
     pub weights: Option<Vec<f32>>,
+    /// The features of each edge, row by row, if they are asked for and edges have some.
+    pub features: Option<Vec<f32>>,
 }
 
 impl InEdges {
@@ -19,7 +21,7 @@ impl InEdges {
     ///
     /// # Errors
     /// If the store is a slice that lacks a node's chunk, or its files are damaged.
-    pub fn read(store: &Store, nodes: &[NodeId]) -> Result<Self> {
+    pub fn read(store: &Store, nodes: &[NodeId], with_features: bool) -> Result<Self> {
         let mut order: Vec<usize> = (0..nodes.len()).collect();
         order.sort_unstable_by_key(|&at| nodes[at]);
         let chunk_of = |at: usize| store.chunks().chunk_of(nodes[at]);
@@ -39,28 +41,39 @@ impl InEdges {
         let edges = offsets[nodes.len()] as usize;
         let mut sources = vec![0; edges];
         let mut weights = store.manifest().weighted.then(|| vec![0.0; edges]);
+        let layout = store.edge_features().filter(|_| with_features);
+        let dim = layout.map_or(0, |layout| layout.dim as usize);
+        let mut features = layout.map(|_| vec![0.0; edges * dim]);
+        let (mut found, mut order, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for (chunk, group) in groups {
-            let (rows, weights_of_chunk, first) = (chunk.rows(), chunk.weights(), chunk.span().first_node.0);
-            let (mut found, mut pairs) = (Vec::new(), Vec::new());
+            let (rows, first) = (chunk.rows(), chunk.span().first_node.0);
+            let (weights_of_chunk, features_of_chunk) = (chunk.weights(), chunk.edge_features());
             for &at in group {
                 let row = nodes[at].0 - first;
                 let place = offsets[at] as usize..offsets[at + 1] as usize;
                 found.clear();
                 found.extend(rows.row(row)?.iter().map(NodeId));
-                let sources = &mut sources[place.clone()];
-                sources.copy_from_slice(&numbers_of(store, &found)?);
-                match (&weights_of_chunk, &mut weights) {
-                    (Some(of_chunk), Some(weights)) => {
-                        let weights = &mut weights[place];
-                        of_chunk.copy(of_chunk.range(row, &rows)?, weights)?;
-                        pairs.clear();
-                        pairs.extend(sources.iter().copied().zip(weights.iter().copied()));
-                        pairs.sort_by_key(|&(source, _)| source);
-                        for (at, &(source, weight)) in pairs.iter().enumerate() {
-                            (sources[at], weights[at]) = (source, weight);
-                        }
+                let numbers = numbers_of(store, &found)?;
+                order.clear();
+                order.extend(0..numbers.len());
+                order.sort_by_key(|&edge| numbers[edge]);
+                for (source, &edge) in sources[place.clone()].iter_mut().zip(&order) {
+                    *source = numbers[edge];
+                }
+                let columns = [
+                    (&weights_of_chunk, &mut weights, 1),
+                    (&features_of_chunk, &mut features, dim),
+                ];
+                for (of_chunk, all, dim) in columns {
+                    let (Some(of_chunk), Some(all)) = (of_chunk, all) else {
+                        continue;
+                    };
+                    values.resize(numbers.len() * dim, 0.0);
+                    of_chunk.copy(of_chunk.range(row, &rows)?, &mut values)?;
+                    let all = all[place.start * dim..place.end * dim].chunks_exact_mut(dim);
+                    for (value, &edge) in all.zip(&order) {
+                        value.copy_from_slice(&values[edge * dim..][..dim]);
                     }
-                    _ => sources.sort_unstable(),
                 }
             }
         }
@@ -68,6 +81,7 @@ impl InEdges {
             offsets,
             sources,
             weights,
+            features,
         })
     }
 }

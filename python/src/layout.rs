@@ -18,8 +18,17 @@ use crate::{array::Array, error::exception, nodes::numbers_of};
 /// How batches list their edges.
 pub struct Layout {
     kind: Kind,
-    /// Whether batches have the weights of their edges.
+    edges: EdgeParts,
+}
+
+/// What batches have of their edges besides their ends.
+#[derive(Clone, Copy)]
+struct EdgeParts {
     weights: bool,
+    /// The places of edges in the store.
+    ids: bool,
+    /// The number of features of an edge, if batches have them.
+    dim: Option<usize>,
 }
 
 enum Kind {
@@ -28,7 +37,12 @@ enum Kind {
     /// A bipartite graph per hop, as DGL has it.
     Blocks,
     /// All edges among the sampled nodes.
-    Induced { chunks: MappedChunks, threads: usize },
+    Induced {
+        chunks: MappedChunks,
+        /// The id of the first edge of each chunk.
+        first_edges: Vec<u64>,
+        threads: usize,
+    },
 }
 
 /// What is drawn at each hop.
@@ -39,6 +53,8 @@ pub struct Drawing {
     replace: bool,
     by_weight: bool,
     edge_weights: bool,
+    edge_ids: bool,
+    edge_features: bool,
     layout: String,
 }
 
@@ -46,10 +62,20 @@ impl Drawing {
     /// The sampler and the layout of its minibatches. `threads` look for induced edges.
     pub fn open(self, store: &Store, threads: usize) -> PyResult<(Sampler, Layout)> {
         let fanouts = Fanouts::new(&self.fanouts).map_err(exception)?;
+        let path = store.path().display();
         if (self.by_weight || self.edge_weights) && !store.manifest().weighted {
-            let path = store.path().display();
             return Err(PyValueError::new_err(format!(
                 "{path} has no edge weights; ingest with weights=..., or leave out edge_weights and weight_attr"
+            )));
+        }
+        if self.edge_features && store.edge_features().is_none() {
+            return Err(PyValueError::new_err(format!(
+                "{path} has no edge features; ingest with edge_features=..., or leave out edge_features"
+            )));
+        }
+        if self.edge_ids && !store.has_edge_data() {
+            return Err(PyValueError::new_err(format!(
+                "{path} has neither edge weights nor edge features, so its edges have no ids; leave out edge_ids"
             )));
         }
         let sampler = match self.by_weight {
@@ -61,7 +87,13 @@ impl Drawing {
             "blocks" => (sampler, Kind::Blocks),
             "induced" => {
                 let chunks = MappedChunks::open(store).map_err(exception)?;
-                (sampler.drawing_once(), Kind::Induced { chunks, threads })
+                let first_edges = store.first_edges();
+                let kind = Kind::Induced {
+                    chunks,
+                    first_edges,
+                    threads,
+                };
+                (sampler.drawing_once(), kind)
             }
             other => {
                 return Err(PyValueError::new_err(format!(
@@ -69,13 +101,31 @@ impl Drawing {
                 )));
             }
         };
-        let weights = self.edge_weights;
-        // The weights of induced edges are read with these.
-        let sampler = match &kind {
-            Kind::Hops | Kind::Blocks if weights => sampler.with_edge_weights(),
-            _ => sampler,
+        let edges = EdgeParts {
+            weights: self.edge_weights,
+            ids: self.edge_ids,
+            dim: store
+                .edge_features()
+                .filter(|_| self.edge_features)
+                .map(|layout| layout.dim as usize),
         };
-        Ok((sampler, Layout { kind, weights }))
+        // What induced edges have is read with these.
+        let is_sampled = !matches!(kind, Kind::Induced { .. });
+        let mut sampler = sampler;
+        if is_sampled && edges.weights {
+            sampler = sampler.with_edge_weights();
+        }
+        if is_sampled && (edges.ids || edges.dim.is_some()) {
+            sampler = sampler.with_edge_ids();
+        }
+        Ok((sampler, Layout { kind, edges }))
+    }
+}
+
+impl Layout {
+    /// Whether the loader has to deliver the features of sampled edges.
+    pub fn takes_edge_features(&self) -> bool {
+        self.edges.dim.is_some() && !matches!(self.kind, Kind::Induced { .. })
     }
 }
 
@@ -103,6 +153,9 @@ struct Coo {
     /// Sources of all edges, then their destinations: a matrix of shape (2, edges).
     index: Vec<i64>,
     weights: Option<Vec<f32>>,
+    ids: Option<Vec<i64>>,
+    /// With the number of features of an edge.
+    features: Option<(Vec<f32>, usize)>,
 }
 
 impl Neighborhood {
@@ -118,20 +171,29 @@ impl Neighborhood {
                     reached = block.sources;
                 }
                 Edges::Hops {
-                    coo: Coo::of(blocks, layout.weights),
+                    coo: Coo::of(blocks, layout.edges),
                     nodes_of_hops,
                     edges_of_hops: blocks.iter().map(|block| block.indices.len()).collect(),
                 }
             }
             Kind::Blocks => {
                 let block = |block: &Block| {
-                    let coo = Coo::of(std::slice::from_ref(block), layout.weights);
+                    let coo = Coo::of(std::slice::from_ref(block), layout.edges);
                     (coo, (block.sources, block.destinations))
                 };
                 Edges::Blocks(blocks.iter().rev().map(block).collect())
             }
-            Kind::Induced { chunks, threads } => {
-                Edges::Induced(Coo::among(&minibatch.nodes, chunks, *threads, layout.weights)?)
+            Kind::Induced {
+                chunks,
+                first_edges,
+                threads,
+            } => {
+                let find = FindInduced {
+                    chunks,
+                    first_edges,
+                    parts: layout.edges,
+                };
+                Edges::Induced(Coo::among(&minibatch.nodes, &find, *threads)?)
             }
         };
         Ok(Self {
@@ -180,7 +242,7 @@ impl Neighborhood {
 
 impl Coo {
     /// The edges of some blocks.
-    fn of(blocks: &[Block], weights: bool) -> Self {
+    fn of(blocks: &[Block], parts: EdgeParts) -> Self {
         let edges: usize = blocks.iter().map(|block| block.indices.len()).sum();
         let mut index = Vec::with_capacity(2 * edges);
         for block in blocks {
@@ -191,19 +253,30 @@ impl Coo {
                 index.resize(index.len() + (bounds[1] - bounds[0]) as usize, destination);
             }
         }
-        let weights = weights.then(|| blocks.iter().flat_map(|block| &block.edge_weights).copied().collect());
-        Self { index, weights }
+        let ids = || blocks.iter().flat_map(|block| &block.edge_ids);
+        let features = |dim| {
+            let all = blocks.iter().map(|block| &block.edge_features[..]).collect::<Vec<_>>();
+            (all.concat(), dim)
+        };
+        Self {
+            index,
+            weights: parts
+                .weights
+                .then(|| blocks.iter().flat_map(|block| &block.edge_weights).copied().collect()),
+            ids: parts.ids.then(|| ids().map(|&id| id as i64).collect()),
+            features: parts.dim.map(features),
+        }
     }
 
     /// All edges among `nodes`, by destination.
-    fn among(nodes: &[NodeId], chunks: &MappedChunks, threads: usize, weights: bool) -> Result<Self> {
+    fn among(nodes: &[NodeId], find: &FindInduced<'_>, threads: usize) -> Result<Self> {
         let indices: HashMap<NodeId, i64> = nodes.iter().copied().zip(0..).collect();
         let part = nodes.len().div_ceil(threads.max(1)).max(1);
         let parts: Vec<Result<Induced>> = thread::scope(|scope| {
             let parts = nodes.chunks(part).zip((0..).step_by(part));
             let find = |(nodes, first)| {
                 let indices = &indices;
-                scope.spawn(move || Induced::find(nodes, first, indices, chunks, weights))
+                scope.spawn(move || find.among(nodes, first, indices))
             };
             let threads: Vec<_> = parts.map(find).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
@@ -216,7 +289,18 @@ impl Coo {
         let destinations = parts.iter().flat_map(|part| &part.destinations);
         Ok(Self {
             index: sources.chain(destinations).copied().collect(),
-            weights: weights.then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
+            weights: find
+                .parts
+                .weights
+                .then(|| parts.iter().flat_map(|part| &part.weights).copied().collect()),
+            ids: find
+                .parts
+                .ids
+                .then(|| parts.iter().flat_map(|part| &part.ids).copied().collect()),
+            features: find
+                .parts
+                .dim
+                .map(|dim| (parts.iter().flat_map(|part| &part.features).copied().collect(), dim)),
         })
     }
 
@@ -225,6 +309,12 @@ impl Coo {
         dict.set_item("edge_index", Array::i64s(self.index, &[2, edges]))?;
         if let Some(weights) = self.weights {
             dict.set_item("edge_weight", Array::f32s(weights, &[edges]))?;
+        }
+        if let Some(ids) = self.ids {
+            dict.set_item("e_id", Array::i64s(ids, &[edges]))?;
+        }
+        if let Some((features, dim)) = self.features {
+            dict.set_item("edge_attr", Array::f32s(features, &[edges, dim]))?;
         }
         Ok(())
     }
@@ -236,35 +326,56 @@ struct Induced {
     sources: Vec<i64>,
     destinations: Vec<i64>,
     weights: Vec<f32>,
+    ids: Vec<i64>,
+    features: Vec<f32>,
 }
 
-impl Induced {
-    /// `first` is the index of the first of the `nodes` in the batch, `indices` has the index of each node of it.
-    fn find(
-        nodes: &[NodeId],
-        first: usize,
-        indices: &HashMap<NodeId, i64>,
-        chunks: &MappedChunks,
-        weights: bool,
-    ) -> Result<Self> {
-        let mut found = Self::default();
-        let mut of_row = Vec::new();
+/// Finds edges in the files of a store.
+struct FindInduced<'a> {
+    chunks: &'a MappedChunks,
+    first_edges: &'a [u64],
+    parts: EdgeParts,
+}
+
+impl FindInduced<'_> {
+    /// The edges into `nodes` from any node of their batch. `first` is the index of the first of them in the batch, `indices` has the
+    /// index of each node of it.
+    fn among(&self, nodes: &[NodeId], first: usize, indices: &HashMap<NodeId, i64>) -> Result<Induced> {
+        let EdgeParts { weights, ids, dim } = self.parts;
+        let mut found = Induced::default();
         for (&node, destination) in nodes.iter().zip(first as i64..) {
             // A slice may lack the adjacency list.
-            let Some((chunk, row)) = chunks.get(node) else { continue };
+            let Some((chunk, row)) = self.chunks.get(node) else {
+                continue;
+            };
             let rows = chunk.rows();
-            if weights && let Some(weights) = chunk.weights() {
-                let range = weights.range(row, &rows)?;
-                of_row.resize((range.end - range.start) as usize, 0.0);
-                weights.copy(range, &mut of_row)?;
-            }
-            for (at, source) in rows.row(row)?.iter().enumerate() {
-                if let Some(&source) = indices.get(&NodeId(source)) {
-                    found.sources.push(source);
-                    found.destinations.push(destination);
-                    if weights {
-                        found.weights.push(of_row[at]);
-                    }
+            let weights = chunk.weights().filter(|_| weights);
+            let features = chunk.edge_features().filter(|_| dim.is_some());
+            let located_by = chunk.edge_features().or(chunk.weights());
+            let edges = match (located_by, ids || weights.is_some() || features.is_some()) {
+                (Some(edges), true) => edges.range(row, &rows)?,
+                _ => 0..0,
+            };
+            for (source, edge) in rows.row(row)?.iter().zip(edges.start..) {
+                let Some(&source) = indices.get(&NodeId(source)) else {
+                    continue;
+                };
+                found.sources.push(source);
+                found.destinations.push(destination);
+                let edge = edge..edge + 1;
+                if let Some(weights) = weights {
+                    let at = found.weights.len();
+                    found.weights.push(0.0);
+                    weights.copy(edge.clone(), &mut found.weights[at..])?;
+                }
+                if let Some(features) = features {
+                    let at = found.features.len();
+                    found.features.resize(at + features.meta().layout.dim as usize, 0.0);
+                    features.copy(edge.clone(), &mut found.features[at..])?;
+                }
+                if ids {
+                    let first_edge = self.first_edges[chunk.span().chunk.0 as usize];
+                    found.ids.push((first_edge + edge.start) as i64);
                 }
             }
         }

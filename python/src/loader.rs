@@ -328,6 +328,7 @@ impl Delivery {
         let (sampler, layout) = drawing.open(&store, threads)?;
         let mut loading = LoaderOptions::new(sampler);
         loading.features = options.features && store.manifest().features.is_some();
+        loading.edge_features = layout.takes_edge_features();
         (loading.batch, loading.division) = (options.batch_size, options.division());
         (loading.shuffle, loading.seed, loading.threads) = (options.shuffle, options.seed, threads);
         loading.join_steps = Some(Join::Apart);

@@ -43,12 +43,12 @@ impl Sampler {
             let defaults = LoaderOptions::new(sampler.clone());
             let memory = memory.unwrap_or(defaults.memory);
             let owned = Owned::whole(&store);
-            let edge_weights = sampler.needs_edge_weights();
-            let bytes = PartitionView::bytes_in_memory(&store, &owned, Halo::default(), edge_weights);
+            let edge_data = sampler.edge_data();
+            let bytes = PartitionView::bytes_in_memory(&store, &owned, Halo::default(), edge_data);
             let options = ViewOptions {
                 halo: Halo::default(),
                 halo_lists: None,
-                edge_weights,
+                edge_data,
                 mapped_bytes_max: (bytes > memory).then_some(memory / MAPPED_SHARE),
                 threads: defaults.threads,
                 engine: Choice::Auto,

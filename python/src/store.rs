@@ -85,6 +85,17 @@ impl Store {
         self.store.manifest().weighted
     }
 
+    /// Values per row of edge features; 0 without them.
+    #[getter]
+    fn num_edge_features(&self) -> u32 {
+        self.store.edge_features().map_or(0, |layout| layout.dim)
+    }
+
+    #[getter]
+    fn edge_feature_names(&self) -> PyResult<Vec<String>> {
+        Ok(self.store.schema().map_err(exception)?.edge_features)
+    }
+
     /// Values per feature row; 0 without features.
     #[getter]
     fn num_features(&self) -> u32 {
@@ -210,17 +221,31 @@ impl Store {
         Ok(Array::i64s(positions, &[len]))
     }
 
-    /// The in-edges of nodes: where the edges of each begin and end, their sources in ascending order, and their weights if there are some.
-    fn in_edges(&self, py: Python<'_>, nodes: Numbers) -> PyResult<(Array, Array, Option<Array>)> {
+    /// The in-edges of nodes: where the edges of each begin and end, their sources in ascending order, their weights if there are some, and
+    /// with `features` also these.
+    fn in_edges(
+        &self,
+        py: Python<'_>,
+        nodes: Numbers,
+        features: bool,
+    ) -> PyResult<(Array, Array, Option<Array>, Option<Array>)> {
         py.detach(|| {
             let InEdges {
                 offsets,
                 sources,
                 weights,
-            } = InEdges::read(&self.store, &nodes_of(&self.store, &nodes.0)?).map_err(exception)?;
+                features,
+            } = InEdges::read(&self.store, &nodes_of(&self.store, &nodes.0)?, features).map_err(exception)?;
             let (bounds, edges) = (offsets.len(), sources.len());
             let weights = weights.map(|weights| Array::f32s(weights, &[edges]));
-            Ok((Array::i64s(offsets, &[bounds]), Array::i64s(sources, &[edges]), weights))
+            let dim = self.num_edge_features() as usize;
+            let features = features.map(|features| Array::f32s(features, &[edges, dim]));
+            Ok((
+                Array::i64s(offsets, &[bounds]),
+                Array::i64s(sources, &[edges]),
+                weights,
+                features,
+            ))
         })
     }
 

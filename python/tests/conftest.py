@@ -43,6 +43,15 @@ def weighted(tmp_path_factory):
     return grappa.ingest(pairs, weights=weights, out=out), pairs, weights
 
 
+@pytest.fixture(scope="session")
+def with_edge_features(tmp_path_factory):
+    """A store whose edges have their source, destination and number as features. Parallel edges differ in the number."""
+    pairs = np.random.default_rng(6).integers(0, 50, (600, 2))
+    features = np.column_stack([pairs, np.arange(len(pairs))]).astype(np.float32)
+    out = tmp_path_factory.mktemp("stores") / "edge-features.grappa"
+    return grappa.ingest(pairs, edge_features=features, chunks=4, out=out), pairs
+
+
 def cannot_train():
     """Why no ``grappa-train`` can start; an empty text if one can."""
     try:

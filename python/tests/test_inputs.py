@@ -220,6 +220,8 @@ def graph(kind, *edges):
         (lambda: {"edges": PAIRS, "train": [9]}, grappa.Error, "9"),
         (lambda: {"edges": PAIRS, "weights": True}, ValueError, "sparse matrix"),
         (lambda: {"edges": PAIRS, "weights": [1, 2]}, grappa.Error, "weights"),
+        (lambda: {"edges": PAIRS, "edge_features": np.ones((3, 2))}, grappa.Error, "one per edge, found 3"),
+        (lambda: {"edges": PAIRS, "edge_features": table("pandas", {"km": [1]})}, TypeError, "edge_features_from"),
         (lambda: {"edges": {0: 1}}, TypeError, "edges=dict: give a file"),
         (lambda: {"edges": matrix("csr_array", (5, 4))}, grappa.Error, "square|5"),
         (lambda: {"edges": matrix("csr_array").astype(bool), "weights": True}, ValueError, "booleans"),

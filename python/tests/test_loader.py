@@ -191,6 +191,35 @@ def test_edge_weights_are_those_of_the_input(weighted):
     assert next(iter(grappa.NeighborLoader(store, [3], 7, None, edge_weights=False))).edge_weight is None
 
 
+def check_edge_features(batch, edges, number_of):
+    ends = np.asarray(batch.n_id)[np.asarray(edges.edge_index)].T
+    features, ids = np.asarray(edges.edge_attr), np.asarray(edges.e_id)
+    assert features.shape == (len(ids), 3) and np.array_equal(features[:, :2], ends)
+    for edge, number in zip(ids.tolist(), features[:, 2].tolist()):
+        assert number_of.setdefault(edge, number) == number
+
+
+def test_edges_bring_their_features_and_their_places_in_the_store(with_edge_features):
+    store, pairs = with_edge_features
+    assert store.num_edge_features == 3 and "3 features each" in store._repr_html_()
+    number_of = {}
+    for layout in ("hops", "induced"):
+        for batch in grappa.NeighborLoader(store, [3, 2], 7, None, layout=layout):
+            check_edge_features(batch, batch, number_of)
+    for batch in grappa.NeighborLoader(store, [-1, 2], 7, None, layout="blocks"):
+        for block in batch.blocks:
+            check_edge_features(batch, block, number_of)
+    for batch in grappa.LinkNeighborLoader(store, [-1, 3], 20):
+        check_edge_features(batch, batch, number_of)
+    assert sorted(number_of) == list(range(len(pairs))) and len(set(number_of.values())) == len(pairs)
+    for batch in grappa.NeighborLoader(store, [3, 2], 7, None, partitions=2, halo="stop", edge_features=True):
+        check_edge_features(batch, batch, number_of)
+    without = next(iter(grappa.NeighborLoader(store, [3], 7, None, edge_features=False)))
+    assert without.edge_attr is None and without.e_id is None
+    with pytest.raises(grappa.Error, match="halo nodes have neither edge weights nor edge features"):
+        grappa.NeighborLoader(store, [3, 2], 7, None, partitions=2, edge_features=True)
+
+
 def test_heavy_edges_are_drawn_more_often(weighted):
     store, pairs, weights = weighted
     node = int(np.bincount(pairs[:, 1]).argmax())
@@ -361,6 +390,7 @@ def test_a_loader_has_no_batch_by_number(store):
         ({"memory": -5}, ValueError, "memory"),
         ({"layout": "rows"}, ValueError, "blocks"),
         ({"edge_weights": True}, ValueError, "weights="),
+        ({"edge_features": True}, ValueError, "edge_features="),
         ({"device": "gpu"}, ValueError, "gpu"),
         ({"device": "meta"}, ValueError, "meta"),
         ({"input_nodes": []}, grappa.Error, "seed"),

@@ -14,7 +14,7 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import Data  # noqa: E402
 from torch_geometric.loader import NeighborLoader, NodeLoader  # noqa: E402
-from torch_geometric.nn import GraphSAGE, SAGEConv  # noqa: E402
+from torch_geometric.nn import GATConv, GraphSAGE, SAGEConv  # noqa: E402
 from torch_geometric.utils import k_hop_subgraph, trim_to_layer  # noqa: E402
 
 import grappa.pyg  # noqa: E402
@@ -178,6 +178,26 @@ def test_bidirectional_batches_are_those_of_pyg(store, weighted):
     for batch in loader:
         for (a, b), weight in zip(batch.n_id[batch.edge_index].t().tolist(), batch.edge_weight.tolist()):
             assert weight in (weight_of.get((a, b)), weight_of.get((b, a)))
+
+
+def test_edge_attr_of_a_data_comes_back_in_any_batch(tmp_path):
+    edge_index = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(1))
+    attr = edge_index.t().float()
+    store = grappa.ingest(Data(edge_index=edge_index, edge_attr=attr, num_nodes=40), out=tmp_path / "attr.grappa")
+    whole = store.to_pyg()
+    assert torch.equal(whole.edge_attr, whole.edge_index.t().float())
+    model = GATConv(2, 4, edge_dim=2)
+    loaders = [
+        grappa.pyg.NeighborLoader(store, [3, 3], batch_size=7),
+        grappa.pyg.NeighborLoader(store, [3], batch_size=7, subgraph_type="induced"),
+        grappa.pyg.LinkNeighborLoader(store, [3], batch_size=30, neg_sampling="binary"),
+    ]
+    for batch in (batch for loader in loaders for batch in loader):
+        assert torch.equal(batch.edge_attr, batch.n_id[batch.edge_index].t().float()) and batch.e_id.shape == (batch.num_edges,)
+        assert model(torch.ones(batch.num_nodes, 2), batch.edge_index, batch.edge_attr).shape == (batch.num_nodes, 4)
+    for batch in grappa.pyg.NeighborLoader(store, [3], batch_size=7, subgraph_type="bidirectional"):
+        ends = batch.n_id[batch.edge_index].t().float()
+        assert ((batch.edge_attr == ends) | (batch.edge_attr == ends.flip(1))).all()
 
 
 def test_a_model_of_blocks_computes_what_whole_layers_compute(store, data):

@@ -29,7 +29,7 @@ use grappa_sampling::{
     Loader, LoaderOptions,
     partition::Owned,
     sample::Sampler,
-    view::{Halo, PartitionView, ViewOptions},
+    view::{EdgeData, Halo, PartitionView, ViewOptions},
 };
 use grappa_storage::{Store, files};
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -186,7 +186,7 @@ fn load(store: &Store, threads: usize) -> Result<f64> {
     let options = ViewOptions {
         halo: Halo::Stop,
         halo_lists: None,
-        edge_weights: false,
+        edge_data: EdgeData::default(),
         mapped_bytes_max: None,
         threads,
         engine: read::Choice::Auto,

@@ -15,7 +15,7 @@ use grappa_formats::{
     labels::{ClassSet, Labels, LabelsMeta},
     rows::{ChunkDegrees, LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
 };
-use grappa_io::{Error, Result, container::MappedPayload};
+use grappa_io::{Error, Result, container::MappedPayload, prefetch::prefetch};
 
 /// Number of rows that are checked before the first of them is decoded: whole lines of the directory.
 const ROWS_AT_A_TIME: u64 = 64 * LINE_ROWS;
@@ -259,6 +259,20 @@ impl<'a> CheckedEdgeRows<'a> {
     /// Asks the system to read the rows of `edges` into its cache.
     pub fn read_ahead(&self, edges: Range<u64>) {
         self.file.read_ahead_part(self.meta().place_of(edges));
+    }
+
+    /// Prefetches the row of an edge.
+    ///
+    /// # Panics
+    /// If there is no such edge.
+    #[inline]
+    pub fn prefetch(&self, edge: u64) {
+        let row = self.rows.rows(edge..edge + 1);
+        for byte in (0..row.len()).step_by(64) {
+            prefetch(row, byte);
+        }
+        // Rows do not start at cache lines.
+        prefetch(row, row.len() - 1);
     }
 
     /// The encoded rows of `edges`, each with its padding.

@@ -94,6 +94,26 @@ impl Store {
         self.edge_features
     }
 
+    /// Whether edges have weights or features, so that files locate the edges of a list.
+    pub fn has_edge_data(&self) -> bool {
+        self.manifest.weighted || self.edge_features.is_some()
+    }
+
+    /// The place of the first edge of each chunk among all edges, in the order of nodes and their adjacency lists; then the number of edges.
+    pub fn first_edges(&self) -> Vec<u64> {
+        let mut edges = 0;
+        let before = self.manifest.chunks.iter().map(|chunk| {
+            edges += chunk.edges;
+            edges
+        });
+        std::iter::once(0).chain(before).collect()
+    }
+
+    /// Bytes of the files of edge features; 0 without.
+    pub fn edge_feature_bytes(&self) -> u64 {
+        self.manifest.edge_feature_files().map(|file| file.bytes).sum()
+    }
+
     /// The nodes of each chunk.
     pub fn chunks(&self) -> &ChunkMap {
         &self.chunks

@@ -1,13 +1,19 @@
 //! Edge features: they follow their edges through ingest, whatever the options, the memory, the threads and the kills.
 
-use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path, sync::Arc};
 
 use grappa_formats::{
-    ChunkId, EdgePart,
+    ChunkId, EdgePart, PartitionId,
+    assignment::{Assignment, Owners},
     manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops},
 };
 use grappa_ingestion::ingest::{EdgeSplit, IngestOptions, ingest};
 use grappa_io::{npy, progress::Silent};
+use grappa_sampling::{
+    Loader, LoaderOptions, Seeds,
+    sample::{Fanouts, Join, Minibatch, Sampler},
+    view::{Halo, ViewKind},
+};
 use grappa_storage::Store;
 
 use crate::common::{files_of, interrupted, options};
@@ -326,7 +332,7 @@ fn features_without_a_meaning_are_refused() {
     };
     let mut options = base(&["a", "b"]);
     options.edge_options.dedup = true;
-    refused(&options, &["a, b", "--merge sum", "--merge a=sum"]);
+    refused(&options, &["a, b", "--merge a=sum", "for all features"]);
     options.merge = vec!["a=sum".parse().unwrap()];
     refused(&options, &["features b", "--merge b=sum"]);
     options.merge = vec!["c=sum".parse().unwrap()];
@@ -346,4 +352,127 @@ fn features_without_a_meaning_are_refused() {
     let mut options = base(&[]);
     options.edge_feature_dtype = Some(FeatureDtype::F16);
     refused(&options, &["no features", "--edge-features-from"]);
+}
+
+/// Gives each partition every so many chunks.
+fn assignment(store: &Store, partitions: u32) -> Assignment {
+    let owners = (0..store.chunks().chunks()).map(|chunk| Owners {
+        base: PartitionId(chunk % partitions),
+        variable: None,
+    });
+    Assignment::from_owners(1, partitions, "fixed", &owners.collect::<Vec<_>>())
+}
+
+/// Batches of all nodes. Checks that the features of each edge are its ends.
+fn batches_of(store: &Arc<Store>, loading: &LoaderOptions, partitions: u32) -> Vec<Minibatch> {
+    let external = |node| store.external_id(node).unwrap().to_string().parse::<f32>().unwrap();
+    let mut loader = Loader::new(store, loading.clone());
+    loader
+        .partition(&assignment(store, partitions), &Seeds::All, &Silent)
+        .unwrap();
+    let (mut minibatches, mut edges) = (Vec::new(), 0);
+    for batch in loader.epoch(0).unwrap() {
+        let minibatch = batch.unwrap().minibatch().clone();
+        for (hop, block) in minibatch.blocks.iter().enumerate() {
+            assert_eq!(block.edge_ids.len(), block.indices.len());
+            for target in 0..block.destinations {
+                for edge in block.edges_of(target) {
+                    let source = block.indices[edge] as usize;
+                    // The sources of a block are the destinations of the next one.
+                    let source = match hop + 1 == minibatch.blocks.len() {
+                        true => minibatch.nodes[source],
+                        false => minibatch.destination(source),
+                    };
+                    let ends = [external(source), external(minibatch.destination(target))];
+                    assert_eq!(block.edge_features[2 * edge..][..2], ends);
+                }
+            }
+            edges += block.indices.len();
+        }
+        minibatches.push(minibatch);
+    }
+    assert!(edges > 1000, "{edges} edges");
+    minibatches
+}
+
+#[test]
+fn sampled_edges_bring_their_features_from_any_view_in_any_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut edges = edges(9000);
+    for (source, target, values) in &mut edges {
+        values[1..].copy_from_slice(&[*source as f32, *target as f32]);
+    }
+    let input = folder.path().join("edges.csv");
+    write_text(&input, &edges, |id| id.to_string());
+    let mut options = with_columns(options(folder.path(), &input));
+    options.chunks = Some(6);
+    ingest(&options, &Silent).unwrap();
+    let store = Arc::new(Store::open(&options.out).unwrap());
+    let fanouts: Fanouts = "4,-1".parse().unwrap();
+    for sampler in [
+        Sampler::uniform(fanouts.clone(), false).drawing_once(),
+        Sampler::by_weight(fanouts, false).with_edge_weights(),
+    ] {
+        for (partitions, halo, join_steps) in [
+            (1, Halo::Stop, None),
+            (3, Halo::Stop, Some(Join::SharedInput)),
+            (2, Halo::None, Some(Join::Apart)),
+        ] {
+            let mut loading = LoaderOptions {
+                batch: 64,
+                halo,
+                join_steps,
+                features: false,
+                edge_features: true,
+                memory: 64 << 20,
+                ..LoaderOptions::new(sampler.clone().with_edge_ids())
+            };
+            let expected = batches_of(&store, &loading, partitions);
+            for (view, concurrent, memory) in [
+                (ViewKind::Mapped, None, 64 << 20),
+                (ViewKind::InTurn, Some(1), 64 << 20),
+                (ViewKind::Mapped, None, 4 << 20),
+            ] {
+                (loading.view, loading.concurrent, loading.memory) = (view, concurrent, memory);
+                let found = batches_of(&store, &loading, partitions);
+                assert!(concurrent.is_some() || found == expected, "{view} {halo:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn stores_without_features_and_sampled_in_neighbors_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("edges.csv");
+    write_text(&input, &edges(3000), |id| id.to_string());
+    let refused = |options: &IngestOptions, halo, partitions| {
+        let store = Arc::new(Store::open(&options.out).unwrap());
+        let loading = LoaderOptions {
+            halo,
+            features: false,
+            edge_features: true,
+            memory: 64 << 20,
+            ..LoaderOptions::new(Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids())
+        };
+        let opened = Loader::new(&store, loading).partition(&assignment(&store, partitions), &Seeds::All, &Silent);
+        opened.unwrap_err().to_string()
+    };
+    let mut with_features = with_columns(options(folder.path(), &input));
+    with_features.chunks = Some(4);
+    ingest(&with_features, &Silent).unwrap();
+    let error = refused(&with_features, Halo::Neighbors, 2);
+    assert!(
+        error.contains("neither edge weights nor edge features") && error.contains("halo"),
+        "{error}"
+    );
+    let mut without = options(folder.path(), &input);
+    without.out = folder.path().join("without.grappa");
+    (without.edge_columns.source, without.edge_columns.target) = (Some("src".into()), Some("dst".into()));
+    ingest(&without, &Silent).unwrap();
+    let error = refused(&without, Halo::Stop, 1);
+    assert!(
+        error.contains("edge features") && error.contains("--edge-features-from"),
+        "{error}"
+    );
 }

@@ -13,7 +13,7 @@ use grappa_run::{
 };
 use grappa_sampling::{
     partition::Owned,
-    view::{Halo, PartitionView},
+    view::{EdgeData, Halo, PartitionView},
 };
 use grappa_storage::{Store, aggregates::Aggregates};
 
@@ -97,7 +97,7 @@ pub(super) fn memory_advice(
     if memory != default {
         return Ok(None);
     }
-    let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Stop, false);
+    let lists = PartitionView::bytes_in_memory(store, &Owned::whole(store), Halo::Stop, EdgeData::default());
     let aggregates = aggregates
         .map(|kind| Aggregates::open(store, kind))
         .transpose()?

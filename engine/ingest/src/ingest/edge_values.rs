@@ -179,7 +179,10 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
                 "--dedup merges parallel edges, and how is not known for the edge features {}",
                 unknown.join(", ")
             ),
-            format!("add --merge sum (or mean, first, last, min, max) for all, or --merge {first}=sum and so on"),
+            format!(
+                "add --merge {first}=sum and so on; the words are sum, mean, first, last, min and max, and a word without a \
+                 name is for all features"
+            ),
         ));
     }
     let features = rules.into_iter().flatten();

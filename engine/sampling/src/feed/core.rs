@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -17,6 +17,7 @@ use super::{
     state::State,
     stats::{Counters, FeedStats},
 };
+use crate::view::EdgeFeatures;
 
 /// Everything that the threads of a feed, the consumer and its batches share.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct FeedCore {
     pub access: RowAccess,
     /// None if there are no features.
     pub format: Option<RowFormat>,
+    /// The features of edges, if batches have them.
+    pub edge_features: Option<Arc<EdgeFeatures>>,
     pub reserve: MemoryReserve,
     /// Bytes in the budget for the sampler state of a thread.
     pub scratch_bytes: u64,

@@ -39,6 +39,8 @@ struct BlockSize {
     destinations: usize,
     edges: usize,
     weighted: bool,
+    /// Values of an edge's features, if edges have ids.
+    edge_dim: Option<usize>,
     /// Whether it has [`Block::own`].
     has_own: bool,
 }
@@ -69,13 +71,13 @@ impl MinibatchDemand {
 
     /// Samples a few minibatches. The first demand adds an eighth to the largest: minibatches of 1024 seeds differ by a
     /// few per cent. It adds a half if only some of the minibatches may be sampled in advance. The others add less and
-    /// less, for memory that is too small for that, and the last one adds nothing.
-    pub fn measure(source: &impl BatchSource) -> Result<[Self; Self::MARGINS]> {
-        Self::measure_keeping(source, Self::KEPT_NODES)
+    /// less, for memory that is too small for that, and the last one adds nothing. Edges have `edge_dim` features.
+    pub fn measure(source: &impl BatchSource, edge_dim: usize) -> Result<[Self; Self::MARGINS]> {
+        Self::measure_keeping(source, edge_dim, Self::KEPT_NODES)
     }
 
     /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
-    fn measure_keeping(source: &impl BatchSource, kept_nodes: usize) -> Result<[Self; Self::MARGINS]> {
+    fn measure_keeping(source: &impl BatchSource, edge_dim: usize, kept_nodes: usize) -> Result<[Self; Self::MARGINS]> {
         let mut demand = Self {
             batches: source.batches(),
             ..Self::default()
@@ -94,7 +96,7 @@ impl MinibatchDemand {
                 false => Self::spread(probe, batches),
             };
             source.sample(from.start + batch, &mut scratch, &mut minibatch)?;
-            demand.cover(&minibatch);
+            demand.cover(&minibatch, edge_dim);
             if probe == 0 {
                 let expected = Self::PROBE_NODES.max(Self::PROBES as usize * minibatch.nodes.len());
                 kept_share = expected.div_ceil(kept_nodes) as u64;
@@ -131,7 +133,7 @@ impl MinibatchDemand {
         random::scale(probe.wrapping_mul(random::GOLDEN), end)
     }
 
-    fn cover(&mut self, minibatch: &Minibatch) {
+    fn cover(&mut self, minibatch: &Minibatch, edge_dim: usize) {
         self.rows = self.rows.max(minibatch.nodes.len());
         self.blocks
             .resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
@@ -139,6 +141,9 @@ impl MinibatchDemand {
             size.destinations = size.destinations.max(block.destinations);
             size.edges = size.edges.max(block.indices.len());
             size.weighted |= !block.edge_weights.is_empty();
+            if !block.edge_ids.is_empty() {
+                size.edge_dim = Some(edge_dim);
+            }
             size.has_own |= !block.own.is_empty();
         }
     }
@@ -187,6 +192,8 @@ impl BlockSize {
             indices: Vec::with_capacity(self.edges),
             own: Vec::with_capacity(if self.has_own { self.destinations } else { 0 }),
             edge_weights: Vec::with_capacity(if self.weighted { self.edges } else { 0 }),
+            edge_ids: Vec::with_capacity(self.edge_dim.map_or(0, |_| self.edges)),
+            edge_features: Vec::with_capacity(self.edge_dim.unwrap_or(0) * self.edges),
             visible: Vec::with_capacity(self.destinations),
             global: Vec::with_capacity(self.destinations),
             halo: Vec::with_capacity(self.destinations),
@@ -204,6 +211,8 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
             + bytes(&block.indices)
             + bytes(&block.own)
             + bytes(&block.edge_weights)
+            + bytes(&block.edge_ids)
+            + bytes(&block.edge_features)
             + bytes(&block.visible)
             + bytes(&block.global)
             + bytes(&block.halo)

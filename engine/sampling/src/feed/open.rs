@@ -201,6 +201,7 @@ impl FeedPlan {
                 counters: Counters::default(),
                 access,
                 format,
+                edge_features: options.edge_features.clone(),
                 reserve: MemoryReserve::of(options),
                 scratch_bytes: demand.scratch_bytes,
             }),
@@ -257,7 +258,8 @@ impl FeedInputs {
         if let Err(refused) = self.divided(of_seeds, "the feature feed, even if minibatches had only seeds") {
             return Ok(Err(refused));
         }
-        let margins = MinibatchDemand::measure(source)?.into_iter();
+        let edge_dim = self.options.edge_features.as_ref().map_or(0, |edges| edges.dim());
+        let margins = MinibatchDemand::measure(source, edge_dim)?.into_iter();
         // Later minibatches may be larger. But a run that was stopped measures other ones when it is resumed, and
         // should not be refused.
         let allowed = if self.options.keeps_margin { 1 } else { margins.len() };

@@ -5,6 +5,8 @@ use std::{any::Any, fmt, sync::Arc};
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{Result, read};
 
+use crate::view::EdgeFeatures;
+
 /// The type of the delivered values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputDtype {
@@ -69,6 +71,8 @@ pub struct FeedOptions {
     pub features: bool,
     /// The kind of pre-aggregated features to deliver with them.
     pub aggregates: Option<AggregateKind>,
+    /// Delivers the features of edges, too, by their [ids](crate::sample::Block). Their memory is not in `memory_bytes`.
+    pub edge_features: Option<Arc<EdgeFeatures>>,
     /// Registers the buffers of delivered features.
     pub register: Option<Arc<dyn RegisterMemory>>,
     /// The processes of this machine that open a feed of the same rows now, to share those in memory.
@@ -99,6 +103,7 @@ impl Default for FeedOptions {
             output: OutputDtype::F32,
             features: true,
             aggregates: None,
+            edge_features: None,
             register: None,
             host: None,
             keeps_margin: false,

@@ -165,6 +165,8 @@ impl SkewedSource {
                 indices: (0..destinations as u32).map(|i| i + index as u32).collect(),
                 own: Vec::new(),
                 edge_weights: Vec::new(),
+                edge_ids: Vec::new(),
+                edge_features: Vec::new(),
                 visible: vec![index; destinations],
                 global: vec![index + 1; destinations],
                 halo: vec![false; destinations],

@@ -84,6 +84,12 @@ impl<'a> Worker<'a> {
         source.sampled(index);
         scratch.grow_to(source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len()));
         batch.slots.clear();
+        if let Some(edges) = &self.core.edge_features {
+            // Reserved with the minibatch, and filled when it is assembled.
+            for block in &mut batch.minibatch.blocks {
+                block.edge_features.resize(edges.dim() * block.edge_ids.len(), 0.0);
+            }
+        }
         Ok(())
     }
 
@@ -160,7 +166,7 @@ impl<'a> Worker<'a> {
     fn assemble(
         &self,
         index: u64,
-        batch: InFlightBatch,
+        mut batch: InFlightBatch,
         mut buffer: Option<FeatureBuffer>,
         scratch: Option<&mut RowScratch>,
     ) {
@@ -183,6 +189,13 @@ impl<'a> Worker<'a> {
             }
             _ => Ok(()),
         };
+        let gathered = gathered.and_then(|()| match &self.core.edge_features {
+            Some(edges) => {
+                let mut blocks = batch.minibatch.blocks.iter_mut();
+                blocks.try_for_each(|block| edges.gather(&block.edge_ids, &mut block.edge_features))
+            }
+            None => Ok(()),
+        });
         match gathered {
             Ok(()) => {
                 self.core.access.count_unplanned(nodes, &self.core.counters);

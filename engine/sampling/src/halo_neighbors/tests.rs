@@ -210,7 +210,7 @@ fn weights_and_too_little_memory_are_refused() {
             .to_string()
     };
     let by_weight = Sampler::by_weight("5,5".parse().unwrap(), false);
-    assert!(refused(options(by_weight), PARTITIONS).contains("no edge weights"));
+    assert!(refused(options(by_weight), PARTITIONS).contains("neither edge weights"));
     let small = LoaderOptions {
         memory: 16 << 10,
         ..options(Sampler::uniform("5,5".parse().unwrap(), false))

@@ -223,7 +223,7 @@ impl Loader {
         self.open.halo_lists.as_ref()
     }
 
-    /// Bytes of memory that the adjacency lists of the partitions take at most, and the lists of halo nodes.
+    /// Bytes of memory that the adjacency lists of the partitions take at most, the lists of halo nodes, and the features of edges.
     pub fn adjacency_bytes(&self) -> u64 {
         self.open.bytes()
     }
@@ -301,6 +301,7 @@ impl Loader {
             output: self.options.output,
             features: self.options.features,
             aggregates: self.options.aggregates,
+            edge_features: self.open.edge_features.clone(),
             register: self.options.register.clone(),
             host,
             keeps_margin,

@@ -81,8 +81,8 @@ impl PartitionSizes for StoreSizes<'_> {
 
 impl StoreSizes<'_> {
     fn bytes_of(&self, owned: &Owned) -> u64 {
-        let edge_weights = self.loader.sampler.needs_edge_weights();
-        PartitionView::bytes_in_memory(self.store, owned, self.loader.halo, edge_weights)
+        let edge_data = self.loader.sampler.edge_data();
+        PartitionView::bytes_in_memory(self.store, owned, self.loader.halo, edge_data)
     }
 
     /// The most that `bytes_of` counts in any super-epoch for the groups of partitions that a worker serves. Once it

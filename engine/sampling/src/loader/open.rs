@@ -17,7 +17,10 @@ use crate::{
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
     policy::LISTS_SHARE,
-    view::{Halo, HaloLists, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource},
+    view::{
+        EdgeData, EdgeFeatures, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions,
+        ViewSource,
+    },
 };
 
 /// The open partitions of a loader, as far as its worker serves them.
@@ -26,6 +29,10 @@ pub(super) struct OpenPartitions {
     pub parts: Vec<Part>,
     /// The sampled in-neighbors of halo nodes, if they have any.
     pub halo_lists: Option<Arc<HaloLists>>,
+    /// The memory of all mapped files.
+    mapped: Arc<MappedMemory>,
+    /// The features of edges, if batches have them.
+    pub edge_features: Option<Arc<EdgeFeatures>>,
 }
 
 impl OpenPartitions {
@@ -39,6 +46,10 @@ impl OpenPartitions {
     ) -> Result<Self> {
         let (owned, seeds) = owned_and_seeds(store, options, assignment, seeds)?;
         let mut open = Self::default();
+        if options.edge_features {
+            let edges = EdgeFeatures::open(store, options.edge_feature_bytes(store), &open.mapped)?;
+            open.edge_features = Some(Arc::new(edges));
+        }
         if options.halo == Halo::Neighbors && seeds.len() > 1 {
             let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
             let lists = draw_halo_lists(store, options, assignment.generation(), &partitions, progress)?;
@@ -122,7 +133,7 @@ impl OpenPartitions {
             mapped_bytes_max: (kind == ViewKind::Mapped).then(|| budget.share()),
             ..self.view_options(options)
         };
-        let views = PartitionView::open_all(store, owned, &view_options, None, progress)?;
+        let views = PartitionView::open_all(store, owned, &view_options, &self.mapped, None, progress)?;
         if views.iter().map(|view| view.mapped_bytes()).sum::<u64>() <= budget.read_ahead_max() {
             views.iter().for_each(|view| view.read_ahead());
         }
@@ -134,13 +145,14 @@ impl OpenPartitions {
         self.opened().map(PartitionView::mapped_bytes).sum()
     }
 
-    /// Bytes of memory that the adjacency lists of the partitions take at most, and the lists of halo nodes.
+    /// Bytes of memory that the adjacency lists of the partitions take at most, the lists of halo nodes, and the features of edges.
     pub fn bytes(&self) -> u64 {
         let views = match self.turns() {
             Some(turns) => turns.bytes(),
             None => self.opened().map(PartitionView::bytes).sum(),
         };
-        views + self.halo_list_bytes()
+        let edge_features = self.edge_features.as_ref().map_or(0, |edges| edges.bytes());
+        views + self.halo_list_bytes() + edge_features
     }
 
     /// The views that are in memory in turn, if they are.
@@ -172,7 +184,7 @@ impl OpenPartitions {
         ViewOptions {
             halo: options.halo,
             halo_lists: self.halo_lists.clone(),
-            edge_weights: options.sampler.needs_edge_weights(),
+            edge_data: options.sampler.edge_data(),
             mapped_bytes_max: None,
             threads: options.threads,
             engine: options.read_engine,
@@ -215,7 +227,7 @@ impl OpenPartitions {
     ) -> Result<Vec<ViewSource>> {
         let groups = groups(&owned, count, options.concurrent(count));
         let bytes: &dyn Fn(&Owned) -> u64 =
-            &|owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.sampler.needs_edge_weights());
+            &|owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.sampler.edge_data());
         let sizes = ListSizes {
             all: owned.iter().map(bytes).sum(),
             two_groups: (groups.len() > 1).then(|| Turns::bytes_of(&groups, bytes)),
@@ -293,10 +305,10 @@ fn draw_halo_lists(
     partitions: &[(&Owned, &SeedNodes)],
     progress: &dyn Progress,
 ) -> Result<HaloLists> {
-    if options.sampler.needs_edge_weights() {
+    if options.sampler.edge_data() != EdgeData::default() {
         return Err(Error::conflict(
-            "sampled in-neighbors of halo nodes have no edge weights",
-            "choose another halo mode, or sample uniformly",
+            "sampled in-neighbors of halo nodes have neither edge weights nor edge features",
+            "choose another halo mode, or sample uniformly and without them",
         ));
     }
     let chunks = MappedChunks::open(store)?;

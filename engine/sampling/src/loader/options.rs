@@ -11,7 +11,7 @@ use crate::{
     feed::{Division, HostProcesses, OutputDtype, RegisterMemory},
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
-    policy::HALO_NEIGHBORS,
+    policy::{HALO_NEIGHBORS, LISTS_SHARE},
     sample::{Join, Sampler},
     view::{Halo, ViewKind},
 };
@@ -89,6 +89,9 @@ pub struct LoaderOptions {
     pub threads: usize,
     /// Whether batches have the features of their nodes.
     pub features: bool,
+    /// Whether batches have the features of their edges. The sampler must keep
+    /// [ids of edges](Sampler::with_edge_ids).
+    pub edge_features: bool,
     /// The pre-aggregated features that batches have besides, if any.
     pub aggregates: Option<AggregateKind>,
     /// The type of the delivered feature values.
@@ -113,8 +116,17 @@ impl LoaderOptions {
     /// The memory that adjacency lists share with the features of `store`.
     pub(super) fn lists_budget(&self, store: &Store) -> ListsBudget {
         ListsBudget {
-            memory: self.memory,
+            memory: self.memory.saturating_sub(self.edge_feature_bytes(store)),
             feature_bytes: self.feature_bytes(store),
+        }
+    }
+
+    /// Bytes of memory for the features of edges: all, if they take at most half of it, or a share. 0 if they are not loaded.
+    pub(super) fn edge_feature_bytes(&self, store: &Store) -> u64 {
+        match (self.edge_features, store.edge_feature_bytes()) {
+            (false, _) => 0,
+            (true, bytes) if bytes <= self.memory / 2 => bytes,
+            (true, _) => self.memory / LISTS_SHARE,
         }
     }
 
@@ -144,6 +156,7 @@ impl LoaderOptions {
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             features: true,
+            edge_features: false,
             aggregates: None,
             output: OutputDtype::F32,
             register: None,

@@ -104,6 +104,12 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
             .edge_weights(&self.places[index], &self.state, count, edge_weights)
     }
 
+    /// Appends the ids of the drawn edges of a list to `ids`.
+    pub(super) fn read_edge_ids(&self, index: usize, ids: &mut Vec<u64>) -> Result<()> {
+        let positions = self.scratch.drawn[index].positions(&self.scratch.positions);
+        self.lists.edge_ids(&self.places[index], &self.state, positions, ids)
+    }
+
     /// Records the positions that were drawn from the next list.
     #[inline(always)]
     pub(super) fn record(&mut self, drawn: DrawnPositions) {

@@ -176,7 +176,10 @@ impl Block {
         self.indices
             .extend(sources.iter().map(|&source| indices[source as usize]));
         if !other.edge_weights.is_empty() {
-            self.edge_weights.extend_from_slice(&other.edge_weights[edges]);
+            self.edge_weights.extend_from_slice(&other.edge_weights[edges.clone()]);
+        }
+        if !other.edge_ids.is_empty() {
+            self.edge_ids.extend_from_slice(&other.edge_ids[edges]);
         }
         self.visible.extend_from_slice(&other.visible[destinations.clone()]);
         self.global.extend_from_slice(&other.global[destinations.clone()]);

@@ -43,6 +43,11 @@ pub struct Block {
     /// The weight of each edge: the visits of random walks, or the weights of the store, if the sampler
     /// [keeps](super::Sampler::with_edge_weights) them. Otherwise empty.
     pub edge_weights: Vec<f32>,
+    /// The id of each edge, if the sampler [keeps](super::Sampler::with_edge_ids) them: its place in the store, counting the
+    /// edges of all adjacency lists in the order of nodes. Otherwise empty.
+    pub edge_ids: Vec<u64>,
+    /// The features of each edge, row by row, if the feed delivers them. Otherwise empty.
+    pub edge_features: Vec<f32>,
     /// The number of in-neighbors of each destination that the view owns.
     pub visible: Vec<u64>,
     /// The in-degree of each destination in the whole graph. Coverage is visible / global.
@@ -80,7 +85,8 @@ impl Block {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
-    /// Keeps the edges for which `keep` is true, given source and destination as indices. Degrees stay as they are.
+    /// Keeps the edges for which `keep` is true, given source and destination as indices. Degrees stay as they are. The features of edges
+    /// are gathered later.
     pub fn retain(&mut self, keep: impl Fn(u32, u32) -> bool) {
         let (mut kept, mut start) = (0, 0);
         for target in 0..self.destinations {
@@ -91,6 +97,9 @@ impl Block {
                     if let Some(&weight) = self.edge_weights.get(edge) {
                         self.edge_weights[kept] = weight;
                     }
+                    if let Some(&id) = self.edge_ids.get(edge) {
+                        self.edge_ids[kept] = id;
+                    }
                     kept += 1;
                 }
             }
@@ -99,6 +108,7 @@ impl Block {
         }
         self.indices.truncate(kept);
         self.edge_weights.truncate(kept);
+        self.edge_ids.truncate(kept);
     }
 
     /// Prepares an empty block for `destinations`.
@@ -127,6 +137,8 @@ impl Block {
         self.indices.clear();
         self.own.clear();
         self.edge_weights.clear();
+        self.edge_ids.clear();
+        self.edge_features.clear();
         self.visible.clear();
         self.global.clear();
         self.halo.clear();

@@ -35,6 +35,8 @@ pub(super) struct NeighborHop<'a> {
     pub by_weight: bool,
     /// Whether the block gets the weights of its edges.
     pub keeps_weights: bool,
+    /// Whether it gets their ids.
+    pub keeps_ids: bool,
     /// The first destination that draws. Those before it have no edges.
     pub first: usize,
     /// The external ids, for errors.
@@ -60,6 +62,9 @@ impl NeighborHop<'_> {
             for index in 0..last - first {
                 group.read(index);
                 block.offsets.push((done + group.scratch.sources.len()) as u32);
+                if self.keeps_ids {
+                    group.read_edge_ids(index, &mut block.edge_ids)?;
+                }
             }
             let sources = &group.scratch.sources;
             check_size(done + sources.len(), nodes.len() + sources.len())?;

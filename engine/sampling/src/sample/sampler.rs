@@ -13,7 +13,7 @@ use super::{
     size::check_size,
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
-use crate::view::{PartitionView, ViewLists, adjacency::AdjacencyLists};
+use crate::view::{EdgeData, PartitionView, ViewLists, adjacency::AdjacencyLists};
 
 /// How neighbors are chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Sampler {
     draws_once: bool,
     /// Whether blocks have the weights of their edges.
     keeps_weights: bool,
+    /// Whether blocks have the ids of their edges.
+    keeps_ids: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,7 @@ impl Sampler {
             },
             draws_once: false,
             keeps_weights: false,
+            keeps_ids: false,
         }
     }
 
@@ -63,6 +66,7 @@ impl Sampler {
             },
             draws_once: false,
             keeps_weights: false,
+            keeps_ids: false,
         }
     }
 
@@ -76,6 +80,7 @@ impl Sampler {
             method: Method::Walks(walks),
             draws_once: false,
             keeps_weights: false,
+            keeps_ids: false,
         })
     }
 
@@ -108,6 +113,20 @@ impl Sampler {
         self
     }
 
+    /// The same sampler, with [`Block::edge_ids`], by which edges have features.
+    ///
+    /// # Panics
+    /// If it takes random walks, which have no edges.
+    #[must_use]
+    pub fn with_edge_ids(mut self) -> Self {
+        assert!(
+            matches!(self.method, Method::Neighbors { .. }),
+            "random walks have no edges"
+        );
+        self.keeps_ids = true;
+        self
+    }
+
     /// How many edges away from a seed nodes are expanded, plus one.
     pub(crate) fn edges_from_seeds(&self) -> usize {
         match &self.method {
@@ -124,9 +143,12 @@ impl Sampler {
         }
     }
 
-    /// Whether views must have edge weights.
-    pub fn needs_edge_weights(&self) -> bool {
-        self.keeps_weights || matches!(self.method, Method::Neighbors { by_weight: true, .. })
+    /// What views must have of edges.
+    pub fn edge_data(&self) -> EdgeData {
+        EdgeData {
+            weights: self.keeps_weights || matches!(self.method, Method::Neighbors { by_weight: true, .. }),
+            ids: self.keeps_ids,
+        }
     }
 
     /// Fills `out` with the minibatch of `seeds`. Its previous content is discarded.
@@ -137,7 +159,7 @@ impl Sampler {
     /// file of the store is damaged. The content of `out` is then undefined.
     ///
     /// # Panics
-    /// If the sampler needs edge weights and the view has none.
+    /// If the sampler needs weights or ids of edges and the view has none.
     pub fn sample(
         &self,
         view: &PartitionView,
@@ -146,9 +168,14 @@ impl Sampler {
         scratch: &mut Scratch,
         out: &mut Minibatch,
     ) -> Result<()> {
+        let needed = self.edge_data();
         assert!(
-            view.has_edge_weights() || !self.needs_edge_weights(),
+            view.has_edge_weights() || !needed.weights,
             "the sampler needs a view with edge weights"
+        );
+        assert!(
+            view.has_edge_ids() || !needed.ids,
+            "the sampler needs a view with ids of edges"
         );
         let Scratch { table, hop: scratch } = scratch;
         let relabel = table.of(view.nodes());
@@ -191,6 +218,7 @@ impl Sampler {
                         replace: *replace,
                         by_weight: *by_weight,
                         keeps_weights: self.keeps_weights,
+                        keeps_ids: self.keeps_ids,
                         first: first_drawing,
                         ids: view.ids(),
                     };

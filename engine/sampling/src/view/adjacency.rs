@@ -75,6 +75,14 @@ pub(crate) trait AdjacencyLists {
         count: u64,
         edge_weights: &mut Vec<f32>,
     ) -> Result<()>;
+    /// Appends the ids of the edges at `positions`: their places in the store.
+    fn edge_ids(
+        &self,
+        place: &Self::Place,
+        state: &Self::GroupState,
+        positions: Positions<'_>,
+        ids: &mut Vec<u64>,
+    ) -> Result<()>;
 }
 
 /// Positions in an adjacency list.

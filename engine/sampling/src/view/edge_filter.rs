@@ -13,13 +13,22 @@ use crate::partition::Owned;
 /// shorter lists, each source is looked up.
 const LONG_LIST: usize = 8;
 
+/// What a view has of its edges, besides their sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EdgeData {
+    /// The weights of edges.
+    pub weights: bool,
+    /// The ids of edges: their places in the store.
+    pub ids: bool,
+}
+
 /// Selects the edges of a store that a view contains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EdgeFilter<'a> {
     pub store: &'a Store,
     pub owned: &'a Owned,
     pub halo: Halo,
-    pub edge_weights: bool,
+    pub edge_data: EdgeData,
 }
 
 impl EdgeFilter<'_> {
@@ -28,9 +37,9 @@ impl EdgeFilter<'_> {
         self.owned.nodes() == self.store.manifest().nodes
     }
 
-    /// Whether edges from nodes that are not owned are included.
+    /// Whether edges from nodes that are not owned are included. Without them, the place of an edge in the store is unknown.
     pub(super) fn keeps_halo(&self) -> bool {
-        self.halo != Halo::None
+        self.halo != Halo::None || self.edge_data.ids
     }
 
     /// The number of included edges into the nodes of a chunk, from the manifest.
@@ -68,7 +77,7 @@ impl EdgeFilter<'_> {
         self.find_owned(&sources[start..], owned);
         let visible = owned.iter().map(Range::len).sum::<usize>();
         put_first(&mut sources[start..], owned, moved_sources);
-        if self.edge_weights {
+        if self.edge_data.weights {
             put_first(&mut edge_weights[start..], owned, moved_weights);
         }
         if !self.keeps_halo() {
@@ -103,9 +112,16 @@ impl EdgeFilter<'_> {
         }
     }
 
-    /// Fails if the view needs edge weights and the store has none.
+    /// Fails if the store lacks what the view needs of edges.
     pub(super) fn check(&self) -> Result<()> {
-        if self.edge_weights && !self.store.manifest().weighted {
+        if self.edge_data.ids && !self.store.has_edge_data() {
+            return Err(Error::missing(
+                "edge weights or edge features, so edges have no ids,",
+                self.store.path(),
+                "ingest edges with weights or features",
+            ));
+        }
+        if self.edge_data.weights && !self.store.manifest().weighted {
             return Err(Error::missing(
                 "edge weights",
                 self.store.path(),

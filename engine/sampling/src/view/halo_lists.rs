@@ -318,6 +318,19 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
             PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbors have no edge weights"),
         }
     }
+
+    fn edge_ids(
+        &self,
+        place: &Self::Place,
+        state: &A::GroupState,
+        positions: Positions<'_>,
+        ids: &mut Vec<u64>,
+    ) -> Result<()> {
+        match place {
+            PlaceOf::Owned(place) => self.lists.edge_ids(place, state, positions, ids),
+            PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbors have no ids of edges"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ impl<'a, S: Source> Decoders<'a, S> {
             for (place, &source) in place.sources.iter_mut().zip(&decoded.sources) {
                 *place = S::from_node(NodeId(source));
             }
-            if self.filter.edge_weights {
+            if self.filter.edge_data.weights {
                 place.edge_weights.copy_from_slice(&decoded.edge_weights);
             }
         }
@@ -249,7 +249,7 @@ impl DecodedPiece {
                 return Err(disagrees(filter.store, piece.chunk));
             }
             list.decode_into(sources);
-            if filter.edge_weights {
+            if filter.edge_data.weights {
                 let of_list = encoded_weights.split_off(..degree as usize);
                 let of_list = of_list.ok_or_else(|| weights_disagree(filter, piece.chunk))?;
                 edge_weights.extend(of_list.iter().map(|weight| f32::from_le_bytes(*weight)));

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use grappa_formats::NodeId;
+use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Result, prefetch::prefetch, progress::Progress};
 
 use super::{
@@ -30,13 +30,15 @@ pub(super) struct Csr {
     heads: ReturnedArena,
     sources: ReturnedArena,
     edge_weights: ReturnedArena,
+    /// The first edge here of each owned chunk, and what makes it an edge of the store when it is added.
+    chunk_shifts: Vec<(u64, u64)>,
     is_narrow: bool,
 }
 
 impl Csr {
     /// The number of bytes that the lists take.
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
-        let weight_bytes = if filter.edge_weights { size_of::<f32>() } else { 0 };
+        let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
         8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
     }
 
@@ -65,7 +67,8 @@ impl Csr {
         let mut csr = Self {
             heads: ReturnedArena::new(8 * head_numbers(filter) as usize, spare)?,
             sources: ReturnedArena::new(source_bytes(is_narrow) * edges, spare)?,
-            edge_weights: ReturnedArena::new(if filter.edge_weights { 4 * edges } else { 0 }, spare)?,
+            edge_weights: ReturnedArena::new(if filter.edge_data.weights { 4 * edges } else { 0 }, spare)?,
+            chunk_shifts: chunk_shifts(filter),
             is_narrow,
         };
         let heads = csr.heads.values_mut();
@@ -105,10 +108,14 @@ impl Csr {
     }
 
     /// The lists of a partition. They must have been loaded for one.
-    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, keeps_halo: bool) -> PartitionCsr<'a> {
+    ///
+    /// `has_halo` tells whether they have edges from halo nodes, and `draws_halo` whether these are drawn.
+    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, has_halo: bool, draws_halo: bool) -> PartitionCsr<'a> {
         PartitionCsr {
             owned,
-            keeps_halo,
+            has_halo,
+            draws_halo,
+            chunk_shifts: &self.chunk_shifts,
             heads: self.heads.values(),
             sources: self.sources(),
             edge_weights: self.edge_weights.values(),
@@ -121,6 +128,23 @@ impl Csr {
             false => Sources::Wide(self.sources.values()),
         }
     }
+}
+
+/// See [`Csr::chunk_shifts`]. Empty if edges need no ids.
+fn chunk_shifts(filter: &EdgeFilter<'_>) -> Vec<(u64, u64)> {
+    if !filter.edge_data.ids {
+        return Vec::new();
+    }
+    let (mut here, mut store) = (0, 0);
+    let mut shifts = Vec::new();
+    for (chunk, entry) in (0..).map(ChunkId).zip(&filter.store.manifest().chunks) {
+        if filter.owned.owns(chunk) {
+            shifts.push((here, store - here));
+            here += entry.edges;
+        }
+        store += entry.edges;
+    }
+    shifts
 }
 
 fn is_narrow(filter: &EdgeFilter<'_>) -> bool {
@@ -148,7 +172,9 @@ pub(crate) struct WholeCsr<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartitionCsr<'a> {
     owned: &'a Owned,
-    keeps_halo: bool,
+    has_halo: bool,
+    draws_halo: bool,
+    chunk_shifts: &'a [(u64, u64)],
     heads: &'a [u64],
     sources: Sources<'a>,
     edge_weights: &'a [f32],
@@ -216,6 +242,11 @@ impl AdjacencyLists for WholeCsr<'_> {
         edge_weights.extend_from_slice(&self.edge_weights[place.start..][..count as usize]);
         Ok(())
     }
+
+    fn edge_ids(&self, place: &WholePlace, (): &(), positions: Positions<'_>, ids: &mut Vec<u64>) -> Result<()> {
+        positions.for_each(|position| ids.push(place.start as u64 + position));
+        Ok(())
+    }
 }
 
 impl AdjacencyLists for PartitionCsr<'_> {
@@ -243,7 +274,7 @@ impl AdjacencyLists for PartitionCsr<'_> {
         };
         let (start, count, end) = (self.heads[head], self.heads[head + 1], self.heads[head + 2]);
         // The length of the list is one of the two degrees. The stored number is the other.
-        let (visible, global) = if self.keeps_halo {
+        let (visible, global) = if self.has_halo {
             (count, end - start)
         } else {
             (end - start, count)
@@ -254,7 +285,7 @@ impl AdjacencyLists for PartitionCsr<'_> {
             degrees: Degrees {
                 visible,
                 global,
-                listed: end - start,
+                listed: if self.draws_halo { end - start } else { visible },
                 halo: false,
             },
         }
@@ -277,6 +308,27 @@ impl AdjacencyLists for PartitionCsr<'_> {
 
     fn edge_weights(&self, place: &PartitionPlace, (): &(), count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
         edge_weights.extend_from_slice(&self.edge_weights[place.start..][..count as usize]);
+        Ok(())
+    }
+
+    fn edge_ids(&self, place: &PartitionPlace, (): &(), positions: Positions<'_>, ids: &mut Vec<u64>) -> Result<()> {
+        let PartitionPlace { start, end, degrees } = *place;
+        let chunk = self
+            .chunk_shifts
+            .partition_point(|&(first, _)| first <= start as u64)
+            .saturating_sub(1);
+        let first = start as u64 + self.chunk_shifts.get(chunk).map_or(0, |&(_, shift)| shift);
+        let visible = start + degrees.visible as usize;
+        // In the store, sources ascend. Here the owned ones come first: so many of the others are before an owned one.
+        positions.for_each(|position| {
+            let at = start + position as usize;
+            let place = if at < visible {
+                at - start + self.sources.count_below(visible..end, at)
+            } else {
+                at - visible + self.sources.count_below(start..visible, at)
+            };
+            ids.push(first + place as u64);
+        });
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 //! store.
 
 pub(crate) mod adjacency;
+mod edge_features;
 mod edge_filter;
 mod files;
 mod halo;
@@ -31,10 +32,12 @@ pub(crate) mod tests;
 mod turns;
 
 pub use self::{
+    edge_features::EdgeFeatures,
+    edge_filter::EdgeData,
     halo::Halo,
     halo_lists::{Given, HaloLists},
     kind::ViewKind,
     opened::{PartitionView, ViewOptions},
     turns::{TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
-pub(crate) use self::{halo_lists::HaloPiece, opened::ViewLists};
+pub(crate) use self::{files::MappedMemory, halo_lists::HaloPiece, opened::ViewLists};

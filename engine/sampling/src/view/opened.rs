@@ -10,7 +10,7 @@ use grappa_io::{
 use grappa_storage::{Store, StoreIds};
 
 use super::{
-    edge_filter::EdgeFilter,
+    edge_filter::{EdgeData, EdgeFilter},
     files::{Mapped, MappedMemory},
     halo::Halo,
     halo_lists::{HaloLists, WithHalo},
@@ -29,8 +29,8 @@ pub struct ViewOptions {
     pub halo: Halo,
     /// The adjacency lists of halo nodes, with [`Halo::Neighbors`].
     pub halo_lists: Option<Arc<HaloLists>>,
-    /// Whether the view has edge weights. Samplers that draw by weight need them.
-    pub edge_weights: bool,
+    /// What the view has of edges: what the sampler needs (`Sampler::edge_data`).
+    pub edge_data: EdgeData,
     /// If given, adjacency lists are mapped, and this is the maximum number of bytes of touched pages. They count as
     /// memory, although the system could reclaim them; the view releases them when they exceed this. Otherwise the
     /// lists are in memory.
@@ -49,7 +49,7 @@ pub struct PartitionView {
     owned: Owned,
     halo: Halo,
     halo_lists: Option<Arc<HaloLists>>,
-    edge_weights: bool,
+    edge_data: EdgeData,
     bytes: u64,
     pub(super) lists: Storage,
 }
@@ -101,7 +101,7 @@ impl PartitionView {
             store,
             owned: &owned,
             halo: options.halo,
-            edge_weights: options.edge_weights,
+            edge_data: options.edge_data,
         };
         filter.check()?;
         let (lists, bytes) = match options.mapped_bytes_max {
@@ -122,14 +122,14 @@ impl PartitionView {
             owned,
             halo: options.halo,
             halo_lists: options.halo_lists.clone(),
-            edge_weights: options.edge_weights,
+            edge_data: options.edge_data,
             bytes,
             lists,
         })
     }
 
-    /// Opens the views of several partitions, all at once. They share [`ViewOptions::mapped_bytes_max`]. Takes memory
-    /// from `spare`.
+    /// Opens the views of several partitions, all at once. They share [`ViewOptions::mapped_bytes_max`], and the limits of all that
+    /// share `mapped` count together. Takes memory from `spare`.
     ///
     /// # Errors
     /// As [`PartitionView::open`], and [`Error::Stopped`](grappa_io::Error::Stopped) if `progress` asks to stop while
@@ -138,6 +138,7 @@ impl PartitionView {
         store: &Store,
         owned: Vec<Owned>,
         options: &ViewOptions,
+        mapped: &Arc<MappedMemory>,
         spare: Option<&Arc<SpareArenas>>,
         progress: &dyn Progress,
     ) -> Result<Vec<Arc<Self>>> {
@@ -146,36 +147,35 @@ impl PartitionView {
             mapped_bytes_max: options.mapped_bytes_max.map(|of_all| of_all / count),
             ..options.clone()
         };
-        let mapped = Arc::default();
         let views = owned
             .into_iter()
-            .map(|owned| Self::open_with(store, owned, &options, &mapped, spare, progress).map(Arc::new));
+            .map(|owned| Self::open_with(store, owned, &options, mapped, spare, progress).map(Arc::new));
         views.collect()
     }
 
     /// Asks the system to read mapped files ahead. From front to back this takes a fraction of the time of page faults.
     pub(crate) fn read_ahead(&self) {
         if let Storage::Mapped(mapped) = &self.lists {
-            mapped.read_ahead(self.edge_weights);
+            mapped.read_ahead(self.edge_data.weights);
         }
     }
 
     /// Bytes of the mapped files of adjacency lists; 0 if the lists are in memory.
     pub fn mapped_bytes(&self) -> u64 {
         match &self.lists {
-            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_weights),
+            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_data.weights),
             Storage::Memory(_) => 0,
         }
     }
 
     /// The exact number of bytes that the adjacency lists of owned nodes take in memory. Computed from the manifest
     /// alone.
-    pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, edge_weights: bool) -> u64 {
+    pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, edge_data: EdgeData) -> u64 {
         Csr::bytes(&EdgeFilter {
             store,
             owned,
             halo,
-            edge_weights,
+            edge_data,
         })
     }
 
@@ -205,7 +205,12 @@ impl PartitionView {
 
     /// Whether the view has edge weights.
     pub fn has_edge_weights(&self) -> bool {
-        self.edge_weights
+        self.edge_data.weights
+    }
+
+    /// Whether the view has the ids of edges.
+    pub fn has_edge_ids(&self) -> bool {
+        self.edge_data.ids
     }
 
     /// Where the adjacency lists are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].
@@ -228,9 +233,11 @@ impl PartitionView {
         match (&self.lists, &self.halo_lists) {
             (Storage::Memory(csr), _) if is_whole => ViewLists::Whole(csr.whole()),
             (Storage::Mapped(mapped), _) if is_whole => ViewLists::MappedWhole(MappedWhole::new(mapped, owned)),
-            (Storage::Memory(csr), None) => ViewLists::Partition(csr.partition(owned, keeps_halo)),
+            (Storage::Memory(csr), None) => {
+                ViewLists::Partition(csr.partition(owned, keeps_halo || self.edge_data.ids, keeps_halo))
+            }
             (Storage::Memory(csr), Some(halo)) => {
-                ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, true), halo))
+                ViewLists::Halo(WithHalo::new(owned, csr.partition(owned, true, true), halo))
             }
             (Storage::Mapped(mapped), halo) => {
                 let lists = MappedPartition::new(mapped, owned, keeps_halo);

@@ -36,6 +36,15 @@ impl Sources<'_> {
         }
     }
 
+    /// The number of sources in an ascending part that are below the source at `at`.
+    #[inline]
+    pub(super) fn count_below(self, part: Range<usize>, at: usize) -> usize {
+        match self {
+            Self::Narrow(sources) => sources[part].partition_point(|&source| source < sources[at]),
+            Self::Wide(sources) => sources[part].partition_point(|&source| source < sources[at]),
+        }
+    }
+
     /// Appends the sources at `positions` of a list.
     #[inline(always)]
     pub(super) fn append(self, list: Range<usize>, positions: Positions<'_>, out: &mut Vec<NodeId>) {

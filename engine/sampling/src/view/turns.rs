@@ -129,9 +129,9 @@ impl Turns {
 
     /// Bytes of memory that the views take at most.
     pub fn bytes(&self) -> u64 {
-        let (halo, edge_weights) = (self.options.halo, self.options.edge_weights);
+        let (halo, edge_data) = (self.options.halo, self.options.edge_data);
         Self::bytes_of(&self.groups, |owned| {
-            PartitionView::bytes_in_memory(&self.store, owned, halo, edge_weights)
+            PartitionView::bytes_in_memory(&self.store, owned, halo, edge_data)
         })
     }
 
@@ -259,7 +259,14 @@ impl Turns {
             ..self.options.clone()
         };
         let owned = self.groups[group].clone();
-        let views = PartitionView::open_all(&self.store, owned, &options, Some(&self.spare), &progress)?;
+        let views = PartitionView::open_all(
+            &self.store,
+            owned,
+            &options,
+            &Arc::default(),
+            Some(&self.spare),
+            &progress,
+        )?;
         tracing::debug!(group, seconds = begin.elapsed().as_secs_f64(), "loaded views");
         mem::forget(unmark);
         self.lock().groups.insert(group, Group::Open(views));

@@ -9,14 +9,14 @@ use super::*;
 use crate::{
     partition::{Owned, Share},
     sample::{Fanouts, Join, JoinScratch, Sampler, Scratch},
-    view::{Halo, PartitionView, ViewOptions, ViewSource},
+    view::{EdgeData, Halo, PartitionView, ViewOptions, ViewSource},
 };
 
 fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
     let options = ViewOptions {
         halo: Halo::Stop,
         halo_lists: None,
-        edge_weights: false,
+        edge_data: EdgeData::default(),
         mapped_bytes_max: None,
         threads: 1,
         engine: Choice::Auto,

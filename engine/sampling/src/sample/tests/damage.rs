@@ -7,7 +7,10 @@ use grappa_io::read::Choice;
 use grappa_storage::Store;
 
 use super::*;
-use crate::{partition::Owned, view::ViewOptions};
+use crate::{
+    partition::Owned,
+    view::{ViewOptions, tests::edge_data},
+};
 
 /// Kinds of view, with read engines.
 const WAYS: [(ViewKind, Choice); 3] = [
@@ -36,7 +39,7 @@ fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<
     let options = ViewOptions {
         halo: Halo::Stop,
         halo_lists: None,
-        edge_weights: true,
+        edge_data: edge_data(true),
         mapped_bytes_max: (way.0 == ViewKind::Mapped).then_some(u64::MAX),
         threads: 2,
         engine: way.1,

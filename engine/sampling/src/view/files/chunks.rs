@@ -7,15 +7,17 @@ use grappa_io::{
     Result,
     map::{FaultMeter, ResidentLimit},
 };
-use grappa_storage::Chunk;
+use grappa_storage::{CheckedEdgeRows, Chunk, Store};
 
-use super::disk_reads::DiskReads;
+use super::disk_reads::{DiskReads, GroupsSeen};
 use crate::view::edge_filter::EdgeFilter;
 
 /// The mapped chunks of a view.
 #[derive(Debug)]
 pub(in crate::view) struct Mapped {
     pub(super) chunks: Arc<Chunks>,
+    /// The id of the first edge of each chunk.
+    pub(super) first_edges: Vec<u64>,
     bytes: u64,
     pub(super) memory: Arc<MappedMemory>,
 }
@@ -25,7 +27,7 @@ pub(super) type Chunks = Vec<Option<Chunk>>;
 
 /// The memory that several mapped views share.
 #[derive(Debug, Default)]
-pub(in crate::view) struct MappedMemory {
+pub(crate) struct MappedMemory {
     limit: ResidentLimit,
     pub(super) disk: DiskReads,
     views: Mutex<Vec<Weak<Chunks>>>,
@@ -62,14 +64,59 @@ impl Mapped {
         let files = chunks
             .iter()
             .flatten()
-            .map(|chunk| chunk.row_bytes(filter.edge_weights))
+            .map(|chunk| chunk.row_bytes(filter.edge_data.weights))
             .sum();
         memory.add(&chunks, files, bytes);
         Ok(Self {
             chunks,
+            first_edges: filter.store.first_edges(),
             bytes: bytes.min(files),
             memory: memory.clone(),
         })
+    }
+
+    /// Maps the present chunks of `store` for the features of their edges. As [`Mapped::open`] otherwise.
+    pub(in crate::view) fn edge_features(store: &Store, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
+        let mut chunks: Chunks = (0..store.chunks().chunks()).map(|_| None).collect();
+        for chunk in store.present_chunks() {
+            chunks[chunk.0 as usize] = Some(store.chunk(chunk)?);
+        }
+        let chunks = Arc::new(chunks);
+        let files = chunks.iter().flatten().map(Chunk::edge_feature_bytes).sum();
+        memory.add(&chunks, files, bytes);
+        if files <= bytes {
+            chunks.iter().flatten().for_each(Chunk::read_ahead_edge_features);
+        }
+        Ok(Self {
+            chunks,
+            first_edges: store.first_edges(),
+            bytes: bytes.min(files),
+            memory: memory.clone(),
+        })
+    }
+
+    /// All chunks of the store, mapped or not.
+    pub(in crate::view) fn chunk_ids(&self) -> impl Iterator<Item = ChunkId> {
+        (0..self.chunks.len() as u32).map(ChunkId)
+    }
+
+    /// The features of the edges of a chunk, if it is mapped and has some.
+    pub(in crate::view) fn edge_rows(&self, chunk: ChunkId) -> Option<CheckedEdgeRows<'_>> {
+        self.chunks[chunk.0 as usize].as_ref()?.edge_features()
+    }
+
+    /// The chunk that has an edge, its first edge, and the first edge after it. There is no such chunk if there is no such edge.
+    pub(in crate::view) fn chunk_of_edge(&self, id: u64) -> (usize, u64, u64) {
+        // The first edge of all is 0.
+        let chunk = self.first_edges.partition_point(|&first| first <= id) - 1;
+        let end = self.first_edges.get(chunk + 1).copied().unwrap_or(u64::MAX);
+        (chunk, self.first_edges[chunk], end)
+    }
+
+    /// A thread begins to read a group of rows: releases pages if they exceed the limit. Returns whether reads should be started first.
+    pub(in crate::view) fn begin_group(&self, faults: &FaultMeter, seen: &GroupsSeen) -> bool {
+        self.memory.keep(faults);
+        self.memory.disk.are_next(seen)
     }
 
     /// The maximum number of bytes of resident pages.

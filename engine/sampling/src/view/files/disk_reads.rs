@@ -28,7 +28,7 @@ pub(super) struct DiskReads {
 
 /// Page faults and groups since the last look, of one thread.
 #[derive(Debug)]
-pub(super) struct GroupsSeen {
+pub(in crate::view) struct GroupsSeen {
     faults: FaultMeter,
     /// Groups without reads since the faults were counted; 0 if there were other groups in between.
     groups: Cell<u32>,
@@ -36,7 +36,7 @@ pub(super) struct GroupsSeen {
 
 impl GroupsSeen {
     /// Starts to count.
-    pub(super) fn start() -> Self {
+    pub(in crate::view) fn start() -> Self {
         Self {
             faults: FaultMeter::start(),
             groups: Cell::new(0),

@@ -42,6 +42,9 @@ struct ChunkFiles<'a> {
     first_node: NodeId,
     lists: CheckedAdjacency<'a>,
     edge_weights: Option<CheckedEdgeRows<'a>>,
+    /// A file that locates the edges of a list, and the id of its first edge.
+    located_by: Option<CheckedEdgeRows<'a>>,
+    first_edge: u64,
 }
 
 /// Where the place of a list is stored: the chunk, and the index of the node in it; none if the node is not owned.
@@ -54,13 +57,19 @@ pub(crate) struct FilePlace(Option<(ChunkId, RowPlace)>);
 impl<'a> MappedFiles<'a> {
     /// The files of a view that owns `owned`.
     pub(in crate::view) fn new(mapped: &'a Mapped, owned: &'a Owned) -> Self {
-        let chunks = mapped.chunks.iter().map(|chunk| {
-            chunk.as_ref().map(|chunk| ChunkFiles {
-                first_node: chunk.span().first_node,
-                lists: chunk.rows(),
-                edge_weights: chunk.weights(),
-            })
-        });
+        let chunks = mapped
+            .chunks
+            .iter()
+            .zip(&mapped.first_edges)
+            .map(|(chunk, &first_edge)| {
+                chunk.as_ref().map(|chunk| ChunkFiles {
+                    first_node: chunk.span().first_node,
+                    lists: chunk.rows(),
+                    edge_weights: chunk.weights(),
+                    located_by: chunk.edge_features().or(chunk.weights()),
+                    first_edge,
+                })
+            });
         Self {
             mapped,
             map: owned.chunk_map(),
@@ -198,6 +207,17 @@ impl<'a> MappedFiles<'a> {
                 prefetch(payload, byte as usize);
             }
         }
+    }
+
+    /// The ids of the edges of a list; none if the node is not owned.
+    pub(in crate::view) fn edge_ids(&self, place: &FilePlace) -> Result<Option<Range<u64>>> {
+        let Some((chunk, found)) = place.0 else {
+            return Ok(None);
+        };
+        let files = self.of(chunk);
+        let edges = files.located_by.as_ref().expect("the view has ids of edges");
+        let edges = edges.range(found.row(), &files.lists)?;
+        Ok(Some(files.first_edge + edges.start..files.first_edge + edges.end))
     }
 
     /// Appends the weights of edges of a list. `edges` are positions in the file.

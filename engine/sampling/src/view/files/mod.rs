@@ -8,8 +8,9 @@ mod chunks;
 mod disk_reads;
 mod lists;
 
-pub(crate) use self::lists::MappedFiles;
 pub(super) use self::{
-    chunks::{Mapped, MappedMemory},
+    chunks::Mapped,
+    disk_reads::GroupsSeen,
     lists::{FileHead, FilePlace},
 };
+pub(crate) use self::{chunks::MappedMemory, lists::MappedFiles};

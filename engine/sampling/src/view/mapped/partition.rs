@@ -119,6 +119,27 @@ impl SplitLists {
             segment.start..segment.start + included
         })
     }
+
+    /// Calls `each` with the position in the file of each of some positions.
+    fn in_file(&self, place: &SplitPlace, positions: Positions<'_>, each: impl FnMut(u64)) {
+        match positions {
+            Positions::First(count) => self.first(place, count).flatten().for_each(each),
+            Positions::Listed(positions) => {
+                // Positions ascend, so one pass over the segments finds all of them. `before` is the number of sources
+                // in earlier segments.
+                let mut segments = self.segments[place.segments.clone()].iter();
+                let (mut segment, mut before) = (0..0, 0);
+                let in_file = |&position: &u64| {
+                    while position - before >= segment.end - segment.start {
+                        before += segment.end - segment.start;
+                        segment = segments.next().expect("positions are below the in-degree").clone();
+                    }
+                    segment.start + position - before
+                };
+                positions.iter().map(in_file).for_each(each);
+            }
+        }
+    }
 }
 
 impl AdjacencyLists for MappedPartition<'_> {
@@ -194,22 +215,7 @@ impl AdjacencyLists for MappedPartition<'_> {
         };
         let mut in_file = std::mem::take(&mut split.positions);
         in_file.clear();
-        match positions {
-            Positions::First(count) => in_file.extend(split.first(place, count).flatten()),
-            Positions::Listed(positions) => {
-                // Positions ascend, so one pass over the segments finds all of them. `before` is the number of sources
-                // in earlier segments.
-                let mut segments = split.segments[place.segments.clone()].iter();
-                let (mut segment, mut before) = (0..0, 0);
-                for &position in positions {
-                    while position - before >= segment.end - segment.start {
-                        before += segment.end - segment.start;
-                        segment = segments.next().expect("positions are below the in-degree").clone();
-                    }
-                    in_file.push(segment.start + position - before);
-                }
-            }
-        }
+        split.in_file(place, positions, |position| in_file.push(position));
         if let Some(start) = place.decoded {
             let decoded = &split.decoded[start..];
             sources.extend(in_file.iter().map(|&position| NodeId(decoded[position as usize])));
@@ -236,5 +242,19 @@ impl AdjacencyLists for MappedPartition<'_> {
     ) -> Result<()> {
         self.files
             .edge_weights(&place.file, split.first(place, count), edge_weights)
+    }
+
+    fn edge_ids(
+        &self,
+        place: &SplitPlace,
+        split: &SplitLists,
+        positions: Positions<'_>,
+        ids: &mut Vec<u64>,
+    ) -> Result<()> {
+        let Some(edges) = self.files.edge_ids(&place.file)? else {
+            return Ok(());
+        };
+        split.in_file(place, positions, |position| ids.push(edges.start + position));
+        Ok(())
     }
 }

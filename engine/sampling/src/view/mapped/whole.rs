@@ -98,4 +98,12 @@ impl AdjacencyLists for MappedWhole<'_> {
     fn edge_weights(&self, place: &FilePlace, _: &Vec<u64>, count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
         self.0.edge_weights(place, iter::once(0..count), edge_weights)
     }
+
+    fn edge_ids(&self, place: &FilePlace, _: &Vec<u64>, positions: Positions<'_>, ids: &mut Vec<u64>) -> Result<()> {
+        let Some(edges) = self.0.edge_ids(place)? else {
+            return Ok(());
+        };
+        positions.for_each(|position| ids.push(edges.start + position));
+        Ok(())
+    }
 }

@@ -48,7 +48,7 @@ impl StreamPlan {
         let mut opened = Vec::new();
         let mut chunks = Vec::new();
         for chunk in filter.owned.chunks() {
-            let files = AdjacencyFiles::open(filter.store, filter.store.span(chunk)?, filter.edge_weights)?;
+            let files = AdjacencyFiles::open(filter.store, filter.store.span(chunk)?, filter.edge_data.weights)?;
             let mut payload = |file: &ContainerFile| {
                 let payload = Payload {
                     file: FileIndex(opened.len() as u32),

@@ -14,7 +14,7 @@ use crate::{
     view::{
         Halo,
         edge_filter::EdgeFilter,
-        tests::{any_engine, graph::Graph},
+        tests::{any_engine, edge_data, graph::Graph},
     },
 };
 
@@ -41,7 +41,7 @@ fn read(weights: bool, decode: impl FnOnce(&StreamPlan, Receiver<Piece>, Sender<
         store: &store.store,
         owned: &owned,
         halo: Halo::Stop,
-        edge_weights: weights,
+        edge_data: edge_data(weights),
     };
     let plan = StreamPlan::new(&filter).unwrap();
     let (send, ready) = unbounded();

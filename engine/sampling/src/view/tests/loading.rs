@@ -46,7 +46,7 @@ fn load(
         store,
         owned,
         halo: Halo::Stop,
-        edge_weights,
+        edge_data: edge_data(edge_weights),
     };
     let mut view = view(store, owned.clone(), Halo::Stop, edge_weights, ViewKind::Mapped)?;
     view.lists = Storage::Memory(Csr::load(&filter, threads, open, None, &Silent)?);
@@ -202,13 +202,13 @@ fn loading_stops_before_any_piece() {
         let options = ViewOptions {
             halo: Halo::Stop,
             halo_lists: None,
-            edge_weights: false,
+            edge_data: EdgeData::default(),
             mapped_bytes_max: None,
             threads,
             engine: Choice::Auto,
         };
         let progress = StopsAt(stop_at, AtomicU64::new(0));
-        let views = PartitionView::open_all(&store.store, owned(), &options, None, &progress);
+        let views = PartitionView::open_all(&store.store, owned(), &options, &Arc::default(), None, &progress);
         (views.map(|views| views.len()), progress.1.into_inner())
     };
     let (views, asked) = open(u64::MAX, 2);

@@ -20,7 +20,7 @@ use grappa_storage::Store;
 
 use self::graph::{Graph, TestStore};
 use super::{
-    Halo, PartitionView, ViewKind, ViewLists, ViewOptions,
+    EdgeData, Halo, PartitionView, ViewKind, ViewLists, ViewOptions,
     adjacency::{AdjacencyLists, Degrees, Positions},
     edge_filter::EdgeFilter,
     memory::Csr,
@@ -34,12 +34,17 @@ pub fn any_engine(files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
     open_engine(Choice::Auto, files)
 }
 
-/// A view of the `owned` nodes, without a memory limit.
+/// Weights and ids of edges, or neither.
+pub fn edge_data(all: bool) -> EdgeData {
+    EdgeData { weights: all, ids: all }
+}
+
+/// A view of the `owned` nodes, without a memory limit. It has ids of edges if it has weights.
 pub fn view(store: &Store, owned: Owned, halo: Halo, edge_weights: bool, kind: ViewKind) -> Result<PartitionView> {
     let options = ViewOptions {
         halo,
         halo_lists: None,
-        edge_weights,
+        edge_data: edge_data(edge_weights),
         mapped_bytes_max: (kind == ViewKind::Mapped).then_some(u64::MAX),
         threads: 2,
         engine: Choice::Auto,
@@ -81,6 +86,7 @@ pub struct ViewList {
     pub degrees: Degrees,
     pub sources: Vec<u64>,
     pub edge_weights: Vec<f32>,
+    pub edge_ids: Vec<u64>,
 }
 
 /// The adjacency lists of all nodes, as samplers read them.
@@ -108,6 +114,7 @@ fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -
     let degrees = lists.degrees(&mut place, &mut state);
     let count = degrees.listed;
     let (mut sources, mut one_by_one, mut edge_weights) = (Vec::new(), Vec::new(), Vec::new());
+    let mut edge_ids = Vec::new();
     lists.prefetch_sources(&place, Positions::First(count));
     lists.sources_at(&place, &mut state, Positions::First(count), &mut sources);
     let positions: Vec<_> = (0..count).collect();
@@ -116,11 +123,20 @@ fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -
     assert_eq!(sources, one_by_one);
     if view.has_edge_weights() {
         lists.edge_weights(&place, &state, count, &mut edge_weights).unwrap();
+        lists
+            .edge_ids(&place, &state, Positions::First(count), &mut edge_ids)
+            .unwrap();
+        let mut listed = Vec::new();
+        lists
+            .edge_ids(&place, &state, Positions::Listed(&positions), &mut listed)
+            .unwrap();
+        assert_eq!(edge_ids, listed);
     }
     ViewList {
         degrees,
         sources: sources.into_iter().map(|source| source.0).collect(),
         edge_weights,
+        edge_ids,
     }
 }
 
@@ -132,14 +148,17 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
                 degrees: Degrees::HALO,
                 sources: vec![],
                 edge_weights: vec![],
+                edge_ids: vec![],
             };
         }
         let list = &graph.lists[node];
-        let is_owned = |edge: &&(u64, f32)| owned.contains(NodeId(edge.0));
-        let mut edges: Vec<_> = list.iter().filter(is_owned).copied().collect();
+        let is_owned = |edge: &(u64, f32)| owned.contains(NodeId(edge.0));
+        let before: usize = graph.lists[..node].iter().map(Vec::len).sum();
+        let numbered = || (before as u64..).zip(list);
+        let mut edges: Vec<_> = numbered().filter(|(_, edge)| is_owned(edge)).collect();
         let visible = edges.len() as u64;
         if halo != Halo::None {
-            edges.extend(list.iter().filter(|edge| !is_owned(edge)));
+            edges.extend(numbered().filter(|(_, edge)| !is_owned(edge)));
         }
         let degrees = Degrees {
             visible,
@@ -147,11 +166,13 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
             listed: edges.len() as u64,
             halo: false,
         };
+        let (ids, edges): (Vec<_>, Vec<(u64, f32)>) = edges.into_iter().unzip();
         let (sources, all_weights) = edges.into_iter().unzip();
         ViewList {
             degrees,
             sources,
             edge_weights: if edge_weights { all_weights } else { vec![] },
+            edge_ids: if edge_weights { ids } else { vec![] },
         }
     };
     (0..graph.lists.len()).map(list_of).collect()
@@ -216,7 +237,7 @@ fn sources_of_64_bits_equal_those_of_32() {
             store: &store.store,
             owned: &owned,
             halo,
-            edge_weights: true,
+            edge_data: edge_data(true),
         };
         let mut wide = view(&store.store, owned.clone(), halo, true, ViewKind::Mapped).unwrap();
         wide.lists = Storage::Memory(Csr::load_as(&filter, false, 2, &any_engine, None, &Silent).unwrap());
@@ -244,7 +265,7 @@ fn options(mapped_bytes_max: Option<u64>) -> ViewOptions {
     ViewOptions {
         halo: Halo::Stop,
         halo_lists: None,
-        edge_weights: false,
+        edge_data: EdgeData::default(),
         mapped_bytes_max,
         threads: 1,
         engine: Choice::Auto,
@@ -263,7 +284,7 @@ fn views_take_the_bytes_that_the_manifest_says_or_their_limit() {
             let node_bytes = if chunks.len() == 3 { 8 } else { 16 };
             let bytes = node_bytes * owned.nodes() + 8 + edges * if edge_weights { 8 } else { 4 };
             assert_eq!(
-                PartitionView::bytes_in_memory(&store.store, &owned, halo, edge_weights),
+                PartitionView::bytes_in_memory(&store.store, &owned, halo, edge_data(edge_weights)),
                 bytes
             );
             let in_memory = view(&store.store, owned.clone(), halo, edge_weights, ViewKind::Memory).unwrap();
@@ -279,7 +300,15 @@ fn mapped_views_share_a_limit() {
     let owned = || vec![owning(&store.store, &[0]), owning(&store.store, &[1, 2])];
     // So little that pages are released again and again, and enough for all.
     for limit in [2, 1 << 30] {
-        let views = PartitionView::open_all(&store.store, owned(), &options(Some(limit)), None, &Silent).unwrap();
+        let views = PartitionView::open_all(
+            &store.store,
+            owned(),
+            &options(Some(limit)),
+            &Arc::default(),
+            None,
+            &Silent,
+        )
+        .unwrap();
         let taken: u64 = views.iter().map(|view| view.bytes()).sum();
         assert!(taken <= limit && views.iter().all(|view| view.kind() == ViewKind::Mapped));
         for (view, owned) in views.iter().zip(owned()) {
