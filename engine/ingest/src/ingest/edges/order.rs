@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! pass 1: count edges by the high half of the value's key, which sorts as the value does
-//! pass 2: count those by the low half that have the high half of the first value of a part
+//! for each part: count those by the low half that have the high half of its first value
 //! ```
 //!
-//! Reads the input twice, in memory of 1 MiB per thread.
+//! Reads the input up to three times, in memory of 1 MiB per thread.
 
 use std::sync::{Mutex, PoisonError};
 

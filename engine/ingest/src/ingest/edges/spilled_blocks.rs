@@ -74,6 +74,7 @@ struct SegmentFile {
 
 impl<'a> SpilledBlocks<'a> {
     /// The edges in the files `edges`, with values of this shape, which a pass spilled as `spilled` says. Blocks in `done` are left out.
+    #[expect(clippy::too_many_arguments, reason = "they are all that the blocks are made of")]
     pub fn new(
         plan: &'a JoinPlan,
         scratch: &Path,
