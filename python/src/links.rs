@@ -7,10 +7,8 @@ use grappa_engine::{
     formats::random,
     sample::{
         LoaderOptions,
-        links::{
-            Candidates, ExcludedEdges, KnownEdges, LinkBatches, LinkEpoch, LinkSamples, LinkScratch, LinkTask,
-            ListedPairs, Negatives, Positives,
-        },
+        feed::PartitionBatches,
+        links::{Candidates, ExcludedEdges, KnownEdges, LinkTask, ListedPairs, Negatives, Positives},
     },
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
@@ -58,6 +56,7 @@ pub struct Links {
     /// Number of edges of an epoch.
     edges: u64,
     memory: u64,
+    seed: u64,
 }
 
 impl Links {
@@ -65,7 +64,7 @@ impl Links {
     pub fn open(
         options: LinkOptions,
         store: &Arc<Store>,
-        loading: &LoaderOptions,
+        loading: &mut LoaderOptions,
         progress: &dyn Progress,
     ) -> PyResult<Self> {
         let part = match &options.part {
@@ -83,7 +82,6 @@ impl Links {
         };
         let task = LinkTask {
             store: store.clone(),
-            sampler: loading.sampler.clone(),
             negatives: negatives(&options)?,
             candidates: match (&options.listed, options.candidates.as_deref()) {
                 (Some(ends), _) => Candidates::Listed(Arc::new(ListedPairs::new(pairs_of(store, ends)?))),
@@ -102,10 +100,6 @@ impl Links {
                 "none" => ExcludedEdges::None,
                 other => return Err(unknown("exclude_targets", other, "\"both\", \"forward\" or \"none\"")),
             },
-            batch: loading.batch,
-            division: loading.division,
-            seed: loading.seed,
-            shuffle: loading.shuffle,
         };
         let mut links = Self {
             task: Arc::new(task),
@@ -114,6 +108,7 @@ impl Links {
             edges_per_epoch: options.edges_per_epoch,
             edges: 0,
             memory,
+            seed: loading.seed,
         };
         let positives = match list {
             Some(list) => Arc::new(Positives::list(list)),
@@ -129,30 +124,48 @@ impl Links {
         }
         links.edges = positives.len();
         links.positives = links.edges_per_epoch.is_none().then_some(positives);
+        loading.links = Some(links.task.clone());
         Ok(links)
     }
 
-    /// The minibatches of an epoch.
+    /// Gives the loader the positives of an epoch.
     ///
     /// # Errors
-    /// As [`Loader::link_batches`], or if edges cannot be read.
-    pub fn batches(&self, loader: &mut Loader, epoch: u64, progress: &dyn Progress) -> Result<Arc<LinkBatches>> {
+    /// If edges cannot be read, or need more memory than they may have.
+    pub fn open_epoch(&self, loader: &mut Loader, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let positives = match &self.positives {
             Some(positives) => positives.clone(),
             None => self.read(epoch, progress)?,
         };
-        loader.link_batches(&self.task, &LinkEpoch { positives, epoch })
+        let count = positives.len();
+        loader.set_positives(vec![positives], &[count]);
+        Ok(())
     }
 
     fn read(&self, epoch: u64, progress: &dyn Progress) -> Result<Arc<Positives>> {
-        let key = random::combine(self.task.seed, epoch);
+        let key = random::combine(self.seed, epoch);
         let sample = self.edges_per_epoch.map(|edges| (edges, key));
         Positives::of_part(&self.task.store, self.part, sample, self.memory, progress).map(Arc::new)
     }
 
-    /// Number of minibatches of an epoch, and of positives.
-    pub fn size(&self) -> (u64, u64) {
-        (self.task.batches_of(self.edges), self.edges)
+    /// Number of positives of an epoch.
+    pub fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    /// The pairs of minibatch `index`.
+    pub fn arrays(&self, batches: &PartitionBatches, index: u64, minibatch: &Minibatch) -> LinkArrays {
+        let mut indices = Vec::new();
+        batches.seed_indices(index, &mut indices);
+        let positives = batches.positives(batches.places(index)[0]);
+        let pairs = &minibatch.links;
+        LinkArrays {
+            numbers: indices.into_iter().map(|index| positives.number(index) as i64).collect(),
+            positives: Pairs::of(&pairs.positives),
+            negatives: Pairs::of(&pairs.negatives),
+            is_negative: pairs.is_negative.clone(),
+            kind: self.task.negatives,
+        }
     }
 }
 
@@ -172,22 +185,6 @@ struct Pairs {
 }
 
 impl LinkArrays {
-    /// The pairs of minibatch `index`.
-    ///
-    /// # Errors
-    /// As [`LinkBatches::samples`].
-    pub fn of(batches: &LinkBatches, index: u64, minibatch: &Minibatch, scratch: &mut LinkScratch) -> Result<Self> {
-        let samples = batches.samples(index, scratch)?;
-        let number = |&index: &u64| batches.positives().number(index) as i64;
-        Ok(Self {
-            numbers: samples.indices.iter().map(number).collect(),
-            positives: local(&samples, &samples.positives, minibatch),
-            negatives: local(&samples, &samples.negatives, minibatch),
-            is_negative: samples.is_negative,
-            kind: batches.task().negatives,
-        })
-    }
-
     /// Adds the arrays to a batch of the package: `edge_label_index` and `edge_label`, or `src_index`, `dst_pos_index`,
     /// `dst_neg_index` and `neg_mask`.
     pub fn put(self, dict: &Bound<'_, PyDict>) -> PyResult<()> {
@@ -225,12 +222,12 @@ impl LinkArrays {
     }
 }
 
-fn local(samples: &LinkSamples, pairs: &[(NodeId, NodeId)], minibatch: &Minibatch) -> Pairs {
-    let pairs = pairs.iter().map(|&pair| samples.local(minibatch, pair));
-    let (sources, targets) = pairs
-        .map(|(source, target)| (i64::from(source), i64::from(target)))
-        .unzip();
-    Pairs { sources, targets }
+impl Pairs {
+    fn of(pairs: &[[u32; 2]]) -> Self {
+        let pairs = pairs.iter().map(|&[source, target]| (i64::from(source), i64::from(target)));
+        let (sources, targets) = pairs.unzip();
+        Self { sources, targets }
+    }
 }
 
 /// Pairs of nodes from sources and destinations.

@@ -16,7 +16,6 @@ use grappa_engine::{
     sample::{
         Fanouts, Join, LoaderOptions, Sampler, Seeds,
         feed::{BatchSource, Division, Stopper},
-        links::LinkScratch,
     },
 };
 use pyo3::{
@@ -352,11 +351,14 @@ impl Delivery {
             }
         };
         let links = links
-            .map(|links| Links::open(links, &store, &loading, progress))
+            .map(|links| Links::open(links, &store, &mut loading, progress))
             .transpose()?;
         let mut loader = EngineLoader::new(&store, loading);
         let mut partitions = Partitions::new(partitions, seeds, options.seed);
         partitions.open(&mut loader, &store, 0, progress).map_err(exception)?;
+        if let Some(links) = &links {
+            links.open_epoch(&mut loader, 0, progress).map_err(exception)?;
+        }
         partitions.check(&loader.all_batches(0))?;
         Ok(Self {
             store,
@@ -373,7 +375,7 @@ impl Delivery {
     /// Number of batches of an epoch, and of seeds or positives of all.
     fn size(&self) -> (u64, u64) {
         match &self.links {
-            Some(links) => links.size(),
+            Some(links) => (self.loader.all_batches(0).batches(), links.edges()),
             None => {
                 let all = self.loader.all_batches(0);
                 (all.steps(), all.seeds_of_all())
@@ -400,10 +402,11 @@ impl Delivery {
         } = self;
         let until_end = UntilEnd(&command.end);
         if let Some(links) = links {
-            let batches = links.batches(loader, command.epoch, &until_end)?;
-            let mut scratch = LinkScratch::default();
+            links.open_epoch(loader, command.epoch, &until_end)?;
+            let batches = loader.batches(command.epoch, |batches| batches)?;
             return self.deliver_each(&batches, command, |delivery, batch| {
-                let arrays = LinkArrays::of(&batches, batch.index(), batch.minibatch(), &mut scratch)?;
+                let links = delivery.links.as_ref().expect("the loader is of links");
+                let arrays = links.arrays(&batches, batch.index(), batch.minibatch());
                 let input_ids = arrays.numbers.clone();
                 Ok(Prepared {
                     links: Some(arrays),

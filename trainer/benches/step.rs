@@ -388,5 +388,6 @@ fn minibatch() -> Minibatch {
         nodes: nodes.into_iter().map(NodeId).collect(),
         seeds: seeds(),
         blocks,
+        ..Minibatch::default()
     }
 }

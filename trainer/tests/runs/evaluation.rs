@@ -316,6 +316,7 @@ fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<Neighbor
         seeds: seeds.len(),
         nodes,
         blocks,
+        ..Minibatch::default()
     }
 }
 

@@ -7,7 +7,7 @@ use grappa_formats::{NodeId, random};
 use grappa_io::Result;
 
 use super::source::BatchSource;
-use crate::sample::{Block, Minibatch};
+use crate::sample::{Block, LinkPairs, Minibatch};
 
 /// The size of the minibatches of a source, and of what samples them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +23,9 @@ pub(super) struct MinibatchDemand {
     distinct: DistinctRows,
     /// Sizes of the blocks of a minibatch.
     blocks: Vec<BlockSize>,
+    /// Positives and negatives of a minibatch of links, and its marks of negatives.
+    pairs: [usize; 2],
+    is_negative: usize,
 }
 
 /// Model of the number of distinct rows that several minibatches need together: `each * minibatches ^ growth`.
@@ -135,6 +138,10 @@ impl MinibatchDemand {
 
     fn cover(&mut self, minibatch: &Minibatch, edge_dim: usize) {
         self.rows = self.rows.max(minibatch.nodes.len());
+        let links = &minibatch.links;
+        self.pairs[0] = self.pairs[0].max(links.positives.len());
+        self.pairs[1] = self.pairs[1].max(links.negatives.len());
+        self.is_negative = self.is_negative.max(links.is_negative.len());
         self.blocks
             .resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
         for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
@@ -159,6 +166,7 @@ impl MinibatchDemand {
             nodes: Vec::with_capacity(self.rows),
             seeds: 0,
             blocks: self.blocks.iter().map(BlockSize::block).collect(),
+            links: LinkPairs::with_capacity(self.pairs, self.is_negative),
         }
     }
 
@@ -218,5 +226,5 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
             + bytes(&block.halo)
             + size_of::<Block>() as u64
     };
-    bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
+    bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>() + minibatch.links.bytes()
 }

@@ -7,6 +7,7 @@ use grappa_io::Result;
 
 use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
+    links::{LinkScratch, LinkTask, Positives},
     partition::{SeedNodes, Share},
     sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
     view::{Turns, TurnsEpoch, ViewSource},
@@ -19,6 +20,8 @@ pub struct Seeded {
     pub view: ViewSource,
     /// Distinct nodes that the partition owns.
     pub seeds: Arc<SeedNodes>,
+    /// Edges whose destinations are among these, if minibatches are of links. They count as the seeds then.
+    pub positives: Option<Arc<Positives>>,
 }
 
 /// A partition of an epoch, as one of several workers has it.
@@ -42,10 +45,20 @@ impl Part {
         }
     }
 
+    pub(crate) fn served_mut(&mut self) -> Option<&mut Seeded> {
+        match self {
+            Self::Served(seeded) => Some(seeded),
+            Self::Elsewhere { .. } => None,
+        }
+    }
+
     /// Number of its seeds.
     pub fn seeds(&self) -> u64 {
         match self {
-            Self::Served(seeded) => seeded.seeds.len(),
+            Self::Served(seeded) => match &seeded.positives {
+                Some(positives) => positives.len(),
+                None => seeded.seeds.len(),
+            },
             Self::Elsewhere { seeds } => *seeds,
         }
     }
@@ -111,6 +124,9 @@ pub struct EpochOptions {
     pub shuffle: bool,
     /// The maximum number of steps; none for as many as use all seeds.
     pub steps_max: Option<u64>,
+    /// What is drawn for minibatches of links. They have positives instead of seeds, and the ends of all pairs are the
+    /// seeds that are sampled.
+    pub links: Option<Arc<LinkTask>>,
 }
 
 /// The step and partition of a minibatch.
@@ -132,6 +148,7 @@ pub struct BatchPlace {
 pub struct EpochScratch {
     sampler: Scratch,
     seeds: Vec<NodeId>,
+    links: LinkScratch,
     /// The minibatches of a step, before they are joined.
     parts: Vec<Minibatch>,
     join: JoinScratch,
@@ -330,19 +347,34 @@ impl PartitionBatches {
         self.places.last().map_or(0, |place| place.step + 1)
     }
 
-    /// The seeds of batch `index`, as indices of the seeds of their partition, in the order of the minibatch.
+    /// The seeds or positives of batch `index`, as indices of the seeds of their partition, in the order of the minibatch.
     pub fn seed_indices(&self, index: u64, out: &mut Vec<u64>) {
         out.clear();
         for &place in self.places(index) {
-            let (seeds, indices) = (&self.part(place).seeds, self.indices(place));
-            match self.options.shuffle {
-                // A keyed permutation is computed, so the shuffled order takes no memory.
-                true => {
-                    let shuffle = Feistel::new(seeds.len(), self.key(place).shuffle());
-                    out.extend(indices.map(|index| shuffle.forward(index)));
-                }
-                false => out.extend(indices),
+            self.in_order(place, |index| out.push(index));
+        }
+    }
+
+    /// The positives of the partition of a minibatch of links.
+    ///
+    /// # Panics
+    /// If minibatches are of nodes, or another worker serves the partition.
+    pub fn positives(&self, place: BatchPlace) -> &Arc<Positives> {
+        let positives = self.part(place).positives.as_ref();
+        positives.expect("minibatches of links have positives")
+    }
+
+    /// Calls `each` with the seeds of a minibatch, as indices of the seeds of its partition.
+    fn in_order(&self, place: BatchPlace, each: impl FnMut(u64)) {
+        let indices = self.indices(place);
+        match self.options.shuffle {
+            // A keyed permutation is computed, so the shuffled order takes no memory.
+            true => {
+                let seeds = self.parts[place.partition.0 as usize].seeds();
+                let shuffle = Feistel::new(seeds, self.key(place).shuffle());
+                indices.map(|index| shuffle.forward(index)).for_each(each);
             }
+            false => indices.for_each(each),
         }
     }
 
@@ -354,29 +386,28 @@ impl PartitionBatches {
             .seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
     }
 
-    /// The seeds of a minibatch.
-    fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
-        let (seeds, indices) = (&self.part(place).seeds, self.indices(place));
-        out.clear();
-        if self.options.shuffle {
-            // A keyed permutation is computed, so the shuffled order takes no memory.
-            let shuffle = Feistel::new(seeds.len(), self.key(place).shuffle());
-            out.extend(indices.map(|index| seeds.get(shuffle.forward(index))));
-        } else {
-            out.extend(indices.map(|index| seeds.get(index)));
-        }
-    }
-
     fn sample_part(
         &self,
         place: BatchPlace,
-        sampler: &mut Scratch,
+        (sampler, links): (&mut Scratch, &mut LinkScratch),
         seeds: &mut Vec<NodeId>,
         out: &mut Minibatch,
     ) -> Result<()> {
-        self.seeds(place, seeds);
-        let view = self.part(place).view.get()?;
-        self.options.sampler.sample(&view, seeds, self.key(place), sampler, out)
+        let (part, key, options) = (self.part(place), self.key(place), &self.options);
+        let view = part.view.get()?;
+        match (&options.links, &part.positives) {
+            (Some(task), Some(positives)) => {
+                let mut of_batch = Vec::with_capacity(self.seeds_of(place));
+                self.in_order(place, |index| of_batch.push(positives.edges()[index as usize]));
+                task.sample(&options.sampler, &view, &of_batch, key, (links, sampler), out)
+            }
+            (None, None) => {
+                seeds.clear();
+                self.in_order(place, |index| seeds.push(part.seeds.get(index)));
+                options.sampler.sample(&view, seeds, key, sampler, out)
+            }
+            _ => panic!("minibatches are of links or of nodes"),
+        }
     }
 
     fn part(&self, place: BatchPlace) -> &Seeded {
@@ -488,11 +519,17 @@ impl BatchSource for PartitionBatches {
             .map(|part| (Arc::as_ptr(&part.seeds), &part.seeds))
             .collect();
         let lists: u64 = lists.values().map(|seeds| seeds.bytes()).sum();
+        let positives = self.parts.iter().filter_map(|part| part.served()?.positives.as_ref());
+        let positives: u64 = positives.map(|positives| positives.bytes()).sum();
+        let links = self.options.links.as_ref().map_or(0, |task| task.bytes());
         let places = self.places.capacity() * size_of::<BatchPlace>() + self.starts.capacity() * size_of::<usize>();
-        lists + places as u64
+        lists + positives + links + places as u64
     }
 
     fn nodes_min(&self) -> u64 {
+        if self.options.links.is_some() {
+            return 1;
+        }
         let places = (0..self.batches()).map(|index| self.places(index).iter());
         let seeds = places.map(|places| places.map(|&place| self.seeds_of(place) as u64).sum());
         seeds.max().unwrap_or(0)
@@ -524,11 +561,12 @@ impl BatchSource for PartitionBatches {
         let EpochScratch {
             sampler,
             seeds,
+            links,
             parts,
             join,
             nodes: sampled,
         } = scratch;
-        let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64;
+        let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64 + links.bytes();
         let of_parts = parts.iter().map(minibatch_bytes).sum();
         let part_nodes = || parts.iter().map(|part| part.nodes.len());
         if part_nodes().all(|nodes| nodes == 0) {
@@ -546,6 +584,7 @@ impl BatchSource for PartitionBatches {
         let EpochScratch {
             sampler,
             seeds,
+            links,
             parts,
             join,
             nodes,
@@ -553,7 +592,7 @@ impl BatchSource for PartitionBatches {
         // Empties the parts of the previous batch.
         parts.iter_mut().for_each(Minibatch::clear);
         match self.places(index) {
-            &[place] => self.sample_part(place, sampler, seeds, out)?,
+            &[place] => self.sample_part(place, (sampler, links), seeds, out)?,
             places => {
                 let how = self
                     .options
@@ -561,7 +600,7 @@ impl BatchSource for PartitionBatches {
                     .expect("a batch of several minibatches is joined");
                 parts.resize_with(parts.len().max(places.len()), Minibatch::default);
                 for (&place, part) in places.iter().zip(&mut *parts) {
-                    self.sample_part(place, sampler, seeds, part)?;
+                    self.sample_part(place, (sampler, links), seeds, part)?;
                 }
                 Minibatch::join(&parts[..places.len()], how, self.nodes, sampler, join, out)?;
             }

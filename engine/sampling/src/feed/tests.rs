@@ -172,6 +172,7 @@ impl SkewedSource {
                 halo: vec![false; destinations],
             }],
             nodes,
+            ..Minibatch::default()
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! positives of the epoch                  positives: edges of a part of the store, or a list
-//! batch: an even share, shuffled          batches
+//! batch: an even share, shuffled          grappa_sampling::feed
 //!     negatives                           negatives: draw ends; while one is a true edge, draw again
-//!     seeds: the ends, each once
+//!     seeds: the ends, each once          task
 //!     neighborhoods                       grappa_sampling::sample
 //!     remove the positives of the batch, and their reverses, from the messages
 //! ```
@@ -12,20 +12,24 @@
 //! The training positives are the edges of the graph, which messages use. A positive whose own edge is among the messages can be read off
 //! them. So each minibatch leaves out the edges that it is asked about; the rest of the graph stays.
 //!
+//! In a partition, the destinations of positives are nodes of its base, and their sources may be halo nodes. Negatives come from all nodes
+//! that it owns.
+//!
 //! Edges are read front to back, once per epoch at most; no edge is read at random. Negatives cost a lookup of one adjacency list each.
 
-mod batches;
 mod known;
 mod negatives;
 mod positives;
 mod ranked;
+mod task;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
-    batches::{ExcludedEdges, LinkBatches, LinkEpoch, LinkScratch, LinkTask},
     known::KnownEdges,
-    negatives::{Candidates, LinkSamples, ListedPairs, Negatives},
+    negatives::{Candidates, ListedPairs, Negatives},
     positives::Positives,
     ranked::{RankCandidates, Ranked, known_edges_of},
+    task::{ExcludedEdges, LinkTask},
 };
+pub(crate) use self::task::LinkScratch;

@@ -8,6 +8,7 @@ use grappa_storage::{MappedChunks, Store};
 
 use super::known::KnownEdges;
 use crate::{
+    partition::{LocalId, Owned},
     sample::{BatchKey, FindScratch, find_edges, link_draws},
     view::PartitionView,
 };
@@ -29,11 +30,11 @@ pub enum Negatives {
     Pairs(f64),
     /// For each positive, this many destinations for its source.
     Destinations(u32),
-    /// This many destinations, which all sources of the minibatch share. [`LinkSamples::is_negative`] says where they have an edge.
+    /// This many destinations, which all sources of the minibatch share. [`LinkPairs::is_negative`](crate::sample::LinkPairs::is_negative) says where they have an edge.
     Shared(u32),
 }
 
-/// The nodes that negatives are drawn from.
+/// The nodes that negatives are drawn from, as far as the partition owns them.
 #[derive(Debug, Clone)]
 pub enum Candidates {
     /// All nodes, each with the same probability.
@@ -162,16 +163,12 @@ fn weight(degree: u64) -> f64 {
 }
 
 /// The pairs of a minibatch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LinkSamples {
-    /// The positives, as indices of the epoch's list.
-    pub indices: Vec<u64>,
+#[derive(Debug, Default)]
+pub(super) struct LinkSamples {
     /// The positives: source and destination.
     pub positives: Vec<(NodeId, NodeId)>,
-    /// The negatives. With [`Negatives::Destinations`], the negatives of the first positive come first; with [`Negatives::Shared`], each has the
-    /// source of the first positive, and is for all.
+    /// The negatives, as [`LinkPairs`](crate::sample::LinkPairs) has them.
     pub negatives: Vec<(NodeId, NodeId)>,
-    /// With [`Negatives::Shared`]: for each positive and each negative, whether there is no edge from its source. Otherwise empty.
     pub is_negative: Vec<bool>,
 }
 
@@ -259,15 +256,20 @@ impl Draw<'_> {
     /// A draw for a negative.
     fn pair(&self, slot: usize, round: u64, out: &LinkSamples) -> Result<(NodeId, NodeId)> {
         let mut draws = link_draws(self.key, slot as u64, round);
-        let positives = &out.positives;
+        let (positives, owned) = (&out.positives, self.view.owned());
         let source = match self.negatives {
             Negatives::Pairs(_) => None,
             Negatives::Destinations(each) => Some(positives[slot / each as usize].0),
             Negatives::Shared(_) | Negatives::None => Some(positives[0].0),
         };
         let mut node = |of_positive: fn(&(NodeId, NodeId)) -> NodeId| match self.candidates {
-            Candidates::Uniform => Ok(NodeId(draws.below(self.view.nodes()))),
-            Candidates::ByDegree(sums) => sums.node(draws.unit()),
+            Candidates::Uniform => Ok(owned.at(LocalId(draws.below(owned.nodes())))),
+            Candidates::ByDegree(sums) => loop {
+                let node = sums.node(draws.unit())?;
+                if owned.contains(node) {
+                    break Ok(node);
+                }
+            },
             Candidates::InBatch => Ok(of_positive(&positives[draws.below(positives.len() as u64) as usize])),
             Candidates::Listed(listed) => {
                 let pairs = match (self.negatives, source) {

@@ -5,18 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use grappa_formats::{EdgePart, NodeId};
-use grappa_io::progress::Silent;
+use grappa_formats::{EdgePart, NodeId, PartitionId};
+use grappa_io::{progress::Silent, read::Choice};
 use grappa_storage::Store;
 
 use super::*;
 use crate::{
     Loader, LoaderOptions, Seeds,
-    feed::{BatchSource, Division},
-    partition::{Schedule, assignment, chunk_sizes},
-    sample::{Minibatch, Sampler},
+    feed::{BatchSource, PartitionBatches},
+    partition::{Owned, Schedule, assignment, chunk_sizes},
+    sample::{BatchKey, Minibatch, Sampler, Scratch},
     view::{
-        ViewKind,
+        Halo, PartitionView, ViewKind, ViewOptions,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -65,44 +65,58 @@ impl Fixture {
         Positives::of_part(&self.store, EdgePart::Graph, sample, 1 << 20, &Silent).unwrap()
     }
 
-    fn task(&self, fanouts: &str, negatives: Negatives) -> LinkTask {
+    fn task(&self, negatives: Negatives) -> LinkTask {
         LinkTask {
             store: self.store.clone(),
-            sampler: Arc::new(Sampler::uniform(fanouts.parse().unwrap(), false)),
             negatives,
             candidates: Candidates::Uniform,
             known: Some(KnownEdges::default()),
             excluded: ExcludedEdges::WithReverses,
-            batch: 20,
-            division: Division::Even,
-            seed: 5,
-            shuffle: true,
         }
     }
 
-    fn batches(&self, task: LinkTask, view: ViewKind) -> Arc<LinkBatches> {
+    fn batches(&self, fanouts: &str, task: LinkTask, view: ViewKind) -> Arc<PartitionBatches> {
         let options = LoaderOptions {
             features: false,
             memory: 64 << 20,
             threads: 1,
+            batch: 20,
+            seed: 5,
+            links: Some(Arc::new(task)),
             view,
-            ..LoaderOptions::new((*task.sampler).clone())
+            ..LoaderOptions::new(Sampler::uniform(fanouts.parse().unwrap(), false))
         };
         let mut loader = Loader::new(&self.store, options);
         let whole = assignment(Schedule::Fixed, &chunk_sizes(self.store.manifest()), 1, 0, 0, 0).unwrap();
         loader.partition(&whole, &Seeds::All, &Silent).unwrap();
-        let epoch = LinkEpoch {
-            positives: Arc::new(self.positives(None)),
-            epoch: 3,
-        };
-        loader.link_batches(&Arc::new(task), &epoch).unwrap()
+        let positives = self.positives(None);
+        let count = positives.len();
+        loader.set_positives(vec![Arc::new(positives)], &[count]);
+        loader.batches(3, |batches| batches).unwrap()
     }
 }
 
-fn sampled(batches: &LinkBatches, index: u64) -> (Minibatch, LinkSamples) {
+/// The pairs of a minibatch, as nodes.
+struct Samples {
+    positives: Vec<(NodeId, NodeId)>,
+    negatives: Vec<(NodeId, NodeId)>,
+    is_negative: Vec<bool>,
+}
+
+fn sampled(batches: &PartitionBatches, index: u64) -> (Minibatch, Samples) {
     let (mut minibatch, mut scratch) = (Minibatch::default(), batches.scratch());
     batches.sample(index, &mut scratch, &mut minibatch).unwrap();
-    (minibatch, batches.samples(index, &mut batches.scratch()).unwrap())
+    let [positives, negatives] = [&minibatch.links.positives, &minibatch.links.negatives].map(|pairs| {
+        let ends = pairs.iter().map(|pair| pair.map(|end| minibatch.nodes[end as usize]));
+        ends.map(|[source, target]| (source, target)).collect()
+    });
+    let is_negative = minibatch.links.is_negative.clone();
+    let samples = Samples {
+        positives,
+        negatives,
+        is_negative,
+    };
+    (minibatch, samples)
 }
 
 /// The edges of each block, as nodes, with the number of copies.
@@ -123,17 +137,12 @@ fn messages(minibatch: &Minibatch) -> Vec<BTreeMap<(NodeId, NodeId), usize>> {
 #[test]
 fn an_epoch_has_each_edge_once_in_batches_of_even_size() {
     let fixture = Fixture::new();
-    let batches = fixture.batches(fixture.task("2,2", Negatives::None), ViewKind::Auto);
+    let batches = fixture.batches("2,2", fixture.task(Negatives::None), ViewKind::Auto);
     let mut edges = Vec::new();
     let mut sizes = BTreeSet::new();
     for index in 0..batches.batches() {
-        let (minibatch, samples) = sampled(&batches, index);
+        let (_, samples) = sampled(&batches, index);
         sizes.insert(samples.positives.len());
-        for &(source, target) in &samples.positives {
-            let (from, to) = samples.local(&minibatch, (source, target));
-            assert_eq!(minibatch.nodes[from as usize], source);
-            assert_eq!(minibatch.nodes[to as usize], target);
-        }
         edges.extend(samples.positives);
     }
     assert!(sizes.len() <= 2 && sizes.iter().all(|&size| size <= 20), "{sizes:?}");
@@ -155,16 +164,15 @@ fn messages_are_the_sampled_edges_without_the_positives_and_their_reverses() {
     let fixture = Fixture::new();
     for (fanouts, view) in [("-1,-1", ViewKind::Auto), ("3,2", ViewKind::Mapped)] {
         let with = |excluded| {
-            let task = fixture.task(fanouts, Negatives::Pairs(1.0));
-            fixture.batches(LinkTask { excluded, ..task }, view)
+            let task = fixture.task(Negatives::Pairs(1.0));
+            fixture.batches(fanouts, LinkTask { excluded, ..task }, view)
         };
         let (all, without) = (with(ExcludedEdges::None), with(ExcludedEdges::WithReverses));
         let forward = with(ExcludedEdges::Positives);
         let mut leaks = [0, 0];
         for index in 0..all.batches() {
-            let ((all, samples), (without, same)) = (sampled(&all, index), sampled(&without, index));
-            assert_eq!(samples, same);
-            assert_eq!(all.nodes, without.nodes);
+            let ((all, samples), (without, _)) = (sampled(&all, index), sampled(&without, index));
+            assert_eq!((&all.links, &all.nodes), (&without.links, &without.nodes));
             let positives: BTreeSet<_> = samples.positives.iter().copied().collect();
             let reverses: BTreeSet<_> = positives.iter().map(|&(source, target)| (target, source)).collect();
             for (number, mut expected) in messages(&all).into_iter().enumerate() {
@@ -199,11 +207,11 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
                 let task = LinkTask {
                     known,
                     candidates: candidates.clone(),
-                    ..fixture.task("2", negatives)
+                    ..fixture.task(negatives)
                 };
-                let batches = fixture.batches(task, ViewKind::Auto);
+                let batches = fixture.batches("2", task, ViewKind::Auto);
                 for index in 0..batches.batches() {
-                    let (minibatch, samples) = sampled(&batches, index);
+                    let (_, samples) = sampled(&batches, index);
                     let positives = samples.positives.len();
                     let pairs: Vec<_> = match negatives {
                         Negatives::Shared(count) => {
@@ -228,9 +236,6 @@ fn no_negative_is_an_edge_unless_that_is_wished() {
                             samples.negatives.clone()
                         }
                     };
-                    for &pair in &samples.negatives {
-                        samples.local(&minibatch, pair);
-                    }
                     let wrong = pairs
                         .iter()
                         .filter(|pair| edges.contains(pair) || pair.0 == pair.1)
@@ -257,9 +262,9 @@ fn known_edges_of_a_list_are_no_negatives() {
         .collect();
     let task = LinkTask {
         known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
-        ..fixture.task("2", Negatives::Pairs(1.0))
+        ..fixture.task(Negatives::Pairs(1.0))
     };
-    let batches = fixture.batches(task, ViewKind::Auto);
+    let batches = fixture.batches("2", task, ViewKind::Auto);
     let (_, samples) = sampled(&batches, 0);
     assert!(samples.negatives.iter().all(|&(_, target)| target.0 < 5));
 }
@@ -310,11 +315,33 @@ fn a_source_with_edges_to_all_nodes_is_an_error() {
         .collect();
     let task = LinkTask {
         known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
-        ..fixture.task("2", Negatives::Destinations(1))
+        ..fixture.task(Negatives::Destinations(1))
     };
-    let view = fixture.batches(fixture.task("2", Negatives::None), ViewKind::Auto);
-    let error = LinkBatches::new(Arc::new(task), view.view().clone(), view.epoch().clone())
-        .samples(0, &mut LinkScratch::default())
+    let whole = Owned::whole(&fixture.store);
+    let key = BatchKey {
+        seed: 5,
+        epoch: 0,
+        partition: PartitionId(0),
+        batch: 0,
+    };
+    let options = ViewOptions {
+        halo: Halo::Stop,
+        halo_lists: None,
+        edge_weights: false,
+        mapped_bytes_max: None,
+        threads: 1,
+        engine: Choice::Auto,
+    };
+    let view = PartitionView::open(&fixture.store, whole, &options).unwrap();
+    let error = task
+        .sample(
+            &Sampler::uniform("2".parse().unwrap(), false),
+            &view,
+            &[(NodeId(1), NodeId(2))],
+            key,
+            (&mut LinkScratch::default(), &mut Scratch::default()),
+            &mut Minibatch::default(),
+        )
         .unwrap_err()
         .to_string();
     assert!(error.contains("found no node without an edge from"), "{error}");
@@ -326,10 +353,9 @@ fn negatives_by_degree_have_the_frequencies_of_degree_to_the_power_of_three_quar
     let task = LinkTask {
         known: None,
         candidates: Candidates::by_degree(&fixture.store).unwrap(),
-        batch: 1000,
-        ..fixture.task("2", Negatives::Destinations(40))
+        ..fixture.task(Negatives::Destinations(40))
     };
-    let batches = fixture.batches(task, ViewKind::Auto);
+    let batches = fixture.batches("2", task, ViewKind::Auto);
     let mut counts = vec![0.0; NODES as usize];
     let mut drawn = 0.0;
     for index in 0..batches.batches() {

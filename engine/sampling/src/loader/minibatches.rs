@@ -16,7 +16,7 @@ use crate::{
         BatchSource, Division, Epoch, EpochOptions, Feed, FeedOptions, FeedPlan, FeedStats, HostProcesses, Part,
         PartitionBatches, Seeded,
     },
-    links::{LinkBatches, LinkEpoch, LinkTask},
+    links::Positives,
     partition::{Owned, Share},
     sample::Sampler,
     view::{HaloLists, PartitionView, ViewKind, ViewSource},
@@ -95,7 +95,18 @@ impl Loader {
         self.open.set_halo_lists(lists);
     }
 
-    /// The minibatches of an epoch that this worker serves and `choose` selects. Opens the feed if it is closed.
+    /// Gives the open partitions that this worker serves their positives, in the order of partitions. `of_all` has the number of positives of
+    /// each partition, also of other workers.
+    ///
+    /// # Panics
+    /// If numbers disagree, or [`LoaderOptions::links`] is none.
+    pub fn set_positives(&mut self, positives: Vec<Arc<Positives>>, of_all: &[u64]) {
+        assert!(self.options.links.is_some(), "minibatches are of links");
+        self.open.set_positives(positives, of_all);
+    }
+
+    /// The minibatches of an epoch that this worker serves and `choose` selects. Opens the feed if it is closed, and maps
+    /// views for which there is too little memory.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch, or files cannot be read.
@@ -104,37 +115,16 @@ impl Loader {
         epoch: u64,
         choose: impl Fn(PartitionBatches) -> PartitionBatches,
     ) -> Result<Arc<PartitionBatches>> {
-        self.open_feed(|loader| choose(loader.all_batches(epoch).served()))
-    }
-
-    /// The minibatches of an epoch of link prediction, from the whole graph. Opens the feed if it is closed.
-    ///
-    /// # Errors
-    /// As [`Loader::batches`].
-    ///
-    /// # Panics
-    /// Unless one partition is open, and this worker serves it.
-    pub fn link_batches(&mut self, task: &Arc<LinkTask>, epoch: &LinkEpoch) -> Result<Arc<LinkBatches>> {
-        self.open_feed(|loader| {
-            let [Part::Served(whole)] = &loader.open.parts[..] else {
-                panic!("links are sampled from one partition")
-            };
-            LinkBatches::new(task.clone(), whole.view.clone(), epoch.clone())
-        })
-    }
-
-    /// The minibatches that `make` makes of the open views. Opens the feed if it is closed, and maps views for which there is too little
-    /// memory.
-    fn open_feed<S: BatchSource>(&mut self, make: impl Fn(&Self) -> S) -> Result<Arc<S>> {
+        let make = |loader: &Self| Arc::new(choose(loader.all_batches(epoch).served()));
         self.evaluation = None;
-        let mut batches = Arc::new(make(self));
+        let mut batches = make(self);
         if self.feed.is_none() {
             let may_map = self.open.may_map(&self.options);
             let mut plan = self.plan_feed(&batches, self.options.host.clone(), may_map)?;
             if may_map && !plan.fits() {
                 drop((plan, batches));
                 self.open.map(&self.store, &self.options)?;
-                batches = Arc::new(make(self));
+                batches = make(self);
                 plan = self.plan_feed(&batches, self.options.host.clone(), false)?;
             }
             self.feed = Some(plan.open()?);
@@ -175,6 +165,7 @@ impl Loader {
         };
         let seeded = Seeded {
             seeds: view.owned().seeds(seeds).into(),
+            positives: None,
             view: ViewSource::Open(view),
         };
         let options = EpochOptions {
@@ -187,6 +178,7 @@ impl Loader {
             shuffle: false,
             join_steps: None,
             steps_max: None,
+            links: None,
         };
         let batches = PartitionBatches::new(vec![seeded.into()], options);
         let batches = Arc::new(batches.of_share(share));
@@ -196,7 +188,7 @@ impl Loader {
         Ok(batches)
     }
 
-    /// Delivers the minibatches that [`Loader::batches`] or [`Loader::link_batches`] returned.
+    /// Delivers the minibatches that [`Loader::batches`] returned.
     ///
     /// # Panics
     /// If the feed is closed.
@@ -280,6 +272,7 @@ impl Loader {
             epoch,
             shuffle: self.options.shuffle,
             steps_max: self.options.steps_max,
+            links: self.options.links.clone(),
         };
         PartitionBatches::new(self.open.parts.clone(), options)
     }

@@ -14,6 +14,7 @@ use super::options::{LoaderOptions, Seeds};
 use crate::{
     feed::{Part, Seeded},
     halo_neighbors::HaloNeighbors,
+    links::Positives,
     partition::{Owned, SeedNodes, groups},
     placement::{ListSizes, ListsBudget},
     policy::LISTS_SHARE,
@@ -72,8 +73,8 @@ impl OpenPartitions {
         generation: u64,
         progress: &dyn Progress,
     ) -> Result<Option<HaloLists>> {
-        if options.sampler.edges_from_seeds() == 1 {
-            // Only seeds are expanded.
+        if options.sampler.edges_from_seeds() == 1 && options.links.is_none() {
+            // Only seeds are expanded, and the partition owns them.
             return Ok(None);
         }
         let partitions = self.served().map(|part| (part.view.owned(), &*part.seeds));
@@ -104,19 +105,38 @@ impl OpenPartitions {
 
     /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
     pub fn map(&mut self, store: &Arc<Store>, options: &LoaderOptions) -> Result<()> {
-        let mut owned = Vec::new();
-        let mut seeds = Vec::new();
+        let (mut owned, mut seeds, mut positives) = (Vec::new(), Vec::new(), Vec::new());
         // Frees the views in memory before it opens others.
         for part in mem::take(&mut self.parts) {
             seeds.push(match part {
                 Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
                 Part::Served(part) => {
                     owned.push(part.view.owned().clone());
+                    positives.push(part.positives);
                     PartSeeds::Served(part.seeds)
                 }
             });
         }
-        self.open_parts(store, options, owned, seeds, ViewKind::Mapped, &Silent)
+        self.open_parts(store, options, owned, seeds, ViewKind::Mapped, &Silent)?;
+        let served = self.parts.iter_mut().filter_map(Part::served_mut);
+        served.zip(positives).for_each(|(part, of_part)| part.positives = of_part);
+        Ok(())
+    }
+
+    /// See [`Loader::set_positives`](super::Loader::set_positives).
+    pub fn set_positives(&mut self, positives: Vec<Arc<Positives>>, of_all: &[u64]) {
+        assert_eq!(self.parts.len(), of_all.len(), "a number for each partition");
+        let mut positives = positives.into_iter();
+        for (part, &count) in self.parts.iter_mut().zip(of_all) {
+            match part {
+                Part::Elsewhere { seeds } => *seeds = count,
+                Part::Served(part) => {
+                    let of_part = positives.next().expect("each partition that is served has positives");
+                    assert_eq!(of_part.len(), count, "positives of a partition");
+                    part.positives = Some(of_part);
+                }
+            }
+        }
     }
 
     /// Opens views in memory or mapped.
@@ -209,6 +229,7 @@ impl OpenPartitions {
             PartSeeds::Served(seeds) => Part::Served(Seeded {
                 view: views.next().expect("each partition that is served has a view"),
                 seeds,
+                positives: None,
             }),
         });
         self.parts = parts.collect();
@@ -312,10 +333,17 @@ fn draw_halo_lists(
         ));
     }
     let chunks = MappedChunks::open(store)?;
+    // The ends of links are owned nodes and their in-neighbors.
+    let ends: Vec<(&Owned, SeedNodes)> = match options.links {
+        Some(_) => partitions.iter().map(|&(owned, _)| (owned, owned.all_nodes())).collect(),
+        None => Vec::new(),
+    };
+    let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
+    let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
     let neighbors = HaloNeighbors {
         chunks: &chunks,
         per_node: options.halo_neighbors,
-        hops: options.sampler.edges_from_seeds(),
+        hops: options.sampler.edges_from_seeds() + beyond,
         seed: random::combine(random::hash(options.seed), generation),
         memory: options.lists_budget(store).share(),
         threads: options.threads,

@@ -9,6 +9,7 @@ use roaring::RoaringTreemap;
 
 use crate::{
     feed::{Division, HostProcesses, OutputDtype, RegisterMemory},
+    links::LinkTask,
     partition::{Owned, SeedNodes, Share},
     placement::ListsBudget,
     policy::{HALO_NEIGHBORS, LISTS_SHARE},
@@ -77,6 +78,9 @@ pub struct LoaderOptions {
     pub shuffle: bool,
     /// The maximum number of steps of an epoch; none for as many as use all seeds.
     pub steps_max: Option<u64>,
+    /// What is drawn for minibatches of links; none if minibatches are of nodes. [`Loader::set_positives`](super::Loader::set_positives) gives
+    /// the positives.
+    pub links: Option<Arc<LinkTask>>,
     /// How sources are treated that a partition does not own.
     pub halo: Halo,
     /// With [`Halo::Neighbors`], the maximum number of in-neighbors of a halo node.
@@ -150,6 +154,7 @@ impl LoaderOptions {
             seed: 1,
             shuffle: true,
             steps_max: None,
+            links: None,
             halo: Halo::default(),
             halo_neighbors: HALO_NEIGHBORS,
             view: ViewKind::Auto,

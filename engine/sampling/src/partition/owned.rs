@@ -30,6 +30,8 @@ pub struct Owned {
     variable: Vec<ChunkId>,
     /// Ascending, not empty, not adjacent.
     runs: Vec<Range<u64>>,
+    /// The local id of the first node of each run.
+    run_locals: Vec<u64>,
     /// The local id of the first node of each chunk of the store, or [`NOT_OWNED`].
     chunk_locals: Vec<u64>,
     nodes: u64,
@@ -77,6 +79,7 @@ impl Owned {
             base: Vec::new(),
             variable: Vec::new(),
             runs: Vec::new(),
+            run_locals: Vec::new(),
             chunk_locals: vec![NOT_OWNED; chunks.chunks() as usize],
             nodes: 0,
         };
@@ -108,7 +111,10 @@ impl Owned {
         }
         match self.runs.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
-            _ => self.runs.push(range.clone()),
+            _ => {
+                self.runs.push(range.clone());
+                self.run_locals.push(self.nodes);
+            }
         }
         self.nodes += range.end - range.start;
     }
@@ -188,6 +194,17 @@ impl Owned {
         (first != NOT_OWNED).then(|| LocalId(first + (node.0 - self.chunks.starts()[chunk])))
     }
 
+    /// The owned node of a local id.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub fn at(&self, local: LocalId) -> NodeId {
+        assert!(local.0 < self.nodes, "local id {} of {}", local.0, self.nodes);
+        let run = self.run_locals.partition_point(|&first| first <= local.0) - 1;
+        NodeId(self.runs[run].start + (local.0 - self.run_locals[run]))
+    }
+
     /// Number of the seeds of this partition, which [`Owned::seeds`] lists.
     pub fn seed_count(&self, split: &RoaringTreemap) -> u64 {
         let ranges = self.base.iter().map(|&chunk| self.chunks.range(chunk));
@@ -211,6 +228,11 @@ impl Owned {
             }
         }
         seeds.into()
+    }
+
+    /// All nodes that are owned.
+    pub fn all_nodes(&self) -> SeedNodes {
+        SeedNodes::ranges(self.runs.clone())
     }
 
     /// All nodes of its base. Each can be a seed of this partition.

@@ -96,6 +96,7 @@ mod tests {
                 block(&[&[2, 3], &[]], 4, &[(1, 2), (0, 0)]),
                 block(&[&[2], &[], &[4], &[]], 5, &[(1, 2), (0, 0), (1, 4), (3, 3)]),
             ],
+            ..Minibatch::default()
         };
         // The first seed sees half of its neighbors, which see a quarter and all of theirs; the second has none.
         assert_eq!(coverage(&minibatch), [0.5 * (0.25 + 1.0) / 2.0, 1.0]);

@@ -104,7 +104,12 @@ impl Minibatch {
                     Join::Apart => out.nodes.extend_from_slice(&part.nodes[level]),
                 }
             }
-            assert!(level > 0 || out.nodes.len() == out.seeds, "parts with the same seed");
+            // Parts of links may share seeds: the source of an edge is in any partition.
+            let may_share = parts.iter().any(|part| !part.links.positives.is_empty());
+            assert!(
+                level > 0 || may_share || out.nodes.len() == out.seeds,
+                "parts with the same seed"
+            );
         }
         for (hop, block) in out.blocks.iter_mut().enumerate() {
             let is_shared = hop + 1 == hops && join == Join::SharedInput;
@@ -124,6 +129,11 @@ impl Minibatch {
             if is_shared {
                 block.take_own(parts, rows);
             }
+        }
+        // Without blocks, the rows of a model are the rows of its input.
+        let of_seeds = if hops == 0 && join == Join::SharedInput { rows } else { places };
+        for (part, indices) in with_indices(parts, of_seeds) {
+            out.links.append(&part.links, indices);
         }
         Ok(())
     }

@@ -25,6 +25,61 @@ pub struct Minibatch {
     /// One block per hop, from the seeds outwards. A model applies its layers in the opposite order, to the last block
     /// first.
     pub blocks: Vec<Block>,
+    /// The pairs of a minibatch of [links](crate::links). Otherwise empty.
+    pub links: LinkPairs,
+}
+
+/// The pairs of a minibatch of links: source and destination of each, as indices of the rows that a model makes of the
+/// minibatch. These are the seeds, or in a joined minibatch the seeds of each part.
+///
+/// In a joined minibatch, the positives of the first part come first, and so do its negatives.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LinkPairs {
+    /// The positives.
+    pub positives: Vec<[u32; 2]>,
+    /// The negatives. With [`Negatives::Destinations`](crate::links::Negatives::Destinations), the negatives of the first
+    /// positive come first. With [`Negatives::Shared`](crate::links::Negatives::Shared), each has the source of the first
+    /// positive of its part, and is for all of them.
+    pub negatives: Vec<[u32; 2]>,
+    /// With [`Negatives::Shared`](crate::links::Negatives::Shared): for each positive and each negative of its part, whether
+    /// there is no edge from its source. Otherwise empty.
+    pub is_negative: Vec<bool>,
+}
+
+impl LinkPairs {
+    /// Empties the lists and keeps their memory.
+    fn clear(&mut self) {
+        self.positives.clear();
+        self.negatives.clear();
+        self.is_negative.clear();
+    }
+
+    /// Empty lists with capacity for some positives and negatives, and for marks of negatives.
+    pub(crate) fn with_capacity([positives, negatives]: [usize; 2], is_negative: usize) -> Self {
+        Self {
+            positives: Vec::with_capacity(positives),
+            negatives: Vec::with_capacity(negatives),
+            is_negative: Vec::with_capacity(is_negative),
+        }
+    }
+
+    /// Bytes of memory, including unused capacity.
+    pub(crate) fn bytes(&self) -> u64 {
+        let pairs = self.positives.capacity() + self.negatives.capacity();
+        (pairs * size_of::<[u32; 2]>() + self.is_negative.capacity()) as u64
+    }
+
+    /// Adds the pairs of a part. `index` maps its rows to the rows of the joined minibatch.
+    pub(super) fn append(&mut self, part: &Self, index: &[u32]) {
+        let lists = [
+            (&mut self.positives, &part.positives),
+            (&mut self.negatives, &part.negatives),
+        ];
+        for (to, from) in lists {
+            to.extend(from.iter().map(|pair| pair.map(|end| index[end as usize])));
+        }
+        self.is_negative.extend_from_slice(&part.is_negative);
+    }
 }
 
 /// The edges of one hop as CSR: the sampled in-neighbors of each destination.
@@ -75,6 +130,7 @@ impl Minibatch {
         self.nodes.clear();
         self.seeds = 0;
         self.blocks.iter_mut().for_each(Block::clear);
+        self.links.clear();
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
 pub(crate) use find::{FindScratch, find_edges};
 pub use join::{Join, JoinScratch};
-pub use minibatch::{Block, Minibatch};
+pub use minibatch::{Block, LinkPairs, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;
 pub(crate) use random::link_draws;

@@ -168,6 +168,27 @@ impl Sampler {
         scratch: &mut Scratch,
         out: &mut Minibatch,
     ) -> Result<()> {
+        if let Some(seed) = seeds
+            .iter()
+            .find(|seed| seed.0 < view.nodes() && !view.owned().contains(**seed))
+        {
+            return Err(Error::conflict(
+                format!("seed {seed} is not owned by partition {}", view.owned().partition()),
+                "give seeds that the partition owns",
+            ));
+        }
+        self.sample_ends(view, seeds, key, scratch, out)
+    }
+
+    /// As [`Sampler::sample`], and seeds may be halo nodes: these have the edges that [`HaloLists`](crate::view::HaloLists) give them.
+    pub(crate) fn sample_ends(
+        &self,
+        view: &PartitionView,
+        seeds: &[NodeId],
+        key: BatchKey,
+        scratch: &mut Scratch,
+        out: &mut Minibatch,
+    ) -> Result<()> {
         let needed = self.edge_data();
         assert!(
             view.has_edge_weights() || !needed.weights,
@@ -250,12 +271,6 @@ fn begin(
         return Err(Error::conflict(
             format!("seed {seed} is not a node of the graph, which has {}", view.nodes()),
             "give node ids of the store, not external ids",
-        ));
-    }
-    if let Some(seed) = seeds.iter().find(|seed| !view.owned().contains(**seed)) {
-        return Err(Error::conflict(
-            format!("seed {seed} is not owned by partition {}", view.owned().partition()),
-            "give seeds that the partition owns",
         ));
     }
     check_size(0, seeds.len())?;

@@ -120,6 +120,7 @@ impl Graph {
             nodes: nodes.into_iter().map(|node| NodeId(node.into())).collect(),
             seeds: seeds.len(),
             blocks,
+            ..Minibatch::default()
         }
     }
 

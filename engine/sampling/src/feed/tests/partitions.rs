@@ -27,6 +27,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
         Part::Served(Seeded {
             view: ViewSource::Open(view.clone()),
             seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
+            positives: None,
         })
     };
     seeds.iter().map(part).collect()
@@ -57,6 +58,7 @@ fn options_of(batch: usize, concurrent: usize, shuffle: bool) -> EpochOptions {
         epoch: 0,
         shuffle,
         steps_max: None,
+        links: None,
     }
 }
 

@@ -47,5 +47,6 @@ pub fn all_neighbors(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId],
         nodes,
         seeds: seeds.len(),
         blocks,
+        ..Minibatch::default()
     }
 }
