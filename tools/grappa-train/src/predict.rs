@@ -408,6 +408,8 @@ impl PredictionScores {
             Task::MultiClass => self.accuracy,
             Task::MultiLabel => self.micro_f1,
             Task::Regression => self.rmse,
+            // Links are scored while they are trained.
+            Task::Links => None,
         };
         let score = score.map_or("undefined".to_owned(), |score| self.task.shown_score(score));
         format!(

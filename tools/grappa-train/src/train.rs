@@ -409,6 +409,11 @@ fn line(record: &EpochRecord, epochs: u64, task: Task) -> String {
             ("val RMSE", record.val_rmse),
             ("test RMSE", record.test_rmse),
         ],
+        Task::Links => [
+            ("val Hits@10", None),
+            ("val MRR", record.val_mrr),
+            ("test MRR", record.test_mrr),
+        ],
     };
     for (name, score) in scores {
         if let Some(score) = score {
@@ -465,7 +470,7 @@ impl Summary for Trained {
             (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),
             (Monitor::Score | Monitor::Loss, ..) | (_, _, None) => match task {
                 Task::MultiClass => score_text(task, score.val),
-                Task::MultiLabel | Task::Regression => format!("{} {}", score.name, score_text(task, score.val)),
+                Task::MultiLabel | Task::Regression | Task::Links => format!("{} {}", score.name, score_text(task, score.val)),
             },
             (_, _, Some(number)) => format!("{} {}", monitor.shown_name(task), monitor.shown(task, number)),
         };

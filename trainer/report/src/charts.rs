@@ -112,10 +112,18 @@ impl Charts<'_> {
                     self.evaluated("test", "test", |record| record.test_rmse),
                 ],
             ),
+            Task::Links => (
+                "MRR",
+                "mean reciprocal rank",
+                vec![
+                    self.evaluated("val", "val", |record| record.val_mrr),
+                    self.evaluated("test", "test", |record| record.test_mrr),
+                ],
+            ),
         };
         let unit = match self.task {
             Task::MultiClass | Task::MultiLabel => Unit::Part,
-            Task::Regression => Unit::Number,
+            Task::Regression | Task::Links => Unit::Number,
         };
         Plot {
             best: self.best.map(|epoch| epoch as f64),

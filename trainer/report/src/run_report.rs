@@ -128,6 +128,10 @@ impl Report {
         if self.summary.task == Task::Regression {
             return self.scored_targets(scores);
         }
+        if let Some(links) = &scores.report.links {
+            let note = format!("{} {} edges. {links}.", count(links.edges), escape(&scores.split));
+            return format!("<div class=\"tables\">\n{}</div>\n", section("Links", &note, ""));
+        }
         let classes = Classes::new(&scores.report, &self.classes);
         let nodes = format!("{} {} nodes", count(scores.report.nodes), escape(&scores.split));
         let at = match self.summary.best_epoch {

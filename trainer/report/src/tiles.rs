@@ -26,6 +26,23 @@ pub(super) fn html(summary: &Summary, scores: Option<&ModelScores>, partitions: 
     html + "</div>\n"
 }
 
+/// Scores of links.
+fn link_tiles(summary: &Summary, split: &str) -> Vec<Tile> {
+    let number = |score: Option<f64>| score.map(|score| Unit::Number.format(score));
+    let mut tiles = vec![
+        ("test MRR".to_owned(), number(summary.test_mrr)),
+        ("val MRR".to_owned(), number(summary.val_mrr)),
+    ];
+    if let Some(links) = &summary.links {
+        tiles.extend([
+            (format!("{split} Hits@10"), part(links.filtered.hits_at_10)),
+            (format!("{split} AUC"), part(links.auc)),
+            (format!("{split} average precision"), part(links.average_precision)),
+        ]);
+    }
+    tiles
+}
+
 /// Scores, each with the name of its split.
 fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
     let (score, is_single) = (summary.score(), summary.task == Task::MultiClass);
@@ -33,6 +50,9 @@ fn score_tiles(summary: &Summary, scores: Option<&ModelScores>) -> Vec<Tile> {
     let scored = escape(split);
     if summary.task == Task::Regression {
         return target_tiles(summary, &scored, scores.map(|scores| &scores.report));
+    }
+    if summary.task == Task::Links {
+        return link_tiles(summary, &scored);
     }
     let scores = scores.map(|scores| &scores.report);
     let majority = scores.filter(|_| is_single).and_then(majority);

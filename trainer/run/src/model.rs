@@ -128,6 +128,8 @@ pub enum Task {
     MultiLabel,
     /// Numbers per node: outputs are predictions of targets, in their unit.
     Regression,
+    /// Edges: outputs are embeddings of nodes, from which a decoder scores pairs.
+    Links,
 }
 
 impl Task {
@@ -137,6 +139,7 @@ impl Task {
             Self::MultiClass => "accuracy",
             Self::MultiLabel => "micro F1",
             Self::Regression => "RMSE",
+            Self::Links => "MRR",
         }
     }
 
@@ -145,6 +148,7 @@ impl Task {
         match self {
             Self::MultiClass | Self::MultiLabel => format!("{:.2} %", score * 100.0),
             Self::Regression => significant(score),
+            Self::Links => format!("{score:.4}"),
         }
     }
 

@@ -28,6 +28,9 @@ pub struct ModelScores {
     /// Coefficient of determination on the validation nodes, as the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_r2: Option<f64>,
+    /// Mean reciprocal rank of the validation edges, if links are predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_mrr: Option<f64>,
     /// Accuracy on the test nodes.
     pub test_accuracy: Option<f64>,
     /// The split of the report: `test`, or `val` if there are no test nodes.

@@ -7,7 +7,7 @@ use super::{
     config::{Evaluate, TrainConfig},
     journal::EpochRecord,
     model::Task,
-    scores::ModelScores,
+    scores::{LinkReport, ModelScores},
     stages::StageSeconds,
 };
 
@@ -43,6 +43,15 @@ pub struct Summary {
     /// Coefficient of determination on the validation nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_r2: Option<f64>,
+    /// Mean reciprocal rank of the test edges; left out, as the next ones, if no links are predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_mrr: Option<f64>,
+    /// Mean reciprocal rank of the validation edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_mrr: Option<f64>,
+    /// All scores of links, of the test edges, or of the validation edges if there are no test edges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkReport>,
     /// Mean loss of the validation nodes.
     pub val_loss: Option<f64>,
     /// How these scores were computed: `exact` or `sampled`; null without evaluation.
@@ -136,6 +145,9 @@ impl Summary {
             val_mae: at_best.and_then(|record| record.val_mae),
             test_r2: at_best.and_then(|record| record.test_r2),
             val_r2: at_best.and_then(|record| record.val_r2),
+            test_mrr: at_best.and_then(|record| record.test_mrr),
+            val_mrr: at_best.and_then(|record| record.val_mrr),
+            links: None,
             val_loss: at_best.and_then(|record| record.val_loss),
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: state.best.map(|best| best.epoch),
@@ -175,6 +187,9 @@ impl Summary {
         (self.test_rmse, self.val_rmse) = (test.and_then(|test| test.rmse), scores.val_rmse);
         (self.test_mae, self.val_mae) = (test.and_then(|test| test.mae), scores.val_mae);
         (self.test_r2, self.val_r2) = (test.and_then(|test| test.r2), scores.val_r2);
+        let links = scores.report.links.clone();
+        (self.test_mrr, self.val_mrr) = (scores.test().and(links.as_ref()).and_then(|links| links.filtered.mrr), scores.val_mrr);
+        self.links = links;
         self.val_loss = scores.val_loss;
         self.evaluated = Some(scores.evaluated);
     }
@@ -185,6 +200,7 @@ impl Summary {
             Task::MultiClass => (self.val_accuracy, self.test_accuracy),
             Task::MultiLabel => (self.val_micro_f1, self.test_micro_f1),
             Task::Regression => (self.val_rmse, self.test_rmse),
+            Task::Links => (self.val_mrr, self.test_mrr),
         };
         BestScore {
             name: self.task.score_name(),
@@ -196,7 +212,7 @@ impl Summary {
     /// Whether the run was evaluated, and there are no validation nodes. The model is then from the last epoch.
     pub fn lacks_validation(&self) -> bool {
         // A loss may be missing because it is not finite. An accuracy is there if there are nodes, and an RMSE if errors are finite.
-        let has_score = self.val_accuracy.is_some() || self.val_rmse.is_some();
+        let has_score = self.val_accuracy.is_some() || self.val_rmse.is_some() || self.val_mrr.is_some();
         self.best_epoch.is_none() && self.evaluated.is_some() && !has_score
     }
 

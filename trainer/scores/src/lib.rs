@@ -355,6 +355,7 @@ impl Scores {
             rmse: targets::mean_of(&per_target, |score| score.rmse),
             mae: targets::mean_of(&per_target, |score| score.mae),
             r2: targets::mean_of(&per_target, |score| score.r2),
+            links: None,
             per_target,
             confusion: (!self.confusion.is_empty()).then(|| {
                 let rows = self.confusion.chunks_exact(self.counts.len());
@@ -366,7 +367,7 @@ impl Scores {
 }
 
 /// Scores of predictions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ScoreReport {
     /// Labelled nodes.
     pub nodes: u64,
@@ -407,6 +408,9 @@ pub struct ScoreReport {
     /// Coefficient of determination; see [`TargetScore::r2`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r2: Option<f64>,
+    /// Scores of links. None if nodes are scored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkReport>,
     /// Scores of each target. Empty for classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_target: Vec<TargetScore>,

@@ -135,26 +135,29 @@ fn predict_to(
             "--probabilities is for classes, and the model predicts numbers: leave it out".into(),
         ));
     }
+    let is_of_links = trained.task() == Task::Links;
+    if is_of_links && values != Values::Embeddings {
+        return Err(Error::Options(
+            "the model predicts links, and nothing for single nodes but their embeddings: add --embeddings".into(),
+        ));
+    }
     let options = trained.model().options();
-    let columns = match values {
-        Values::Embeddings => options.hidden,
-        _ => options.outputs,
+    // The outputs of a model of links are the embeddings that it scores pairs from.
+    let (columns, output) = match values {
+        Values::Embeddings if !is_of_links => (options.hidden, Output::Embeddings),
+        _ => (options.outputs, Output::Logits),
     };
     let encoding = match (values, trained.task(), &out) {
         (Values::Classes, Task::MultiClass, Out::Table(_)) => Encoding::ClassAndProbability,
         (Values::Classes, Task::MultiClass, Out::Npy(_)) => Encoding::Class,
         (Values::Classes, Task::MultiLabel, Out::Npy(_)) => Encoding::Set,
         (Values::Probabilities, task, Out::Npy(_)) => Encoding::Probabilities(task),
-        (Values::Classes, Task::Regression, _)
+        (Values::Classes, Task::Regression | Task::Links, _)
         | (Values::Classes, Task::MultiLabel, Out::Table(_))
         | (Values::Probabilities, _, Out::Table(_))
         | (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
     };
     let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
-    let output = match values {
-        Values::Embeddings => Output::Embeddings,
-        _ => Output::Logits,
-    };
     let inference = Budget {
         // The rest is for the model, and for what libtorch and the results need.
         memory: budget.memory / 4 * 3,

@@ -15,7 +15,7 @@ pub(super) fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
             .filter(|(_, logit)| **logit > 0.0)
             .map(|(class, logit)| (class, sigmoid(*logit)))
             .collect(),
-        Task::Regression => (0..).zip(logits.iter().copied()).collect(),
+        Task::Regression | Task::Links => (0..).zip(logits.iter().copied()).collect(),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn probabilities(task: Task, logits: &[f32]) -> Vec<f32> {
                 .map(|logit| (logit - logits[best]).exp() * scale)
                 .collect()
         }
-        (Task::Regression, Some(_)) => unreachable!("targets have no probabilities"),
+        (Task::Regression | Task::Links, Some(_)) => unreachable!("targets and links have no classes"),
         (Task::MultiLabel, Some(_)) => logits.iter().map(|logit| sigmoid(*logit)).collect(),
     }
 }

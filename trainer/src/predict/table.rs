@@ -53,6 +53,7 @@ impl<'a> Table<'a> {
         let mut columns = match (self.values, self.trained.task()) {
             (Values::Logits, _) => return vec![float("logits", Shape::Vector(self.width))],
             (Values::Embeddings, _) => return vec![float("embedding", Shape::Vector(self.width))],
+            (Values::Classes | Values::Probabilities, Task::Links) => unreachable!("links have no classes"),
             (Values::Classes, Task::MultiClass) => {
                 vec![
                     self.class_column("class", Shape::Optional),
@@ -101,7 +102,7 @@ impl<'a> Table<'a> {
         match (self.values, self.trained.task()) {
             (Values::Classes, Task::MultiClass) => self.classes(bytes),
             (Values::Classes, Task::MultiLabel) => self.sets(&floats(bytes)).into(),
-            (Values::Classes, Task::Regression) => self.targets(&floats(bytes)),
+            (Values::Classes, Task::Regression | Task::Links) => self.targets(&floats(bytes)),
             (Values::Probabilities, _) => self.probabilities(&floats(bytes)),
             (Values::Logits | Values::Embeddings, _) => vec![CellValues::Floats(floats(bytes)).into()],
         }
@@ -154,7 +155,7 @@ impl<'a> Table<'a> {
                 let [classes, _] = self.sets(logits);
                 classes
             }
-            Task::Regression => unreachable!("targets have no probabilities"),
+            Task::Regression | Task::Links => unreachable!("targets and links have no classes"),
         };
         let mut columns = vec![Vec::new(); self.width];
         for row in rows() {

@@ -19,7 +19,7 @@ impl Trainer {
     pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
         let mut state = state.clone();
         state.note_partitions(&self.config);
-        state.note_task(self.data.labels.task());
+        state.note_task(self.data.task());
         first_hop::note(&mut state, self.config.knows_first_hop());
         state.partial = self.partial;
         // Steps that follow use embeddings of earlier parameters, unless they are refreshed first.
@@ -80,7 +80,7 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<()> {
         let stage = self.clock.enter(Stage::Load);
-        self.open_partitions(checkpoint.state.epoch / self.config.repartition_every, progress)?;
+        self.open_partitions(checkpoint.state.epoch, progress)?;
         self.clock.enter(Stage::History);
         let now = std::mem::replace(&mut self.learner.step, step);
         HistoricalOrigin::load(&self.learner, path, checkpoint)?;

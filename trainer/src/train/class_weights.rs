@@ -29,11 +29,11 @@ pub(super) fn class_weights(
         ClassWeights::None => return Ok(None),
         ClassWeights::Balanced => None,
         ClassWeights::File(path) => {
-            Some(processes.broadcast("class weights", || read(path, data.labels.spec().classes as usize))?)
+            Some(processes.broadcast("class weights", || read(path, data.labels().spec().classes as usize))?)
         }
     };
     let [inside, outside] = count(data, processes)?;
-    let task = data.labels.task();
+    let task = data.task();
     if let (None, Some(class)) = (&given, inside.iter().position(|&nodes| nodes == 0)) {
         return Err(Error::Options(format!(
             "class-weights is balanced, and class {} has no training nodes, so it has no weight: add some of its nodes to --train of \
@@ -78,12 +78,12 @@ pub(super) fn digest(weights: &[f32]) -> u64 {
 
 /// The numbers of training nodes that are in each class, and of those that are known to be outside of it, on all hosts.
 fn count(data: &TrainingData, processes: &Processes) -> Result<[Vec<u64>; 2]> {
-    let classes = data.labels.spec().classes as usize;
+    let classes = data.labels().spec().classes as usize;
     let mut counts = vec![0; 2 * classes];
     // The first rank of each host speaks for it.
     if processes.hosts.count() == 1 || processes.share_within().worker() == 0 {
         for node in data.splits.train().iter().map(NodeId) {
-            data.labels
+            data.labels()
                 .for_each_class(node, |class, is_in| counts[class + classes * usize::from(!is_in)] += 1)?;
         }
     }

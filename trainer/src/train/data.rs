@@ -4,20 +4,28 @@ use std::sync::Arc;
 
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
-    config::{Compress, TrainConfig},
-    model::ModelOptions,
+    config::{Compress, TaskChoice, TrainConfig},
+    model::{ModelOptions, Task},
 };
 use grappa_storage::{MappedChunks, Store, no_features};
 use roaring::RoaringTreemap;
 
-use super::{inference::degrees::Degrees, labels::NodeLabels, processes::Processes, slice, split::Splits};
+use super::{
+    inference::degrees::Degrees, labels::NodeLabels, links::LinkData, processes::Processes, slice, split::Splits,
+};
 use crate::{Error, Result};
+
+/// What a model learns.
+enum Truth {
+    Labels(NodeLabels),
+    Links(LinkData),
+}
 
 /// The store that a model is trained on, with its labels, in-degrees and splits.
 pub(super) struct TrainingData {
     pub store: Arc<Store>,
     pub chunks: Arc<MappedChunks>,
-    pub labels: NodeLabels,
+    truth: Truth,
     pub degrees: Degrees,
     pub splits: Splits,
     /// The validation and the test nodes that this process scores.
@@ -27,21 +35,29 @@ pub(super) struct TrainingData {
 impl TrainingData {
     /// Opens the data, and checks that a model can be trained on them, as far as that takes no time. All ranks must call it.
     pub fn open(store: Arc<Store>, config: &TrainConfig, processes: &Processes) -> Result<Self> {
-        let labels = NodeLabels::new(&store)?;
+        let truth = match config.task {
+            TaskChoice::Link => Truth::Links(LinkData::open(&store, config)?),
+            _ => Truth::Labels(NodeLabels::new(&store)?),
+        };
         if store.manifest().features.is_none() {
             return Err(no_features(store.path()).into());
         }
-        config.check_labels(labels.spec())?;
+        if let Truth::Labels(labels) = &truth {
+            config.check_labels(labels.spec())?;
+        }
         slice::check(&store, config.model, config.halo)?;
         processes.check_partitions(config)?;
-        let splits = Splits::open(&store, processes)?;
+        let splits = match &truth {
+            Truth::Labels(_) => Splits::open(&store, processes)?,
+            Truth::Links(_) => Splits::default(),
+        };
         let chunks = Arc::new(MappedChunks::open(&store)?);
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),
             degrees: Degrees::new(chunks.clone()),
             store,
             chunks,
-            labels,
+            truth,
             splits,
         };
         check_memory(&data.model_options(config), config.compress)?;
@@ -52,7 +68,46 @@ impl TrainingData {
     pub fn model_options(&self, config: &TrainConfig) -> ModelOptions {
         let features = self.store.manifest().features.as_ref();
         let inputs = features.map_or(0, |features| features.dim as usize);
-        config.model_options(inputs, self.labels.spec().classes as usize, self.labels.task())
+        let outputs = match &self.truth {
+            Truth::Labels(labels) => labels.spec().classes as usize,
+            Truth::Links(_) => config.embedding(),
+        };
+        config.model_options(inputs, outputs, self.task())
+    }
+
+    /// The task.
+    pub fn task(&self) -> Task {
+        match &self.truth {
+            Truth::Labels(labels) => labels.task(),
+            Truth::Links(_) => Task::Links,
+        }
+    }
+
+    /// The labels of a task of nodes.
+    ///
+    /// # Panics
+    /// If the task is link prediction.
+    pub fn labels(&self) -> &NodeLabels {
+        match &self.truth {
+            Truth::Labels(labels) => labels,
+            Truth::Links(_) => panic!("link prediction has no labels"),
+        }
+    }
+
+    /// The edges of link prediction. None for tasks of nodes.
+    pub fn links(&self) -> Option<&LinkData> {
+        match &self.truth {
+            Truth::Labels(_) => None,
+            Truth::Links(links) => Some(links),
+        }
+    }
+
+    /// Number of nodes or edges for training, validation and test, on all hosts.
+    pub fn examples(&self) -> [u64; 3] {
+        match &self.truth {
+            Truth::Labels(_) => self.splits.of_all(),
+            Truth::Links(links) => links.edges,
+        }
     }
 
     /// The name of the store: the name of its folder, without `.grappa`.

@@ -189,8 +189,10 @@ impl Trainer {
         if self.config.trains_full_graph() {
             return self.full_graph_step(epoch, partial, rate(0, 1), progress);
         }
-        self.data.labels.begin_epoch();
-        self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        if self.data.links().is_none() {
+            self.data.labels().begin_epoch();
+        }
+        self.open_partitions(epoch, progress)?;
         self.refresh_when_due(epoch, progress)?;
         // An epoch that is continued after a stop had them before.
         let halo_bytes = std::mem::take(&mut self.partitions.halo_bytes);
@@ -363,7 +365,7 @@ impl Trainer {
         self.clock.enter(Stage::Backward);
         let sums = step.results(&self.data.store)?;
         let minibatch = step.batch.batch.minibatch();
-        add_step(epoch.partial, minibatch.seeds as u64, minibatch.edges() as u64, sums);
+        add_step(epoch.partial, step.weights.seeds as u64, minibatch.edges() as u64, sums);
         Ok(())
     }
 
@@ -420,7 +422,7 @@ impl Trainer {
         let seeds = partial.seeds.max(1) as f64;
         EpochStats {
             loss: partial.loss / seeds,
-            train_accuracy: (self.data.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
+            train_accuracy: (self.data.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
             coverage: partial.coverage / seeds,
             steps: partial.steps,
             seeds: partial.seeds,

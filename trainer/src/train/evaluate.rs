@@ -43,7 +43,10 @@ impl Evaluation {
 
     /// Accuracy on the test nodes, or the RMSE of targets, if they were scored.
     pub(super) fn test_score(&self) -> Option<f64> {
-        self.test.as_ref().and_then(|test| test.rmse.or(test.accuracy))
+        self.test.as_ref().and_then(|test| {
+            let mrr = test.links.as_ref().and_then(|links| links.filtered.mrr);
+            mrr.or(test.rmse).or(test.accuracy)
+        })
     }
 
     /// Accuracy on the test nodes, if they were scored.
@@ -189,7 +192,7 @@ fn evaluate_and_refresh(on: &mut ModelOnGraph<'_>, history: &mut History) -> Res
     let [val, test] = &on.data.scored_splits;
     let mut scores = SplitScores::new(
         [&**val, &**test],
-        on.data.labels.spec(),
+        on.data.labels().spec(),
         true,
         on.target_scale().as_ref(),
     );
@@ -267,7 +270,7 @@ fn scores<'a>(
     scored: &Scored,
     splits: &[&'a RoaringTreemap],
 ) -> Result<SplitScores<'a>> {
-    let labels = &on.data.labels;
+    let labels = &on.data.labels();
     let mut scores = SplitScores::new(splits.iter().copied(), labels.spec(), true, on.target_scale().as_ref());
     let mut take = scores.receiver(scored.needed.wanted(), labels);
     let room = Room {

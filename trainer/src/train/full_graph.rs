@@ -47,7 +47,7 @@ pub(super) fn open(
         .to_device(config.device);
     Ok(FullStep {
         features: no_grad(|| learner.model.normalized_features(&rows)),
-        labels: data.labels.tensor(&graph.seed_nodes)?.to_device(config.device),
+        labels: data.labels().tensor(&graph.seed_nodes)?.to_device(config.device),
         factors: Tensor::from_slice(&graph.factors).to_device(config.device),
         exchange: exchange_of(config),
         graph,

@@ -42,7 +42,7 @@ impl Trainer {
             scaling: Scaling::HorvitzThompson,
         };
         let learner = &mut self.learner;
-        let sums = full.add_gradient(&learner.model, &learner.loss, self.data.labels.task(), epoch, &pass);
+        let sums = full.add_gradient(&learner.model, learner.node_loss(), self.data.task(), epoch, &pass);
         if !sums.loss.is_finite() {
             return Err(Error::Diverged(format!(
                 "the loss is not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",

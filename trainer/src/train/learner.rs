@@ -13,6 +13,7 @@ use super::{
     correction::Denominator,
     data::TrainingData,
     gradient_exchange::GradientExchange,
+    links::LinkLoss,
     named_tensors::{load, to_named},
     optimizer::Optimizer,
     processes::Processes,
@@ -28,10 +29,18 @@ const OPTIMIZER_STEPS: &str = "optimizer_steps";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
 const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 
+/// What training minimizes.
+pub(super) enum Objective {
+    /// The loss of a seed.
+    Nodes(Loss),
+    /// The loss of an edge.
+    Links(LinkLoss),
+}
+
 /// A model, its optimizer, and the exchange of its gradients.
 pub(super) struct Learner {
     pub model: Model,
-    pub loss: Loss,
+    pub objective: Objective,
     /// The digest of the weights of classes, if there are any.
     pub class_weights: Option<u64>,
     pub optimizer: Optimizer,
@@ -50,7 +59,10 @@ impl Learner {
         processes: &Processes,
     ) -> Result<Self> {
         let model = Model::new(model, config.seed, config.device)?;
-        let weights = class_weights(config, data, processes)?;
+        let weights = match data.links() {
+            Some(_) => None,
+            None => class_weights(config, data, processes)?,
+        };
         let on_device = weights
             .as_deref()
             .map(|weights| Tensor::from_slice(weights).to_device(config.device));
@@ -59,11 +71,25 @@ impl Learner {
             optimizer: Optimizer::new(config, model.parameters()),
             denominator: Denominator::default(),
             gradients: GradientExchange::new(group, config.compress, config.compress_rate(), parameters),
-            loss: Loss::of_run(data.labels.task(), config, &model, on_device),
+            objective: match data.links() {
+                Some(_) => Objective::Links(LinkLoss::of_run(config)),
+                None => Objective::Nodes(Loss::of_run(data.task(), config, &model, on_device)),
+            },
             class_weights: weights.as_deref().map(digest),
             model,
             step: 0,
         })
+    }
+
+    /// The loss of a seed.
+    ///
+    /// # Panics
+    /// If the task is link prediction.
+    pub fn node_loss(&self) -> &Loss {
+        match &self.objective {
+            Objective::Nodes(loss) => loss,
+            Objective::Links(_) => panic!("links have no loss of nodes"),
+        }
     }
 
     /// Fails if parameters are not finite, before a checkpoint has them. The loss says so one step later.

@@ -24,7 +24,8 @@ use grappa_sampling::{
 use tch::{Device, Tensor};
 
 use super::{
-    correction, data::TrainingData, features, inference::historical::HistoricalRows, resolved::ResolvedConfig,
+    correction, data::TrainingData, features, inference::historical::HistoricalRows, links::PairTensors,
+    resolved::ResolvedConfig,
 };
 use crate::{
     Result,
@@ -65,20 +66,27 @@ pub(super) struct Loaded {
     /// The minibatches of all partitions of the step.
     pub parts: Vec<BatchPlace>,
     pub tensors: Tensors,
-    /// Coverage of each seed.
+    /// Coverage of each seed; of links, the mean over all ends for each edge.
     pub coverage: Vec<f32>,
-    /// Loss weight of each seed.
+    /// Loss weight of each seed or edge.
     pub factors: Vec<f32>,
     /// For dropout on a processor; none without.
     pub names: Option<Names>,
+}
+
+/// What the outputs of a batch are compared with.
+pub(super) enum TruthTensors {
+    /// Labels of the seeds.
+    Labels(Tensor),
+    /// Pairs of seeds.
+    Pairs(PairTensors),
 }
 
 /// The tensors of a batch on the device.
 pub(super) struct Tensors {
     pub model: ModelTensors,
     pub historical: Vec<Option<HistoricalEmbeddings>>,
-    /// Labels of the seeds.
-    pub labels: Tensor,
+    pub truth: TruthTensors,
     /// [`Loaded::factors`] on the device.
     pub factors: Tensor,
 }
@@ -176,7 +184,11 @@ impl Loading {
     pub fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let parts = batches.places(batch.index()).to_vec();
-        let coverage = coverage(batch.minibatch());
+        let mut coverage = coverage(batch.minibatch());
+        if self.data.links().is_some() {
+            let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
+            coverage = vec![mean; batch.minibatch().links.positives.len()];
+        }
         let mut factors = Vec::with_capacity(coverage.len());
         for &part in &parts {
             // The seeds of the first partition come first, then the seeds of the second, and so on.
@@ -184,7 +196,7 @@ impl Loading {
             let of_part = correction::factors(self.config.correction, self.config.shrinkage, &coverage[seeds]);
             factors.extend(of_part);
         }
-        let begin = || self.tensors(&batch, &factors);
+        let begin = || self.tensors(&batch, &factors, (&parts, batches));
         let (tensors, done) = match &self.device_copy.stream {
             Some(stream) => {
                 let (tensors, done) = stream.begin(begin);
@@ -208,7 +220,12 @@ impl Loading {
         self.device_copy.device
     }
 
-    fn tensors(&self, batch: &Arc<Batch>, factors: &[f32]) -> Result<Tensors> {
+    fn tensors(
+        &self,
+        batch: &Arc<Batch>,
+        factors: &[f32],
+        (parts, batches): (&[BatchPlace], &PartitionBatches),
+    ) -> Result<Tensors> {
         let minibatch = batch.minibatch();
         let mut model = self.model_tensors(batch)?;
         let historical = match &self.historical {
@@ -229,10 +246,13 @@ impl Loading {
         Ok(Tensors {
             model,
             historical,
-            labels: send(
-                self.data.labels.tensor(&minibatch.nodes[..minibatch.seeds])?,
-                self.device(),
-            ),
+            truth: match self.data.links() {
+                Some(_) => TruthTensors::Pairs(PairTensors::of(&minibatch.links, parts, batches, self.device())),
+                None => TruthTensors::Labels(send(
+                    self.data.labels().tensor(&minibatch.nodes[..minibatch.seeds])?,
+                    self.device(),
+                )),
+            },
             factors: send(Tensor::from_slice(factors), self.device()),
         })
     }
@@ -290,6 +310,15 @@ impl Loaded {
     }
 }
 
+impl TruthTensors {
+    fn all(&self) -> Vec<&Tensor> {
+        match self {
+            Self::Labels(labels) => vec![labels],
+            Self::Pairs(pairs) => pairs.all().collect(),
+        }
+    }
+}
+
 impl Tensors {
     fn all(&self) -> Vec<&Tensor> {
         let historical = self.historical.iter().flatten();
@@ -299,7 +328,8 @@ impl Tensors {
             .chain(&self.model.degrees)
             .chain(self.model.blocks.iter().flat_map(Block::sent))
             .chain(historical.flat_map(HistoricalEmbeddings::tensors))
-            .chain([&self.labels, &self.factors])
+            .chain([&self.factors])
+            .chain(self.truth.all())
             .collect()
     }
 }

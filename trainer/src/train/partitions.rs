@@ -17,6 +17,7 @@ use grappa_storage::Store;
 use super::{
     data::TrainingData,
     inference::historical::HistoricalRows,
+    links::LinkData,
     load::{DeviceCopy, Loaded, Loading},
     loader::loader_options,
     processes::Processes,
@@ -42,27 +43,31 @@ pub(super) struct OpenPartitions {
     pub halo_bytes: u64,
     /// The batch of every epoch on them, if there is one.
     pub repeated: Option<Loaded>,
+    /// The epoch whose edges they have, if the task is link prediction.
+    links_of: Option<u64>,
 }
 
 impl OpenPartitions {
     /// No partitions yet.
-    pub fn new(config: &ResolvedConfig, store: &Arc<Store>, processes: &Processes) -> Result<Self> {
+    pub fn new(config: &ResolvedConfig, data: &TrainingData, processes: &Processes) -> Result<Self> {
         let device_copy = DeviceCopy::new(config.device);
         let local = processes.group.as_ref().map(LocalRanks::find).transpose()?.flatten();
         let options = LoaderOptions {
             share: processes.share(),
             host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
             register: device_copy.memory(),
+            links: data.links().map(|links| links.task.clone()),
             ..loader_options(config, config.aggregates)?
         };
         Ok(Self {
-            loader: Loader::new(store, options),
+            loader: Loader::new(&data.store, options),
             device_copy: Arc::new(device_copy),
             super_epoch: None,
-            generation: store.generation(),
+            generation: data.store.generation(),
             epoch_work: None,
             halo_bytes: 0,
             repeated: None,
+            links_of: None,
         })
     }
 
@@ -84,11 +89,32 @@ impl OpenPartitions {
     ) -> Result<()> {
         self.epoch_work = None;
         self.repeated = None;
+        self.links_of = None;
+        if data.links().is_some() {
+            return Ok(self.loader.partition(assignment, &Seeds::All, progress)?);
+        }
         let seeds = Seeds::OfHost {
             nodes: data.splits.train().clone(),
             of_partitions: processes.hosts.seeds(assignment),
         };
         Ok(self.loader.partition(assignment, &seeds, progress)?)
+    }
+
+    /// Gives them the edges of an epoch, unless they have them. All ranks must call it.
+    pub fn open_links(
+        &mut self,
+        links: &LinkData,
+        epoch: u64,
+        partitions: u32,
+        processes: &Processes,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let has = self.links_of.is_some_and(|of| of == epoch || !links.draws_edges());
+        if !has {
+            links.give_positives(&mut self.loader, partitions, processes, epoch, progress)?;
+            self.links_of = Some(epoch);
+        }
+        Ok(())
     }
 
     /// Gives halo nodes sampled in-neighbors, on all ranks. Returns a warning if some rank has too little memory for them.

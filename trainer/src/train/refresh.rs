@@ -145,7 +145,7 @@ impl History {
         let nodes = HistoricalNodes::new(chunks, plan.reached.clone(), keep(on), threads, on.progress)?;
         let needed = plan.needed_for(&nodes, scores.is_some(), on)?;
         let room = on.make_room(held, true);
-        let mut take = scores.map(|scores| scores.receiver(needed.wanted(), &on.data.labels));
+        let mut take = scores.map(|scores| scores.receiver(needed.wanted(), &on.data.labels()));
         let rows = on.with_inference(room, |inference, model| {
             let on_logits = take.as_mut().map(|take| take as &mut OnRows<'_>);
             inference.historical(model, &nodes, &needed, on_logits, on.progress)
@@ -247,6 +247,8 @@ fn keep(on: &ModelOnGraph<'_>) -> Keep {
         HaloMode::Auto if config.model == LayerKind::Gin => Keep::Nothing,
         // A slice has not all in-neighbors of halo nodes, and hosts exchange no embeddings.
         HaloMode::Auto if !on.data.store.manifest().is_whole() => Keep::Nothing,
+        // The last layer would need them too, for the sources of links.
+        HaloMode::Auto if on.data.links().is_some() => Keep::Nothing,
         HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbors {
             seed: key([config.seed, on.learner.step]),
         },

@@ -33,7 +33,7 @@ pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTr
         let scores = match split.is_empty() {
             true => Ok(SplitScores::new(
                 [split],
-                on.data.labels.spec(),
+                on.data.labels().spec(),
                 true,
                 on.target_scale().as_ref(),
             )),
@@ -59,7 +59,7 @@ fn scores_of_batches<'a>(
     let loader = &mut on.partitions.loader;
     let batches = loader.whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
     progress.steps("evaluating", batches.steps());
-    let mut scores = SplitScores::new([split], on.data.labels.spec(), true, scale.as_ref());
+    let mut scores = SplitScores::new([split], on.data.labels().spec(), true, scale.as_ref());
     for batch in loader.deliver(&batches) {
         check_stopped(progress)?;
         let batch = Arc::new(batch?);
@@ -72,7 +72,7 @@ fn scores_of_batches<'a>(
         let model = &on.learner.model;
         let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));
         let minibatch = batch.minibatch();
-        scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &on.data.labels)?;
+        scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &on.data.labels())?;
         progress.advance(1, minibatch.edges() as u64);
     }
     Ok(scores)

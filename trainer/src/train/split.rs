@@ -26,7 +26,7 @@ pub(super) const VAL: usize = 0;
 pub(super) const TEST: usize = 1;
 
 /// The splits of a store, as far as its host trains their nodes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Splits {
     nodes: [Arc<RoaringTreemap>; 3],
     /// Number of nodes of each on all hosts.

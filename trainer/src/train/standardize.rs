@@ -68,11 +68,11 @@ pub(super) fn measure_targets(model: &Model, data: &TrainingData, processes: &Pr
     let Some((mean, deviation)) = model.target_moments() else {
         return Ok(());
     };
-    let mut columns = vec![TargetMoments::default(); data.labels.spec().classes as usize];
+    let mut columns = vec![TargetMoments::default(); data.labels().spec().classes as usize];
     // As of features.
     if processes.hosts.count() == 1 || processes.share_within().worker() == 0 {
         for node in data.splits.train().iter().map(NodeId) {
-            let values = data.labels.values(node)?;
+            let values = data.labels().values(node)?;
             for (column, value) in columns.iter_mut().zip(values).filter(|(_, value)| !value.is_nan()) {
                 column.add(value.into());
             }

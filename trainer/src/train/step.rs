@@ -17,8 +17,8 @@ use tch::{Kind, Tensor};
 use super::{
     data::TrainingData,
     exchange::{LossWeights, Summed},
-    learner::Learner,
-    load::Loaded,
+    learner::{Learner, Objective},
+    load::{Loaded, TruthTensors},
     random_key::key,
     resolved::ResolvedConfig,
 };
@@ -115,12 +115,20 @@ impl Learner {
         let logits = self
             .model
             .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
-        let labels = &tensors.labels;
-        let losses = self.loss.of(&logits, labels);
+        let losses = match (&self.objective, &tensors.truth) {
+            (Objective::Nodes(loss), TruthTensors::Labels(labels)) => loss.of(&logits, labels),
+            (Objective::Links(loss), TruthTensors::Pairs(pairs)) => {
+                let decoder = self.model.decoder().expect("a model of links has a decoder");
+                loss.of(decoder, &logits, pairs)
+            }
+            _ => unreachable!("batches are of the run's task"),
+        };
         let loss = losses.detach().sum(Kind::Double);
-        let right = match data.labels.task() {
-            Task::MultiClass => logits.argmax(1, false).eq_tensor(labels).sum(Kind::Double),
-            Task::MultiLabel | Task::Regression => loss.zeros_like(),
+        let right = match (&tensors.truth, data.task()) {
+            (TruthTensors::Labels(labels), Task::MultiClass) => {
+                logits.argmax(1, false).eq_tensor(labels).sum(Kind::Double)
+            }
+            _ => loss.zeros_like(),
         };
         let results = Tensor::stack(&[loss, right], 0);
         let weighted = (losses * &tensors.factors).sum(Kind::Float);

@@ -194,7 +194,9 @@ impl Trained {
             ));
         }
         self.state.check_features(features.dim.into())?;
-        let task = manifest.labels.map_or(self.task(), |labels| Task::of(labels.kind));
+        // Links need no labels.
+        let labels = manifest.labels.filter(|_| self.task() != Task::Links);
+        let task = labels.map_or(self.task(), |labels| Task::of(labels.kind));
         if task != self.task() {
             return no(&format!(
                 "its nodes have {}, and the nodes of the run's store {}; use a store with the same kind of labels, or without labels",
@@ -257,7 +259,7 @@ impl Trained {
             });
         let what = match self.task() {
             Task::Regression => "targets",
-            Task::MultiClass | Task::MultiLabel => "classes",
+            Task::MultiClass | Task::MultiLabel | Task::Links => "classes",
         };
         let classes = manifest
             .labels
@@ -381,6 +383,7 @@ fn labels_of(task: Task) -> &'static str {
         Task::MultiClass => "one class each",
         Task::MultiLabel => "sets of labels",
         Task::Regression => "numbers",
+        Task::Links => "edges to predict",
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     evaluate::{Evaluation, Evaluations},
     full_graph, gradient_exchange,
     learner::Learner,
+    links,
     methods::FullStep,
     model_on_graph::ModelOnGraph,
     partitions::{self, OpenPartitions},
@@ -72,15 +73,15 @@ impl Trainer {
     /// [`Trainer::new`] as one of several processes. All have [agreed](super::agree_on_options) on their options, and call this.
     pub(super) fn of_processes(config: ResolvedConfig, data: TrainingData, processes: Processes) -> Result<Self> {
         let model = data.model_options(&config);
-        let [train_nodes, val_nodes, _] = data.splits.of_all();
+        let [examples, val_examples, _] = data.examples();
         full_graph::check_processes(&config, &processes)?;
         let mut warnings = Vec::new();
         if !config.trains_full_graph() {
             let share = processes.share();
-            warnings.extend(estimate::check(&processes.hosts, &config, &model, train_nodes, share)?);
+            warnings.extend(estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config.warnings(config.knows_first_hop()));
-        if val_nodes == 0 {
+        if val_examples == 0 {
             warnings.extend(config.warnings_without_validation());
         }
         let learner = Learner::new(model, &config, &data, &processes)?;
@@ -90,7 +91,7 @@ impl Trainer {
             learner.model.parameters().count(),
         ));
         Ok(Self {
-            partitions: OpenPartitions::new(&config, &data.store, &processes)?,
+            partitions: OpenPartitions::new(&config, &data, &processes)?,
             overlaps: config.device != Device::Cpu,
             config: Arc::new(config),
             processes,
@@ -131,6 +132,9 @@ impl Trainer {
     /// If features or labels cannot be read, a feature is not finite, or no training node has a target.
     pub fn measure(&mut self, progress: &dyn Progress) -> Result<()> {
         standardize::measure_features(&self.learner.model, &self.data.store, &self.processes, progress)?;
+        if self.data.links().is_some() {
+            return Ok(());
+        }
         standardize::measure_targets(&self.learner.model, &self.data, &self.processes)
     }
 
@@ -151,9 +155,21 @@ impl Trainer {
         (on, &mut self.history, &mut self.evaluations)
     }
 
+    /// Opens the partitions of an epoch, and reads the edges that it learns if the task is link prediction, unless that is done.
+    pub(super) fn open_partitions(&mut self, epoch: u64, progress: &dyn Progress) -> Result<()> {
+        self.open_views(epoch / self.config.repartition_every, progress)?;
+        let data = self.data.clone();
+        match data.links() {
+            Some(links) => self
+                .partitions
+                .open_links(links, epoch, self.config.partitions(), &self.processes, progress),
+            None => Ok(()),
+        }
+    }
+
     /// Assigns chunks to the partitions of a super-epoch and opens the views of the partitions that this process serves, unless they are
     /// open.
-    pub(super) fn open_partitions(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
+    fn open_views(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
         if self.partitions.are_open_for(super_epoch, self.config.partitions()) {
             return Ok(());
         }
@@ -188,11 +204,14 @@ impl Trainer {
         let full_graph = match self.config.trains_full_graph() {
             true => self.open_full_graph(progress)?,
             false => {
-                self.open_partitions(epoch / self.config.repartition_every, progress)?;
+                self.open_partitions(epoch, progress)?;
                 self.check_steps(epoch);
                 None
             }
         };
+        if let Some(links) = self.data.links() {
+            return Ok(links.describe());
+        }
         self.clock.enter(Stage::Evaluate);
         let (mut on, history, evaluations) = self.on_graph(progress);
         let told = evaluations.prepare(&mut on, history, before)?;
@@ -251,6 +270,9 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<Option<Evaluation>> {
         let (mut on, history, evaluations) = self.on_graph(progress);
+        if on.data.links().is_some() {
+            return links::evaluate(&mut on, history.memory(), improves);
+        }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
         let exchange = self.full.as_mut().and_then(|full| full.exchange.as_mut());
         let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);

@@ -1,6 +1,6 @@
 //! The positives of an epoch.
 
-use grappa_formats::{EdgePart, NodeId, permutation::Feistel};
+use grappa_formats::{ChunkId, EdgePart, NodeId, permutation::Feistel, random};
 use grappa_io::{
     Error, Result,
     progress::{Progress, check_stopped},
@@ -39,14 +39,25 @@ impl Positives {
         memory: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let undirected = part == EdgePart::Graph && store.manifest().edge_options.undirected;
-        let mut edges = store.part_edges(part)?;
-        if undirected {
-            edges = 0;
-            for_each_edge(store, part, progress, |source, target| {
-                edges += u64::from(source <= target)
-            })?;
-        }
+        // Fails if the store lacks the part.
+        store.part_edges(part)?;
+        let chunks: Vec<ChunkId> = store.present_chunks().collect();
+        Self::of_chunks(store, part, &chunks, sample, memory, progress)
+    }
+
+    /// As [`Positives::of_part`], the edges to nodes of some chunks.
+    ///
+    /// # Errors
+    /// As [`Positives::of_part`].
+    pub fn of_chunks(
+        store: &Store,
+        part: EdgePart,
+        chunks: &[ChunkId],
+        sample: Option<(u64, u64)>,
+        memory: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let edges = Self::count(store, part, chunks, progress)?;
         let (wanted, order) = match sample {
             Some((wanted, key)) if wanted < edges => (wanted, Some(Feistel::new(edges, key))),
             _ => (edges, None),
@@ -65,10 +76,7 @@ impl Positives {
             numbers: Vec::with_capacity(order.as_ref().map_or(0, |_| wanted as usize)),
         };
         let mut number = 0;
-        for_each_edge(store, part, progress, |source, target| {
-            if undirected && source > target {
-                return;
-            }
+        for_each_positive(store, part, chunks, progress, |source, target| {
             match &order {
                 None => found.edges.push((source, target)),
                 Some(order) if order.forward(number) < wanted => {
@@ -80,6 +88,16 @@ impl Positives {
             number += 1;
         })?;
         Ok(found)
+    }
+
+    /// The number of edges of [`Positives::of_chunks`] without a sample.
+    ///
+    /// # Errors
+    /// If the store lacks the part, a file is damaged, or `progress` asks to stop.
+    pub fn count(store: &Store, part: EdgePart, chunks: &[ChunkId], progress: &dyn Progress) -> Result<u64> {
+        let mut edges = 0;
+        for_each_positive(store, part, chunks, progress, |_, _| edges += 1)?;
+        Ok(edges)
     }
 
     /// Number of edges.
@@ -108,14 +126,31 @@ impl Positives {
     }
 }
 
-/// Reads all edges of a part, by destination, then by source.
-pub(super) fn for_each_edge(
+/// Reads the edges of a part to nodes of some chunks, by destination, then by source; in an undirected graph, each once.
+fn for_each_positive(
     store: &Store,
     part: EdgePart,
+    chunks: &[ChunkId],
     progress: &dyn Progress,
     mut each: impl FnMut(NodeId, NodeId),
 ) -> Result<()> {
-    for chunk in store.present_chunks() {
+    let undirected = part == EdgePart::Graph && store.manifest().edge_options.undirected;
+    for_each_edge(store, part, chunks, progress, |source, target| {
+        if !undirected || is_counted(source, target) {
+            each(source, target);
+        }
+    })
+}
+
+/// Reads the edges of a part to nodes of some chunks, by destination, then by source.
+pub(super) fn for_each_edge(
+    store: &Store,
+    part: EdgePart,
+    chunks: &[ChunkId],
+    progress: &dyn Progress,
+    mut each: impl FnMut(NodeId, NodeId),
+) -> Result<()> {
+    for &chunk in chunks {
         let lists = store.part_in_order(part, chunk)?;
         let (rows, first) = (lists.rows(), lists.span().first_node.0);
         for start in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
@@ -129,4 +164,12 @@ pub(super) fn for_each_edge(
         }
     }
     Ok(())
+}
+
+/// Whether an edge of an undirected graph counts in this direction. It is a random one, so that partitions with small node numbers get no fewer
+/// edges than others.
+fn is_counted(source: NodeId, target: NodeId) -> bool {
+    let (low, high) = (source.min(target), source.max(target));
+    let ascends = random::combine(random::hash(low.0), high.0) & 1 == 0;
+    source == target || (source == low) == ascends
 }

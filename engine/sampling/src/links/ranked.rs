@@ -3,7 +3,7 @@
 //! Draws are addressed by the seed and the number of the edge. So each evaluation has the same candidates, for any number of processes and
 //! threads, and no matter how edges are divided among them.
 
-use grappa_formats::{EdgePart, NodeId, PartitionId};
+use grappa_formats::{ChunkId, EdgePart, NodeId, PartitionId};
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
@@ -138,8 +138,9 @@ pub fn known_edges_of(
     let mut dropped = 0;
     // A vector that grows has twice its size for a moment.
     let edges_max = memory / size_of::<(NodeId, NodeId)>() as u64 / 3;
+    let chunks: Vec<ChunkId> = store.present_chunks().collect();
     for &part in parts {
-        for_each_edge(store, part, progress, |source, destination| {
+        for_each_edge(store, part, &chunks, progress, |source, destination| {
             let reverse = undirected.then_some((destination, source));
             for edge in std::iter::once((source, destination)).chain(reverse) {
                 if is_source(edge.0) {

@@ -70,6 +70,7 @@ fn predicted((task, outputs): (Task, u64)) -> String {
         Task::MultiClass => format!("one of {outputs} classes"),
         Task::MultiLabel => format!("sets of {outputs} labels"),
         Task::Regression => format!("{outputs} number(s)"),
+        Task::Links => format!("links, from embeddings of {outputs} values"),
     }
 }
 

@@ -140,10 +140,11 @@ impl Comparison {
             Task::MultiClass => ("accuracy", |record| record.val_accuracy, |record| record.test_accuracy),
             Task::MultiLabel => ("micro F1", |record| record.val_micro_f1, |record| record.test_micro_f1),
             Task::Regression => ("RMSE", |record| record.val_rmse, |record| record.test_rmse),
+            Task::Links => ("MRR", |record| record.val_mrr, |record| record.test_mrr),
         };
         let unit = match task {
             Task::MultiClass | Task::MultiLabel => Unit::Part,
-            Task::Regression => Unit::Number,
+            Task::Regression | Task::Links => Unit::Number,
         };
         let loss = "mean loss of nodes";
         [

@@ -149,6 +149,7 @@ impl RunState {
             Task::MultiClass => 0,
             Task::MultiLabel => 1,
             Task::Regression => 2,
+            Task::Links => 3,
         };
         self.counters.insert(MULTI_LABEL.to_owned(), number);
     }
@@ -158,6 +159,7 @@ impl RunState {
         match self.counters.get(MULTI_LABEL) {
             Some(1) => Task::MultiLabel,
             Some(2) => Task::Regression,
+            Some(3) => Task::Links,
             _ => Task::MultiClass,
         }
     }

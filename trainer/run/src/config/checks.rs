@@ -67,6 +67,7 @@ impl TrainConfig {
         }
         self.check_loss()?;
         self.check_method()?;
+        self.check_links()?;
         self.check_model_options()
     }
 }

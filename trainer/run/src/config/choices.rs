@@ -98,7 +98,7 @@ named_enum! {
     /// The number that decides which epoch is the best: higher scores, or lower losses and errors. Early stopping and the
     /// schedule `plateau` follow it. All are of the validation nodes.
     "thing to monitor" Monitor {
-        /// accuracy; micro F1 if nodes have sets of classes, rmse if labels are numbers
+        /// accuracy; micro F1 if nodes have sets of classes, rmse if labels are numbers, mrr for links
         Score = "score",
         /// loss, without class weights
         Loss = "loss",
@@ -108,9 +108,9 @@ named_enum! {
         MacroF1 = "macro-f1",
         /// F1 of all decisions together
         MicroF1 = "micro-f1",
-        /// area under the ROC curve, for two classes and sets of classes
+        /// area under the ROC curve, for two classes, sets of classes and links
         Auc = "auc",
-        /// area under the precision-recall curve, for two classes and sets of classes
+        /// area under the precision-recall curve, for two classes, sets of classes and links
         AveragePrecision = "average-precision",
         /// root of the mean squared error, for numbers
         Rmse = "rmse",
@@ -118,6 +118,10 @@ named_enum! {
         Mae = "mae",
         /// coefficient of determination, for numbers
         R2 = "r2",
+        /// mean reciprocal rank of edges among candidates, for links
+        Mrr = "mrr",
+        /// share of edges that are among the best 10 of their candidates, for links
+        HitsAt10 = "hits@10",
     }
 }
 
@@ -130,13 +134,43 @@ named_enum! {
         Classes = "classes",
         /// numbers per node, ingested with --label-type float
         Regression = "regression",
+        /// whether there is an edge between two nodes; needs edges that are held out, by grappa-ingest --edge-split
+        Link = "link",
     }
 }
 
 named_enum! {
-    /// The loss of a node. Focal loss: Lin et al., 2017. Numbers are standardized first.
+    /// The nodes that negatives of links are drawn from, and for whom.
+    "way to draw negatives" NegativeSampling {
+        /// other destinations for each source, all nodes alike
+        Uniform = "uniform",
+        /// other destinations for each source, in proportion to in-degree^0.75
+        Degree = "degree",
+        /// destinations that all sources of a minibatch share, all nodes alike
+        Shared = "shared",
+        /// destinations that all sources of a minibatch share, drawn from the ends of its edges
+        InBatch = "in-batch",
+        /// pairs of nodes, both drawn from all nodes; for --loss bce
+        Pairs = "pairs",
+    }
+}
+
+named_enum! {
+    /// The edges that messages do not use in the minibatch that asks about them.
+    "kind of edges to leave out" ExcludeTargets {
+        /// the edges that the minibatch asks about, and their reverses
+        Both = "both",
+        /// the edges that the minibatch asks about
+        Forward = "forward",
+        /// none
+        None = "none",
+    }
+}
+
+named_enum! {
+    /// The loss of a node or a link. Focal loss: Lin et al., 2017. BPR: Rendle et al., 2009. Numbers are standardized first.
     "loss" LossKind {
-        /// cross-entropy for classes, mse for numbers
+        /// cross-entropy for classes, mse for numbers, bce for links
         Auto = "auto",
         /// cross-entropy, for classes; of sets, the mean binary cross-entropy of the classes
         CrossEntropy = "cross-entropy",
@@ -148,6 +182,12 @@ named_enum! {
         Mae = "mae",
         /// squared error up to --huber-delta and linear beyond, for numbers
         Huber = "huber",
+        /// binary cross-entropy of edges and negatives, for links
+        Bce = "bce",
+        /// -log sigmoid(score of the edge - score of a negative), for links
+        Bpr = "bpr",
+        /// cross-entropy of the edge among its negatives, for links; see --temperature
+        Softmax = "softmax",
     }
 }
 

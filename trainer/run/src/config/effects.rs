@@ -1,6 +1,8 @@
 //! Options that have no effect or cost accuracy, and options of the model that contradict each other.
 
-use super::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Monitor, TrainConfig};
+use super::{
+    Auto, Correction, ExcludeTargets, FirstHop, HaloMode, LrSchedule, Monitor, TaskChoice, TrainConfig,
+};
 use crate::{
     Error, Result,
     model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind},
@@ -89,8 +91,12 @@ impl TrainConfig {
     }
 
     /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features belong to the store:
-    /// neither a dropout of single features nor a normalization of rows can be applied to their sums.
+    /// neither a dropout of single features nor a normalization of rows can be applied to their sums, and no edge
+    /// can be left out of them.
     pub fn sampled_first_hop_for(&self) -> Option<String> {
+        if self.task == TaskChoice::Link && self.exclude_targets() != ExcludeTargets::None {
+            return Some(format!("--exclude-targets {}", self.exclude_targets()));
+        }
         if self.input_dropout > 0.0 {
             return Some(format!("--input-dropout {}", self.input_dropout));
         }

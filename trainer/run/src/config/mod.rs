@@ -15,6 +15,7 @@ mod compress_rate;
 mod declare;
 mod effects;
 mod layers;
+mod links;
 mod method;
 mod options;
 mod per_layer;
@@ -26,8 +27,8 @@ mod tests;
 
 pub use self::{
     choices::{
-        Auto, ClassWeights, Compress, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LossKind, LrSchedule,
-        Monitor, Optimizer, ReadEngine, TaskChoice,
+        Auto, ClassWeights, Compress, Correction, DeviceChoice, Evaluate, ExcludeTargets, FirstHop, HaloMode, LossKind,
+        LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
     declare::{OptionScope, TrainOption},

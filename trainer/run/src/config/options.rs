@@ -11,8 +11,9 @@ use grappa_sampling::{partition::Schedule, policy::REPARTITION_EVERY, sample::Fa
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LossKind,
-    LrSchedule, MessageBits, Method, Monitor, Optimizer, PerLayer, RateSchedule, RateUnit, ReadEngine, TaskChoice,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, Evaluate, ExcludeTargets, FirstHop, HaloMode,
+    LossKind, LrSchedule, MessageBits, Method, Monitor, NegativeSampling, Optimizer, PerLayer, RateSchedule, RateUnit,
+    ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -66,9 +67,9 @@ train_options! {
         jumping_knowledge("HOW"): JumpingKnowledge = JumpingKnowledge::default();
     }
     "Task" {
-        /// Task that the labels must serve
+        /// Task: what the labels must serve, or link
         task("TASK"): TaskChoice = TaskChoice::default();
-        /// Loss of a node
+        /// Loss of a node or a link
         loss("LOSS"): LossKind = LossKind::default();
         /// Exponent of --loss focal; 0 is cross-entropy; auto: 2
         #[serde(with = "serde_text")]
@@ -86,6 +87,21 @@ train_options! {
         class_weights("HOW"): ClassWeights = ClassWeights::default();
         /// Score of a link from the embeddings of its ends
         decoder("DECODER"): Decoder = Decoder::default();
+        /// Values of a node's embedding, for --task link; auto: as --hidden
+        #[serde(with = "serde_text")]
+        embedding("N"): Auto<NonZeroUsize> = Auto::Auto;
+        /// Negatives of each edge, for --task link; auto: 1, and 100 if --negative-sampling shares them
+        #[serde(with = "serde_text")]
+        negatives("N"): Auto<NonZeroU32> = Auto::Auto;
+        /// Where the negatives of an edge come from, for --task link; no edge of the graph is one
+        negative_sampling("HOW"): NegativeSampling = NegativeSampling::default();
+        /// Divisor of the scores in --loss softmax; auto: 1
+        #[serde(with = "serde_text")]
+        temperature("T"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
+        /// Edges that messages do not use while a minibatch asks about them, for --task link; auto: both, and none with
+        /// --full-graph, whose step asks about all
+        #[serde(with = "serde_text")]
+        exclude_targets("WHICH"): Auto<ExcludeTargets> = Auto::Auto, choices: exclude_choices();
     }
     "Minibatches" {
         /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
@@ -103,7 +119,7 @@ train_options! {
         walk_steps("N"): u32 = 2, bounds: &[AtLeastOne, AtMost(WALK_STEPS_MAX)];
         /// Probability that a walk ends after each step, for pinsage
         walk_termination("P"): f64 = 0.5, bounds: &[Share];
-        /// Seeds per minibatch and partition
+        /// Seeds per minibatch and partition; edges with --task link
         ///
         /// auto: 1024 divided by the number of partitions per step.
         #[serde(with = "serde_text")]
@@ -144,6 +160,10 @@ train_options! {
         /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning
         /// rate schedules count these shorter epochs.
         steps_per_epoch("N"): u64 = 0, help_order: 1;
+        /// Edges that each epoch draws, for --task link; 0: all
+        ///
+        /// An epoch reads the edges of the graph once, and holds those that it draws in memory, 16 bytes each.
+        edges_per_epoch("N"): u64 = 0, help_order: 1;
     }
     "Partitions" {
         /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
@@ -262,6 +282,12 @@ train_options! {
 fn norm_choices() -> Vec<Choice> {
     let mut choices = vec![("auto", "batch for gin, none for other models")];
     choices.extend(NormKind::choices());
+    choices
+}
+
+fn exclude_choices() -> Vec<Choice> {
+    let mut choices = vec![("auto", "both; none with --full-graph")];
+    choices.extend(ExcludeTargets::choices());
     choices
 }
 

@@ -7,7 +7,7 @@ use grappa_sampling::{
     sample::{Fanouts, RandomWalks, Sampler},
 };
 
-use super::{Auto, CompressRate, LossKind, TrainConfig};
+use super::{Auto, CompressRate, LossKind, TaskChoice, TrainConfig};
 use crate::{
     Error, Result,
     model::{LayerKind, ModelOptions, NormKind, Task},
@@ -43,7 +43,7 @@ impl TrainConfig {
             jumping_knowledge: self.jumping_knowledge,
             precision: self.precision,
             standardizes_targets: task == Task::Regression,
-            decoder: None,
+            decoder: (task == Task::Links).then_some(self.decoder),
         }
     }
 
@@ -57,7 +57,7 @@ impl TrainConfig {
         match self.loss {
             LossKind::Mae => TargetLoss::Absolute,
             LossKind::Huber => TargetLoss::Huber(self.huber_delta.value().unwrap_or(HUBER_DELTA)),
-            LossKind::Auto | LossKind::CrossEntropy | LossKind::Focal | LossKind::Mse => TargetLoss::Squared,
+            _ => TargetLoss::Squared,
         }
     }
 
@@ -173,7 +173,8 @@ impl TrainConfig {
 
     /// Whether an epoch is one step of all seeds with all their neighbors, so that all epochs on the same partitions have the same batch.
     pub fn repeats_batch(&self) -> bool {
-        self.full_graph && self.concurrent() >= self.partitions()
+        // Links have other negatives in each epoch.
+        self.full_graph && self.task != TaskChoice::Link && self.concurrent() >= self.partitions()
     }
 
     /// Seeds per minibatch and partition. `auto` is 1024 divided by the number of partitions of a step. With `full_graph` it is

@@ -3,7 +3,7 @@
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 
 use super::{Auto, ClassWeights, LossKind, Monitor, TaskChoice, TrainConfig, effects::refuse};
-use crate::{Result, model::Task, scores::ScoreReport};
+use crate::{Result, model::Task, scores::{LinkReport, ScoreReport}};
 
 impl TrainConfig {
     /// Checks the options about labels against the labels of the store.
@@ -12,6 +12,7 @@ impl TrainConfig {
     /// The message names the option, what the labels are, and what would fit.
     pub fn check_labels(&self, labels: LabelSpec) -> Result<()> {
         let task = Task::of(labels.kind);
+        self.check_no_links(task)?;
         let are = match labels.kind {
             LabelKind::Single => "one class per node",
             LabelKind::Multi | LabelKind::Partial => "sets of classes",
@@ -32,13 +33,13 @@ impl TrainConfig {
                         .into(),
                 );
             }
-            TaskChoice::Auto | TaskChoice::Classes | TaskChoice::Regression => {}
+            TaskChoice::Auto | TaskChoice::Classes | TaskChoice::Regression | TaskChoice::Link => {}
         }
         let of_numbers = matches!(self.loss, LossKind::Mse | LossKind::Mae | LossKind::Huber);
         if self.loss != LossKind::Auto && of_numbers != is_regression {
             let fitting = match task {
                 Task::MultiClass | Task::MultiLabel => "cross-entropy or focal",
-                Task::Regression => "mse, mae or huber",
+                Task::Regression | Task::Links => "mse, mae or huber",
             };
             return refuse(format!(
                 "loss is {}, and the labels of the store are {are}: use {fitting}, or leave it out",
@@ -69,6 +70,7 @@ impl TrainConfig {
                 "two classes and sets of classes have",
             ),
             Monitor::Rmse | Monitor::Mae | Monitor::R2 => (is_regression, "numbers have"),
+            Monitor::Mrr | Monitor::HitsAt10 => (false, "--task link has"),
         };
         if is_there {
             return Ok(());
@@ -118,7 +120,7 @@ impl Monitor {
         match self {
             Self::Loss | Self::Rmse | Self::Mae => true,
             Self::Score => task == Task::Regression,
-            Self::Accuracy | Self::MacroF1 | Self::MicroF1 | Self::Auc | Self::AveragePrecision | Self::R2 => false,
+            _ => false,
         }
     }
 
@@ -129,19 +131,23 @@ impl Monitor {
             return Some(f64::NAN);
         }
         let error = |error: Option<f64>| error.map(|error| -error);
+        let links = |score: fn(&LinkReport) -> Option<f64>| val.links.as_ref().and_then(score);
         let number = match self {
             Self::Score if !val.per_target.is_empty() => error(val.rmse),
+            Self::Score if val.links.is_some() => links(|links| links.filtered.mrr),
             Self::Score if val.confusion.is_some() => val.accuracy,
             Self::Score => val.micro_f1.or(val.accuracy),
             Self::Loss => error(val.loss),
             Self::Accuracy => val.accuracy,
             Self::MacroF1 => val.macro_f1,
             Self::MicroF1 => val.micro_f1,
-            Self::Auc => val.roc_auc,
-            Self::AveragePrecision => val.average_precision,
+            Self::Auc => val.roc_auc.or_else(|| links(|links| links.auc)),
+            Self::AveragePrecision => val.average_precision.or_else(|| links(|links| links.average_precision)),
             Self::Rmse => error(val.rmse),
             Self::Mae => error(val.mae),
             Self::R2 => val.r2,
+            Self::Mrr => links(|links| links.filtered.mrr),
+            Self::HitsAt10 => links(|links| links.filtered.hits_at_10),
         };
         (val.nodes > 0).then(|| number.unwrap_or(f64::NAN))
     }
@@ -159,6 +165,8 @@ impl Monitor {
             Self::Rmse => "RMSE",
             Self::Mae => "MAE",
             Self::R2 => "R2",
+            Self::Mrr => "MRR",
+            Self::HitsAt10 => "Hits@10",
         }
     }
 
@@ -168,9 +176,14 @@ impl Monitor {
         match self {
             Self::Loss => format!("{number:.4}"),
             Self::Rmse | Self::Mae => crate::model::significant(number),
-            Self::R2 => format!("{number:.4}"),
+            Self::R2 | Self::Mrr => format!("{number:.4}"),
             Self::Score => task.shown_score(number),
-            Self::Accuracy | Self::MacroF1 | Self::MicroF1 | Self::Auc | Self::AveragePrecision => {
+            Self::Accuracy
+            | Self::MacroF1
+            | Self::MicroF1
+            | Self::Auc
+            | Self::AveragePrecision
+            | Self::HitsAt10 => {
                 format!("{:.2} %", number * 100.0)
             }
         }

@@ -55,6 +55,15 @@ pub struct EpochRecord {
     /// Coefficient of determination on the test nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_r2: Option<f64>,
+    /// Mean reciprocal rank of the validation edges; left out, as the next ones, if no links are predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_mrr: Option<f64>,
+    /// Fraction of the validation edges that are among the best 10 of their candidates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_hits_at_10: Option<f64>,
+    /// Mean reciprocal rank of the test edges. It is computed when the validation score improved, or when it costs little.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_mrr: Option<f64>,
     /// Wall time since the record before, in seconds, or since the start of the program.
     pub seconds: f64,
     /// That time by stage. The files of an epoch are written while the next one trains, and count there.

@@ -16,7 +16,7 @@ impl RunInProgress<'_, '_> {
         if self.output.state.best.is_some() || std::mem::replace(&mut self.told_baseline, true) {
             return;
         }
-        let baseline = advice::majority_baseline(self.trainer.data.labels.task(), &evaluation.val);
+        let baseline = advice::majority_baseline(self.trainer.data.task(), &evaluation.val);
         if let Some(baseline) = baseline {
             watcher.tell(&format!(
                 "baseline: predicting the largest class for all {} validation nodes is right for {:.2} %",

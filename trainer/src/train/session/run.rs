@@ -292,6 +292,7 @@ pub(super) fn scored(evaluation: &Evaluation) -> ModelScores {
         val_rmse: val.rmse,
         val_mae: val.mae,
         val_r2: val.r2,
+        val_mrr: val.links.as_ref().and_then(|links| links.filtered.mrr),
         test_accuracy: evaluation.test_accuracy(),
         split: split.to_owned(),
         report: report.clone(),

@@ -84,7 +84,9 @@ impl NewRun {
         if let Some(writer) = writer {
             writer.folder.write_schema(&schema)?;
             let had_names = from.is_some_and(RunState::has_class_names);
-            classes = given_classes(writer.folder, &config, data.labels.spec().classes.into(), had_names)?;
+            if data.links().is_none() {
+                classes = given_classes(writer.folder, &config, data.labels().spec().classes.into(), had_names)?;
+            }
         }
         let initial = match from {
             None => initial(&config, &data, &schema, watcher)?,
@@ -126,7 +128,7 @@ impl NewRun {
             watcher.warn("training does not use the edge features of the store: no layer has an input for them");
         }
         tell_warnings(&mut trainer, watcher);
-        let task = trainer.data.labels.task();
+        let task = trainer.data.task();
         watcher.task(task);
         let resumed = match found {
             Some((path, checkpoint)) => {

@@ -1,0 +1,46 @@
+//! The pairs of a step, as tensors.
+
+use grappa_sampling::{
+    feed::{BatchPlace, PartitionBatches},
+    sample::LinkPairs,
+};
+use tch::{Device, Tensor};
+
+use crate::runtime::send;
+
+/// The pairs of a step on a device. Ends are rows of the model's outputs.
+pub struct PairTensors {
+    /// Sources and destinations of edges, int64 of `[edges]`.
+    pub positives: [Tensor; 2],
+    /// Sources and destinations of negatives, int64 of `[pairs]`.
+    pub negatives: [Tensor; 2],
+    /// If the sources of a part share negatives: whether each negative of a part is one for each of its edges, bool of
+    /// `[edges * negatives of a part]`.
+    pub is_negative: Option<Tensor>,
+    /// The number of edges of each part.
+    pub parts: Vec<i64>,
+}
+
+impl PairTensors {
+    /// The pairs of a batch.
+    pub fn of(pairs: &LinkPairs, parts: &[BatchPlace], batches: &PartitionBatches, device: Device) -> Self {
+        let ends = |pairs: &[[u32; 2]]| {
+            [0, 1].map(|end| {
+                let rows: Vec<i64> = pairs.iter().map(|pair| pair[end].into()).collect();
+                send(Tensor::from_slice(&rows), device)
+            })
+        };
+        Self {
+            positives: ends(&pairs.positives),
+            negatives: ends(&pairs.negatives),
+            is_negative: (!pairs.is_negative.is_empty())
+                .then(|| send(Tensor::from_slice(&pairs.is_negative), device)),
+            parts: parts.iter().map(|&part| batches.seeds_of(part) as i64).collect(),
+        }
+    }
+
+    /// All tensors.
+    pub fn all(&self) -> impl Iterator<Item = &Tensor> {
+        self.positives.iter().chain(&self.negatives).chain(&self.is_negative)
+    }
+}
