@@ -271,7 +271,7 @@ impl Trainer {
     ) -> Result<Option<Evaluation>> {
         let (mut on, history, evaluations) = self.on_graph(progress);
         if on.data.links().is_some() {
-            return links::evaluate(&mut on, history.memory(), improves);
+            return links::evaluate(&mut on, improves);
         }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
         let exchange = self.full.as_mut().and_then(|full| full.exchange.as_mut());

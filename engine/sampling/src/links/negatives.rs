@@ -8,7 +8,7 @@ use grappa_storage::{MappedChunks, Store};
 
 use super::known::KnownEdges;
 use crate::{
-    partition::{LocalId, Owned},
+    partition::LocalId,
     sample::{BatchKey, FindScratch, find_edges, link_draws},
     view::PartitionView,
 };
