@@ -160,7 +160,10 @@ impl Links {
         let positives = batches.positives(batches.places(index)[0]);
         let pairs = &minibatch.links;
         LinkArrays {
-            numbers: indices.into_iter().map(|index| positives.number(index) as i64).collect(),
+            numbers: indices
+                .into_iter()
+                .map(|index| positives.number(index) as i64)
+                .collect(),
             positives: Pairs::of(&pairs.positives),
             negatives: Pairs::of(&pairs.negatives),
             is_negative: pairs.is_negative.clone(),
@@ -224,7 +227,9 @@ impl LinkArrays {
 
 impl Pairs {
     fn of(pairs: &[[u32; 2]]) -> Self {
-        let pairs = pairs.iter().map(|&[source, target]| (i64::from(source), i64::from(target)));
+        let pairs = pairs
+            .iter()
+            .map(|&[source, target]| (i64::from(source), i64::from(target)));
         let (sources, targets) = pairs.unzip();
         Self { sources, targets }
     }

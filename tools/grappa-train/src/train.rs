@@ -470,7 +470,9 @@ impl Summary for Trained {
             (Monitor::Loss, Some(loss), _) => format!("loss {loss:.4}"),
             (Monitor::Score | Monitor::Loss, ..) | (_, _, None) => match task {
                 Task::MultiClass => score_text(task, score.val),
-                Task::MultiLabel | Task::Regression | Task::Links => format!("{} {}", score.name, score_text(task, score.val)),
+                Task::MultiLabel | Task::Regression | Task::Links => {
+                    format!("{} {}", score.name, score_text(task, score.val))
+                }
             },
             (_, _, Some(number)) => format!("{} {}", monitor.shown_name(task), monitor.shown(task, number)),
         };

@@ -160,9 +160,10 @@ impl Trainer {
         self.open_views(epoch / self.config.repartition_every, progress)?;
         let data = self.data.clone();
         match data.links() {
-            Some(links) => self
-                .partitions
-                .open_links(links, epoch, self.config.partitions(), &self.processes, progress),
+            Some(links) => {
+                self.partitions
+                    .open_links(links, epoch, self.config.partitions(), &self.processes, progress)
+            }
             None => Ok(()),
         }
     }

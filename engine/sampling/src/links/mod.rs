@@ -25,6 +25,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::task::LinkScratch;
 pub use self::{
     known::KnownEdges,
     negatives::{Candidates, ListedPairs, Negatives},
@@ -32,4 +33,3 @@ pub use self::{
     ranked::{RankCandidates, Ranked, known_edges_of},
     task::{ExcludedEdges, LinkTask},
 };
-pub(crate) use self::task::LinkScratch;

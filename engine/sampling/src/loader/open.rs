@@ -119,7 +119,9 @@ impl OpenPartitions {
         }
         self.open_parts(store, options, owned, seeds, ViewKind::Mapped, &Silent)?;
         let served = self.parts.iter_mut().filter_map(Part::served_mut);
-        served.zip(positives).for_each(|(part, of_part)| part.positives = of_part);
+        served
+            .zip(positives)
+            .for_each(|(part, of_part)| part.positives = of_part);
         Ok(())
     }
 
@@ -335,11 +337,18 @@ fn draw_halo_lists(
     let chunks = MappedChunks::open(store)?;
     // The ends of links are owned nodes and their in-neighbors.
     let ends: Vec<(&Owned, SeedNodes)> = match options.links {
-        Some(_) => partitions.iter().map(|&(owned, _)| (owned, owned.all_nodes())).collect(),
+        Some(_) => partitions
+            .iter()
+            .map(|&(owned, _)| (owned, owned.all_nodes()))
+            .collect(),
         None => Vec::new(),
     };
     let ends: Vec<(&Owned, &SeedNodes)> = ends.iter().map(|(owned, nodes)| (*owned, nodes)).collect();
-    let (partitions, beyond) = if ends.is_empty() { (partitions, 0) } else { (&ends[..], 1) };
+    let (partitions, beyond) = if ends.is_empty() {
+        (partitions, 0)
+    } else {
+        (&ends[..], 1)
+    };
     let neighbors = HaloNeighbors {
         chunks: &chunks,
         per_node: options.halo_neighbors,

@@ -131,7 +131,11 @@ impl Minibatch {
             }
         }
         // Without blocks, the rows of a model are the rows of its input.
-        let of_seeds = if hops == 0 && join == Join::SharedInput { rows } else { places };
+        let of_seeds = if hops == 0 && join == Join::SharedInput {
+            rows
+        } else {
+            places
+        };
         for (part, indices) in with_indices(parts, of_seeds) {
             out.links.append(&part.links, indices);
         }

@@ -160,6 +160,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
             val_rmse: None,
             val_mae: None,
             val_r2: None,
+            val_mrr: None,
             val_loss: Some(0.5),
             test_accuracy: None,
             split: "val".to_owned(),

@@ -86,6 +86,7 @@ fn model_scores(nodes: i64) -> ModelScores {
         val_rmse: None,
         val_mae: None,
         val_r2: None,
+        val_mrr: None,
         val_loss: Some(0.5),
         test_accuracy: Some(0.7),
         split: "test".to_owned(),

@@ -115,6 +115,7 @@ fn model_scores(split: &str, report: &ScoreReport) -> ModelScores {
         val_rmse: None,
         val_mae: None,
         val_r2: None,
+        val_mrr: None,
         val_loss: None,
         test_accuracy: None,
         split: split.to_owned(),

@@ -131,6 +131,7 @@ fn scores_are_of_the_classes_of_the_run() {
         val_rmse: None,
         val_mae: None,
         val_r2: None,
+        val_mrr: None,
         val_loss: Some(1.0 / 3.0),
         test_accuracy: None,
         split: "val".to_owned(),

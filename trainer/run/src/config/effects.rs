@@ -1,8 +1,6 @@
 //! Options that have no effect or cost accuracy, and options of the model that contradict each other.
 
-use super::{
-    Auto, Correction, ExcludeTargets, FirstHop, HaloMode, LrSchedule, Monitor, TaskChoice, TrainConfig,
-};
+use super::{Auto, Correction, ExcludeTargets, FirstHop, HaloMode, LrSchedule, Monitor, TaskChoice, TrainConfig};
 use crate::{
     Error, Result,
     model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind},

@@ -49,19 +49,40 @@ impl TrainConfig {
         }
         let of_nodes = [
             (self.method != Method::Grappa, format!("method {}", self.method)),
-            (self.class_weights != ClassWeights::None, format!("class-weights {}", self.class_weights)),
-            (self.label_smoothing > 0.0, format!("label-smoothing {}", self.label_smoothing)),
-            (self.focal_gamma != Auto::Auto, format!("focal-gamma {}", self.focal_gamma)),
-            (self.huber_delta != Auto::Auto, format!("huber-delta {}", self.huber_delta)),
+            (
+                self.class_weights != ClassWeights::None,
+                format!("class-weights {}", self.class_weights),
+            ),
+            (
+                self.label_smoothing > 0.0,
+                format!("label-smoothing {}", self.label_smoothing),
+            ),
+            (
+                self.focal_gamma != Auto::Auto,
+                format!("focal-gamma {}", self.focal_gamma),
+            ),
+            (
+                self.huber_delta != Auto::Auto,
+                format!("huber-delta {}", self.huber_delta),
+            ),
             (self.class_names.is_some(), "class-names".to_owned()),
-            (self.correction != Correction::None, format!("correction {}", self.correction)),
-            (self.evaluate == Evaluate::Sampled, format!("evaluate {}", self.evaluate)),
+            (
+                self.correction != Correction::None,
+                format!("correction {}", self.correction),
+            ),
+            (
+                self.evaluate == Evaluate::Sampled,
+                format!("evaluate {}", self.evaluate),
+            ),
         ];
         if let Some((_, given)) = of_nodes.iter().find(|(is_given, _)| *is_given) {
             return refuse(format!("{given} does not go with --task link: leave it out"));
         }
         if !self.loss.is_of_links() && self.loss != LossKind::Auto {
-            return refuse(format!("loss {} is no loss of links: use bce, bpr or softmax", self.loss));
+            return refuse(format!(
+                "loss {} is no loss of links: use bce, bpr or softmax",
+                self.loss
+            ));
         }
         if !matches!(
             self.monitor,
@@ -119,9 +140,18 @@ impl TrainConfig {
                 self.negative_sampling != default.negative_sampling,
                 format!("negative-sampling {}", self.negative_sampling),
             ),
-            (self.temperature != Auto::Auto, format!("temperature {}", self.temperature)),
-            (self.exclude_targets != Auto::Auto, format!("exclude-targets {}", self.exclude_targets)),
-            (self.edges_per_epoch > 0, format!("edges-per-epoch {}", self.edges_per_epoch)),
+            (
+                self.temperature != Auto::Auto,
+                format!("temperature {}", self.temperature),
+            ),
+            (
+                self.exclude_targets != Auto::Auto,
+                format!("exclude-targets {}", self.exclude_targets),
+            ),
+            (
+                self.edges_per_epoch > 0,
+                format!("edges-per-epoch {}", self.edges_per_epoch),
+            ),
             (
                 matches!(self.monitor, Monitor::Mrr | Monitor::HitsAt10),
                 format!("monitor {}", self.monitor),

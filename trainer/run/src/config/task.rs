@@ -3,7 +3,11 @@
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 
 use super::{Auto, ClassWeights, LossKind, Monitor, TaskChoice, TrainConfig, effects::refuse};
-use crate::{Result, model::Task, scores::{LinkReport, ScoreReport}};
+use crate::{
+    Result,
+    model::Task,
+    scores::{LinkReport, ScoreReport},
+};
 
 impl TrainConfig {
     /// Checks the options about labels against the labels of the store.
@@ -178,12 +182,7 @@ impl Monitor {
             Self::Rmse | Self::Mae => crate::model::significant(number),
             Self::R2 | Self::Mrr => format!("{number:.4}"),
             Self::Score => task.shown_score(number),
-            Self::Accuracy
-            | Self::MacroF1
-            | Self::MicroF1
-            | Self::Auc
-            | Self::AveragePrecision
-            | Self::HitsAt10 => {
+            Self::Accuracy | Self::MacroF1 | Self::MicroF1 | Self::Auc | Self::AveragePrecision | Self::HitsAt10 => {
                 format!("{:.2} %", number * 100.0)
             }
         }

@@ -122,7 +122,9 @@ impl LinkData {
         let (mut positives, mut memory) = (Vec::with_capacity(owned.len()), self.memory);
         for owned in &owned {
             let partition = owned.partition().0;
-            let key = [epoch, partition.into()].into_iter().fold(random::hash(self.seed), random::combine);
+            let key = [epoch, partition.into()]
+                .into_iter()
+                .fold(random::hash(self.seed), random::combine);
             let sample = Some((shares[partition as usize], key));
             let of_part = Positives::of_chunks(store, EdgePart::Graph, owned.base(), sample, memory, progress)?;
             memory = memory.saturating_sub(of_part.bytes());

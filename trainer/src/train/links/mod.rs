@@ -15,9 +15,4 @@ mod evaluate;
 mod loss;
 mod pairs;
 
-pub(super) use self::{
-    data::LinkData,
-    evaluate::evaluate,
-    loss::LinkLoss,
-    pairs::PairTensors,
-};
+pub(super) use self::{data::LinkData, evaluate::evaluate, loss::LinkLoss, pairs::PairTensors};

@@ -33,8 +33,7 @@ impl PairTensors {
         Self {
             positives: ends(&pairs.positives),
             negatives: ends(&pairs.negatives),
-            is_negative: (!pairs.is_negative.is_empty())
-                .then(|| send(Tensor::from_slice(&pairs.is_negative), device)),
+            is_negative: (!pairs.is_negative.is_empty()).then(|| send(Tensor::from_slice(&pairs.is_negative), device)),
             parts: parts.iter().map(|&part| batches.seeds_of(part) as i64).collect(),
         }
     }
