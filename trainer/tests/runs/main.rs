@@ -6,6 +6,7 @@ mod export;
 mod full_disk;
 mod historical;
 mod initial;
+mod links;
 mod names;
 mod not_finite;
 mod numbers;

@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
-use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
+use grappa_ingestion::ingest::{EdgeSplit, IngestOptions, SplitFile, ingest};
 use grappa_io::{
     npy,
     progress::{Progress, Silent},
@@ -128,6 +128,8 @@ pub struct Shape {
     pub undirected: bool,
     /// What becomes of self-loops, and whether each node gets one.
     pub self_loops: SelfLoops,
+    /// Whether edges are held out for validation and test.
+    pub edge_split: bool,
 }
 
 pub const DENSE: Shape = Shape {
@@ -141,6 +143,7 @@ pub const DENSE: Shape = Shape {
     validated: true,
     undirected: false,
     self_loops: SelfLoops::Drop,
+    edge_split: false,
 };
 
 /// Pseudorandom numbers.
@@ -242,6 +245,9 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
             self_loops: shape.self_loops,
             ..EdgeOptions::default()
         },
+        edge_split: shape
+            .edge_split
+            .then(|| EdgeSplit::new("80/10/10".parse().unwrap(), 1).unwrap()),
         chunks: Some(4),
         memory: 64 << 20,
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())

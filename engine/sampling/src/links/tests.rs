@@ -14,7 +14,7 @@ use crate::{
     Loader, LoaderOptions, Seeds,
     feed::{BatchSource, PartitionBatches},
     partition::{Owned, Schedule, assignment, chunk_sizes},
-    sample::{BatchKey, Minibatch, Sampler, Scratch},
+    sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
     view::{
         Halo, PartitionView, ViewKind, ViewOptions,
         tests::graph::{Graph, TestStore},
@@ -472,4 +472,63 @@ fn the_known_edges_of_sources_are_read_from_all_lists() {
     assert_eq!(found, expected);
     let error = known_edges_of(&fixture.store, &[EdgePart::Graph], &sources, 48, &Silent).unwrap_err();
     assert!(error.to_string().contains("known edges of 4 sources"), "{error}");
+}
+
+#[test]
+fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
+    let fixture = Fixture::new();
+    let task = LinkTask {
+        candidates: Candidates::by_degree(&fixture.store).unwrap(),
+        ..fixture.task(Negatives::Destinations(2))
+    };
+    let options = LoaderOptions {
+        features: false,
+        memory: 64 << 20,
+        threads: 1,
+        batch: 20,
+        links: Some(Arc::new(task)),
+        join_steps: Some(Join::SharedInput),
+        ..LoaderOptions::new(Sampler::uniform("2,2".parse().unwrap(), false))
+    };
+    let mut loader = Loader::new(&fixture.store, options);
+    let parts = assignment(Schedule::Sweep, &chunk_sizes(fixture.store.manifest()), 4, 0, 0, 0).unwrap();
+    loader.partition(&parts, &Seeds::All, &Silent).unwrap();
+    let owned: Vec<Owned> = loader.served().map(|part| part.view.owned().clone()).collect();
+    let positives = owned.iter().map(|owned| {
+        Positives::of_chunks(&fixture.store, EdgePart::Graph, owned.base(), None, 1 << 20, &Silent).unwrap()
+    });
+    let positives: Vec<_> = positives.map(Arc::new).collect();
+    let counts: Vec<u64> = positives.iter().map(|positives| positives.len()).collect();
+    loader.set_positives(positives, &counts);
+    let lists = loader.sample_halo_neighbors(0, &Silent).unwrap().unwrap();
+    loader.set_halo_lists(lists);
+    let batches = loader.batches(3, |batches| batches).unwrap();
+    let (mut edges, mut halo_sources) = (Vec::new(), 0);
+    for index in 0..batches.batches() {
+        let mut minibatch = Minibatch::default();
+        batches.sample(index, &mut batches.scratch(), &mut minibatch).unwrap();
+        // Rows of a model are the destinations of the first block.
+        let node = |row: u32| minibatch.destination(row as usize);
+        let (mut first, mut first_negative) = (0, 0);
+        for &place in batches.places(index) {
+            let owned = &owned[place.partition.0 as usize];
+            let count = batches.seeds_of(place);
+            for &[source, target] in &minibatch.links.positives[first..first + count] {
+                assert!(owned.has_seed(node(target)));
+                halo_sources += usize::from(!owned.contains(node(source)));
+                edges.push((node(source), node(target)));
+            }
+            for &[source, target] in &minibatch.links.negatives[first_negative..first_negative + 2 * count] {
+                assert!(owned.contains(node(target)));
+                assert!(!edges_of(&fixture.graph).contains(&(node(source), node(target))));
+            }
+            (first, first_negative) = (first + count, first_negative + 2 * count);
+        }
+        assert_eq!(first, minibatch.links.positives.len());
+    }
+    assert!(halo_sources > 100, "{halo_sources}");
+    let mut all = fixture.positives(None).edges().to_vec();
+    all.sort_unstable();
+    edges.sort_unstable();
+    assert_eq!(edges, all);
 }
