@@ -95,7 +95,7 @@ fn expect(
     let fanouts = config.fanouts();
     let attends = matches!(config.model, LayerKind::Gat | LayerKind::Gatv2);
 
-    let mut reached = seeds.min(config.batch() as f64);
+    let mut reached = (seeds.min(config.batch() as f64) * config.seeds_of_example()).min(nodes);
     let mut expected = Expected {
         nodes: 0.0,
         edges: 0.0,

@@ -28,6 +28,17 @@ impl TrainConfig {
         self.negatives.value().map_or(auto, u32::from)
     }
 
+    /// The seeds that a minibatch samples for each of its nodes or edges, at most. Edges may share negatives, and these are few.
+    pub fn seeds_of_example(&self) -> f64 {
+        let negatives = f64::from(self.negatives());
+        match (self.task, self.negative_sampling) {
+            (TaskChoice::Link, NegativeSampling::Uniform | NegativeSampling::Degree) => 2.0 + negatives,
+            (TaskChoice::Link, NegativeSampling::Pairs) => 2.0 + 2.0 * negatives,
+            (TaskChoice::Link, NegativeSampling::Shared | NegativeSampling::InBatch) => 2.0,
+            _ => 1.0,
+        }
+    }
+
     /// The divisor of scores in the softmax loss.
     pub fn temperature(&self) -> f64 {
         self.temperature.value().unwrap_or(1.0)

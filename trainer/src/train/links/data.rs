@@ -34,6 +34,11 @@ impl LinkData {
     pub fn open(store: &Arc<Store>, config: &TrainConfig) -> Result<Self> {
         let held_out = store.manifest().held_out();
         let path = store.path().display();
+        if !store.manifest().is_whole() {
+            return Err(Error::WrongStore(format!(
+                "{path}: the store is a slice of its graph, and --task link scores edges between all nodes: give each host the whole store"
+            )));
+        }
         if held_out.is_empty() {
             return Err(Error::NoLabels(format!(
                 "{path}: no edges are held out, so links cannot be scored; ingest the graph again with --edge-split 80/10/10"
