@@ -94,6 +94,34 @@ impl Fixture {
         loader.set_positives(vec![Arc::new(positives)], &[count]);
         loader.batches(3, |batches| batches).unwrap()
     }
+
+    /// The error of a minibatch with the edge from node 1 to node 2.
+    fn refused(&self, task: &LinkTask) -> String {
+        let key = BatchKey {
+            seed: 5,
+            epoch: 0,
+            partition: PartitionId(0),
+            batch: 0,
+        };
+        let options = ViewOptions {
+            halo: Halo::Stop,
+            halo_lists: None,
+            edge_weights: false,
+            mapped_bytes_max: None,
+            threads: 1,
+            engine: Choice::Auto,
+        };
+        let view = PartitionView::open(&self.store, Owned::whole(&self.store), &options).unwrap();
+        let sampled = task.sample(
+            &Sampler::uniform("2".parse().unwrap(), false),
+            &view,
+            &[(NodeId(1), NodeId(2))],
+            key,
+            (&mut LinkScratch::default(), &mut Scratch::default()),
+            &mut Minibatch::default(),
+        );
+        sampled.unwrap_err().to_string()
+    }
 }
 
 /// The pairs of a minibatch, as nodes.
@@ -283,10 +311,10 @@ fn listed_negatives_are_destinations_of_their_source_and_no_edges() {
     listed.extend((0..NODES).map(negative_of));
     let task = |listed: Vec<(NodeId, NodeId)>, negatives| LinkTask {
         candidates: Candidates::Listed(Arc::new(ListedPairs::new(listed))),
-        ..fixture.task("2", negatives)
+        ..fixture.task(negatives)
     };
     for negatives in [Negatives::Destinations(3), Negatives::Pairs(1.0), Negatives::Shared(9)] {
-        let batches = fixture.batches(task(listed.iter().copied().collect(), negatives), ViewKind::Auto);
+        let batches = fixture.batches("2", task(listed.iter().copied().collect(), negatives), ViewKind::Auto);
         let targets: BTreeSet<_> = listed.iter().map(|pair| pair.1).collect();
         for index in 0..batches.batches() {
             for pair in sampled(&batches, index).1.negatives {
@@ -297,12 +325,7 @@ fn listed_negatives_are_destinations_of_their_source_and_no_edges() {
             }
         }
     }
-    let any = fixture.batches(fixture.task("2", Negatives::None), ViewKind::Auto);
-    let error = |listed| {
-        let task = Arc::new(task(listed, Negatives::Destinations(1)));
-        let batches = LinkBatches::new(task, any.view().clone(), any.epoch().clone());
-        batches.samples(0, &mut LinkScratch::default()).unwrap_err().to_string()
-    };
+    let error = |listed| fixture.refused(&task(listed, Negatives::Destinations(1)));
     assert!(error(edges.iter().copied().collect()).contains("found no node without an edge from"));
     assert!(error(vec![(NodeId(0), NodeId(1))]).contains("the list of negatives has no pair of"));
 }
@@ -317,33 +340,7 @@ fn a_source_with_edges_to_all_nodes_is_an_error() {
         known: Some(KnownEdges::new(&fixture.store, &[], every).unwrap()),
         ..fixture.task(Negatives::Destinations(1))
     };
-    let whole = Owned::whole(&fixture.store);
-    let key = BatchKey {
-        seed: 5,
-        epoch: 0,
-        partition: PartitionId(0),
-        batch: 0,
-    };
-    let options = ViewOptions {
-        halo: Halo::Stop,
-        halo_lists: None,
-        edge_weights: false,
-        mapped_bytes_max: None,
-        threads: 1,
-        engine: Choice::Auto,
-    };
-    let view = PartitionView::open(&fixture.store, whole, &options).unwrap();
-    let error = task
-        .sample(
-            &Sampler::uniform("2".parse().unwrap(), false),
-            &view,
-            &[(NodeId(1), NodeId(2))],
-            key,
-            (&mut LinkScratch::default(), &mut Scratch::default()),
-            &mut Minibatch::default(),
-        )
-        .unwrap_err()
-        .to_string();
+    let error = fixture.refused(&task);
     assert!(error.contains("found no node without an edge from"), "{error}");
 }
 

@@ -2,8 +2,7 @@
 
 use super::{
     Auto, ClassWeights, Correction, Evaluate, ExcludeTargets, FirstHop, HaloMode, LossKind, Method, Monitor,
-    NegativeSampling,
-    TaskChoice, TrainConfig, effects::refuse,
+    NegativeSampling, TaskChoice, TrainConfig, effects::refuse,
 };
 use crate::{
     Result,
