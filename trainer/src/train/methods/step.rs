@@ -74,7 +74,7 @@ impl FullStep {
             Task::MultiClass => (outputs.argmax(1, false).eq_tensor(&self.labels) * &self.factors)
                 .sum(Kind::Double)
                 .double_value(&[]),
-            Task::MultiLabel | Task::Regression => 0.0,
+            Task::MultiLabel | Task::Regression | Task::Links => 0.0,
         };
         weighted.sum(Kind::Float).backward();
         for layer in (1..passes.len()).rev() {
