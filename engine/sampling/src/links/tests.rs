@@ -16,7 +16,7 @@ use crate::{
     partition::{Owned, Schedule, assignment, chunk_sizes},
     sample::{BatchKey, Join, Minibatch, Sampler, Scratch},
     view::{
-        Halo, PartitionView, ViewKind, ViewOptions,
+        EdgeData, Halo, PartitionView, ViewKind, ViewOptions,
         tests::graph::{Graph, TestStore},
     },
 };
@@ -106,7 +106,7 @@ impl Fixture {
         let options = ViewOptions {
             halo: Halo::Stop,
             halo_lists: None,
-            edge_weights: false,
+            edge_data: EdgeData::default(),
             mapped_bytes_max: None,
             threads: 1,
             engine: Choice::Auto,
