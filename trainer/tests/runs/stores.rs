@@ -247,7 +247,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
         },
         edge_split: shape
             .edge_split
-            .then(|| EdgeSplit::new("80/10/10".parse().unwrap(), 1).unwrap()),
+            .then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap()),
         chunks: Some(4),
         memory: 64 << 20,
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())

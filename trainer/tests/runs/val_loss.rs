@@ -75,7 +75,7 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
             };
             Tensor::from_slice(&nodes.iter().flat_map(set).collect::<Vec<i64>>()).view([-1, CLASSES as i64])
         }
-        Task::Regression => unreachable!("stores of these tests have classes"),
+        Task::Regression | Task::Links => unreachable!("stores of these tests have classes"),
     };
     Loss::of_classes(trained.task(), 0.0)
         .of(&logits, &labels)
