@@ -233,3 +233,17 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
         }
     }
 }
+
+#[test]
+fn the_graph_of_a_method_must_fit_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        memory: ByteSize(1 << 20),
+        ..of_method(Method::Full, LayerKind::Sage)
+    };
+    let mut trainer = Trainer::new(store, config, None, Device::Cpu, folder.path().to_owned()).unwrap();
+    let error = trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--method full keeps the states of all nodes"), "{error}");
+    assert!(error.contains("--memory is 1.0 MiB: raise it"), "{error}");
+}
