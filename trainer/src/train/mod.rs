@@ -52,6 +52,7 @@ pub mod inference;
 mod initial;
 pub(crate) mod labels;
 mod learner;
+mod link_evaluation;
 mod links;
 mod load;
 mod loader;

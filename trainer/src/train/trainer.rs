@@ -19,7 +19,7 @@ use super::{
     evaluate::{Evaluation, Evaluations},
     full_graph, gradient_exchange,
     learner::Learner,
-    links,
+    link_evaluation,
     methods::FullStep,
     model_on_graph::ModelOnGraph,
     partitions::{self, OpenPartitions},
@@ -272,7 +272,7 @@ impl Trainer {
     ) -> Result<Option<Evaluation>> {
         let (mut on, history, evaluations) = self.on_graph(progress);
         if on.data.links().is_some() {
-            return links::evaluate(&mut on, improves);
+            return link_evaluation::evaluate(&mut on, improves);
         }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
         let exchange = self.full.as_mut().and_then(|full| full.exchange.as_mut());

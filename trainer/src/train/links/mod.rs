@@ -4,15 +4,15 @@
 //! data        the edges to learn and to score, and what is drawn for them
 //! pairs       the pairs of a step, as tensors
 //! loss        the loss of each edge, from the embeddings of its ends and of its negatives
-//! evaluate    embeddings of all nodes by exact inference, then scores of the edges that are held out
 //! ```
+//!
+//! [`super::link_evaluation`] scores the edges that are held out.
 //!
 //! A step is a step of a task of nodes whose seeds are the ends of pairs: samplers, feed, model and exchange are the same. An edge belongs to
 //! the partition of its destination. Its source may be a halo node, which has sampled in-neighbors there.
 
 mod data;
-mod evaluate;
 mod loss;
 mod pairs;
 
-pub(super) use self::{data::LinkData, evaluate::evaluate, loss::LinkLoss, pairs::PairTensors};
+pub(super) use self::{data::LinkData, loss::LinkLoss, pairs::PairTensors};

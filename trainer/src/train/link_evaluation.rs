@@ -13,9 +13,7 @@ use grappa_sampling::{
     links::{Candidates, KnownEdges, Positives, RankCandidates},
 };
 
-use super::super::{
-    evaluate::Evaluation, host_values::values, inference::needed::Needed, model_on_graph::ModelOnGraph,
-};
+use super::{evaluate::Evaluation, host_values::values, inference::needed::Needed, model_on_graph::ModelOnGraph};
 use crate::{
     Result,
     links::{LinkEmbeddings, RankedEdges},
@@ -28,7 +26,7 @@ const TABLE_SHARE: u64 = 3;
 
 /// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
 /// no edges for validation. None on ranks other than 0.
-pub fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
+pub(super) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
     let scored = match on.processes.is_first() {
         true => scores(on, improves).map(Some),
         false => Ok(None),
