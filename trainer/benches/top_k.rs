@@ -77,7 +77,7 @@ fn products(sources: u64, nodes: u64) {
     let (queries, keys) = (random(group), random(block));
     let mut out = Tensor::empty([group, block], (Kind::Float, Device::Cpu));
     for _ in 0..(sources * nodes).div_ceil((group * block) as u64) {
-        out = Tensor::mm_out(&out, &queries, &keys.tr());
+        out = queries.mm_out(&out, &keys.tr());
     }
 }
 
