@@ -430,6 +430,9 @@ impl ScoreReport {
     /// Whether there are scores for each of `classes` classes or targets, and the confusion matrix is one of these classes.
     pub fn has_classes(&self, classes: u64) -> bool {
         let rows = self.confusion.iter().flatten().map(Vec::len);
+        if self.links.is_some() {
+            return self.per_class.is_empty() && self.confusion.is_none();
+        }
         if !self.per_target.is_empty() {
             return self.per_target.len() as u64 == classes && self.per_class.is_empty() && self.confusion.is_none();
         }

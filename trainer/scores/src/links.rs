@@ -37,7 +37,7 @@ impl Ranks {
         for score in candidates {
             if score == edge {
                 equal += 1;
-            } else if !(score < edge) {
+            } else if score > edge || score.is_nan() || edge.is_nan() {
                 above += 1;
             }
         }

@@ -17,7 +17,7 @@ use super::{
     scored::Scored,
 };
 use crate::{
-    Result,
+    Error, Result,
     train::{
         host_values::values,
         inference::check_sets,
@@ -66,6 +66,11 @@ pub fn predict_nodes(
     scratch: &Path,
     progress: &dyn Progress,
 ) -> Result<Predictions> {
+    if trained.task() == Task::Links {
+        return Err(Error::Options(
+            "the model predicts links, and nothing for single nodes: use --links or --top-k, or --embeddings with --out".into(),
+        ));
+    }
     trained.check_store(store)?;
     check_sets(
         store.manifest().nodes,

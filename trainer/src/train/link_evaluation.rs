@@ -13,14 +13,15 @@ use grappa_sampling::{
     links::{Candidates, KnownEdges, Positives, RankCandidates},
 };
 
-use super::{evaluate::Evaluation, host_values::values, inference::needed::Needed, model_on_graph::ModelOnGraph};
+use super::{
+    evaluate::Evaluation, host_values::values, inference::needed::Needed, links::CANDIDATES,
+    model_on_graph::ModelOnGraph,
+};
 use crate::{
     Result,
     links::{LinkEmbeddings, RankedEdges},
 };
 
-/// Candidates of each edge.
-const CANDIDATES: u32 = 100;
 /// The table of embeddings is in memory if it takes at most 1/TABLE_SHARE of the memory of inference.
 const TABLE_SHARE: u64 = 3;
 

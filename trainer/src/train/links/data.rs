@@ -14,6 +14,8 @@ use grappa_storage::Store;
 use super::super::processes::Processes;
 use crate::{Error, Result};
 
+/// Candidates of each edge that is scored.
+pub const CANDIDATES: u32 = 100;
 /// The lists of edges of a process take at most 1/LIST_SHARE of the memory.
 const LIST_SHARE: u64 = 4;
 
@@ -92,7 +94,10 @@ impl LinkData {
     /// A sentence about the edges.
     pub fn describe(&self) -> String {
         let [graph, val, test] = self.edges.map(count);
-        format!("links: {graph} edges to learn, {val} for validation and {test} for test; evaluations are exact")
+        format!(
+            "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {CANDIDATES} uniform candidates that \
+             are no edges; evaluations are exact"
+        )
     }
 
     /// Whether each epoch draws its edges.

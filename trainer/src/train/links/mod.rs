@@ -15,4 +15,8 @@ mod data;
 mod loss;
 mod pairs;
 
-pub(super) use self::{data::LinkData, loss::LinkLoss, pairs::PairTensors};
+pub(super) use self::{
+    data::{CANDIDATES, LinkData},
+    loss::LinkLoss,
+    pairs::PairTensors,
+};
