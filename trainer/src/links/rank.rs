@@ -210,7 +210,7 @@ impl AmongAll {
     fn add(&mut self, BlockScores { positions, scores }: BlockScores<'_>) {
         let [low, high] = [self.score - self.tolerance, self.score + self.tolerance];
         // NaN is above.
-        let is_above = |score: f32| !(score <= high);
+        let is_above = |score: f32| score > high || score.is_nan() || high.is_nan();
         let is_equal = |score: f32| score <= high && score >= low;
         let add = |places: &mut Places, score: f32| {
             places.above += u64::from(is_above(score));

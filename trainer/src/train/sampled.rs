@@ -72,7 +72,7 @@ fn scores_of_batches<'a>(
         let model = &on.learner.model;
         let logits = no_grad(|| model.forward(&tensors.blocks, tensors.input(), &[], pass));
         let minibatch = batch.minibatch();
-        scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &on.data.labels())?;
+        scores.add(&minibatch.nodes[..minibatch.seeds], &logits, on.data.labels())?;
         progress.advance(1, minibatch.edges() as u64);
     }
     Ok(scores)

@@ -171,7 +171,11 @@ fn columns_of_features_are_read_in_the_order_of_the_option() {
     };
     let text = "src,amount,dst,hour,weight\n1,2.5,2,7,0.5\n3,,4,8,1\n5,x,6,9,1\n7,1e9,8,10,2\n";
     let path = folder.file("a.csv", text);
-    let source = EdgeSource::open(&[path.clone()], options(&["hour", "amount"], IdKind::Integer)).unwrap();
+    let source = EdgeSource::open(
+        std::slice::from_ref(&path),
+        options(&["hour", "amount"], IdKind::Integer),
+    )
+    .unwrap();
     assert_eq!(source.feature_names(), ["hour", "amount"]);
     let found = read(&source, 1).unwrap();
     assert_eq!(found.edges, [(1, 2), (7, 8)]);

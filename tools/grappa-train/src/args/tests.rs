@@ -73,6 +73,13 @@ fn every_flag_sets_its_key() {
         ("halo-neighbors", "7"),
         ("shrinkage", "0.3"),
         ("first-hop", "sampled"),
+        ("rate-schedule", "fixed:4"),
+        ("rate-unit", "row"),
+        ("message-bits", "4"),
+        ("boundary-share", "0.5"),
+        ("smoothing", "0.95"),
+        ("edge-masks", "10"),
+        ("edge-dropout", "0.25"),
         ("compress", "top-k"),
         ("compress-rate", "0.01..0.5"),
         ("memory", "512MiB"),
@@ -110,7 +117,10 @@ fn every_flag_sets_its_key() {
         .unwrap()
         .table();
     assert_eq!(shown(&huber["huber-delta"]), "0.5");
-    assert_eq!(table.len(), given.len() + 4);
+    // Nor other methods, which exclude options of minibatches.
+    let method = parse(&["--method=full", "--partitions=4"]).unwrap().table();
+    assert_eq!(shown(&method["method"]), "full");
+    assert_eq!(table.len(), given.len() + 5);
     for (option, value) in given {
         let set = &table[option];
         assert_eq!(shown(set), value, "{option}");
@@ -185,7 +195,8 @@ fn every_name_in_the_help_is_a_value_and_is_explained() {
             .filter(|value| !switch.contains(&value.get_name()))
         {
             assert!(value.get_help().is_some(), "--{option} {}", value.get_name());
-            let parsed = parse(&[&format!("--{option}={}", value.get_name())]);
+            // Another method needs several partitions.
+            let parsed = parse(&[&format!("--{option}={}", value.get_name()), "--partitions=4"]);
             let parsed = parsed.unwrap_or_else(|error| panic!("--{option}: {error}"));
             if option == "preset" {
                 continue;
