@@ -50,7 +50,7 @@ const PROGRAMS: [(&str, &str); 16] = [
 ];
 
 /// The benches that `cargo bench` runs.
-const BENCHES: [(&str, &str); 2] = [("row_codec", "rmat:6"), ("step", "--tiny")];
+const BENCHES: [(&str, &str); 3] = [("row_codec", "rmat:6"), ("step", "--tiny"), ("top_k", "--tiny")];
 
 pub fn benches() -> Result<()> {
     let libtorch = setup::setup(false)?;
