@@ -24,8 +24,8 @@ fn links() -> TrainConfig {
     TrainConfig {
         task: TaskChoice::Link,
         dropout: 0.0,
-        lr: 0.01,
-        batch: "128".parse().unwrap(),
+        lr: 0.02,
+        batch: "32".parse().unwrap(),
         ..config()
     }
 }
