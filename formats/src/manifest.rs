@@ -287,7 +287,7 @@ impl Manifest {
         self.chunks.iter().all(|chunk| chunk.present)
     }
 
-    /// Whether edges have features. The files of the chunks say how many and of which type.
+    /// Whether edges have features. The files of the chunks say their number and type.
     pub fn has_edge_features(&self) -> bool {
         self.edge_feature_files().next().is_some()
     }

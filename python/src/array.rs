@@ -100,7 +100,7 @@ impl Array {
     }
 
     /// The features of a batch, one row per node, of 32-bit floats, and then the pre-aggregated features if it has them. None if it has
-    /// no features. They are copied only if Python has kept so many batches that the loader would wait for their memory.
+    /// no features. They are copied only if the loader would wait for the memory of batches that Python has kept.
     pub fn features(batch: Batch, leases: &Arc<Leases>) -> Vec<Self> {
         let mut leased = (Lease::new(leases), batch);
         let is_copied = leases.0.load(Ordering::Relaxed) > LEASES_MAX;

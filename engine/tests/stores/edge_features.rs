@@ -354,7 +354,7 @@ fn features_without_a_meaning_are_refused() {
     refused(&options, &["no features", "--edge-features-from"]);
 }
 
-/// Gives each partition every so many chunks.
+/// Deals chunks to partitions in turn.
 fn assignment(store: &Store, partitions: u32) -> Assignment {
     let owners = (0..store.chunks().chunks()).map(|chunk| Owners {
         base: PartitionId(chunk % partitions),

@@ -319,7 +319,7 @@ impl AdjacencyLists for PartitionCsr<'_> {
             .saturating_sub(1);
         let first = start as u64 + self.chunk_shifts.get(chunk).map_or(0, |&(_, shift)| shift);
         let visible = start + degrees.visible as usize;
-        // In the store, sources ascend. Here the owned ones come first: so many of the others are before an owned one.
+        // In the store, sources ascend. Here the owned ones come first: this number of the others is before an owned one.
         positions.for_each(|position| {
             let at = start + position as usize;
             let place = if at < visible {

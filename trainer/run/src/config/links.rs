@@ -106,7 +106,7 @@ impl TrainConfig {
         let loss = self.loss;
         if self.negative_sampling == NegativeSampling::Pairs && matches!(loss, LossKind::Bpr | LossKind::Softmax) {
             return refuse(format!(
-                "negative-sampling is pairs, whose sources are not those of the edges, and loss {loss} compares an edge with negatives of its \
+                "negative-sampling is pairs, which draws sources too, and loss {loss} compares an edge with negatives of its \
                  source: use --negative-sampling uniform, or --loss bce"
             ));
         }

@@ -212,7 +212,7 @@ train_options! {
         boundary_share("P"): f64 = 0.1, bounds: &[AboveZero, Share];
         /// Weight of earlier epochs in the states and gradients of boundary nodes, for pipegcn; 0: the last epoch alone
         smoothing("WEIGHT"): f64 = 0.0, bounds: &[BelowOne];
-        /// Number of edge masks that are drawn before training, one of which is used in each step, for cofree; 0: no mask
+        /// Number of edge masks that are drawn before training, for cofree; each step uses one; 0: no mask
         edge_masks("K"): u32 = 0, bounds: &[AtMost(MASKS_MAX)];
         /// Share of the edges that an edge mask leaves out, for cofree
         edge_dropout("P"): f64 = 0.5, bounds: &[BelowOne];

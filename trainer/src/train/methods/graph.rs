@@ -130,7 +130,7 @@ impl PartitionedGraph {
         Self::of_rows(data, nodes, boundary, vec![edges], seeds, factors, device)
     }
 
-    /// Each edge in one partition: that of its source or its destination, at random. A node has a state in each partition of its edges,
+    /// Each edge in one partition: the partition of its source or of its destination, at random. A node has a state in each partition of its edges,
     /// and in its own if it has none.
     fn vertex_cut(
         config: &TrainConfig,

@@ -1,8 +1,8 @@
 //! PipeGCN (Wan, Li, Wolfe, Kyrillidis, Kim, Lin: "PipeGCN: Efficient Full-Graph Training of Graph Convolutional Networks with Pipelined
 //! Feature Communication", ICLR 2022).
 //!
-//! A partition does not wait for the states of boundary nodes, and for gradients of its own ones: it takes those of the last epoch, and zeros
-//! in the first. With smoothing s, it takes s times what it took before and 1 - s times what arrived last. Features are exact, and travel
+//! A partition waits neither for the states of boundary nodes nor for the gradients of its own nodes. It takes the states and gradients of the
+//! last epoch, and zeros in the first. With smoothing s, it takes s times what it took before and 1 - s times what arrived last. Features are exact, and travel
 //! once.
 
 use grappa_run::config::TrainConfig;

@@ -44,7 +44,7 @@ fn error(file: &str) -> String {
     layered(file, &none()).expect_err(file).to_string()
 }
 
-/// No option has its default value, except those of [`whole_views`] and [`of_method`].
+/// No option has its default value, except the options that [`whole_views`] and [`of_method`] set.
 fn everything() -> TrainConfig {
     TrainConfig {
         task: TaskChoice::Classes,
