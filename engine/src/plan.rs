@@ -19,7 +19,7 @@
 //! kernel keeps written pages for reading, and lets a fifth of free memory be dirty before it makes the writer wait for
 //! the disk (`vm.dirty_ratio`).
 //!
-//! [`Rates`] are measurements. `cargo run --release -p grappa-benches --bin plan` repeats them.
+//! [`Rates`] are measurements. `benches/record/ingest.md` has them.
 
 mod degrees;
 pub mod measure;

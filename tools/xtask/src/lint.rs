@@ -15,13 +15,6 @@ pub fn lint() -> Result<()> {
 /// Checks that need no compiler.
 pub fn text() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    // A package of its own.
-    run(&mut cargo(&[
-        "fmt",
-        "--manifest-path",
-        "benches/bvgraph/Cargo.toml",
-        "--check",
-    ]))?;
     tidy::tidy()?;
     rust_version::check()
 }

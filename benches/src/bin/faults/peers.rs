@@ -4,8 +4,8 @@ use std::{
     fmt,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::{Child, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -14,13 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use grappa_benches::{
-    programs,
-    record::{Record, Table},
-};
+use anyhow::{Result, bail, ensure};
+use grappa_benches::record::{Record, Table};
 use grappa_tests::{files::memory_folder, random::Random};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::trial::{self, Trial};
 
 const QUESTION: &str = "Do ranks that join end within their timeouts, whatever the programs do that they meet, and do they say why? Two ranks \
                         with --join-timeout 5 and --timeout 5. A case is in time if each rank that is not stopped itself ends within both, \
@@ -141,11 +140,7 @@ struct Counts {
 
 pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let folder = memory_folder();
-    let trial = Trial {
-        train: programs::folder()?.join("grappa-train"),
-        folder: folder.path().canonicalize()?,
-    };
-    trial.generate()?;
+    let trial = Trial::new(folder.path())?;
     let mut random = Random::new(args.seed);
     let mut counts = Peer::ALL.map(|_| Counts::default());
     for case in 0..args.cases {
@@ -183,11 +178,6 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
         0 => Ok(()),
         wrong => bail!("{wrong} of {} went wrong", args.cases),
     }
-}
-
-struct Trial {
-    train: PathBuf,
-    folder: PathBuf,
 }
 
 /// A program that ranks meet, until this is dropped.
@@ -266,51 +256,19 @@ fn connect_silently(port: u16, connections: &mut Vec<TcpStream>) {
 }
 
 impl Trial {
-    fn generate(&self) -> Result<()> {
-        let mut generate = Command::new(programs::folder()?.join("grappa-gen"));
-        generate.args([
-            "sbm",
-            "--nodes",
-            "2000",
-            "--feature-dim",
-            "8",
-            "--chunks",
-            "8",
-            "--quiet",
-        ]);
-        let status = generate.arg("--out").arg(self.folder.join("graph.grappa")).status()?;
-        ensure!(status.success(), "grappa-gen fails");
-        Ok(())
-    }
-
     fn rank(&self, rank: u32, port: u16, variables: &[(&str, &str)]) -> Result<Child> {
-        let mut command = Command::new(&self.train);
         let timeout = TIMEOUT.to_string();
-        command
-            .current_dir(&self.folder)
-            .args([
-                "graph.grappa",
-                "--threads",
-                "1",
-                "--epochs",
-                "1",
-                "--quiet",
-                "--out",
-                "run",
-            ])
-            .args(["--join-timeout", &timeout, "--timeout", &timeout])
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", "2")
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string())
-            .env("GLOO_SOCKET_IFNAME", "lo")
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        command
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.train.display()))
+        trial::spawn(
+            self.command()
+                .args(["--epochs", "1", "--join-timeout", &timeout, "--timeout", &timeout])
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", "2")
+                .env("MASTER_ADDR", "127.0.0.1")
+                .env("MASTER_PORT", port.to_string())
+                .env("GLOO_SOCKET_IFNAME", "lo")
+                .envs(variables.iter().copied())
+                .stderr(Stdio::piped()),
+        )
     }
 
     /// Lets rank 1 join a stranger in place of rank 0.
@@ -320,7 +278,7 @@ impl Trial {
 
     /// Lets ranks join beside a peer.
     fn meet(&self, peer: Peer, random: &mut Random) -> Result<Outcome> {
-        let run = self.folder.join("run");
+        let run = self.run_folder();
         if run.exists() {
             std::fs::remove_dir_all(run)?;
         }

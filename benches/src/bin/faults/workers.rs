@@ -2,20 +2,19 @@
 
 use std::{
     fmt, fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    path::Path,
+    process::{Child, ExitStatus},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use grappa_benches::{
-    programs,
-    record::{Record, Table},
-};
+use grappa_benches::record::{Record, Table};
 use grappa_run::checkpoint::{Checkpoint, Checkpoints};
 use grappa_tests::{files::memory_folder, program::process_of_rank, random::Random};
 use rustix::process::{Signal, kill_process};
+
+use crate::trial::{self, Trial};
 
 const QUESTION: &str = "Does a training of several processes end with the right parameters if one of them is killed by SIGKILL at a random \
                         moment? 2 to 4 ranks, drawn for each start. After a kill, the other ranks must end by themselves. Then the run is \
@@ -30,7 +29,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// The largest difference of two parameters, relative to the largest parameter. Sums of another order differ by less.
 const TOLERANCE: f32 = 1e-3;
 /// One layer, so that differences of rounding do not grow over hundreds of steps.
-const OPTIONS: [&str; 17] = [
+const OPTIONS: [&str; 14] = [
     "--partitions",
     "4",
     "--layers",
@@ -41,13 +40,10 @@ const OPTIONS: [&str; 17] = [
     "1",
     "--batch",
     "8",
-    "--threads",
-    "1",
     "--timeout",
     "20",
     "--resume",
     "auto",
-    "--quiet",
 ];
 
 /// Number of kills.
@@ -95,11 +91,7 @@ impl fmt::Display for Outcome {
 
 pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let folder = memory_folder();
-    let trial = Trial {
-        train: programs::folder()?.join("grappa-train"),
-        folder: folder.path().canonicalize()?,
-    };
-    trial.generate()?;
+    let trial = Trial::new(folder.path())?;
     let begin = Instant::now();
     ensure!(trial.ends(1)? == Some(true), "an undisturbed run fails");
     let (took, expected) = (begin.elapsed(), trial.parameters()?);
@@ -136,46 +128,9 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     }
 }
 
-struct Trial {
-    train: PathBuf,
-    folder: PathBuf,
-}
-
 impl Trial {
-    fn generate(&self) -> Result<()> {
-        let mut generate = Command::new(programs::folder()?.join("grappa-gen"));
-        generate.args([
-            "sbm",
-            "--nodes",
-            "2000",
-            "--feature-dim",
-            "8",
-            "--chunks",
-            "8",
-            "--quiet",
-            "--out",
-        ]);
-        let status = generate.arg(self.folder.join("graph.grappa")).status()?;
-        ensure!(status.success(), "grappa-gen fails");
-        Ok(())
-    }
-
-    fn run_folder(&self) -> PathBuf {
-        self.folder.join("run")
-    }
-
     fn start(&self, ranks: u32) -> Result<Child> {
-        let mut command = Command::new(&self.train);
-        command
-            .current_dir(&self.folder)
-            .args(["graph.grappa", "--out", "run", "--workers", &ranks.to_string()])
-            .args(OPTIONS)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.train.display()))
+        trial::spawn(self.command().args(["--workers", &ranks.to_string()]).args(OPTIONS))
     }
 
     /// Runs to the end. Whether it succeeds; none if it does not end in time.
