@@ -92,20 +92,10 @@ fn a_store_without_names_has_no_schema() {
         fs::write(&path, text).unwrap();
         Some(path)
     };
-    for (case, features, labels, expected) in [
-        ("none", "1,2\n3,4\n5,6\n", "0\n1\n2\n", schema(&[], &[])),
-        (
-            "features",
-            "f1,f0\n1,2\n3,4\n5,6\n",
-            "0\n1\n2\n",
-            schema(&["f1", "f0"], &[]),
-        ),
-        (
-            "sets",
-            "1,2\n3,4\n5,6\n",
-            "b,a\n0,1\n1,1\n0,0\n",
-            schema(&[], &["b", "a"]),
-        ),
+    for (case, features, labels, expected) in grappa_skip::cases![
+        "none", "1,2\n3,4\n5,6\n", "0\n1\n2\n", schema(&[], &[]);
+        "features", "f1,f0\n1,2\n3,4\n5,6\n", "0\n1\n2\n", schema(&["f1", "f0"], &[]);
+        "sets", "1,2\n3,4\n5,6\n", "b,a\n0,1\n1,1\n0,0\n", schema(&[], &["b", "a"]);
     ] {
         let options = IngestOptions {
             features: write("features.csv", features),

@@ -1,4 +1,4 @@
-//! Counts and names skipped tests.
+//! Counts and names skipped tests, and writes tables of cases.
 //!
 //! Rust's test harness cannot skip a test at run time: a test that returns early counts as passed, and its output is
 //! captured. A test that cannot run calls [`skip!`]. That writes a line to the terminal, which is not captured, and
@@ -42,6 +42,15 @@ macro_rules! skip {
 macro_rules! skip_part {
     ($($reason:tt)+) => {
         $crate::record("part", env!("CARGO_PKG_NAME"), &$crate::test_name!(), &format!($($reason)+))
+    };
+}
+
+/// An array of tuples, one a line: `cases![1, "one"; 2, "two";]`. Rustfmt would give each element of a long tuple its own line, and leaves
+/// such a table as it is.
+#[macro_export]
+macro_rules! cases {
+    ($($($cell:expr),+;)+) => {
+        [$(($($cell),+)),+]
     };
 }
 

@@ -112,19 +112,10 @@ fn contradictions_name_both_options_and_the_remedy() {
     ] {
         ingest(&folder, options).misuse(parts);
     }
-    for (options, parts) in [
-        (
-            "--split 60/20/20 --stratify",
-            &["--stratify needs labels", "--labels"][..],
-        ),
-        (
-            "--split 60/20/20 --stratify --labels sets.txt",
-            &["one class per node", "sets.txt", "omit --stratify"],
-        ),
-        (
-            "--split 0.1/49.9/50",
-            &["200 nodes into 0.1/49.9/50 leaves none for train", "a larger share"],
-        ),
+    for (options, parts) in grappa_skip::cases![
+        "--split 60/20/20 --stratify", &["--stratify needs labels", "--labels"][..];
+        "--split 60/20/20 --stratify --labels sets.txt", &["one class per node", "sets.txt", "omit --stratify"];
+        "--split 0.1/49.9/50", &["200 nodes into 0.1/49.9/50 leaves none for train", "a larger share"];
     ] {
         ingest(&folder, options).failure(parts);
     }

@@ -281,18 +281,12 @@ fn training_is_planned_from_a_store_or_from_numbers() {
         plan(&format!("graph.grappa --train {option}")).misuse(&["cannot be used with", name]);
     }
     // Runs that training refuses.
-    for (options, parts) in [
-        ("--nodes 10 --edges 10 --train", &["give --dim"][..]),
-        ("--nodes 10 --edges 10 --train --dim 4", &["--train-fraction"]),
-        ("graph.grappa --train --fanouts 5,5,5", &["3 number(s) for 2 layers"]),
-        (
-            "graph.grappa --train --partitions 2 --concurrent 8",
-            &["--concurrent is 8, and there are 2 partition(s)"],
-        ),
-        (
-            "graph.grappa --train --partitions 70000",
-            &["--partitions is 70000, and there are", "chunk"],
-        ),
+    for (options, parts) in grappa_skip::cases![
+        "--nodes 10 --edges 10 --train", &["give --dim"][..];
+        "--nodes 10 --edges 10 --train --dim 4", &["--train-fraction"];
+        "graph.grappa --train --fanouts 5,5,5", &["3 number(s) for 2 layers"];
+        "graph.grappa --train --partitions 2 --concurrent 8", &["--concurrent is 8, and there are 2 partition(s)"];
+        "graph.grappa --train --partitions 70000", &["--partitions is 70000, and there are", "chunk"];
     ] {
         plan(options).failure(parts);
     }

@@ -175,27 +175,12 @@ fn damaged_rows_of_an_earlier_run_are_computed_again() {
     run(without.arg(&plain)).success();
     let add: &[&str] = &["add-features", "--kind", "fastrp", "--dim", "4", "--hops", "2"];
     let aggregate: &[&str] = &["preaggregate", "--kind", "mean"];
-    for (before, arguments, change, file) in [
-        (
-            &featured,
-            aggregate,
-            "create index.tmp",
-            "aggregates/mean.partial/chunk-1",
-        ),
-        (
-            &plain,
-            add,
-            "create features.partial/manifest.tmp",
-            "features.partial/rows/chunk-1",
-        ),
-        (
-            &plain,
-            add,
-            "create features.partial/manifest.tmp",
-            "features.partial/hop-1/chunk-0",
-        ),
+    for (before, arguments, change, file) in grappa_skip::cases![
+        &featured, aggregate, "create index.tmp", "aggregates/mean.partial/chunk-1";
+        &plain, add, "create features.partial/manifest.tmp", "features.partial/rows/chunk-1";
+        &plain, add, "create features.partial/manifest.tmp", "features.partial/hop-1/chunk-0";
         // The files are in their places, and only the manifest is missing.
-        (&plain, add, "rename store/manifest", "chunk-0/features"),
+        &plain, add, "rename store/manifest", "chunk-0/features";
     ] {
         let store = folder.path().join("store");
         copy_folder(before, &store);

@@ -168,15 +168,9 @@ mod tests {
     fn features_of_very_different_scales_are_named() {
         let rows = [[0.5, 2e5, 0.0, f32::NAN], [-0.25, -1e5, 0.0, 3.0]].concat();
         let names = ["age", "income", "zip", "visits"].map(str::to_owned);
-        for (names, parts) in [
-            (&names[..], ["income goes up to 2.000e5", "age up to 5.000e-1"]),
-            (
-                &[],
-                [
-                    "feature 1 (counted from 0) goes up to 2.000e5",
-                    "feature 0 (counted from 0) up to 5.000e-1",
-                ],
-            ),
+        for (names, parts) in grappa_skip::cases![
+            &names[..], ["income goes up to 2.000e5", "age up to 5.000e-1"];
+            &[], ["feature 1 (counted from 0) goes up to 2.000e5", "feature 0 (counted from 0) up to 5.000e-1"];
         ] {
             let warning = warning_about_scales(names, 4, &rows).expect("the second is large");
             for part in parts.into_iter().chain(["--normalize-features"]) {

@@ -146,32 +146,14 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         correction,
         ..config()
     };
-    let configs = [
-        ("whole", config()),
-        ("stop, batch", parted(HaloMode::Stop, Correction::Batch)),
-        ("stop, node", parted(HaloMode::Stop, Correction::Node)),
-        ("none", parted(HaloMode::None, Correction::None)),
-        (
-            "neighbors",
-            TrainConfig {
-                model: LayerKind::Gatv2,
-                ..parted(HaloMode::Auto, Correction::None)
-            },
-        ),
-        (
-            "history",
-            TrainConfig {
-                layers: 4,
-                ..parted(HaloMode::History, Correction::None)
-            },
-        ),
-        (
-            "gcn",
-            TrainConfig {
-                model: LayerKind::Gcn,
-                ..parted(HaloMode::Stop, Correction::None)
-            },
-        ),
+    let configs = grappa_skip::cases![
+        "whole", config();
+        "stop, batch", parted(HaloMode::Stop, Correction::Batch);
+        "stop, node", parted(HaloMode::Stop, Correction::Node);
+        "none", parted(HaloMode::None, Correction::None);
+        "neighbors", TrainConfig { model: LayerKind::Gatv2, ..parted(HaloMode::Auto, Correction::None) };
+        "history", TrainConfig { layers: 4, ..parted(HaloMode::History, Correction::None) };
+        "gcn", TrainConfig { model: LayerKind::Gcn, ..parted(HaloMode::Stop, Correction::None) };
     ];
     for (name, config) in configs {
         let path = folder.path().join(name);

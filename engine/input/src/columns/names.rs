@@ -144,58 +144,17 @@ mod tests {
 
     #[test]
     fn names_say_what_a_column_has() {
-        for (names, expected) in [
-            (
-                &[
-                    "id",
-                    "ID",
-                    "nid",
-                    "_id",
-                    "vertex",
-                    ":ID",
-                    "personId:ID(Person)",
-                    " Node_ID ",
-                ][..],
-                Named::Id,
-            ),
-            (
-                &[
-                    "user_id",
-                    "customer_id",
-                    "userId",
-                    "paperID",
-                    "USER-ID",
-                    "name",
-                    "index",
-                    "userid",
-                ],
-                Named::SomeId,
-            ),
-            (&["", "Unnamed: 0", "__index_level_0__"], Named::Index),
-            (&["label", "Y", "class", "node_label"], Named::Label),
-            (&["split", "train_mask"], Named::Split),
-            (&["train", "fold"], Named::Unclear("a split")),
-            (
-                &["category", "y_true", "label_0", "fraud-class"],
-                Named::Unclear("labels"),
-            ),
-            (&["covid", "gridid"], Named::Unclear("ids")),
-            (
-                &[
-                    "f0",
-                    "x",
-                    "x_12",
-                    "pca_1",
-                    "0",
-                    "17",
-                    "feat-3",
-                    "V1",
-                    "PC2",
-                    "embedding",
-                ],
-                Named::Feature,
-            ),
-            (&["age", "income", "identity", "subclass"], Named::Other),
+        for (names, expected) in grappa_skip::cases![
+            &["id", "ID", "nid", "_id", "vertex", ":ID", "personId:ID(Person)", " Node_ID "][..], Named::Id;
+            &["user_id", "customer_id", "userId", "paperID", "USER-ID", "name", "index", "userid"], Named::SomeId;
+            &["", "Unnamed: 0", "__index_level_0__"], Named::Index;
+            &["label", "Y", "class", "node_label"], Named::Label;
+            &["split", "train_mask"], Named::Split;
+            &["train", "fold"], Named::Unclear("a split");
+            &["category", "y_true", "label_0", "fraud-class"], Named::Unclear("labels");
+            &["covid", "gridid"], Named::Unclear("ids");
+            &["f0", "x", "x_12", "pca_1", "0", "17", "feat-3", "V1", "PC2", "embedding"], Named::Feature;
+            &["age", "income", "identity", "subclass"], Named::Other;
         ] {
             for name in names {
                 assert_eq!(Named::of(name), expected, "{name:?}");

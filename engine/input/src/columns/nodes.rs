@@ -431,58 +431,28 @@ mod tests {
 
     #[test]
     fn known_columns_get_their_roles() {
-        for (table, purpose, given, id, data) in [
-            (
-                "user_id:i,f0:n,f1:n",
-                Purpose::Features,
-                ["", "", ""],
-                Some(0),
-                &[1, 2][..],
-            ),
-            ("f0:n,f1:n,id:i", Purpose::Features, ["", "", ""], Some(2), &[0, 1]),
-            ("f0:n,f1:i,label:n", Purpose::Features, ["", "", ""], None, &[0, 1]),
-            ("f0:n,train_mask:n", Purpose::Features, ["", "", ""], None, &[0]),
-            ("package:s,a:n", Purpose::Features, ["", "", ""], Some(0), &[1]),
-            ("city:s,a:n", Purpose::Features, ["", "", ""], Some(0), &[1]),
-            (":i,0:n,1:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2]),
-            (
-                "id:i,__index_level_0__:i,a:n",
-                Purpose::Features,
-                ["", "", ""],
-                Some(0),
-                &[2],
-            ),
-            ("age:n,income:n", Purpose::Features, ["", "", ""], None, &[0, 1]),
-            ("id:i,day:e,a:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2]),
-            (
-                "id:i,city:s,a:n",
-                Purpose::Features,
-                ["", "", "a,city"],
-                Some(0),
-                &[2, 1],
-            ),
-            ("customer:i,a:n", Purpose::Features, ["customer", "", ""], Some(0), &[1]),
-            ("customer:i,a:n", Purpose::Features, ["none", "", ""], None, &[0, 1]),
-            (
-                "customer:i,a:n",
-                Purpose::Features,
-                ["nid,customer", "", ""],
-                Some(0),
-                &[1],
-            ),
-            (
-                "id:i,city:s,a:n,b:n",
-                Purpose::Features,
-                ["", "", "b,a"],
-                Some(0),
-                &[3, 2],
-            ),
-            ("id:i,fraud:n,a:n", Purpose::Features, ["", "fraud", ""], Some(0), &[2]),
-            ("id:i,label:n,a:n", Purpose::Labels, ["", "", ""], Some(0), &[1]),
-            ("id:i,kind:n,a:n", Purpose::Labels, ["", "kind", ""], Some(0), &[1]),
-            ("id:i,music:n,art:n", Purpose::Labels, ["", "", ""], Some(0), &[1, 2]),
-            ("label:n", Purpose::Labels, ["", "", ""], None, &[0]),
-            ("y:n,node_label:n", Purpose::Labels, ["", "", ""], None, &[1]),
+        for (table, purpose, given, id, data) in grappa_skip::cases![
+            "user_id:i,f0:n,f1:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2][..];
+            "f0:n,f1:n,id:i", Purpose::Features, ["", "", ""], Some(2), &[0, 1];
+            "f0:n,f1:i,label:n", Purpose::Features, ["", "", ""], None, &[0, 1];
+            "f0:n,train_mask:n", Purpose::Features, ["", "", ""], None, &[0];
+            "package:s,a:n", Purpose::Features, ["", "", ""], Some(0), &[1];
+            "city:s,a:n", Purpose::Features, ["", "", ""], Some(0), &[1];
+            ":i,0:n,1:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2];
+            "id:i,__index_level_0__:i,a:n", Purpose::Features, ["", "", ""], Some(0), &[2];
+            "age:n,income:n", Purpose::Features, ["", "", ""], None, &[0, 1];
+            "id:i,day:e,a:n", Purpose::Features, ["", "", ""], Some(0), &[1, 2];
+            "id:i,city:s,a:n", Purpose::Features, ["", "", "a,city"], Some(0), &[2, 1];
+            "customer:i,a:n", Purpose::Features, ["customer", "", ""], Some(0), &[1];
+            "customer:i,a:n", Purpose::Features, ["none", "", ""], None, &[0, 1];
+            "customer:i,a:n", Purpose::Features, ["nid,customer", "", ""], Some(0), &[1];
+            "id:i,city:s,a:n,b:n", Purpose::Features, ["", "", "b,a"], Some(0), &[3, 2];
+            "id:i,fraud:n,a:n", Purpose::Features, ["", "fraud", ""], Some(0), &[2];
+            "id:i,label:n,a:n", Purpose::Labels, ["", "", ""], Some(0), &[1];
+            "id:i,kind:n,a:n", Purpose::Labels, ["", "kind", ""], Some(0), &[1];
+            "id:i,music:n,art:n", Purpose::Labels, ["", "", ""], Some(0), &[1, 2];
+            "label:n", Purpose::Labels, ["", "", ""], None, &[0];
+            "y:n,node_label:n", Purpose::Labels, ["", "", ""], None, &[1];
         ] {
             let given = options(given[0], given[1], given[2]);
             assert_eq!(
@@ -495,61 +465,21 @@ mod tests {
 
     #[test]
     fn an_uncertain_role_is_an_error_with_the_options_that_say_it() {
-        for (table, purpose, given, part) in [
-            (
-                "customer:i,a:n",
-                Purpose::Features,
-                ["", "", ""],
-                "--id customer if they are, or --id none",
-            ),
-            ("customer:i,a:n", Purpose::Features, ["", "", "a"], "--id customer"),
-            ("customer:i,label:n", Purpose::Labels, ["", "", ""], "--id customer"),
-            ("covid:n,a:n", Purpose::Features, ["", "", ""], "--id covid"),
-            (
-                "user_id:i,item_id:i,a:n",
-                Purpose::Features,
-                ["", "", ""],
-                "--id user_id or --id item_id",
-            ),
-            (
-                "id:i,city_id:n,a:n",
-                Purpose::Features,
-                ["", "", ""],
-                "--features-from a",
-            ),
-            (
-                "id:i,city:s,a:n,b:n",
-                Purpose::Features,
-                ["", "", ""],
-                "--features-from a,b",
-            ),
-            ("id:i,tags:l,a:n", Purpose::Features, ["", "", ""], "--features-from a"),
-            ("id:i,tags:l,a:n", Purpose::Features, ["", "", "a,tags"], "leave it out"),
-            (
-                "id:i,y_true:n,a:n",
-                Purpose::Features,
-                ["", "", ""],
-                "--features-from a",
-            ),
-            (
-                "id:i,a:n",
-                Purpose::Features,
-                ["user", "", ""],
-                "give --id one of id, a",
-            ),
-            (
-                "id:i,a:n",
-                Purpose::Features,
-                ["", "", "b"],
-                "give --features-from one of id, a",
-            ),
-            ("src:i,dst:i", Purpose::Features, ["", "", ""], "--edges"),
-            (
-                "id:i,kind:s,a:n",
-                Purpose::Labels,
-                ["", "", ""],
-                "--label with one of kind, a",
-            ),
+        for (table, purpose, given, part) in grappa_skip::cases![
+            "customer:i,a:n", Purpose::Features, ["", "", ""], "--id customer if they are, or --id none";
+            "customer:i,a:n", Purpose::Features, ["", "", "a"], "--id customer";
+            "customer:i,label:n", Purpose::Labels, ["", "", ""], "--id customer";
+            "covid:n,a:n", Purpose::Features, ["", "", ""], "--id covid";
+            "user_id:i,item_id:i,a:n", Purpose::Features, ["", "", ""], "--id user_id or --id item_id";
+            "id:i,city_id:n,a:n", Purpose::Features, ["", "", ""], "--features-from a";
+            "id:i,city:s,a:n,b:n", Purpose::Features, ["", "", ""], "--features-from a,b";
+            "id:i,tags:l,a:n", Purpose::Features, ["", "", ""], "--features-from a";
+            "id:i,tags:l,a:n", Purpose::Features, ["", "", "a,tags"], "leave it out";
+            "id:i,y_true:n,a:n", Purpose::Features, ["", "", ""], "--features-from a";
+            "id:i,a:n", Purpose::Features, ["user", "", ""], "give --id one of id, a";
+            "id:i,a:n", Purpose::Features, ["", "", "b"], "give --features-from one of id, a";
+            "src:i,dst:i", Purpose::Features, ["", "", ""], "--edges";
+            "id:i,kind:s,a:n", Purpose::Labels, ["", "", ""], "--label with one of kind, a";
         ] {
             let given = options(given[0], given[1], given[2]);
             let error = roles(table, purpose, &given).unwrap_err();

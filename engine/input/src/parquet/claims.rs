@@ -348,16 +348,10 @@ mod tests {
             let element = [&[0x48, 1, b'a', 0x6c][..], logical_type, &[0, 0]].concat();
             check_schema(&[&[0x15, 4, 0x19, 0x1c][..], &element, &[0]].concat())
         };
-        for (right, wrong) in [
-            (
-                &[0x5c, 0x15, 4, 0x15, 20, 0][..],
-                &[0x5c, 0x18, 1, b'a', 0x15, 20, 0][..],
-            ),
-            (
-                &[0x7c, 0x11, 0x1c, 0x2c, 0, 0, 0],
-                &[0x7c, 0x11, 0x1c, 0x27, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-            ),
-            (&[0xac, 0x13, 32, 0x12, 0], &[0xac, 0x15, 32, 0x12, 0]),
+        for (right, wrong) in grappa_skip::cases![
+            &[0x5c, 0x15, 4, 0x15, 20, 0][..], &[0x5c, 0x18, 1, b'a', 0x15, 20, 0][..];
+            &[0x7c, 0x11, 0x1c, 0x2c, 0, 0, 0], &[0x7c, 0x11, 0x1c, 0x27, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            &[0xac, 0x13, 32, 0x12, 0], &[0xac, 0x15, 32, 0x12, 0];
         ] {
             with(right).unwrap();
             with(wrong).unwrap_err();

@@ -10,19 +10,11 @@ fn every_integer_type_and_both_orientations_of_npy_are_read() {
     let numbers = [1_u32, 2, 3, 4, 5, 1 << 30];
     let edges = [(1, 2), (3, 4), (5, 1 << 30)];
     let turned = [1_u32, 3, 5, 2, 4, 1 << 30];
-    for (descr, pairs, halves) in [
-        ("<i4", le(&numbers, u32::to_le_bytes), le(&turned, u32::to_le_bytes)),
-        ("<u4", le(&numbers, u32::to_le_bytes), le(&turned, u32::to_le_bytes)),
-        (
-            "<i8",
-            le(&numbers, |n| u64::from(n).to_le_bytes()),
-            le(&turned, |n| u64::from(n).to_le_bytes()),
-        ),
-        (
-            "<u8",
-            le(&numbers, |n| u64::from(n).to_le_bytes()),
-            le(&turned, |n| u64::from(n).to_le_bytes()),
-        ),
+    for (descr, pairs, halves) in grappa_skip::cases![
+        "<i4", le(&numbers, u32::to_le_bytes), le(&turned, u32::to_le_bytes);
+        "<u4", le(&numbers, u32::to_le_bytes), le(&turned, u32::to_le_bytes);
+        "<i8", le(&numbers, |n| u64::from(n).to_le_bytes()), le(&turned, |n| u64::from(n).to_le_bytes());
+        "<u8", le(&numbers, |n| u64::from(n).to_le_bytes()), le(&turned, |n| u64::from(n).to_le_bytes());
     ] {
         for block_bytes in [1, 20, 1 << 20] {
             let options = EdgeSourceOptions {
@@ -80,30 +72,21 @@ fn arrays_that_are_no_edges_are_refused_with_a_remedy() {
     wrong_version[6] = 9;
     let mut long_header = npy("<i8", "(2, 2)", &data);
     long_header[8] = 0xff;
-    let cases: [(Vec<u8>, &[&str]); 14] = [
-        (npy("<i8", "(4,)", &data), &["a.npy: ", "[E, 2] or [2, E]", "(4,)"]),
-        (
-            npy("<i4", "(2, 4)", &data)[..100].to_vec(),
-            &["within its .npy header", "truncated"],
-        ),
-        (npy("<i8", "(1, 4)", &data), &["(1, 4)", "--weights"]),
-        (npy("<f2", "(8, 2)", &data), &["found float16", "astype(float)"]),
-        (npy("|b1", "(2, 16)", &data), &["found bool"]),
-        (npy("<i2", "(4, 4)", &data), &["adjacency matrix", "argwhere"]),
-        (npy("|O", "(2, 2)", &data), &["object", "allow_pickle"]),
-        (npy("<U2", "(2, 2)", &data), &["'<U2'", "writerows"]),
-        (npy_of(1, records, &data), &["named fields", "dtype.names"]),
-        (
-            npy("<i8", "(3, 2)", &data),
-            &["takes 176 bytes", "found 160", "truncated"],
-        ),
-        (
-            npy("<i8", "(1, 2)", &data),
-            &["takes 144 bytes", "found 160", "appended"],
-        ),
-        (npy("<i8", "(9223372036854775807, 2)", &data), &["more than 2^64"]),
-        (wrong_version, &["version 9"]),
-        (long_header, &["within its .npy header"]),
+    let cases: [(Vec<u8>, &[&str]); 14] = grappa_skip::cases![
+        npy("<i8", "(4,)", &data), &["a.npy: ", "[E, 2] or [2, E]", "(4,)"];
+        npy("<i4", "(2, 4)", &data)[..100].to_vec(), &["within its .npy header", "truncated"];
+        npy("<i8", "(1, 4)", &data), &["(1, 4)", "--weights"];
+        npy("<f2", "(8, 2)", &data), &["found float16", "astype(float)"];
+        npy("|b1", "(2, 16)", &data), &["found bool"];
+        npy("<i2", "(4, 4)", &data), &["adjacency matrix", "argwhere"];
+        npy("|O", "(2, 2)", &data), &["object", "allow_pickle"];
+        npy("<U2", "(2, 2)", &data), &["'<U2'", "writerows"];
+        npy_of(1, records, &data), &["named fields", "dtype.names"];
+        npy("<i8", "(3, 2)", &data), &["takes 176 bytes", "found 160", "truncated"];
+        npy("<i8", "(1, 2)", &data), &["takes 144 bytes", "found 160", "appended"];
+        npy("<i8", "(9223372036854775807, 2)", &data), &["more than 2^64"];
+        wrong_version, &["version 9"];
+        long_header, &["within its .npy header"];
     ];
     for (file, parts) in cases {
         let path = folder.file("a.npy", file);

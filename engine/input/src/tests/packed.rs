@@ -455,17 +455,11 @@ fn an_ogb_folder_of_text_is_discovered() {
 fn an_ogb_folder_of_archives_is_discovered() {
     let folder = Folder::new();
     let data = npz(
-        &[
-            (
-                "edge_index",
-                npy("<i8", "(2, 3)", &le(&[0_i64, 1, 2, 3, 3, 3], i64::to_le_bytes)),
-            ),
-            (
-                "node_feat",
-                npy("<f2", "(4, 2)", &le(&[0x3c00_u16; 8], u16::to_le_bytes)),
-            ),
-            ("num_nodes_list", npy("<i8", "(1,)", &4_i64.to_le_bytes())),
-            ("num_edges_list", npy("<i8", "(1,)", &3_i64.to_le_bytes())),
+        &grappa_skip::cases![
+            "edge_index", npy("<i8", "(2, 3)", &le(&[0_i64, 1, 2, 3, 3, 3], i64::to_le_bytes));
+            "node_feat", npy("<f2", "(4, 2)", &le(&[0x3c00_u16; 8], u16::to_le_bytes));
+            "num_nodes_list", npy("<i8", "(1,)", &4_i64.to_le_bytes());
+            "num_edges_list", npy("<i8", "(1,)", &3_i64.to_le_bytes());
         ],
         true,
         true,

@@ -354,24 +354,13 @@ fn names_of_classes_are_numbered_in_their_order() {
     std::fs::write(parts.join("0.parquet"), part(0..2, &plans[..2])).unwrap();
     std::fs::write(parts.join("1.parquet"), part(2..7, &plans[2..])).unwrap();
     let quoted = "id,plan,x\n6,gold,1\n5,,1\n4,\"\",2\n3,\"free tier\",2\n2,gold,0\n1,nan,0\n0,-1,0\n";
-    for (path, form) in [
-        (folder.file("y.parquet", &two), label("plan")),
-        (parts, TableForm::default()),
-        (folder.file("y.csv", quoted), label("plan")),
-        (
-            folder.file(
-                "y.tsv",
-                "plan\tid\ngold\t6\n\t5\n\t4\nfree tier\t3\ngold\t2\n\t1\nnan\t0\n",
-            ),
-            label("plan"),
-        ),
-        (
-            folder.file("y.txt", "plan\ngold\n\n\n\"free tier\"\ngold\n\nnan\n"),
-            TableForm {
-                separator: Some(Separator::Comma),
-                ..label("plan")
-            },
-        ),
+    for (path, form) in grappa_skip::cases![
+        folder.file("y.parquet", &two), label("plan");
+        parts, TableForm::default();
+        folder.file("y.csv", quoted), label("plan");
+        folder.file("y.tsv", "plan\tid\ngold\t6\n\t5\n\t4\nfree tier\t3\ngold\t2\n\t1\nnan\t0\n"), label("plan");
+        folder.file("y.txt", "plan\ngold\n\n\n\"free tier\"\ngold\n\nnan\n"),
+            TableForm { separator: Some(Separator::Comma), ..label("plan") };
     ] {
         let (classes, names) = named(&path, &form).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let expected = [Some(1), None, None, Some(0), Some(1), None, None];
@@ -404,24 +393,12 @@ fn names_of_classes_are_numbered_in_their_order() {
 #[test]
 fn a_column_with_names_and_numbers_is_refused() {
     let folder = Folder::new();
-    for (text, parts) in [
-        ("id,label\n0,gold\n1,3\n", ["y.csv:3", "the number \"3\"", "are names"]),
-        (
-            "id,label\n0,3\n1,gold\n",
-            ["y.csv:3", "the name \"gold\"", "are numbers"],
-        ),
-        (
-            "id,label\n0,\n1,0\n2,?\n",
-            ["y.csv:4", "the name \"?\"", "leave the label empty"],
-        ),
-        (
-            "id,a,b\n0,0,gold\n",
-            ["y.csv", "which column has the labels", "--label"],
-        ),
-        (
-            "id,a,b\n0,0,1\n1,0,1\n2,0,gold\n",
-            ["y.csv:4", "zeros and ones", "\"gold\""],
-        ),
+    for (text, parts) in grappa_skip::cases![
+        "id,label\n0,gold\n1,3\n", ["y.csv:3", "the number \"3\"", "are names"];
+        "id,label\n0,3\n1,gold\n", ["y.csv:3", "the name \"gold\"", "are numbers"];
+        "id,label\n0,\n1,0\n2,?\n", ["y.csv:4", "the name \"?\"", "leave the label empty"];
+        "id,a,b\n0,0,gold\n", ["y.csv", "which column has the labels", "--label"];
+        "id,a,b\n0,0,1\n1,0,1\n2,0,gold\n", ["y.csv:4", "zeros and ones", "\"gold\""];
     ] {
         let error = message(named(&folder.file("y.csv", text), &TableForm::default()));
         assert_contains(&error, &parts);
@@ -492,23 +469,12 @@ fn ids_are_found_by_name_or_alone() {
         let path = folder.file("c.parquet", table(columns, 9));
         integers(&path)
     };
-    for (columns, parts) in [
-        (
-            &[("id", Column::Text(some(&["u"])))][..],
-            &["integers in column id", "--ids string"][..],
-        ),
-        (
-            &[("a", Column::I64(some(&[1]))), ("b", Column::I64(some(&[1])))],
-            &["or only one", "give --id with one of a (INT64), b (INT64)"],
-        ),
-        (
-            &[("id", Column::I64(vec![Some(1), None]))],
-            &["at row 1", "node id in column id", "missing"],
-        ),
-        (
-            &[("id", Column::I64(vec![Some(1), Some(-2)]))],
-            &["at row 1", "-2", "negative"],
-        ),
+    for (columns, parts) in grappa_skip::cases![
+        &[("id", Column::Text(some(&["u"])))][..], &["integers in column id", "--ids string"][..];
+        &[("a", Column::I64(some(&[1]))), ("b", Column::I64(some(&[1])))],
+            &["or only one", "give --id with one of a (INT64), b (INT64)"];
+        &[("id", Column::I64(vec![Some(1), None]))], &["at row 1", "node id in column id", "missing"];
+        &[("id", Column::I64(vec![Some(1), Some(-2)]))], &["at row 1", "-2", "negative"];
     ] {
         assert_contains(&message(open(columns)), &[&["c.parquet"], parts].concat());
     }

@@ -7,121 +7,33 @@ use super::*;
 #[test]
 fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
     let folder = Folder::new();
-    let cases: [(&str, &[u8], IdLimit, &[&str]); 23] = [
-        (
-            "a.tsv",
-            b"1 2\n3\n",
-            IdLimit::Dense,
-            &["a.tsv:2: expected 2 columns", "found 1", "\"3\"", "--on-bad-line skip"],
-        ),
-        (
-            "a.tsv",
-            b"# c\n\n1 2\n3 4 5\n",
-            IdLimit::Dense,
-            &["a.tsv:4: expected 2 columns", "found 3"],
-        ),
-        (
-            "a.tsv",
-            b"1 2 3\n3 4",
-            IdLimit::Dense,
-            &["a.tsv:2: expected 3 columns (source, target, weight), found 2"],
-        ),
-        (
-            "a.tsv",
-            b"1\n2\n",
-            IdLimit::Dense,
-            &["a.tsv:1: expected 2 columns", "found 1"],
-        ),
-        (
-            "a.tsv",
-            b"1 2 3 4\n",
-            IdLimit::Dense,
-            &["a.tsv:1: expected 2 or 3 columns", "--src 1 --dst 2"],
-        ),
-        (
-            "a.tsv",
-            b"1 2\nbob alice\n",
-            IdLimit::Dense,
-            &[
-                "a.tsv:2",
-                "not an integer",
-                "\"bob alice\"",
-                "--ids string",
-                "--header yes",
-            ],
-        ),
-        (
-            "a.tsv",
-            b"src name\n1 2\n2 3\nx y\n",
-            IdLimit::Dense,
-            &["a.tsv:1", "not an integer"],
-        ),
-        ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "fraction"]),
-        ("a.tsv", b"1 2\n1e17 2\n", IdLimit::Sparse, &["a.tsv:2", "rounded"]),
-        ("a.tsv", b"1 2\n1e13 2\n", IdLimit::Dense, &["a.tsv:2", "below 2^40"]),
-        (
-            "a.tsv",
-            b"1 2\n+1 2\n",
-            IdLimit::Dense,
-            &["a.tsv:2", "plus sign", "digits only"],
-        ),
-        (
-            "a.tsv",
-            b"1 2\r2 3\r3 4\r",
-            IdLimit::Dense,
-            &["old Macs", "tr '\\r' '\\n'"],
-        ),
-        ("a.csv", b"1,2\r2,3\r", IdLimit::Dense, &["old Macs", "tr '\\r' '\\n'"]),
-        (
-            "a.tsv",
-            b"1 2\r\n7 -3\r\n",
-            IdLimit::Dense,
-            &["a.tsv:2", "negative", "\"7 -3\"", "--ids string"],
-        ),
-        (
-            "a.tsv",
-            b"1 2\n1099511627776 3\n",
-            IdLimit::Dense,
-            &["a.tsv:2", "below 2^40", "--ids sparse"],
-        ),
-        (
-            "a.tsv",
-            b"1 2\n3 10\n",
-            IdLimit::Nodes(10),
-            &["a.tsv:2", "not below the number of nodes, 10", "\"3 10\""],
-        ),
-        (
-            "a.tsv",
-            b"1 2\n3 99999999999999999999\n",
-            IdLimit::Sparse,
-            &["a.tsv:2", "largest sparse id is 2^64 - 2", "--ids string"],
-        ),
-        ("a.csv", b"1,2\n3,\n", IdLimit::Dense, &["a.csv:2", "empty"]),
-        ("a.csv", b"1,2,nan\n", IdLimit::Dense, &["a.csv:1", "not finite"]),
-        (
-            "a.csv",
-            b"1,2,1\n1,2,heavy\n",
-            IdLimit::Dense,
-            &["a.csv:2", "weight is not a number"],
-        ),
-        (
-            "a.csv",
-            b"1,2\n\xff,2\n",
-            IdLimit::Dense,
-            &["a.csv:2", "UTF-8", "iconv"],
-        ),
-        (
-            "a.csv",
-            b"1,2\n1\0,2\n",
-            IdLimit::Dense,
-            &["a.csv:2", "NUL", "--format"],
-        ),
-        (
-            "a.csv",
-            b"1,2\n\x1b[2J,\"\n",
-            IdLimit::Dense,
-            &["a.csv:2", "\"\\u{1b}[2J,\\\"\""],
-        ),
+    let cases: [(&str, &[u8], IdLimit, &[&str]); 23] = grappa_skip::cases![
+        "a.tsv", b"1 2\n3\n", IdLimit::Dense,
+            &["a.tsv:2: expected 2 columns", "found 1", "\"3\"", "--on-bad-line skip"];
+        "a.tsv", b"# c\n\n1 2\n3 4 5\n", IdLimit::Dense, &["a.tsv:4: expected 2 columns", "found 3"];
+        "a.tsv", b"1 2 3\n3 4", IdLimit::Dense, &["a.tsv:2: expected 3 columns (source, target, weight), found 2"];
+        "a.tsv", b"1\n2\n", IdLimit::Dense, &["a.tsv:1: expected 2 columns", "found 1"];
+        "a.tsv", b"1 2 3 4\n", IdLimit::Dense, &["a.tsv:1: expected 2 or 3 columns", "--src 1 --dst 2"];
+        "a.tsv", b"1 2\nbob alice\n", IdLimit::Dense,
+            &["a.tsv:2", "not an integer", "\"bob alice\"", "--ids string", "--header yes"];
+        "a.tsv", b"src name\n1 2\n2 3\nx y\n", IdLimit::Dense, &["a.tsv:1", "not an integer"];
+        "a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "fraction"];
+        "a.tsv", b"1 2\n1e17 2\n", IdLimit::Sparse, &["a.tsv:2", "rounded"];
+        "a.tsv", b"1 2\n1e13 2\n", IdLimit::Dense, &["a.tsv:2", "below 2^40"];
+        "a.tsv", b"1 2\n+1 2\n", IdLimit::Dense, &["a.tsv:2", "plus sign", "digits only"];
+        "a.tsv", b"1 2\r2 3\r3 4\r", IdLimit::Dense, &["old Macs", "tr '\\r' '\\n'"];
+        "a.csv", b"1,2\r2,3\r", IdLimit::Dense, &["old Macs", "tr '\\r' '\\n'"];
+        "a.tsv", b"1 2\r\n7 -3\r\n", IdLimit::Dense, &["a.tsv:2", "negative", "\"7 -3\"", "--ids string"];
+        "a.tsv", b"1 2\n1099511627776 3\n", IdLimit::Dense, &["a.tsv:2", "below 2^40", "--ids sparse"];
+        "a.tsv", b"1 2\n3 10\n", IdLimit::Nodes(10), &["a.tsv:2", "not below the number of nodes, 10", "\"3 10\""];
+        "a.tsv", b"1 2\n3 99999999999999999999\n", IdLimit::Sparse,
+            &["a.tsv:2", "largest sparse id is 2^64 - 2", "--ids string"];
+        "a.csv", b"1,2\n3,\n", IdLimit::Dense, &["a.csv:2", "empty"];
+        "a.csv", b"1,2,nan\n", IdLimit::Dense, &["a.csv:1", "not finite"];
+        "a.csv", b"1,2,1\n1,2,heavy\n", IdLimit::Dense, &["a.csv:2", "weight is not a number"];
+        "a.csv", b"1,2\n\xff,2\n", IdLimit::Dense, &["a.csv:2", "UTF-8", "iconv"];
+        "a.csv", b"1,2\n1\0,2\n", IdLimit::Dense, &["a.csv:2", "NUL", "--format"];
+        "a.csv", b"1,2\n\x1b[2J,\"\n", IdLimit::Dense, &["a.csv:2", "\"\\u{1b}[2J,\\\"\""];
     ];
     for (name, text, id_limit, parts) in cases {
         for block_bytes in [1, 5, 1 << 20] {

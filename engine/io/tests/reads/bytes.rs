@@ -437,40 +437,12 @@ fn a_file_replaced_before_it_is_read_is_an_error() {
 #[test]
 fn options_out_of_range_are_errors_that_say_the_range() {
     let files = Files::of(&[10]);
-    let wrong = [
-        (
-            Options { depth: 0, ..options() },
-            "expected 1 to 4096 reads in flight, found 0",
-        ),
-        (
-            Options {
-                depth: 5000,
-                ..options()
-            },
-            "expected 1 to 4096 reads in flight, found 5000",
-        ),
-        (
-            Options {
-                read_bytes_max: 0,
-                ..options()
-            },
-            "the longest read: expected 1 B to",
-        ),
-        (
-            Options {
-                threads: 0,
-                ..options()
-            },
-            "reading threads: expected at least 1",
-        ),
-        (
-            Options {
-                depth: 4096,
-                read_bytes_max: 1 << 20,
-                ..options()
-            },
-            "choose a smaller depth",
-        ),
+    let wrong = grappa_skip::cases![
+        Options { depth: 0, ..options() }, "expected 1 to 4096 reads in flight, found 0";
+        Options { depth: 5000, ..options() }, "expected 1 to 4096 reads in flight, found 5000";
+        Options { read_bytes_max: 0, ..options() }, "the longest read: expected 1 B to";
+        Options { threads: 0, ..options() }, "reading threads: expected at least 1";
+        Options { depth: 4096, read_bytes_max: 1 << 20, ..options() }, "choose a smaller depth";
     ];
     for (options, expected) in wrong {
         let error = grappa_io::read::open(Default::default(), files.list(), options)

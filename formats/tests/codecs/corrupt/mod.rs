@@ -2,6 +2,13 @@
 //!
 //! Changes to meta and payload come with matching checksums, so that the tests reach the checks behind the checksums.
 
+/// A table of changes of golden files: name, change, offset of the error, and message.
+macro_rules! errors {
+    ($make:ident: $($name:expr, $change:expr => $offset:expr, $message:expr;)+) => {
+        $($make($name, $change, $offset, $message);)+
+    };
+}
+
 mod assignments;
 mod ids;
 mod manifests;
@@ -106,25 +113,14 @@ fn seal(bytes: &mut [u8]) {
 #[test]
 fn corrupt_containers_are_errors() {
     let name = "labels-single";
-    damaged(name, |b| b[0] = b'P', 0, "not a Grappa file");
-    damaged(name, |b| b[12] = 2, 8, "format version 2 is newer");
-    damaged(name, |b| (b[12], b[15]) = (1, 1), 8, "format version 16777217 is newer");
-    damaged(
-        name,
-        |b| {
-            b[12] = 0;
-            seal(b);
-        },
-        12,
-        "format version 0",
-    );
-    damaged(name, |b| b[16] ^= 1, 0, "header at offset 0: checksum");
-    damaged(
-        name,
-        |b| b[8..12].copy_from_slice(b"FEAT"),
-        0,
-        "header at offset 0: checksum",
-    );
+    errors! { damaged:
+        name, |b| b[0] = b'P' => 0, "not a Grappa file";
+        name, |b| b[12] = 2 => 8, "format version 2 is newer";
+        name, |b| (b[12], b[15]) = (1, 1) => 8, "format version 16777217 is newer";
+        name, |b| { b[12] = 0; seal(b); } => 12, "format version 0";
+        name, |b| b[16] ^= 1 => 0, "header at offset 0: checksum";
+        name, |b| b[8..12].copy_from_slice(b"FEAT") => 0, "header at offset 0: checksum";
+    }
     changed(
         name,
         |p| p.kind = FileKind::FEATURES,
@@ -146,44 +142,28 @@ fn corrupt_containers_are_errors() {
             seal(b);
         }
     };
-    damaged(name, lie(16, 1 << 50, 8), 16, "starts later than any writer puts it");
-    damaged(
-        name,
-        lie(24, u64::MAX, 8),
-        144,
-        "file: expected 18446744073709551615 bytes",
-    );
-    damaged(name, lie(24, 1 << 40, 8), 144, "file: expected");
-    damaged(name, lie(32, 65, 4), 16, "header lengths contradict");
-    damaged(name, lie(36, 0, 4), 16, "header lengths contradict");
-    damaged(name, lie(36, u64::from(u32::MAX), 4), 16, "header lengths contradict");
+    errors! { damaged:
+        name, lie(16, 1 << 50, 8) => 16, "starts later than any writer puts it";
+        name, lie(24, u64::MAX, 8) => 144, "file: expected 18446744073709551615 bytes";
+        name, lie(24, 1 << 40, 8) => 144, "file: expected";
+        name, lie(32, 65, 4) => 16, "header lengths contradict";
+        name, lie(36, 0, 4) => 16, "header lengths contradict";
+        name, lie(36, u64::from(u32::MAX), 4) => 16, "header lengths contradict";
+    }
 }
 
 #[test]
 fn files_of_another_chunk_are_errors() {
     for name in ["features-f16", "labels-single", "weights", "edge-features-bf16"] {
-        changed(name, |p| p.meta[0] = 2, 64, "were files swapped?");
-        changed(name, |p| p.meta[8] += 1, 64, "were files swapped?");
-        changed(name, |p| p.meta[4] = 1, 68, "a reserved byte of the meta is not 0");
-        changed(
-            name,
-            |p| p.put_meta(8, [0xff; 8]),
-            72,
-            "more than a chunk or a graph can have",
-        );
-        changed(
-            name,
-            |p| p.put_meta(16, [0xff; 8]),
-            72,
-            "more than a chunk or a graph can have",
-        );
-        changed(
-            name,
-            |p| p.put_meta(8, (NODES_MAX - 1).to_le_bytes()),
-            72,
-            "more than a chunk or a graph can have",
-        );
-        changed(name, |p| p.meta.push(0), 32, "the meta has");
+        errors! { changed:
+            name, |p| p.meta[0] = 2 => 64, "were files swapped?";
+            name, |p| p.meta[8] += 1 => 64, "were files swapped?";
+            name, |p| p.meta[4] = 1 => 68, "a reserved byte of the meta is not 0";
+            name, |p| p.put_meta(8, [0xff; 8]) => 72, "more than a chunk or a graph can have";
+            name, |p| p.put_meta(16, [0xff; 8]) => 72, "more than a chunk or a graph can have";
+            name, |p| p.put_meta(8, (NODES_MAX - 1).to_le_bytes()) => 72, "more than a chunk or a graph can have";
+            name, |p| p.meta.push(0) => 32, "the meta has";
+        }
     }
 }
 
@@ -220,54 +200,25 @@ fn schemas_that_are_not_valid_json_of_a_schema() {
     ] {
         changed("schema", replaced(text), 64, invalid);
     }
-    changed(
-        "schema",
-        replaced(r#"{"features":[],"classes":[]}"#),
-        64,
-        "names nothing",
-    );
-    changed(
-        "schema",
-        replaced(r#"{"features":[],"classes":["a","a"]}"#),
-        64,
-        "two classes have the name",
-    );
-    changed(
-        "schema-of-edges",
-        replaced(r#"{"features":[],"classes":[],"edge_features":["a","a"]}"#),
-        64,
-        "two edge features have the name",
-    );
-    changed(
-        "schema-of-edges",
-        replaced(r#"{"features":[],"classes":[],"edge_features":["a",""]}"#),
-        64,
-        "a dimension of the edge features has an empty name",
-    );
+    errors! { changed:
+        "schema", replaced(r#"{"features":[],"classes":[]}"#) => 64, "names nothing";
+        "schema", replaced(r#"{"features":[],"classes":["a","a"]}"#) => 64, "two classes have the name";
+        "schema-of-edges", replaced(r#"{"features":[],"classes":[],"edge_features":["a","a"]}"#)
+            => 64, "two edge features have the name";
+        "schema-of-edges", replaced(r#"{"features":[],"classes":[],"edge_features":["a",""]}"#)
+            => 64, "a dimension of the edge features has an empty name";
+    }
 }
 
 #[test]
 fn aggregates_of_another_store_or_kind() {
     let other = "the pre-aggregated features are of another store";
-    changed("aggregates", |parts| parts.meta[0] ^= 1, 64, other);
-    changed("aggregates", |parts| parts.meta[8] = 3, 64, other);
-    changed(
-        "aggregates",
-        |parts| parts.meta[12] = 0,
-        76,
-        "expected the aggregation gcn, found number 0",
-    );
-    changed(
-        "aggregates",
-        |parts| parts.meta[12] = 3,
-        76,
-        "expected the aggregation gcn, found number 3",
-    );
-    changed(
-        "aggregates",
-        |parts| parts.meta[15] = 1,
-        79,
-        "a reserved byte of the meta is not 0",
-    );
-    changed("aggregates", |parts| parts.payload.truncate(31), 24, "payload");
+    errors! { changed:
+        "aggregates", |parts| parts.meta[0] ^= 1 => 64, other;
+        "aggregates", |parts| parts.meta[8] = 3 => 64, other;
+        "aggregates", |parts| parts.meta[12] = 0 => 76, "expected the aggregation gcn, found number 0";
+        "aggregates", |parts| parts.meta[12] = 3 => 76, "expected the aggregation gcn, found number 3";
+        "aggregates", |parts| parts.meta[15] = 1 => 79, "a reserved byte of the meta is not 0";
+        "aggregates", |parts| parts.payload.truncate(31) => 24, "payload";
+    }
 }

@@ -9,7 +9,7 @@ const SQUARE: SharedFile = ("good.tsv", "0 1\n1 2\n2 3\n3 0\n", "0>1&1>2&2>3&3>0
 
 /// Checks that arrays are refused beside the edges of a square: an option with the file, other options, the array, and
 /// parts of the error.
-fn refuse_arrays(cases: Vec<(&str, &str, Npy, &str)>) {
+fn refuse_arrays<'a>(cases: impl IntoIterator<Item = (&'a str, &'a str, Npy, &'a str)>) {
     let folder = IngestFolder::new();
     folder.write(SQUARE.0, SQUARE.1);
     for (option, more, array, error) in cases {
@@ -34,31 +34,16 @@ fn features_must_fit_the_nodes_and_be_finite() {
     let holes = Npy::new(&[4, 2], [0.0, nan, 1.0, 2.0, inf, 0.0, 0.0, -inf]);
     let few = "this file has 3 rows, but the edges name node 3 && good.tsv:3 && at least 4";
     let sparse = "expected 4 rows && found 5; with --ids sparse or string, the nodes are the different ids";
-    refuse_arrays(vec![
+    refuse_arrays(grappa_skip::cases![
         // Without --nodes, the features file determines the number of nodes, and an edge has a larger id.
-        ("--features few.npy", "", rows(3), few),
-        ("--features few.npy", "--nodes 4", rows(3), "expected 4 rows && found 3"),
-        (
-            "--features many.npy",
-            "--nodes 4",
-            rows(5),
-            "expected 4 rows && found 5",
-        ),
-        ("--features many.npy", "--ids sparse", rows(5), sparse),
-        (
-            "--features cube.npy",
-            "",
-            Npy::new(&[4, 2, 1], [0f32; 8]),
-            "[N, D] && (4, 2, 1)",
-        ),
-        ("--features strings.npy", "", Npy::raw("<U1", &[4, 2], [0; 32]), "U1"),
-        ("--features cut.npy", "", Npy::raw("<f4", &[4, 2], [0; 31]), "truncated"),
-        (
-            "--features holes.npy",
-            "",
-            holes.clone(),
-            "row 0 && column 1 && 2 more && --allow-nan",
-        ),
+        "--features few.npy", "", rows(3), few;
+        "--features few.npy", "--nodes 4", rows(3), "expected 4 rows && found 3";
+        "--features many.npy", "--nodes 4", rows(5), "expected 4 rows && found 5";
+        "--features many.npy", "--ids sparse", rows(5), sparse;
+        "--features cube.npy", "", Npy::new(&[4, 2, 1], [0f32; 8]), "[N, D] && (4, 2, 1)";
+        "--features strings.npy", "", Npy::raw("<U1", &[4, 2], [0; 32]), "U1";
+        "--features cut.npy", "", Npy::raw("<f4", &[4, 2], [0; 31]), "truncated";
+        "--features holes.npy", "", holes.clone(), "row 0 && column 1 && 2 more && --allow-nan";
     ]);
     let folder = IngestFolder::new();
     folder.write(SQUARE.0, SQUARE.1);
@@ -94,7 +79,7 @@ fn labels_must_fit_the_nodes_and_be_classes() {
     let cases = cases
         .into_iter()
         .map(|(array, error)| ("--labels y.npy", "--nodes 4", array, error));
-    refuse_arrays(cases.collect());
+    refuse_arrays(cases);
     let table = [
         "--edges good.tsv --labels y.csv",
         "y.csv: 0\n1\ncats\n1\n | !y.csv:3 && cats",
@@ -107,7 +92,7 @@ fn labels_must_fit_the_nodes_and_be_classes() {
 
 #[test]
 fn splits_must_be_disjoint_and_of_known_nodes() {
-    refuse_arrays(vec![
+    refuse_arrays([
         ("--test large.npy", "", list(&[0i64, 4]), "row 1 && 4"),
         ("--test negative.npy", "", list(&[0i64, -1]), "row 1 && -1"),
         ("--test huge.npy", "", list(&[0i64, 1 << 41]), "row 1 && 2199023255552"),
@@ -135,7 +120,7 @@ fn a_mask_is_of_type_bool_and_has_one_entry_per_node() {
     let bits = Npy::raw("|u1", &[4], [1, 0, 0, 1]);
     let masks = Npy::raw("|b1", &[4, 3], [1; 12]);
     let twice = "at row 2 && the id 0 is there already, at row 1 && a.astype(bool)";
-    refuse_arrays(vec![
+    refuse_arrays([
         ("--train bits.npy", "", bits, twice),
         ("--train masks.npy", "", masks, "shape (4, 3) && a[:, 0]"),
         ("--train short.npy", "", mask(&[1, 0, 1]), "expected 4 rows && found 3"),

@@ -105,25 +105,13 @@ fn tables_in_parquet_follow_the_same_rules() {
     let ids = Column::Integers(&[2, 0, 1]);
     let f0 = ("f0", Column::Floats(&[2.5, 0.5, 1.5]));
     let f1 = ("f1", Column::Floats(&[20.0, 5.0, 10.0]));
-    for (columns, refused, remedy) in [
-        (&[("user_id", ids), f0, f1][..], "", ""),
-        (&[f0, f1, ("nid", ids)], "", ""),
-        (&[("id", ids), f0, f1, ("label", ids)], "", ""),
-        (
-            &[("customer", ids), f0, f1],
-            "may be in customer && --id customer",
-            "--id customer",
-        ),
-        (
-            &[("id", ids), f0, f1, ("y_true", ids)],
-            "y_true",
-            "--features-from f0,f1",
-        ),
-        (
-            &[("id", ids), ("shop_id", ids), f0, f1],
-            "shop_id",
-            "--features-from f0,f1",
-        ),
+    for (columns, refused, remedy) in grappa_skip::cases![
+        &[("user_id", ids), f0, f1][..], "", "";
+        &[f0, f1, ("nid", ids)], "", "";
+        &[("id", ids), f0, f1, ("label", ids)], "", "";
+        &[("customer", ids), f0, f1], "may be in customer && --id customer", "--id customer";
+        &[("id", ids), f0, f1, ("y_true", ids)], "y_true", "--features-from f0,f1";
+        &[("id", ids), ("shop_id", ids), f0, f1], "shop_id", "--features-from f0,f1";
     ] {
         let expected = ["--edges e.txt --features x.parquet", refused, remedy];
         check_table(&folder, "x.parquet", columns, expected, "0.5,5 1.5,10 2.5,20");
@@ -134,25 +122,13 @@ fn tables_in_parquet_follow_the_same_rules() {
 fn columns_of_edges_in_parquet_are_named_or_refused() {
     let folder = IngestFolder::new();
     let (a, b) = (Column::Integers(&[0, 1, 2]), Column::Integers(&[1, 2, 0]));
-    for (columns, refused, remedy) in [
-        (&[("src", a), ("dst", b)][..], "", ""),
-        (&[("to", b), ("from", a)], "", ""),
-        (
-            &[("buyer", a), ("seller", b)],
-            "no two columns",
-            "--src buyer --dst seller",
-        ),
-        (
-            &[("tail", a), ("head", b)],
-            "from tail to head",
-            "--src tail --dst head",
-        ),
-        (&[("src", a), ("dst", b), ("time", a)], "time", "--src src --dst dst"),
-        (
-            &[("time", a), ("x", a), ("y", b)],
-            "there are time, x, y",
-            "--src x --dst y",
-        ),
+    for (columns, refused, remedy) in grappa_skip::cases![
+        &[("src", a), ("dst", b)][..], "", "";
+        &[("to", b), ("from", a)], "", "";
+        &[("buyer", a), ("seller", b)], "no two columns", "--src buyer --dst seller";
+        &[("tail", a), ("head", b)], "from tail to head", "--src tail --dst head";
+        &[("src", a), ("dst", b), ("time", a)], "time", "--src src --dst dst";
+        &[("time", a), ("x", a), ("y", b)], "there are time, x, y", "--src x --dst y";
     ] {
         check_table(
             &folder,

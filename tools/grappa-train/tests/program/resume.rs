@@ -16,17 +16,11 @@ fn a_resumed_run_checks_its_options_with_those_of_the_run() {
         folder.trained(&format!("--resume --epochs {epochs} --out run {options}"));
         assert_eq!(folder.metrics("run").len(), epochs);
     }
-    for (options, error) in [
-        (
-            "--resume --out run --layers 2",
-            "the run to resume has layers 3, and layers 2 was given",
-        ),
-        ("--resume --out run --keep 0", "keep is 0"),
+    for (options, error) in grappa_skip::cases![
+        "--resume --out run --layers 2", "the run to resume has layers 3, and layers 2 was given";
+        "--resume --out run --keep 0", "keep is 0";
         // A new run has the defaults.
-        (
-            "--resume auto --fanouts 5,5,5 --out new",
-            "fanouts 5,5,5 are for 3 layer(s), and the model has 2",
-        ),
+        "--resume auto --fanouts 5,5,5 --out new", "fanouts 5,5,5 are for 3 layer(s), and the model has 2";
     ] {
         run(&mut folder.train(options)).failure(&[error]);
     }

@@ -30,28 +30,19 @@ fn a_rank_that_starts_after_the_run_is_finished_ends_without_the_others() {
 #[test]
 fn one_two_and_four_processes_compute_the_same_losses() {
     let folder = TrainFolder::new();
-    for (number, (workers, options)) in [
-        (&["2", "4"][..], "--partitions 4"),
+    for (number, (workers, options)) in grappa_skip::cases![
+        &["2", "4"][..], "--partitions 4";
         // Historical embeddings of halo nodes.
-        (
-            &["4"],
-            "--partitions 8 --concurrent 4 --layers 4 --halo history --evaluate exact",
-        ),
+        &["4"], "--partitions 8 --concurrent 4 --layers 4 --halo history --evaluate exact";
         // Two of four processes have no partition in a step.
-        (&["2", "4"], "--partitions 4 --concurrent 2 --correction batch"),
-        (&["4"], "--partitions 4 --concurrent 2 --layers 3 --halo history"),
+        &["2", "4"], "--partitions 4 --concurrent 2 --correction batch";
+        &["4"], "--partitions 4 --concurrent 2 --layers 3 --halo history";
         // Evaluations by minibatches.
-        (
-            &["4"],
-            "--partitions 8 --concurrent 4 --model pinsage --evaluate sampled",
-        ),
+        &["4"], "--partitions 8 --concurrent 4 --model pinsage --evaluate sampled";
         // Steps in which some partitions have no seeds.
-        (&["4"], "--partitions 8 --batch 1 --dropout 0"),
+        &["4"], "--partitions 8 --batch 1 --dropout 0";
         // Dropout of features and of edges.
-        (
-            &["2"],
-            "--partitions 4 --model gat --hidden 16 --input-dropout 0.2 --attention-dropout 0.3",
-        ),
+        &["2"], "--partitions 4 --model gat --hidden 16 --input-dropout 0.2 --attention-dropout 0.3";
     ]
     .into_iter()
     .enumerate()

@@ -90,36 +90,16 @@ fn options_of_hidden_layers_and_other_partitions_need_some() {
         let options: Table = options.collect();
         TrainConfig::layered(None, None, &options).unwrap().warnings(true)
     };
-    for (option, value, without, shown) in [
-        (
-            "dropout",
-            Value::from(0.25),
-            ("layers", Value::from(1)),
-            "--dropout 0.25",
-        ),
-        ("norm", "layer".into(), ("layers", 1.into()), "--norm layer"),
-        ("residual", true.into(), ("layers", 1.into()), "--residual"),
-        ("replace", true.into(), ("model", "pinsage".into()), "--replace"),
-        ("replace", true.into(), ("full-graph", true.into()), "--replace"),
-        (
-            "lr-min",
-            0.001.into(),
-            ("lr-schedule", "constant".into()),
-            "--lr-min 0.001",
-        ),
-        (
-            "schedule",
-            "fixed".into(),
-            ("partitions", "1".into()),
-            "--schedule fixed",
-        ),
-        ("halo", "stop".into(), ("partitions", "1".into()), "--halo stop"),
-        (
-            "halo-neighbors",
-            "3".into(),
-            ("partitions", "1".into()),
-            "--halo-neighbors 3",
-        ),
+    for (option, value, without, shown) in grappa_skip::cases![
+        "dropout", Value::from(0.25), ("layers", Value::from(1)), "--dropout 0.25";
+        "norm", "layer".into(), ("layers", 1.into()), "--norm layer";
+        "residual", true.into(), ("layers", 1.into()), "--residual";
+        "replace", true.into(), ("model", "pinsage".into()), "--replace";
+        "replace", true.into(), ("full-graph", true.into()), "--replace";
+        "lr-min", 0.001.into(), ("lr-schedule", "constant".into()), "--lr-min 0.001";
+        "schedule", "fixed".into(), ("partitions", "1".into()), "--schedule fixed";
+        "halo", "stop".into(), ("partitions", "1".into()), "--halo stop";
+        "halo-neighbors", "3".into(), ("partitions", "1".into()), "--halo-neighbors 3";
     ] {
         let layers = ("layers", Value::from(3));
         let found = warned(&[layers.clone(), (option, value.clone()), without]);

@@ -293,36 +293,27 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
 
 #[test]
 fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
-    for (file, expected) in [
-        ("model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin or pinsage"),
-        ("epochs = 1\nlayers = -1", "RUN.toml:2:"),
-        (
-            "layers = 'two'",
-            "layers is \"two\"; it must be a whole number, 0 or more, such as 2",
-        ),
-        ("layers = -1", "layers is -1; it must be a whole number"),
-        ("epochs = 1.5", "epochs is 1.5; it must be a whole number"),
-        (
-            "seed = 1\nlr = '0.1'",
-            "RUN.toml:2: lr is \"0.1\"; it must be a number, such as 0.003",
-        ),
-        ("lr = true", "lr is true; it must be a number"),
-        ("'lr' = [0.1]", "lr is [0.1]; it must be a number"),
-        ("fanouts = '15,x'", "fanout 2 of the list"),
-        ("fanouts = [15, 0]", "fanout 2 of the list"),
-        ("memory = '2 apples'", "unknown unit `apples`"),
-        ("schedule = 'spiral'", "sweep, shuffle and fixed"),
-        ("batch = 0", "neither `auto` nor a value: it must be at least 1"),
-        ("device = 'tpu'", "use auto, cpu, cuda or cuda:N"),
-        ("compress = 'topk'", "did you mean `top-k`?"),
-        (
-            "compress-rate = '0.1-0.5'",
-            "`0.1-0.5` is no rate: give a share such as 0.01, or a range such as 0.01..0.5",
-        ),
-        ("seed = -1", "invalid digit"),
-        ("residual = 'yes'", "residual is \"yes\"; it must be true or false"),
-        ("layers = 2\nlayers = 3", "RUN.toml:2:"),
-        ("layers = ", "RUN.toml:1:"),
+    for (file, expected) in grappa_skip::cases![
+        "model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin or pinsage";
+        "epochs = 1\nlayers = -1", "RUN.toml:2:";
+        "layers = 'two'", "layers is \"two\"; it must be a whole number, 0 or more, such as 2";
+        "layers = -1", "layers is -1; it must be a whole number";
+        "epochs = 1.5", "epochs is 1.5; it must be a whole number";
+        "seed = 1\nlr = '0.1'", "RUN.toml:2: lr is \"0.1\"; it must be a number, such as 0.003";
+        "lr = true", "lr is true; it must be a number";
+        "'lr' = [0.1]", "lr is [0.1]; it must be a number";
+        "fanouts = '15,x'", "fanout 2 of the list";
+        "fanouts = [15, 0]", "fanout 2 of the list";
+        "memory = '2 apples'", "unknown unit `apples`";
+        "schedule = 'spiral'", "sweep, shuffle and fixed";
+        "batch = 0", "neither `auto` nor a value: it must be at least 1";
+        "device = 'tpu'", "use auto, cpu, cuda or cuda:N";
+        "compress = 'topk'", "did you mean `top-k`?";
+        "compress-rate = '0.1-0.5'", "`0.1-0.5` is no rate: give a share such as 0.01, or a range such as 0.01..0.5";
+        "seed = -1", "invalid digit";
+        "residual = 'yes'", "residual is \"yes\"; it must be true or false";
+        "layers = 2\nlayers = 3", "RUN.toml:2:";
+        "layers = ", "RUN.toml:1:";
     ] {
         let text = error(file);
         assert!(
@@ -338,82 +329,44 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
 
 #[test]
 fn values_out_of_range_and_contradictions_say_what_would_do() {
-    for (file, expected) in [
-        ("layers = 0", "layers is 0; it must be at least 1"),
-        ("epochs = 0", "epochs is 0"),
-        ("layers = 1000000", "layers is 1000000; it must be at most 256"),
-        ("walks = 4294967295", "walks is 4294967295; it must be at most 10000"),
-        (
-            "walk-steps = 4294967295",
-            "walk-steps is 4294967295; it must be at most 1000",
-        ),
-        ("threads = 1000000", "threads is 1000000; it must be at most 4096"),
-        ("keep = 0", "keep is 0"),
-        ("dropout = 1", "dropout is 1; it must be from 0 to below 1"),
-        ("dropout = nan", "dropout is NaN"),
-        ("lr = 0", "lr is 0; it must be above 0"),
-        ("lr = inf", "lr is inf"),
-        ("lr-min = 0.1", "lr-min is 0.1; it must be from 0 to lr"),
-        ("clip = -1", "clip is -1; it must be 0 or more"),
-        ("shrinkage = 1.5", "from 0 to 1"),
-        (
-            "layers = 3\nfanouts = '15,10'",
-            "fanouts 15,10 are for 2 layer(s), and the model has 3",
-        ),
-        (
-            "partitions = 4\nconcurrent = 5",
-            "concurrent is 5, and there are 4 partition(s)",
-        ),
-        ("momentum = 0.9", "the optimizer adam has none: use `--optimizer sgd`"),
-        ("input-dropout = 1", "input-dropout is 1; it must be from 0 to below 1"),
-        ("label-smoothing = -0.1", "label-smoothing is -0.1"),
-        ("weight-decay = -1", "weight-decay is -1; it must be 0 or more"),
-        ("weight-decay = [0.1, nan]", "weight-decay is NaN"),
-        (
-            "weight-decay = '0.1,0,0'",
-            "weight-decay 0.1,0,0 is for 3 layers, and the model has 2",
-        ),
-        (
-            "attention-dropout = 0.6",
-            "attention-dropout is 0.6, and the model sage has no attention",
-        ),
-        (
-            "model = 'gcn'\nlast-heads = 1",
-            "last-heads is 1, and the model gcn has no attention",
-        ),
-        (
-            "model = 'gat'\nlast-heads = 1\njumping-knowledge = 'max'",
-            "last-heads is 1, and jumping-knowledge is max",
-        ),
-        (
-            "first-hop = 'preaggregated'\ninput-dropout = 0.5",
-            "--input-dropout 0.5 needs the features of neighbors, and `--first-hop preaggregated` has only their sums",
-        ),
-        (
-            "first-hop = 'preaggregated'\nnormalize-features = 'row'",
-            "--normalize-features row needs the features of neighbors",
-        ),
-        (
-            "compress = 'top-k'\ncompress-rate = 0",
-            "compress-rate is 0; it must be above 0 and at most 1",
-        ),
-        (
-            "compress = 'top-k'\ncompress-rate = 1.5",
-            "compress-rate is 1.5; it must be",
-        ),
-        (
-            "compress = 'top-k'\ncompress-rate = '0.1..nan'",
-            "compress-rate is 0.1..NaN; it must be",
-        ),
-        (
-            "compress = 'top-k'\ncompress-rate = '0.5..0.1'",
-            "compress-rate is 0.5..0.1; a rate cannot fall: give the smaller one first",
-        ),
-        (
-            "compress = 'int8'\ncompress-rate = 0.1",
-            "compress-rate is 0.1, and `--compress int8` has no rate: use `--compress top-k`",
-        ),
-        ("compress-rate = 0.1", "`--compress none` has no rate"),
+    for (file, expected) in grappa_skip::cases![
+        "layers = 0", "layers is 0; it must be at least 1";
+        "epochs = 0", "epochs is 0";
+        "layers = 1000000", "layers is 1000000; it must be at most 256";
+        "walks = 4294967295", "walks is 4294967295; it must be at most 10000";
+        "walk-steps = 4294967295", "walk-steps is 4294967295; it must be at most 1000";
+        "threads = 1000000", "threads is 1000000; it must be at most 4096";
+        "keep = 0", "keep is 0";
+        "dropout = 1", "dropout is 1; it must be from 0 to below 1";
+        "dropout = nan", "dropout is NaN";
+        "lr = 0", "lr is 0; it must be above 0";
+        "lr = inf", "lr is inf";
+        "lr-min = 0.1", "lr-min is 0.1; it must be from 0 to lr";
+        "clip = -1", "clip is -1; it must be 0 or more";
+        "shrinkage = 1.5", "from 0 to 1";
+        "layers = 3\nfanouts = '15,10'", "fanouts 15,10 are for 2 layer(s), and the model has 3";
+        "partitions = 4\nconcurrent = 5", "concurrent is 5, and there are 4 partition(s)";
+        "momentum = 0.9", "the optimizer adam has none: use `--optimizer sgd`";
+        "input-dropout = 1", "input-dropout is 1; it must be from 0 to below 1";
+        "label-smoothing = -0.1", "label-smoothing is -0.1";
+        "weight-decay = -1", "weight-decay is -1; it must be 0 or more";
+        "weight-decay = [0.1, nan]", "weight-decay is NaN";
+        "weight-decay = '0.1,0,0'", "weight-decay 0.1,0,0 is for 3 layers, and the model has 2";
+        "attention-dropout = 0.6", "attention-dropout is 0.6, and the model sage has no attention";
+        "model = 'gcn'\nlast-heads = 1", "last-heads is 1, and the model gcn has no attention";
+        "model = 'gat'\nlast-heads = 1\njumping-knowledge = 'max'", "last-heads is 1, and jumping-knowledge is max";
+        "first-hop = 'preaggregated'\ninput-dropout = 0.5",
+            "--input-dropout 0.5 needs the features of neighbors, and `--first-hop preaggregated` has only their sums";
+        "first-hop = 'preaggregated'\nnormalize-features = 'row'",
+            "--normalize-features row needs the features of neighbors";
+        "compress = 'top-k'\ncompress-rate = 0", "compress-rate is 0; it must be above 0 and at most 1";
+        "compress = 'top-k'\ncompress-rate = 1.5", "compress-rate is 1.5; it must be";
+        "compress = 'top-k'\ncompress-rate = '0.1..nan'", "compress-rate is 0.1..NaN; it must be";
+        "compress = 'top-k'\ncompress-rate = '0.5..0.1'",
+            "compress-rate is 0.5..0.1; a rate cannot fall: give the smaller one first";
+        "compress = 'int8'\ncompress-rate = 0.1",
+            "compress-rate is 0.1, and `--compress int8` has no rate: use `--compress top-k`";
+        "compress-rate = 0.1", "`--compress none` has no rate";
     ] {
         let text = error(file);
         assert!(text.contains(expected), "{file}: {text}");
