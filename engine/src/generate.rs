@@ -30,18 +30,9 @@
 //! # let folder = tempfile::tempdir().unwrap();
 //!
 //! let options = StoreOptions {
-//!     recipe: Recipe::new(Model::Rmat(Rmat::graph500(10, 8.0)), 1),
-//!     out: folder.path().join("rmat.grappa"),
-//!     random_permutation: true,
 //!     chunks: Some(4),
-//!     only_chunks: None,
 //!     edge_options: EdgeOptions { dedup: true, ..EdgeOptions::default() },
-//!     features: None,
-//!     memory: 64 << 20,
-//!     threads: 2,
-//!     resume: false,
-//!     replace: false,
-//!     writer: "example 1.0".into(),
+//!     ..StoreOptions::new(Recipe::new(Model::Rmat(Rmat::graph500(10, 8.0)), 1), folder.path().join("rmat.grappa"))
 //! };
 //! let summary = generate_store(&options, &Silent)?;
 //! assert!(summary.edges < summary.edges_drawn); // parallel edges were merged
@@ -60,7 +51,7 @@
 //! use grappa_engine::{
 //!     Silent, Store,
 //!     generate::{
-//!         BlockModel, EdgeOptions, FeatureDtype, FeatureOptions, FeatureSource, Model, Recipe, SplitShares, StoreOptions,
+//!         BlockModel, FeatureDtype, FeatureOptions, FeatureSource, Model, Recipe, SplitShares, StoreOptions,
 //!         generate_store,
 //!     },
 //! };
@@ -69,18 +60,8 @@
 //! let recipe = Recipe::new(Model::Sbm(BlockModel::new(1000, 10.0)), 1)
 //!     .with_splits(SplitShares { train: 0.6, val: 0.2, test: 0.2 });
 //! let options = StoreOptions {
-//!     recipe,
-//!     out: folder.path().join("sbm.grappa"),
-//!     random_permutation: true,
-//!     chunks: None,
-//!     only_chunks: None,
-//!     edge_options: EdgeOptions::default(),
 //!     features: Some(FeatureOptions { dim: 16, dtype: FeatureDtype::F32, source: FeatureSource::Procedural }),
-//!     memory: 64 << 20,
-//!     threads: 2,
-//!     resume: false,
-//!     replace: false,
-//!     writer: "example 1.0".into(),
+//!     ..StoreOptions::new(recipe, folder.path().join("sbm.grappa"))
 //! };
 //! generate_store(&options, &Silent)?;
 //! let store = Store::open(&options.out)?;

@@ -8,7 +8,7 @@ use std::{ops::Range, path::Path, sync::Mutex, thread};
 
 use grappa_formats::{
     NodeId,
-    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+    manifest::{FeatureDtype, FeatureSource},
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{Error, Result, progress::Silent};
@@ -32,22 +32,13 @@ fn store_of_model(model: Model, dim: usize, folder: &Path, source: FeatureSource
     let out = folder.join("graph.grappa");
     generate_store(
         &StoreOptions {
-            recipe: Recipe::new(model, 3),
-            out: out.clone(),
-            random_permutation: true,
             chunks: Some(5),
-            only_chunks: None,
-            edge_options: EdgeOptions::default(),
             features: Some(FeatureOptions {
                 dim: dim as u32,
                 dtype,
                 source,
             }),
-            memory: 64 << 20,
-            threads: 2,
-            resume: false,
-            replace: false,
-            writer: "test".into(),
+            ..StoreOptions::new(Recipe::new(model, 3), &out)
         },
         &Silent,
     )

@@ -15,7 +15,7 @@ use std::{
 
 use grappa_formats::{
     ChunkId,
-    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+    manifest::{FeatureDtype, FeatureSource},
     random::hash,
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
@@ -104,12 +104,6 @@ impl Drop for Scratch {
 
 fn generate(out: &Path, threads: usize, progress: &dyn Progress) -> Result<()> {
     let options = StoreOptions {
-        recipe: Recipe::new(Model::Rmat(Rmat::graph500(SCALE, EDGE_FACTOR)), 1),
-        out: out.to_owned(),
-        random_permutation: true,
-        chunks: None,
-        only_chunks: None,
-        edge_options: EdgeOptions::default(),
         features: Some(FeatureOptions {
             dim: DIM,
             dtype: FeatureDtype::F32,
@@ -117,9 +111,8 @@ fn generate(out: &Path, threads: usize, progress: &dyn Progress) -> Result<()> {
         }),
         memory: 256 << 20,
         threads,
-        resume: false,
-        replace: false,
         writer: "grappa-store plan".into(),
+        ..StoreOptions::new(Recipe::new(Model::Rmat(Rmat::graph500(SCALE, EDGE_FACTOR)), 1), out)
     };
     generate_store(&options, progress)?;
     Ok(())

@@ -46,18 +46,8 @@ const FEW: SplitShares = SplitShares {
 
 fn options(model: Model, out: &Path) -> StoreOptions {
     StoreOptions {
-        recipe: Recipe::new(model, 7),
-        out: out.to_owned(),
-        random_permutation: true,
         chunks: Some(5),
-        only_chunks: None,
-        edge_options: EdgeOptions::default(),
-        features: None,
-        memory: 1 << 30,
-        threads: 2,
-        resume: false,
-        replace: false,
-        writer: "test".to_owned(),
+        ..StoreOptions::new(Recipe::new(model, 7), out)
     }
 }
 

@@ -8,7 +8,7 @@ mod processes;
 use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::NodeRows;
-use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_formats::manifest::{FeatureDtype, FeatureSource};
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{progress::Silent, size::ByteSize};
 use grappa_run::{
@@ -54,18 +54,10 @@ fn generated(out: &Path, source: FeatureSource, only_chunks: Option<RangeInclusi
     };
     generate_store(
         &StoreOptions {
-            recipe: Recipe::new(Model::Sbm(model), 5),
-            out: out.to_owned(),
-            random_permutation: true,
             chunks: Some(8),
             only_chunks: only_chunks.map(|chunks| vec![chunks]),
-            edge_options: EdgeOptions::default(),
             features: Some(features),
-            memory: 64 << 20,
-            threads: 2,
-            resume: false,
-            replace: false,
-            writer: "test".into(),
+            ..StoreOptions::new(Recipe::new(Model::Sbm(model), 5), out)
         },
         &Silent,
     )

@@ -8,7 +8,7 @@ use grappa_engine::{
 };
 use grappa_formats::{
     aggregates::AggregateKind,
-    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+    manifest::{FeatureDtype, FeatureSource},
 };
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::{progress::Silent, size::ByteSize};
@@ -29,22 +29,13 @@ use crate::{
 fn store(folder: &Path) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let options = StoreOptions {
-        recipe: Recipe::new(Model::Sbm(BlockModel::new(80_000, 16.0)), 5),
-        out: out.clone(),
-        random_permutation: true,
         chunks: Some(16),
-        only_chunks: None,
-        edge_options: EdgeOptions::default(),
         features: Some(FeatureOptions {
             dim: 16,
             dtype: FeatureDtype::F32,
             source: FeatureSource::Stored,
         }),
-        memory: 64 << 20,
-        threads: 2,
-        resume: false,
-        replace: false,
-        writer: "test".into(),
+        ..StoreOptions::new(Recipe::new(Model::Sbm(BlockModel::new(80_000, 16.0)), 5), &out)
     };
     generate_store(&options, &Silent).unwrap();
     Arc::new(Store::open(&out).unwrap())

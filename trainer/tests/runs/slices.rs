@@ -10,7 +10,7 @@ use grappa_engine::{
 use grappa_formats::{
     ChunkId, NodeId,
     aggregates::{AggregateIndex, AggregateKind},
-    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+    manifest::{FeatureDtype, FeatureSource},
 };
 use grappa_ingestion::{
     generate::store::{FeatureOptions, StoreOptions, generate_store},
@@ -55,22 +55,15 @@ fn recipe() -> Recipe {
 
 fn generated(out: &Path, source: FeatureSource, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> Arc<Store> {
     let options = StoreOptions {
-        recipe: recipe(),
-        out: out.to_owned(),
         random_permutation: false,
         chunks: Some(CHUNKS),
         only_chunks,
-        edge_options: EdgeOptions::default(),
         features: Some(FeatureOptions {
             dim: DIM as u32,
             dtype: FeatureDtype::F32,
             source,
         }),
-        memory: 64 << 20,
-        threads: 2,
-        resume: false,
-        replace: false,
-        writer: "test".into(),
+        ..StoreOptions::new(recipe(), out)
     };
     generate_store(&options, &Silent).unwrap();
     Arc::new(Store::open(out).unwrap())

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_formats::manifest::{FeatureDtype, FeatureSource};
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::progress::Silent;
 use grappa_run::config::{Auto, TrainConfig};
@@ -23,22 +23,13 @@ fn rmat(out: &Path, edge_factor: f64) -> Arc<Store> {
         test: 0.4,
     };
     let options = StoreOptions {
-        recipe: Recipe::new(Model::Rmat(rmat), 5).with_splits(splits),
-        out: out.to_owned(),
-        random_permutation: true,
         chunks: Some(8),
-        only_chunks: None,
-        edge_options: EdgeOptions::default(),
         features: Some(FeatureOptions {
             dim: 32,
             dtype: FeatureDtype::F32,
             source: FeatureSource::Procedural,
         }),
-        memory: 64 << 20,
-        threads: 2,
-        resume: false,
-        replace: false,
-        writer: "test".into(),
+        ..StoreOptions::new(Recipe::new(Model::Rmat(rmat), 5).with_splits(splits), out)
     };
     generate_store(&options, &Silent).unwrap();
     Arc::new(Store::open(out).unwrap())

@@ -12,7 +12,7 @@ use grappa_engine::{
     aggregate::Budget,
     derive::features::{AddFeatures, FastRp, FeatureKind, add_features},
 };
-use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_formats::manifest::{FeatureDtype, FeatureSource};
 use grappa_ingestion::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
@@ -70,18 +70,9 @@ fn store_with(folder: &Path, features: Option<FeatureOptions>) -> Arc<Store> {
     };
     generate_store(
         &StoreOptions {
-            recipe: Recipe::new(Model::Sbm(model), 5),
-            out: out.clone(),
-            random_permutation: true,
             chunks: Some(8),
-            only_chunks: None,
-            edge_options: EdgeOptions::default(),
             features,
-            memory: 64 << 20,
-            threads: 2,
-            resume: false,
-            replace: false,
-            writer: "test".into(),
+            ..StoreOptions::new(Recipe::new(Model::Sbm(model), 5), &out)
         },
         &Silent,
     )

@@ -58,18 +58,12 @@ fn store_with(
     change: impl FnOnce(&mut StoreOptions),
 ) -> Arc<Store> {
     let mut options = StoreOptions {
-        recipe: Recipe::new(Model::Rmat(Rmat::graph500(SCALE, 2.0)), 3),
-        out: folder.join("graph.grappa"),
-        random_permutation: true,
         chunks: Some(CHUNKS),
-        only_chunks: None,
-        edge_options: Default::default(),
         features: features.map(|(dtype, dim, source)| FeatureOptions { dim, dtype, source }),
-        memory: 64 << 20,
-        threads: 2,
-        resume: false,
-        replace: false,
-        writer: "test 1".into(),
+        ..StoreOptions::new(
+            Recipe::new(Model::Rmat(Rmat::graph500(SCALE, 2.0)), 3),
+            folder.join("graph.grappa"),
+        )
     };
     change(&mut options);
     generate_store(&options, &Silent).unwrap();

@@ -12,7 +12,6 @@ use grappa_engine::verify::verify;
 use grappa_formats::{
     ChunkId, PartitionId,
     assignment::{Assignment, Current, Serves},
-    manifest::EdgeOptions,
 };
 use grappa_ingestion::generate::store::{StoreOptions, generate_store};
 use grappa_io::{Error, progress::Silent};
@@ -33,19 +32,14 @@ pub fn slice_of(folder: &Path, chunks: u32, present: RangeInclusive<u32>) -> Sto
 
 fn generated(folder: &Path, chunks: u32, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> Store {
     let options = StoreOptions {
-        recipe: Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
-        out: folder.join("graph.grappa"),
         // So that chunks have very different sizes.
         random_permutation: false,
         chunks: Some(chunks),
         only_chunks,
-        edge_options: EdgeOptions::default(),
-        features: None,
-        memory: 64 << 20,
-        threads: 2,
-        resume: false,
-        replace: false,
-        writer: "test".into(),
+        ..StoreOptions::new(
+            Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
+            folder.join("graph.grappa"),
+        )
     };
     generate_store(&options, &Silent).unwrap();
     Store::open(&options.out).unwrap()

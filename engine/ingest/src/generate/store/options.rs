@@ -1,6 +1,6 @@
 //! Options and summary of a generated store.
 
-use std::{collections::BTreeSet, ops::RangeInclusive, path::PathBuf};
+use std::{collections::BTreeSet, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
 use grappa_formats::{
     chunks::ChunkMap,
@@ -41,6 +41,25 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// Options for the graph of `recipe` and the store `out`: a random permutation, no features, 2 GiB of memory, all processors, and
+    /// defaults otherwise.
+    pub fn new(recipe: Recipe, out: impl Into<PathBuf>) -> Self {
+        Self {
+            recipe,
+            out: out.into(),
+            random_permutation: true,
+            chunks: None,
+            only_chunks: None,
+            edge_options: EdgeOptions::default(),
+            features: None,
+            memory: 2 << 30,
+            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            resume: false,
+            replace: false,
+            writer: concat!("grappa-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+
     /// Fails if the options contradict each other. [`generate_store`](super::generate_store) calls this first. A program calls it
     /// before, to report such mistakes as usage errors.
     pub fn check(&self) -> Result<()> {

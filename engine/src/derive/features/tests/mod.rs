@@ -5,7 +5,6 @@ mod values;
 
 use std::{collections::BTreeMap, fs, ops::RangeInclusive};
 
-use grappa_formats::manifest::EdgeOptions;
 use grappa_ingestion::generate::store::{StoreOptions, generate_store};
 use grappa_io::progress::Silent;
 use grappa_synthetic::{Model, Recipe, Rmat};
@@ -33,18 +32,9 @@ fn generated(folder: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> St
     let out = folder.join("graph.grappa");
     generate_store(
         &StoreOptions {
-            recipe: Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
-            out: out.clone(),
-            random_permutation: true,
             chunks: Some(CHUNKS),
             only_chunks,
-            edge_options: EdgeOptions::default(),
-            features: None,
-            memory: 64 << 20,
-            threads: 2,
-            resume: false,
-            replace: false,
-            writer: "test".into(),
+            ..StoreOptions::new(Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3), &out)
         },
         &Silent,
     )

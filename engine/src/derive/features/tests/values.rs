@@ -1,6 +1,10 @@
 //! Against a naive count and a dense computation, in any memory, by any number of threads.
 
-use grappa_formats::{DenseId, NodeId, manifest::ExternalIds, random::scale};
+use grappa_formats::{
+    DenseId, NodeId,
+    manifest::{EdgeOptions, ExternalIds},
+    random::scale,
+};
 use grappa_ingestion::ingest::{IngestOptions, ingest};
 use grappa_synthetic::random::{Purpose, Source};
 
