@@ -10,6 +10,11 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// A budget of `memory` bytes and of `threads` workers.
+    pub const fn new(memory: u64, threads: usize) -> Self {
+        Self { memory, threads }
+    }
+
     /// Whether `rows` rows of `width` values, which are not in memory as f32, are streamed: the memory does not hold them and as much else.
     pub fn streams(self, rows: u64, width: usize) -> bool {
         rows.saturating_mul((width * size_of::<f32>()) as u64) > self.memory / 2

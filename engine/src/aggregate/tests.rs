@@ -440,10 +440,7 @@ fn a_failing_sink_ends_it() {
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
     let calls = Mutex::new(0);
-    let budget = Budget {
-        memory: 8_000,
-        threads: 2,
-    };
+    let budget = Budget::new(8_000, 2);
     let result = aggregate(&store, &features, &Mean { width: DIM }, 0, budget, &mut |_, _| {
         *calls.lock().unwrap() += 1;
         Err(Error::Stopped)
@@ -460,13 +457,7 @@ fn a_part_of_the_nodes_is_aggregated_alone() {
     let mean = Mean { width: DIM };
     let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     for first in [0, 100, 511, 512] {
-        let (mut part, budget) = (
-            Vec::new(),
-            Budget {
-                memory: 20_000,
-                threads: 2,
-            },
-        );
+        let (mut part, budget) = (Vec::new(), Budget::new(20_000, 2));
         aggregate(&store, &features, &mean, first, budget, &mut |_, states| {
             part.extend_from_slice(states);
             Ok(())

@@ -57,6 +57,19 @@ pub struct AggregateOptions {
     pub replace: bool,
 }
 
+impl AggregateOptions {
+    /// New aggregates in the type of the features, apart from the features.
+    pub const fn new(kind: AggregateKind, budget: Budget) -> Self {
+        Self {
+            kind,
+            dtype: None,
+            budget,
+            with_features: false,
+            replace: false,
+        }
+    }
+}
+
 /// The result of [`preaggregate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Aggregated {

@@ -26,16 +26,7 @@ use crate::{
     verify::verify,
 };
 
-pub const OPTIONS: AggregateOptions = AggregateOptions {
-    kind: AggregateKind::Mean,
-    dtype: None,
-    with_features: false,
-    budget: Budget {
-        memory: 3 << 20,
-        threads: 2,
-    },
-    replace: false,
-};
+pub const OPTIONS: AggregateOptions = AggregateOptions::new(AggregateKind::Mean, Budget::new(3 << 20, 2));
 
 fn sample(folder: &Path) -> Store {
     let sample = Sample {
@@ -248,10 +239,7 @@ fn a_stopped_run_is_continued_and_ends_with_the_same_bytes() {
     let [whole, stopped] = folders.each_ref().map(|folder| sample(folder.path()));
     // A budget of several tiles, beyond what the writer takes.
     let options = AggregateOptions {
-        budget: Budget {
-            memory: (1 << 20) + 256 * 20 + 7000,
-            threads: 2,
-        },
+        budget: Budget::new((1 << 20) + 256 * 20 + 7000, 2),
         ..OPTIONS
     };
     preaggregate(&whole, &options, &Silent).unwrap();

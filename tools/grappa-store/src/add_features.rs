@@ -36,10 +36,7 @@ pub fn run(options: &args::AddFeaturesArgs, console: &Console) -> anyhow::Result
     let add = AddFeatures {
         kind,
         dtype: options.dtype,
-        budget: Budget {
-            memory: options.memory.0,
-            threads: options.threads.get()?,
-        },
+        budget: Budget::new(options.memory.0, options.threads.get()?),
         writer: concat!("grappa-store ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
     signals::leaves_folder(partial_folder(&store), "rerun the command to continue");

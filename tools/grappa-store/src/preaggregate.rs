@@ -28,14 +28,10 @@ pub fn run(options: &args::PreaggregateArgs, console: &Console) -> anyhow::Resul
     let begin = Instant::now();
     let store = Store::open(&options.store)?;
     let aggregate = AggregateOptions {
-        kind: options.kind,
         dtype: options.dtype,
-        budget: Budget {
-            memory: options.memory.0,
-            threads: options.threads.get()?,
-        },
         with_features: options.with_features,
         replace: options.replace,
+        ..AggregateOptions::new(options.kind, Budget::new(options.memory.0, options.threads.get()?))
     };
     let partial = partial_folder(&store, options.kind);
     signals::leaves_folder(partial, "rerun the command to continue");

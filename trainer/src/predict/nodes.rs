@@ -92,10 +92,7 @@ pub fn predict_nodes(
     let set: RoaringTreemap = sorted.iter().map(|node| node.0).collect();
     let mut scored = Scored::of(trained, store, &set)?;
     let mut predictions = Vec::with_capacity(sorted.len());
-    let inference = Budget {
-        memory: budget.memory,
-        threads: budget.threads,
-    };
+    let inference = Budget::new(budget.memory, budget.threads);
     let mut nan = NanRows::default();
     trained.infer(store, wanted, inference, scratch, progress, &mut |positions, rows| {
         if let Some(scored) = &mut scored {

@@ -149,10 +149,7 @@ impl ModelOnGraph<'_> {
             features: &*features,
             first_hop: first_hop.as_deref(),
             first_inputs: None,
-            budget: Budget {
-                memory: room.inference,
-                threads: self.config.threads(),
-            },
+            budget: Budget::new(room.inference, self.config.threads()),
             kept_memory: room.kept,
             scratch: &self.config.folder,
             rounded_states: match self.config.evaluate_states {

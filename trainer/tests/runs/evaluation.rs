@@ -96,18 +96,9 @@ fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
 
 /// States in memory; in memory only at the layers that need few; in scratch files.
 const BUDGETS: [Budget; 3] = [
-    Budget {
-        memory: 64 << 20,
-        threads: 2,
-    },
-    Budget {
-        memory: 100_000,
-        threads: 1,
-    },
-    Budget {
-        memory: 24_000,
-        threads: 2,
-    },
+    Budget::new(64 << 20, 2),
+    Budget::new(100_000, 1),
+    Budget::new(24_000, 2),
 ];
 
 #[test]

@@ -22,10 +22,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use crate::stores::{CLASSES, DENSE, NODES, inference, store};
 
-const BUDGET: Budget = Budget {
-    memory: 64 << 20,
-    threads: 1,
-};
+const BUDGET: Budget = Budget::new(64 << 20, 1);
 const LAYERS: usize = 5;
 /// Of the largest aggregate: what is kept is rounded to bf16, and sums are of differences that may be larger than they.
 const ROUNDING: f64 = 0.01;
@@ -52,13 +49,7 @@ fn chunks(store: &Store) -> Arc<MappedChunks> {
 
 /// Makes the aggregates that the model's first layer takes.
 fn preaggregate_for(model: &Model, store: &Store) {
-    let options = AggregateOptions {
-        kind: kind(model),
-        dtype: None,
-        with_features: false,
-        budget: BUDGET,
-        replace: false,
-    };
+    let options = AggregateOptions::new(kind(model), BUDGET);
     preaggregate(store, &options, &Silent).unwrap();
 }
 

@@ -91,10 +91,7 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let features = StoreFeatures::open(&store).unwrap();
             let chunks = Arc::new(MappedChunks::open(&store).unwrap());
-            let budget = Budget {
-                memory: 64 << 20,
-                threads: 2,
-            };
+            let budget = Budget::new(64 << 20, 2);
             let inference = inference(&store, &chunks, &features, None, budget, folder.path());
             let mut found = BTreeSet::new();
             let mut take = |nodes: std::ops::Range<u64>, logits: &Tensor| {

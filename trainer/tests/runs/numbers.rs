@@ -120,14 +120,8 @@ fn a_graph_that_exceeds_the_memory_is_trained_in_partitions_which_a_resumed_run_
     let aggregates = || Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
     assert!(aggregates().with_features());
     let apart = AggregateOptions {
-        kind: AggregateKind::Mean,
-        dtype: None,
-        with_features: false,
-        budget: Budget {
-            memory: 64 << 20,
-            threads: 2,
-        },
         replace: true,
+        ..AggregateOptions::new(AggregateKind::Mean, Budget::new(64 << 20, 2))
     };
     preaggregate(&store, &apart, &Silent).unwrap();
     assert!(!aggregates().with_features());

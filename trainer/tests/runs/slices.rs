@@ -182,16 +182,7 @@ fn assert_same(name: &str, found: &[EpochRecord], expected: &[EpochRecord]) {
 }
 
 fn aggregated(store: &Store, kind: AggregateKind) {
-    let options = AggregateOptions {
-        kind,
-        dtype: None,
-        with_features: false,
-        budget: Budget {
-            memory: 64 << 20,
-            threads: 2,
-        },
-        replace: false,
-    };
+    let options = AggregateOptions::new(kind, Budget::new(64 << 20, 2));
     preaggregate(store, &options, &Silent).unwrap();
 }
 

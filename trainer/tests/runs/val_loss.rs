@@ -35,10 +35,7 @@ fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
         nodes: NodeSet::of(store.manifest().nodes, nodes.iter().copied()),
         output: Output::Logits,
     };
-    let budget = Budget {
-        memory: 64 << 20,
-        threads: 2,
-    };
+    let budget = Budget::new(64 << 20, 2);
     let mut parts = Vec::new();
     let mut take = |_: std::ops::Range<u64>, logits: &Tensor| {
         parts.push(logits.copy());

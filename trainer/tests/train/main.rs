@@ -247,10 +247,7 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
     let options = AddFeatures {
         kind: FeatureKind::FastRp(embeddings),
         dtype: FeatureDtype::F32,
-        budget: Budget {
-            memory: 64 << 20,
-            threads: 2,
-        },
+        budget: Budget::new(64 << 20, 2),
         writer: "test".into(),
     };
     add_features(&store, &options, &Silent).unwrap();

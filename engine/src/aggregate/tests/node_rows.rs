@@ -65,10 +65,7 @@ fn copies_of_padded_rows_are_the_rows_of_the_store() {
     assert!(features.layout().stride as usize > features.layout().row_bytes());
     let places = [3, 4, 200, 511];
     let nodes = NodeSet::of(512, places.map(NodeId));
-    let budget = Budget {
-        memory: 1 << 20,
-        threads: 2,
-    };
+    let budget = Budget::new(1 << 20, 2);
     let copy = StateRows::copied(folder.path(), &features, &nodes, budget, &Silent).unwrap();
     let [mut copied, mut expected] = [(); 2].map(|()| vec![0.0; places.len() * 250]);
     copy.read(0..4, &mut copied).unwrap();
@@ -227,14 +224,8 @@ fn a_scan_takes_features_from_the_rows_of_aggregates() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
     let options = AggregateOptions {
-        kind: AggregateKind::Mean,
-        dtype: None,
         with_features: true,
-        budget: Budget {
-            memory: 3 << 20,
-            threads: 2,
-        },
-        replace: false,
+        ..AggregateOptions::new(AggregateKind::Mean, Budget::new(3 << 20, 2))
     };
     preaggregate(&store, &options, &Silent).unwrap();
     let aggregates = Aggregates::open(&store, options.kind).unwrap().unwrap();

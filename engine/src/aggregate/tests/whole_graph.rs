@@ -59,10 +59,7 @@ fn a_run_that_resumes_after_the_last_node_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of_model(model, DIM, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
-    let budget = Budget {
-        memory: 1 << 20,
-        threads: 2,
-    };
+    let budget = Budget::new(1 << 20, 2);
     let mean = Mean { width: DIM };
     aggregate(&store, &features, &mean, 2 * 384, budget, &mut |nodes, _| {
         panic!("{nodes:?} are made already")

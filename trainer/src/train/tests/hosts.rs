@@ -70,16 +70,7 @@ impl Slices {
 
 fn aggregate(store: &Store, kinds: &[AggregateKind]) {
     for &kind in kinds {
-        let options = AggregateOptions {
-            kind,
-            dtype: None,
-            with_features: false,
-            budget: Budget {
-                memory: 64 << 20,
-                threads: 2,
-            },
-            replace: false,
-        };
+        let options = AggregateOptions::new(kind, Budget::new(64 << 20, 2));
         preaggregate(store, &options, &Silent).unwrap();
     }
 }

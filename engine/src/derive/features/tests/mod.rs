@@ -19,10 +19,7 @@ const CHUNKS: u32 = 5;
 const DIM: u32 = 12;
 /// Memory that is held besides the tiles of the last hop, and some reserve.
 const OVERHEAD: u64 = 2 * (1 << 20) + 50_000;
-const BUDGET: Budget = Budget {
-    memory: 64 << 20,
-    threads: 2,
-};
+const BUDGET: Budget = Budget::new(64 << 20, 2);
 
 fn store(folder: &Path) -> Store {
     generated(folder, None)
@@ -144,10 +141,7 @@ fn invalid_requests_are_refused_with_a_remedy() {
     assert!(error.contains("slice") && error.contains("--only-chunks"), "{error}");
     for options in [degrees(), fastrp(1)] {
         let options = AddFeatures {
-            budget: Budget {
-                memory: 1000,
-                threads: 1,
-            },
+            budget: Budget::new(1000, 1),
             ..options
         };
         let error = add_features(&store, &options, &Silent).unwrap_err().to_string();

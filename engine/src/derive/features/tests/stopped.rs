@@ -32,10 +32,7 @@ fn a_run_that_is_stopped_anywhere_leaves_the_store_as_it_was_and_is_continued() 
     };
     let options = AddFeatures {
         // Several tiles in the last hop, one in each before.
-        budget: Budget {
-            memory: OVERHEAD,
-            threads: 2,
-        },
+        budget: Budget::new(OVERHEAD, 2),
         ..fastrp(1)
     };
     let (expected, expected_other) = (expected("whole", &options), expected("other", &fastrp(2)));
