@@ -121,20 +121,30 @@ pub struct Max {
     pub width: usize,
 }
 
+/// Adds rows of `self.width` values, also encoded ones.
+macro_rules! adds_rows {
+    () => {
+        fn source_width(&self) -> usize {
+            self.width
+        }
+
+        #[inline]
+        fn add(&self, state: &mut [f32], source: &[f32]) {
+            state
+                .iter_mut()
+                .zip(source)
+                .for_each(|(sum, value)| *sum += value);
+        }
+
+        #[inline]
+        fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
+            layout.add_row(source, state);
+        }
+    };
+}
+
 impl Reduce for Sum {
-    fn source_width(&self) -> usize {
-        self.width
-    }
-
-    #[inline]
-    fn add(&self, state: &mut [f32], source: &[f32]) {
-        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
-    }
-
-    #[inline]
-    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
-        layout.add_row(source, state);
-    }
+    adds_rows!();
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {
         list.scale_sum(state);
@@ -142,19 +152,7 @@ impl Reduce for Sum {
 }
 
 impl Reduce for Mean {
-    fn source_width(&self) -> usize {
-        self.width
-    }
-
-    #[inline]
-    fn add(&self, state: &mut [f32], source: &[f32]) {
-        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
-    }
-
-    #[inline]
-    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
-        layout.add_row(source, state);
-    }
+    adds_rows!();
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {
         let factor = 1.0 / list.added.max(1) as f32;
@@ -163,19 +161,7 @@ impl Reduce for Mean {
 }
 
 impl Reduce for GcnSum {
-    fn source_width(&self) -> usize {
-        self.width
-    }
-
-    #[inline]
-    fn add(&self, state: &mut [f32], source: &[f32]) {
-        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
-    }
-
-    #[inline]
-    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
-        layout.add_row(source, state);
-    }
+    adds_rows!();
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {
         list.scale_sum(state);

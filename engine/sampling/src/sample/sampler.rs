@@ -42,32 +42,22 @@ impl Sampler {
     /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = false;
-        Self {
-            method: Method::Neighbors {
-                fanouts,
-                replace,
-                by_weight,
-            },
-            draws_once: false,
-            keeps_weights: false,
-            keeps_ids: false,
-        }
+        Self::of(Method::Neighbors {
+            fanouts,
+            replace,
+            by_weight,
+        })
     }
 
     /// Draws in-neighbors with probabilities proportional to edge weights; without replacement, among the remaining
     /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = true;
-        Self {
-            method: Method::Neighbors {
-                fanouts,
-                replace,
-                by_weight,
-            },
-            draws_once: false,
-            keeps_weights: false,
-            keeps_ids: false,
-        }
+        Self::of(Method::Neighbors {
+            fanouts,
+            replace,
+            by_weight,
+        })
     }
 
     /// Takes the nodes that random walks visit most often. The edge weights of blocks are the numbers of visits.
@@ -76,12 +66,16 @@ impl Sampler {
     /// If a number of `walks` is 0, or the probability is not in 0 to 1.
     pub fn random_walks(walks: RandomWalks) -> Result<Self> {
         walks.check()?;
-        Ok(Self {
-            method: Method::Walks(walks),
+        Ok(Self::of(Method::Walks(walks)))
+    }
+
+    fn of(method: Method) -> Self {
+        Self {
+            method,
             draws_once: false,
             keeps_weights: false,
             keeps_ids: false,
-        })
+        }
     }
 
     /// The same sampler for minibatches as in PyTorch Geometric: a node draws in-neighbors only at the hop after the one that
@@ -90,13 +84,11 @@ impl Sampler {
     /// # Panics
     /// If it takes random walks, which start at each destination of a hop.
     #[must_use]
-    pub fn drawing_once(mut self) -> Self {
-        assert!(
-            matches!(self.method, Method::Neighbors { .. }),
-            "random walks start at each destination"
-        );
-        self.draws_once = true;
-        self
+    pub fn drawing_once(self) -> Self {
+        Self {
+            draws_once: true,
+            ..self.drawing_edges()
+        }
     }
 
     /// The same sampler, with [`Block::edge_weights`] of the store. Sampling then reads the weights of whole adjacency lists.
@@ -104,13 +96,11 @@ impl Sampler {
     /// # Panics
     /// If it takes random walks: their edges have other weights.
     #[must_use]
-    pub fn with_edge_weights(mut self) -> Self {
-        assert!(
-            matches!(self.method, Method::Neighbors { .. }),
-            "the weights of edges are visits of random walks"
-        );
-        self.keeps_weights = true;
-        self
+    pub fn with_edge_weights(self) -> Self {
+        Self {
+            keeps_weights: true,
+            ..self.drawing_edges()
+        }
     }
 
     /// The same sampler, with [`Block::edge_ids`], by which edges have features.
@@ -118,12 +108,19 @@ impl Sampler {
     /// # Panics
     /// If it takes random walks, which have no edges.
     #[must_use]
-    pub fn with_edge_ids(mut self) -> Self {
+    pub fn with_edge_ids(self) -> Self {
+        Self {
+            keeps_ids: true,
+            ..self.drawing_edges()
+        }
+    }
+
+    fn drawing_edges(self) -> Self {
+        let draws_edges = matches!(self.method, Method::Neighbors { .. });
         assert!(
-            matches!(self.method, Method::Neighbors { .. }),
-            "random walks have no edges"
+            draws_edges,
+            "random walks start at each destination, and have visits instead of edges"
         );
-        self.keeps_ids = true;
         self
     }
 
