@@ -25,25 +25,6 @@ pub fn range(values: impl IntoIterator<Item = f64>) -> String {
     format!("{low:.2}-{high:.2}")
 }
 
-/// The mean.
-///
-/// # Panics
-/// If there are no values.
-pub fn mean(values: &[f64]) -> f64 {
-    assert!(!values.is_empty(), "a mean is of something");
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// The sample standard deviation; 0 for a single value.
-///
-/// # Panics
-/// If there are no values.
-pub fn standard_deviation(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (values.len() - 1).max(1) as f64).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,12 +34,5 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 9.0]), 3.0);
         assert_eq!(median([3.0, 1.0]), 2.0);
         assert_eq!(range([3.0, 1.0, 2.0]), "1.00-3.00");
-    }
-
-    #[test]
-    fn deviations_are_of_samples() {
-        assert_eq!(mean(&[1.0, 2.0, 6.0]), 3.0);
-        assert_eq!(standard_deviation(&[1.0, 2.0, 6.0]), 7.0f64.sqrt());
-        assert_eq!(standard_deviation(&[5.0]), 0.0);
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "ingest --scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -25,10 +25,6 @@ const PROGRAMS: [(&str, &str); 13] = [
     ),
     ("store", "--scales 10 --scale 12 --runs 1 --opens 1 --work WORK"),
     ("feed", "--scale 12 --runs 1 --batches 2 --peer-batches 1 --work WORK"),
-    (
-        "accuracy",
-        "--stores WORK --datasets cora --layers 2 --seeds 1 --partitions 1 --first-hop sampled --epochs 1 --jobs 1 --work WORK",
-    ),
     ("faults", "workers --kills 2"),
     ("faults", "peers --cases 2"),
     (
@@ -46,6 +42,12 @@ const PROGRAMS: [(&str, &str); 13] = [
     ),
 ];
 
+/// The bench in Python, with its options.
+const SCRIPT: (&str, &str) = (
+    "benches/accuracy.py",
+    "--stores WORK --programs PROGRAMS --datasets cora --layers 2 --seeds 1 --partitions 1,2 --halo stop --first-hop sampled --epochs 1 --work WORK",
+);
+
 /// The benches that `cargo bench` runs.
 const BENCHES: [(&str, &str); 2] = [("step", "--tiny"), ("top_k", "--tiny")];
 
@@ -59,11 +61,16 @@ pub fn benches() -> Result<()> {
     }
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     ingest_cora(&work.join("cora.grappa"))?;
-    for (name, args) in PROGRAMS {
+    let programs = target_folder().join("debug");
+    let mut script = program("python3");
+    script.arg(root().join(SCRIPT.0));
+    let trials = PROGRAMS
+        .iter()
+        .map(|(name, args)| (program(programs.join(name)), *args));
+    for (mut command, args) in trials.chain([(script, SCRIPT.1)]) {
         let args = args.replace("WORK", &work.display().to_string());
-        run(program(target_folder().join("debug").join(name))
-            .args(args.split_whitespace())
-            .env(TRIAL, "1"))?;
+        let args = args.replace("PROGRAMS", &programs.display().to_string());
+        run(command.args(args.split_whitespace()).env(TRIAL, "1"))?;
     }
     for (bench, args) in BENCHES {
         let mut command = cargo(&["test", "--workspace", "--bench", bench, "--", args]);
