@@ -39,9 +39,6 @@ pub struct Files {
     pub record: Option<PathBuf>,
 }
 
-/// Peak memory may exceed a budget by this much: the program itself, stacks, and memory that no budget counts.
-pub const MEMORY_SLACK_BYTES: u64 = 64 << 20;
-
 /// Resources of a measured program.
 #[derive(Debug, Args)]
 pub struct Budget {

@@ -23,7 +23,6 @@ use grappa_benches::{
     peers, programs,
     record::{Record, Table, mebibytes},
     stats::{median, range},
-    stores::Ingest,
     turns::in_turns,
 };
 use grappa_console::ByteSize;
@@ -386,15 +385,14 @@ impl Program {
         let threads = setup.args.budget.threads.to_string();
         Ok(match self {
             Self::Grappa | Self::GrappaFindingNodes => {
-                let ingest = Ingest {
-                    programs: setup.programs,
-                    budget: &setup.args.budget,
-                    nodes: (self == Self::Grappa).then_some(1 << setup.args.scale),
-                    edges: &setup.input,
-                    features: None,
-                    store: setup.out(),
-                };
-                ingest.command()
+                let mut command = Command::new(setup.programs.join("grappa-ingest"));
+                command.arg("--edges").arg(&setup.input.path);
+                command.arg("--out").arg(setup.out()).args(["--json", "--quiet"]);
+                setup.args.budget.apply(&mut command);
+                if self == Self::Grappa {
+                    command.args(["--nodes", &setup.nodes()]);
+                }
+                command
             }
             Self::GraphBolt => {
                 let mut command = setup.python("graphbolt.py");

@@ -15,14 +15,9 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
-    ("memory", "ingest --scales 10 --dim 4 --memory 64MiB --work WORK"),
-    (
-        "memory",
-        "programs --dims 4 --budgets 64MiB --model-budgets 64MiB --model-dim 4 --features 64KiB --work WORK",
-    ),
     ("store", "--scales 10 --scale 12 --runs 1 --opens 1 --work WORK"),
     ("feed", "--scale 12 --runs 1 --batches 2 --peer-batches 1 --work WORK"),
     ("faults", "workers --kills 2"),
