@@ -19,6 +19,7 @@ use grappa_storage::{Chunk, Store};
 use crate::export::{
     ExportBudget, Exported,
     edge_table::{self, EdgeColumns},
+    edge_text::{Quotes, header, needs_quotes},
     id_descr, pool,
     table::{TableFormat, TableOut, write_table},
 };
@@ -541,70 +542,7 @@ impl<'a> EdgeWriter<'a> {
     }
 }
 
-/// The first line of text.
-fn header(store: &Store, separator: u8) -> Result<Vec<u8>> {
-    let names = ["source", "target"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(edge_table::value_names(store)?);
-    let mut line = Vec::new();
-    for name in names {
-        if !line.is_empty() {
-            line.push(separator);
-        }
-        // In tabs, there are no quotes: a name that needs them loses its tabs and line ends.
-        match separator {
-            b',' if name.contains([',', '"', '\n', '\r']) => {
-                line.extend(format!("\"{}\"", name.replace('"', "\"\"")).bytes());
-            }
-            b',' => line.extend(name.bytes()),
-            _ => line.extend(name.replace(['\t', '\n', '\r'], " ").bytes()),
-        }
-    }
-    line.push(b'\n');
-    Ok(line)
-}
-
 fn damaged(store: &Store, what: String) -> Error {
     let what = format!("{what}: the store is damaged; `grappa-store verify` tells where");
     Error::input(store.path(), Position::Whole, what)
-}
-
-/// The text formats in which an id needs quotes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quotes {
-    /// All formats.
-    Always,
-    /// Formats with commas.
-    WithCommas,
-}
-
-fn needs_quotes(id: &[u8]) -> Option<Quotes> {
-    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' '));
-    if id.contains(&b'\t') || is_blank(id.first()) || is_blank(id.last()) {
-        return Some(Quotes::Always);
-    }
-    (id.contains(&b',') || id.contains(&b'"')).then_some(Quotes::WithCommas)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_quoted_where_they_would_be_read_as_something_else() {
-        for (id, quotes) in [
-            ("plain", None),
-            ("with blank", None),
-            ("a,b", Some(Quotes::WithCommas)),
-            ("say \"a\"", Some(Quotes::WithCommas)),
-            ("a\tb", Some(Quotes::Always)),
-            (" a", Some(Quotes::Always)),
-            ("a ", Some(Quotes::Always)),
-            // Comments end at the header.
-            ("#a", None),
-        ] {
-            assert_eq!(needs_quotes(id.as_bytes()), quotes, "{id:?}");
-        }
-    }
 }

@@ -13,6 +13,7 @@
 
 pub mod columns;
 mod edge_table;
+mod edge_text;
 pub mod edges;
 pub mod ids;
 pub mod made;

@@ -1,65 +1,40 @@
 //! `grappa-train predict RUN STORE`: the model of a run, applied.
 
-use std::{
-    io::Write,
-    path::Path,
-    time::{Duration, Instant},
-};
+mod links;
+mod model;
+mod written;
+
+use std::{io::Write, time::Instant};
 
 use anyhow::{Context, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals, table::aligned};
+use grappa_console::{Console, Summary, count, printable, signals, table::aligned};
 use grappa_engine::{
-    ExternalId, NodeId, Progress, Store,
-    export::table::{TableFormat, TableOut},
-    formats::manifest::ExternalIds,
-    io::durable::{self, Destination},
-    node_list::read_nodes,
-    pair_list::read_pairs,
+    ExternalId, NodeId, Store, formats::manifest::ExternalIds, io::durable::Destination, node_list::read_nodes,
 };
 use grappa_run::{
     class_names,
-    config::{Evaluate, Monitor},
     model::{Task, significant},
     scores::ScoreReport,
 };
 use grappa_trainer::{
     predict::{
-        FileNodes, FileOptions, LinkRequest, NanOutputs, PredictBudget, PredictedLinks, Prediction, Values,
-        predict_file, predict_links, predict_nodes, print_predictions, split_of,
+        FileNodes, FileOptions, NanOutputs, PredictBudget, Prediction, Values, predict_file, predict_nodes,
+        print_predictions, split_of,
     },
     runtime,
     train::trained::Trained,
 };
 use serde::Serialize;
 
+use self::{model::PredictingModel, written::WrittenFile};
 use crate::args;
-
-/// The model of the predictions.
-#[derive(Serialize)]
-struct PredictingModel {
-    run: String,
-    /// Epochs that were finished when the parameters were these.
-    epoch: u64,
-    /// The monitored score on the validation nodes then; null if there were none, or the run monitors their loss.
-    val: Option<f64>,
-    /// The loss on the validation nodes then; null unless the run monitors it.
-    val_loss: Option<f64>,
-    /// Whether these are scores of sampled neighbors. The summary of a finished run may have exact ones.
-    is_sampled: bool,
-    /// The option that says which score it is.
-    monitor: Monitor,
-    #[serde(skip)]
-    task: Task,
-}
 
 /// All nodes, or the nodes of a split, in a file.
 #[derive(Serialize)]
 struct WrittenPredictions {
-    path: String,
+    #[serde(flatten)]
+    file: WrittenFile,
     nodes: u64,
-    bytes: u64,
-    seconds: f64,
-    peak_rss_bytes: Option<u64>,
     /// Of a split or a list of ids; null for all nodes, for embeddings, and without labels of the model's classes.
     scores: Option<PredictionScores>,
     model: PredictingModel,
@@ -71,18 +46,6 @@ struct NodePredictions {
     predictions: Vec<PredictedNode>,
     /// Of a split or a list of ids; null for nodes of the command line, and without labels of the model's classes.
     scores: Option<PredictionScores>,
-    model: PredictingModel,
-}
-
-/// Links in a file.
-#[derive(Serialize)]
-struct WrittenLinks {
-    path: String,
-    /// Pairs with a score.
-    links: u64,
-    bytes: u64,
-    seconds: f64,
-    peak_rss_bytes: Option<u64>,
     model: PredictingModel,
 }
 
@@ -162,25 +125,9 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
     let model = PredictingModel::of(&trained, options.run.display().to_string());
     let bars = console.bars();
     if let (true, Some(out)) = (options.links.is_some() || options.top_k.is_some(), &options.out) {
-        let predicted = links(options, out, &trained, &store, budget, &bars)?;
+        let predicted = links::predict(options, out, &trained, &store, budget, &bars)?;
         drop(bars);
-        if predicted.short > 0 {
-            tracing::warn!(
-                "{} node(s) of --for have fewer destinations than --top-k asks for: all others are known, or their scores are NaN",
-                predicted.short
-            );
-        }
-        if out.as_os_str() == "-" {
-            return Ok(());
-        }
-        return console.finish(&WrittenLinks {
-            path: out.display().to_string(),
-            links: predicted.rows,
-            bytes: predicted.bytes,
-            seconds: begin.elapsed().as_secs_f64(),
-            peak_rss_bytes: peak_rss_bytes(),
-            model,
-        });
+        return links::tell(&predicted, out, model, begin, console);
     }
     if let Some(out) = &options.out {
         let values = match (options.probabilities, options.logits, options.embeddings) {
@@ -213,11 +160,8 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
         drop(bars);
         warn_of_nan(&store, predicted.nan, predicted.nodes);
         return console.finish(&WrittenPredictions {
-            path: out.display().to_string(),
+            file: WrittenFile::new(out, predicted.bytes, begin),
             nodes: predicted.nodes,
-            bytes: predicted.bytes,
-            seconds: begin.elapsed().as_secs_f64(),
-            peak_rss_bytes: peak_rss_bytes(),
             scores: predicted
                 .scores
                 .and_then(|report| PredictionScores::of(&report, trained.task())),
@@ -248,51 +192,6 @@ pub fn run(options: &args::PredictArgs, console: &Console) -> anyhow::Result<()>
             .collect::<anyhow::Result<_>>()?,
         model,
     })
-}
-
-/// Predicts the links of --links or --top-k.
-fn links(
-    options: &args::PredictArgs,
-    out: &Path,
-    trained: &Trained,
-    store: &Store,
-    budget: PredictBudget,
-    progress: &dyn Progress,
-) -> anyhow::Result<PredictedLinks> {
-    let pairs = options.links.as_ref().map(|path| read_pairs(store, path)).transpose()?;
-    let sources = options
-        .sources
-        .as_ref()
-        .map(|path| read_nodes(store, path))
-        .transpose()?;
-    let request = match (&pairs, &sources, options.top_k) {
-        (None, Some(sources), Some(k)) => LinkRequest::TopK {
-            sources,
-            k: k.get(),
-            excludes_known: options.exclude_known,
-        },
-        _ => LinkRequest::Pairs(pairs.as_deref().unwrap_or_default()),
-    };
-    if out.as_os_str() == "-" {
-        let mut stdout = grappa_console::stdout();
-        let place = (TableOut::Text(&mut stdout), options.run.as_path());
-        let predicted = predict_links(trained, store, place, request, budget, progress)?;
-        stdout.flush().context("cannot write to stdout")?;
-        return Ok(predicted);
-    }
-    let Some(format) = TableFormat::of(out) else {
-        bail!(
-            "{}: links are written to files that end with .parquet or .csv, or as CSV to stdout with --out -",
-            out.display()
-        );
-    };
-    let destination = Destination {
-        path: out,
-        replaces: options.force,
-    };
-    destination.check()?;
-    let place = (TableOut::File(destination, format), durable::parent(out));
-    Ok(predict_links(trained, store, place, request, budget, progress)?)
 }
 
 /// Warns about nodes that have no prediction.
@@ -352,36 +251,9 @@ fn node(
 
 impl Summary for WrittenPredictions {
     fn text(&self) -> String {
-        let mut text = format!(
-            "{}: {} nodes, {}, {}; {}",
-            printable(&self.path),
-            count(self.nodes),
-            ByteSize(self.bytes),
-            self.model.text(),
-            duration(Duration::from_secs_f64(self.seconds)),
-        );
-        if let Some(bytes) = self.peak_rss_bytes {
-            text += &format!(" (peak memory {})", ByteSize(bytes));
-        }
+        let mut text = self.file.text(&format!("{} nodes", count(self.nodes)), &self.model);
         if let Some(scores) = &self.scores {
             text += &format!("\n{}", scores.text());
-        }
-        text
-    }
-}
-
-impl Summary for WrittenLinks {
-    fn text(&self) -> String {
-        let mut text = format!(
-            "{}: {} links, {}, {}; {}",
-            printable(&self.path),
-            count(self.links),
-            ByteSize(self.bytes),
-            self.model.text(),
-            duration(Duration::from_secs_f64(self.seconds)),
-        );
-        if let Some(bytes) = self.peak_rss_bytes {
-            text += &format!(" (peak memory {})", ByteSize(bytes));
         }
         text
     }
@@ -417,53 +289,6 @@ impl PredictionScores {
             self.task.score_name(),
             count(self.nodes)
         )
-    }
-}
-
-impl PredictingModel {
-    fn of(trained: &Trained, run: String) -> Self {
-        let (monitor, task) = (trained.monitor(), trained.task());
-        let best = trained.state().best.map(|best| match monitor.is_error(task) {
-            true => -best.val,
-            false => best.val,
-        });
-        let (val, val_loss) = match monitor {
-            Monitor::Loss => (None, best),
-            _ => (best, None),
-        };
-        Self {
-            run,
-            epoch: trained.state().epoch,
-            val,
-            val_loss,
-            is_sampled: trained
-                .state()
-                .scores
-                .as_ref()
-                .is_some_and(|scores| scores.evaluated == Evaluate::Sampled),
-            monitor,
-            task,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
-        let how = match self.is_sampled {
-            true => ", sampled neighbors",
-            false => "",
-        };
-        if let Some(val) = self.val {
-            let name = match (self.monitor, self.task) {
-                (Monitor::Score, Task::MultiClass) => String::new(),
-                (monitor, task) => format!("{} ", monitor.shown_name(task)),
-            };
-            let number = if self.monitor.is_error(self.task) { -val } else { val };
-            text += &format!(" (validation {name}{}{how})", self.monitor.shown(self.task, number));
-        }
-        if let Some(loss) = self.val_loss {
-            text += &format!(" (validation loss {loss:.4}{how})");
-        }
-        text
     }
 }
 
@@ -527,6 +352,8 @@ fn listed(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use grappa_run::config::Monitor;
+
     use super::*;
 
     #[test]
@@ -554,35 +381,6 @@ mod tests {
             "id                   predicted    probability  true\n\
              a\\u{1b}]0;b\\u{7}\\nc  x\\u{1b}[2Jy       50.0 %  z\\nw\n\
              by the model of r\\u{1b}[1m after epoch 1"
-        );
-    }
-
-    #[test]
-    fn the_best_validation_score_is_told_by_its_name() {
-        let model = PredictingModel {
-            run: "web.run".into(),
-            epoch: 12,
-            val: None,
-            val_loss: Some(0.495_76),
-            is_sampled: false,
-            monitor: Monitor::Loss,
-            task: Task::MultiClass,
-        };
-        assert_eq!(
-            model.text(),
-            "by the model of web.run after epoch 12 (validation loss 0.4958)"
-        );
-        let model = PredictingModel {
-            val: Some(0.763_21),
-            val_loss: None,
-            is_sampled: true,
-            monitor: Monitor::Score,
-            task: Task::MultiLabel,
-            ..model
-        };
-        assert_eq!(
-            model.text(),
-            "by the model of web.run after epoch 12 (validation micro F1 76.32 %, sampled neighbors)"
         );
     }
 

@@ -39,6 +39,7 @@ mod demand;
 mod files;
 mod open;
 mod options;
+mod part;
 mod partitions;
 mod pipeline;
 mod planner;
@@ -62,7 +63,8 @@ pub use self::{
     buffer::FeatureBuffer,
     delivery::{Epoch, Feed, Stopper},
     options::{FeedOptions, HostProcesses, OutputDtype, RegisterMemory, Registration},
-    partitions::{BatchPlace, Division, EpochOptions, Part, PartitionBatches, Seeded},
+    part::{Division, Part, Seeded},
+    partitions::{BatchPlace, EpochOptions, PartitionBatches},
     resident_rows::ResidentRows,
     source::BatchSource,
     stats::{FeedStats, Stall},

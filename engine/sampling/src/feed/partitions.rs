@@ -5,103 +5,17 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use grappa_formats::{NodeId, PartitionId, permutation::Feistel, random};
 use grappa_io::Result;
 
-use super::{demand::minibatch_bytes, source::BatchSource};
+use super::{
+    demand::minibatch_bytes,
+    part::{Division, Part, Seeded},
+    source::BatchSource,
+};
 use crate::{
     links::{LinkScratch, LinkTask, Positives},
-    partition::{SeedNodes, Share},
+    partition::Share,
     sample::{BatchKey, Join, JoinScratch, Minibatch, Sampler, Scratch},
     view::{Turns, TurnsEpoch, ViewSource},
 };
-
-/// A partition with its seed nodes.
-#[derive(Debug, Clone)]
-pub struct Seeded {
-    /// The adjacency lists that the partition sees.
-    pub view: ViewSource,
-    /// Distinct nodes that the partition owns.
-    pub seeds: Arc<SeedNodes>,
-    /// Edges whose destinations are among these, if minibatches are of links. They count as the seeds then.
-    pub positives: Option<Arc<Positives>>,
-}
-
-/// A partition of an epoch, as one of several workers has it.
-#[derive(Debug, Clone)]
-pub enum Part {
-    /// This worker serves it.
-    Served(Seeded),
-    /// Another worker serves it. Only the number of its seeds is known here: the steps of its group depend on it.
-    Elsewhere {
-        /// Number of its seeds.
-        seeds: u64,
-    },
-}
-
-impl Part {
-    /// The partition with its seed nodes, if this worker serves it.
-    pub fn served(&self) -> Option<&Seeded> {
-        match self {
-            Self::Served(seeded) => Some(seeded),
-            Self::Elsewhere { .. } => None,
-        }
-    }
-
-    pub(crate) fn served_mut(&mut self) -> Option<&mut Seeded> {
-        match self {
-            Self::Served(seeded) => Some(seeded),
-            Self::Elsewhere { .. } => None,
-        }
-    }
-
-    /// Number of its seeds.
-    pub fn seeds(&self) -> u64 {
-        match self {
-            Self::Served(seeded) => match &seeded.positives {
-                Some(positives) => positives.len(),
-                None => seeded.seeds.len(),
-            },
-            Self::Elsewhere { seeds } => *seeds,
-        }
-    }
-}
-
-impl From<Seeded> for Part {
-    fn from(seeded: Seeded) -> Self {
-        Self::Served(seeded)
-    }
-}
-
-/// How the seeds of a partition are divided among batches.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Division {
-    /// The sizes of two batches differ by at most one.
-    #[default]
-    Even,
-    /// All batches but the last one have [`EpochOptions::batch`] seeds.
-    Full,
-    /// As `Full`, without a smaller last batch.
-    OnlyFull,
-}
-
-impl Division {
-    /// The number of batches of at most `size` seeds.
-    pub(crate) fn batches(self, seeds: u64, size: u64) -> u64 {
-        match self {
-            Self::Even | Self::Full => seeds.div_ceil(size),
-            Self::OnlyFull => seeds / size,
-        }
-    }
-
-    /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches.
-    pub(crate) fn share(self, seeds: u64, size: u64, batch: u64, batches: u64) -> Range<u64> {
-        let [start, end] = [batch, batch + 1].map(|batch| match self {
-            // The product may exceed 64 bits.
-            Self::Even => (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64,
-            Self::Full => batch.saturating_mul(size).min(seeds),
-            Self::OnlyFull => batch.saturating_mul(size).min(seeds / size * size),
-        });
-        start..end
-    }
-}
 
 /// Options of an epoch.
 #[derive(Debug, Clone)]

@@ -1,0 +1,106 @@
+//! Links that are predicted with --links or --top-k.
+
+use std::{io::Write, path::Path, time::Instant};
+
+use anyhow::{Context, bail};
+use grappa_console::{Console, Summary, count};
+use grappa_engine::{
+    Progress, Store,
+    export::table::{TableFormat, TableOut},
+    io::durable::{self, Destination},
+    node_list::read_nodes,
+    pair_list::read_pairs,
+};
+use grappa_trainer::{
+    predict::{LinkRequest, PredictBudget, PredictedLinks, predict_links},
+    train::trained::Trained,
+};
+use serde::Serialize;
+
+use super::{model::PredictingModel, written::WrittenFile};
+use crate::args;
+
+/// Links in a file.
+#[derive(Serialize)]
+struct WrittenLinks {
+    #[serde(flatten)]
+    file: WrittenFile,
+    /// Pairs with a score.
+    links: u64,
+    model: PredictingModel,
+}
+
+impl Summary for WrittenLinks {
+    fn text(&self) -> String {
+        self.file.text(&format!("{} links", count(self.links)), &self.model)
+    }
+}
+
+/// Tells what was predicted, unless the links went to stdout.
+pub fn tell(
+    predicted: &PredictedLinks,
+    out: &Path,
+    model: PredictingModel,
+    begin: Instant,
+    console: &Console,
+) -> anyhow::Result<()> {
+    if predicted.short > 0 {
+        tracing::warn!(
+            "{} node(s) of --for have fewer destinations than --top-k asks for: all others are known, or their scores are NaN",
+            predicted.short
+        );
+    }
+    if out.as_os_str() == "-" {
+        return Ok(());
+    }
+    console.finish(&WrittenLinks {
+        file: WrittenFile::new(out, predicted.bytes, begin),
+        links: predicted.rows,
+        model,
+    })
+}
+
+/// Predicts the links of --links or --top-k.
+pub fn predict(
+    options: &args::PredictArgs,
+    out: &Path,
+    trained: &Trained,
+    store: &Store,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> anyhow::Result<PredictedLinks> {
+    let pairs = options.links.as_ref().map(|path| read_pairs(store, path)).transpose()?;
+    let sources = options
+        .sources
+        .as_ref()
+        .map(|path| read_nodes(store, path))
+        .transpose()?;
+    let request = match (&pairs, &sources, options.top_k) {
+        (None, Some(sources), Some(k)) => LinkRequest::TopK {
+            sources,
+            k: k.get(),
+            excludes_known: options.exclude_known,
+        },
+        _ => LinkRequest::Pairs(pairs.as_deref().unwrap_or_default()),
+    };
+    if out.as_os_str() == "-" {
+        let mut stdout = grappa_console::stdout();
+        let place = (TableOut::Text(&mut stdout), options.run.as_path());
+        let predicted = predict_links(trained, store, place, request, budget, progress)?;
+        stdout.flush().context("cannot write to stdout")?;
+        return Ok(predicted);
+    }
+    let Some(format) = TableFormat::of(out) else {
+        bail!(
+            "{}: links are written to files that end with .parquet or .csv, or as CSV to stdout with --out -",
+            out.display()
+        );
+    };
+    let destination = Destination {
+        path: out,
+        replaces: options.force,
+    };
+    destination.check()?;
+    let place = (TableOut::File(destination, format), durable::parent(out));
+    Ok(predict_links(trained, store, place, request, budget, progress)?)
+}
