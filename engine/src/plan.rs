@@ -335,10 +335,7 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
         names += 1;
     }
     if let Some(classes) = options.classes {
-        let spec = LabelSpec {
-            classes,
-            kind: LabelKind::Single,
-        };
+        let spec = LabelSpec::new(LabelKind::Single, classes);
         bytes.labels = files * file_bytes(FileKind::LABELS, LabelsMeta::BYTES, rows * u64::from(spec.row_bytes()));
         names += 1;
     }

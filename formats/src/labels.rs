@@ -63,6 +63,11 @@ impl LabelKind {
 }
 
 impl LabelSpec {
+    /// Labels of a kind, with `classes` classes or targets.
+    pub const fn new(kind: LabelKind, classes: u32) -> Self {
+        Self { kind, classes }
+    }
+
     /// Bytes per entry.
     #[inline]
     pub fn row_bytes(&self) -> u32 {

@@ -33,11 +33,7 @@ fn store_of_model(model: Model, dim: usize, folder: &Path, source: FeatureSource
     generate_store(
         &StoreOptions {
             chunks: Some(5),
-            features: Some(FeatureOptions {
-                dim: dim as u32,
-                dtype,
-                source,
-            }),
+            features: Some(FeatureOptions::new(dim as u32, dtype, source)),
             ..StoreOptions::new(Recipe::new(model, 3), &out)
         },
         &Silent,

@@ -104,11 +104,7 @@ impl Drop for Scratch {
 
 fn generate(out: &Path, threads: usize, progress: &dyn Progress) -> Result<()> {
     let options = StoreOptions {
-        features: Some(FeatureOptions {
-            dim: DIM,
-            dtype: FeatureDtype::F32,
-            source: FeatureSource::Stored,
-        }),
+        features: Some(FeatureOptions::new(DIM, FeatureDtype::F32, FeatureSource::Stored)),
         memory: 256 << 20,
         threads,
         writer: "grappa-store plan".into(),

@@ -363,10 +363,7 @@ fn exported_and_reingested_stores_are_equal() {
         nodes: Some(500),
         features: Some(at("x.npy")),
         labels: Some(at("y.csv")),
-        splits: vec![SplitFile {
-            name: "train",
-            path: at("train.txt"),
-        }],
+        splits: vec![SplitFile::new("train", at("train.txt"))],
         chunks: Some(7),
         seed: 7,
         ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))

@@ -134,10 +134,7 @@ impl Sample {
         let (store, _) = StoreFolder::begin(path, None, false).unwrap();
         let map = ChunkMap::uniform(NODES, CHUNKS);
         let layout = FeatureLayout::new(self.dtype, DIM);
-        let labels = LabelSpec {
-            classes: 4,
-            kind: self.label_kind,
-        };
+        let labels = LabelSpec::new(self.label_kind, 4);
         let mut manifest = Manifest {
             writer: "test 1".into(),
             nodes: NODES,

@@ -43,6 +43,13 @@ pub struct ErdosRenyi {
     pub edge_factor: f64,
 }
 
+impl ErdosRenyi {
+    /// A graph of `nodes` nodes with `edge_factor` edges per node.
+    pub const fn new(nodes: u64, edge_factor: f64) -> Self {
+        Self { nodes, edge_factor }
+    }
+}
+
 /// A set of nodes for training, validation or testing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {

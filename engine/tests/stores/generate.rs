@@ -52,11 +52,7 @@ fn options(model: Model, out: &Path) -> StoreOptions {
 }
 
 fn stored(dim: u32, dtype: FeatureDtype) -> Option<FeatureOptions> {
-    Some(FeatureOptions {
-        dim,
-        dtype,
-        source: FeatureSource::Stored,
-    })
+    Some(FeatureOptions::new(dim, dtype, FeatureSource::Stored))
 }
 
 fn manifest(store: &Path) -> Manifest {
@@ -68,10 +64,7 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (generated, ingested) = (path("g.grappa"), path("i.grappa"));
-    let er = Model::Er(ErdosRenyi {
-        nodes: 1001,
-        edge_factor: 40.0,
-    });
+    let er = Model::Er(ErdosRenyi::new(1001, 40.0));
     let sbm = Model::Sbm(BlockModel::new(3000, 9.0));
     let cases = [
         (rmat(12), true, false, SelfLoops::Keep),
@@ -293,11 +286,7 @@ fn procedural_features_take_no_space() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rmat");
     let options = StoreOptions {
-        features: Some(FeatureOptions {
-            dim: 768,
-            dtype: FeatureDtype::F16,
-            source: FeatureSource::Procedural,
-        }),
+        features: Some(FeatureOptions::new(768, FeatureDtype::F16, FeatureSource::Procedural)),
         ..options(rmat(8), &path)
     };
     generate_store(&options, &Silent).unwrap();
@@ -394,10 +383,7 @@ fn named(error: &str) -> u64 {
 #[test]
 fn the_directories_of_large_chunks_count() {
     let folder = tempfile::tempdir().unwrap();
-    let empty = Model::Er(ErdosRenyi {
-        nodes: 1 << 22,
-        edge_factor: 0.0,
-    });
+    let empty = Model::Er(ErdosRenyi::new(1 << 22, 0.0));
     let mut options = StoreOptions {
         chunks: Some(1),
         memory: 4 << 20,

@@ -254,10 +254,7 @@ fn splits_name_nodes_by_their_ids() {
         // A list as long as this is joined with the ids if they exceed the memory. Those of a short one are searched.
         let (few, short) = ([1, 50_000, 3], folder.path().join("val.txt"));
         fs::write(&short, few.map(|id| names[id].clone()).join("\n")).unwrap();
-        let split = |name, path: &Path| SplitFile {
-            name,
-            path: path.to_owned(),
-        };
+        let split = |name, path: &Path| SplitFile::new(name, path.to_owned());
         options.splits = vec![split("train", &path), split("val", &short)];
         ingest(&options, &Silent).unwrap();
         let manifest = Manifest::decode(&fs::read(options.out.join("manifest")).unwrap()).unwrap();

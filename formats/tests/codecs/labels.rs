@@ -74,10 +74,7 @@ fn values_come_back_and_missing_ones_are_nan() {
         (LabelKind::Partial, PARTIAL.map(|row| row.to_vec())),
         (LabelKind::Targets, TARGETS.map(|row| row.to_vec())),
     ] {
-        let spec = LabelSpec {
-            classes: rows[0].len() as u32,
-            kind,
-        };
+        let spec = LabelSpec::new(kind, rows[0].len() as u32);
         let mut payload = Vec::new();
         rows.iter().for_each(|row| spec.encode_values(row, &mut payload));
         let file = labels_file(spec, rows.len(), &payload);
@@ -96,22 +93,14 @@ fn values_come_back_and_missing_ones_are_nan() {
 fn a_label_takes_no_more_bytes_than_its_classes_need() {
     for (classes, bytes) in [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (u32::MAX, 4)] {
         assert_eq!(
-            LabelSpec {
-                classes,
-                kind: LabelKind::Single
-            }
-            .row_bytes(),
+            LabelSpec::new(LabelKind::Single, classes).row_bytes(),
             bytes,
             "{classes} classes"
         );
     }
     for (classes, bytes) in [(1, 1), (7, 1), (8, 2), (15, 2), (112, 15), (u32::MAX, 1 << 29)] {
         assert_eq!(
-            LabelSpec {
-                classes,
-                kind: LabelKind::Multi
-            }
-            .row_bytes(),
+            LabelSpec::new(LabelKind::Multi, classes).row_bytes(),
             bytes,
             "{classes} classes"
         );

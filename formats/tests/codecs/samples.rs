@@ -355,10 +355,7 @@ fn features_beside_aggregates() -> Vec<u8> {
 }
 
 fn single_labels() -> Vec<u8> {
-    let spec = LabelSpec {
-        classes: 300,
-        kind: LabelKind::Single,
-    };
+    let spec = LabelSpec::new(LabelKind::Single, 300);
     let mut payload = Vec::new();
     for class in [Some(0), Some(299), None, Some(7)] {
         spec.encode_single(class, &mut payload);
@@ -375,10 +372,7 @@ fn single_labels() -> Vec<u8> {
 }
 
 fn multi_labels() -> Vec<u8> {
-    let spec = LabelSpec {
-        classes: 10,
-        kind: LabelKind::Multi,
-    };
+    let spec = LabelSpec::new(LabelKind::Multi, 10);
     let mut payload = Vec::new();
     for classes in [Some(&[0, 9][..]), Some(&[]), None, Some(&[3])] {
         spec.encode_multi(classes, &mut payload);
@@ -403,10 +397,7 @@ pub const PARTIAL: [[f32; 5]; 4] = [
 pub const TARGETS: [[f32; 2]; 4] = [[1.5, -2.0], [f32::NAN, 0.25], [f32::NAN; 2], [0.0, 3e38]];
 
 fn value_labels<const N: usize>(kind: LabelKind, rows: &[[f32; N]; 4]) -> Vec<u8> {
-    let spec = LabelSpec {
-        classes: N as u32,
-        kind,
-    };
+    let spec = LabelSpec::new(kind, N as u32);
     let mut payload = Vec::new();
     for values in rows {
         spec.encode_values(values, &mut payload);
@@ -463,10 +454,7 @@ pub fn manifest() -> Manifest {
             row_stride: 8,
             source: FeatureSource::Stored,
         }),
-        labels: Some(LabelSpec {
-            classes: 4,
-            kind: LabelKind::Multi,
-        }),
+        labels: Some(LabelSpec::new(LabelKind::Multi, 4)),
         splits: vec![SplitEntry {
             name: "train".into(),
             nodes: 2,

@@ -420,11 +420,9 @@ impl Common {
                 dedup: self.dedup,
                 self_loops: self.self_loops,
             },
-            features: self.feature_dim.map(|dim| FeatureOptions {
-                dim,
-                dtype: self.feature_dtype,
-                source: self.features.clone(),
-            }),
+            features: self
+                .feature_dim
+                .map(|dim| FeatureOptions::new(dim, self.feature_dtype, self.features.clone())),
             memory: self.memory.0,
             threads: threads.get(),
             resume: self.resume,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Evaluate;
 
 /// The scores of a model, as the summary and the report show them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ModelScores {
     /// How they were computed.
     pub evaluated: Evaluate,

@@ -25,17 +25,11 @@ impl Numbers {
 }
 
 fn single_spec(classes: u32) -> LabelSpec {
-    LabelSpec {
-        classes,
-        kind: LabelKind::Single,
-    }
+    LabelSpec::new(LabelKind::Single, classes)
 }
 
 fn multi_spec(classes: u32) -> LabelSpec {
-    LabelSpec {
-        classes,
-        kind: LabelKind::Multi,
-    }
+    LabelSpec::new(LabelKind::Multi, classes)
 }
 
 /// Logits and classes. Some labels are missing.
@@ -381,10 +375,7 @@ fn average_precision_is_the_mean_precision_at_the_nodes_of_the_class() {
 
 #[test]
 fn unknown_classes_do_not_count_and_known_ones_count_as_in_sets() {
-    let spec = LabelSpec {
-        classes: 2,
-        kind: LabelKind::Partial,
-    };
+    let spec = LabelSpec::new(LabelKind::Partial, 2);
     let nan = f32::NAN;
     let logits = [1.0, -2.0, 3.0, 0.5, -1.0, 2.0];
     let partial = report(spec, &logits, Labels::Values(&[1.0, nan, nan, nan, 1.0, 1.0]));
@@ -404,10 +395,7 @@ fn unknown_classes_do_not_count_and_known_ones_count_as_in_sets() {
 
 #[test]
 fn errors_of_targets_are_in_their_unit_and_missing_ones_do_not_count() {
-    let spec = LabelSpec {
-        classes: 2,
-        kind: LabelKind::Targets,
-    };
+    let spec = LabelSpec::new(LabelKind::Targets, 2);
     let scale = |loss| TargetScale {
         means: vec![100.0, 0.5],
         deviations: vec![50.0, 0.25],

@@ -47,11 +47,7 @@ fn generated(out: &Path, source: FeatureSource, only_chunks: Option<RangeInclusi
         classes: 4,
         ..BlockModel::new(600, 8.0)
     };
-    let features = FeatureOptions {
-        dim: 8,
-        dtype: FeatureDtype::F32,
-        source,
-    };
+    let features = FeatureOptions::new(8, FeatureDtype::F32, source);
     generate_store(
         &StoreOptions {
             chunks: Some(8),

@@ -30,11 +30,7 @@ fn store(folder: &Path) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let options = StoreOptions {
         chunks: Some(16),
-        features: Some(FeatureOptions {
-            dim: 16,
-            dtype: FeatureDtype::F32,
-            source: FeatureSource::Stored,
-        }),
+        features: Some(FeatureOptions::new(16, FeatureDtype::F32, FeatureSource::Stored)),
         ..StoreOptions::new(Recipe::new(Model::Sbm(BlockModel::new(80_000, 16.0)), 5), &out)
     };
     generate_store(&options, &Silent).unwrap();

@@ -58,11 +58,7 @@ fn generated(out: &Path, source: FeatureSource, only_chunks: Option<Vec<RangeInc
         random_permutation: false,
         chunks: Some(CHUNKS),
         only_chunks,
-        features: Some(FeatureOptions {
-            dim: DIM as u32,
-            dtype: FeatureDtype::F32,
-            source,
-        }),
+        features: Some(FeatureOptions::new(DIM as u32, FeatureDtype::F32, source)),
         ..StoreOptions::new(recipe(), out)
     };
     generate_store(&options, &Silent).unwrap();

@@ -24,11 +24,7 @@ fn rmat(out: &Path, edge_factor: f64) -> Arc<Store> {
     };
     let options = StoreOptions {
         chunks: Some(8),
-        features: Some(FeatureOptions {
-            dim: 32,
-            dtype: FeatureDtype::F32,
-            source: FeatureSource::Procedural,
-        }),
+        features: Some(FeatureOptions::new(32, FeatureDtype::F32, FeatureSource::Procedural)),
         ..StoreOptions::new(Recipe::new(Model::Rmat(rmat), 5).with_splits(splits), out)
     };
     generate_store(&options, &Silent).unwrap();

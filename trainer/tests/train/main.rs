@@ -54,11 +54,7 @@ impl Watcher for Watched {
 }
 
 fn store(folder: &Path) -> Arc<Store> {
-    let features = FeatureOptions {
-        dim: 16,
-        dtype: FeatureDtype::F32,
-        source: FeatureSource::Stored,
-    };
+    let features = FeatureOptions::new(16, FeatureDtype::F32, FeatureSource::Stored);
     store_with(folder, Some(features))
 }
 
@@ -266,11 +262,7 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
 fn with_memory_for_a_part_of_the_features_the_same_is_learned() {
     let folder = tempfile::tempdir().unwrap();
     // 12 MB of them.
-    let features = FeatureOptions {
-        dim: 1024,
-        dtype: FeatureDtype::F32,
-        source: FeatureSource::Stored,
-    };
+    let features = FeatureOptions::new(1024, FeatureDtype::F32, FeatureSource::Stored);
     let store = store_with(folder.path(), Some(features));
     let runs = [256 << 20, 9 << 20].map(|memory| {
         let config = TrainConfig {

@@ -254,18 +254,9 @@ mod tests {
         for model in [
             // Has adjacency lists of more than a block, and blocks of many lists.
             Model::Rmat(Rmat::graph500(14, 64.0)),
-            Model::Er(ErdosRenyi {
-                nodes: 1,
-                edge_factor: 200_000.0,
-            }),
-            Model::Er(ErdosRenyi {
-                nodes: 10_001,
-                edge_factor: 7.5,
-            }),
-            Model::Er(ErdosRenyi {
-                nodes: 100,
-                edge_factor: 0.0,
-            }),
+            Model::Er(ErdosRenyi::new(1, 200_000.0)),
+            Model::Er(ErdosRenyi::new(10_001, 7.5)),
+            Model::Er(ErdosRenyi::new(100, 0.0)),
             Model::Sbm(BlockModel::new(999, 300.0)),
         ] {
             let generator = generator(model);
@@ -317,10 +308,7 @@ mod tests {
     fn an_existing_file_is_left_alone_and_a_failure_leaves_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("edges.tsv");
-        let generator = generator(Model::Er(ErdosRenyi {
-            nodes: 10,
-            edge_factor: 2.0,
-        }));
+        let generator = generator(Model::Er(ErdosRenyi::new(10, 2.0)));
         fs::write(&path, "precious").expect("written");
         let error = write_edge_list(&generator, &path, EdgeListFormat::Tsv, &Silent).expect_err("it exists");
         assert!(error.to_string().contains("exists"), "{error}");

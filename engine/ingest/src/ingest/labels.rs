@@ -41,10 +41,7 @@ impl LabelInput {
             Some(classes) if !source.has_ids() => (nodes, classes),
             _ => count(&source, nodes)?,
         };
-        let spec = LabelSpec {
-            classes,
-            kind: source.kind(),
-        };
+        let spec = LabelSpec::new(source.kind(), classes);
         Ok(Self { source, spec, rows })
     }
 

@@ -180,6 +180,16 @@ pub struct SplitFile {
     pub path: PathBuf,
 }
 
+impl SplitFile {
+    /// The file of the split `train`, `val` or `test`.
+    pub fn new(name: &'static str, path: impl Into<PathBuf>) -> Self {
+        Self {
+            name,
+            path: path.into(),
+        }
+    }
+}
+
 /// The node permutation, which decides the chunk of each node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Assign {

@@ -21,10 +21,7 @@ pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<Sp
     let Some(columns) = columns else {
         return options.splits.clone();
     };
-    let file = |name| SplitFile {
-        name,
-        path: columns.path().to_owned(),
-    };
+    let file = |name| SplitFile::new(name, columns.path().to_owned());
     SPLITS.into_iter().map(file).collect()
 }
 

@@ -52,10 +52,7 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
 #[test]
 fn a_run_that_resumes_after_the_last_node_makes_nothing() {
     // Sets of nodes have lines of 384 nodes, and the last line is full.
-    let model = Model::Er(ErdosRenyi {
-        nodes: 2 * 384,
-        edge_factor: 1.0,
-    });
+    let model = Model::Er(ErdosRenyi::new(2 * 384, 1.0));
     let folder = tempfile::tempdir().unwrap();
     let store = store_of_model(model, DIM, folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();

@@ -4,13 +4,7 @@ use super::*;
 
 #[test]
 fn splits_have_their_shares() {
-    let generator = generator(
-        Model::Er(ErdosRenyi {
-            nodes: 100_000,
-            edge_factor: 1.0,
-        }),
-        8,
-    );
+    let generator = generator(Model::Er(ErdosRenyi::new(100_000, 1.0)), 8);
     let share = |generator: &Generator, split| (0..100_000).filter(|&label| generator.split(label) == split).count();
     for (split, expected) in [(Split::Train, 60_000), (Split::Val, 20_000), (Split::Test, 20_000)] {
         let share = share(&generator, Some(split));

@@ -101,13 +101,7 @@ fn the_comparison_notices_wrong_probabilities() {
 #[test]
 fn erdos_renyi_sources_are_uniform() {
     let nodes = 1000;
-    let generator = generator(
-        Model::Er(ErdosRenyi {
-            nodes,
-            edge_factor: 200.0,
-        }),
-        3,
-    );
+    let generator = generator(Model::Er(ErdosRenyi::new(nodes, 200.0)), 3);
     let edges = edges(&generator);
     let (mut out, mut loops) = (vec![0u64; nodes as usize], 0);
     for &(source, destination) in &edges {

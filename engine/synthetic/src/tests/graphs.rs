@@ -6,10 +6,7 @@ fn one_of_each() -> [Model; 5] {
     [
         Model::Rmat(Rmat::graph500(20, 16.0)),
         Model::Rmat(Rmat { scale: 3, ..UNEVEN }),
-        Model::Er(ErdosRenyi {
-            nodes: 12_345,
-            edge_factor: 9.5,
-        }),
+        Model::Er(ErdosRenyi::new(12_345, 9.5)),
         Model::Sbm(BlockModel {
             degree_growth: 1.3,
             ..BlockModel::new(98_765, 12.0)

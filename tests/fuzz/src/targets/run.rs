@@ -139,10 +139,7 @@ fn run_tensors(input: &Input) -> String {
 }
 
 fn checkpoint_seeds() -> Vec<Vec<u8>> {
-    let labels = LabelSpec {
-        classes: 2,
-        kind: LabelKind::Single,
-    };
+    let labels = LabelSpec::new(LabelKind::Single, 2);
     let state = RunState {
         config_digest: u64::MAX - 5,
         outputs: 2,

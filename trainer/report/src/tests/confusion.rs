@@ -4,10 +4,7 @@ use super::*;
 
 /// Scores with this confusion matrix.
 fn confused(matrix: &[&[u64]]) -> ScoreReport {
-    let spec = LabelSpec {
-        classes: matrix.len() as u32,
-        kind: LabelKind::Single,
-    };
+    let spec = LabelSpec::new(LabelKind::Single, matrix.len() as u32);
     let mut scores = Scores::new(spec, false);
     for (class, row) in (0..).zip(matrix) {
         for (predicted, &nodes) in row.iter().enumerate() {

@@ -68,10 +68,7 @@ fn records(epochs: u64) -> Vec<EpochRecord> {
 }
 
 fn scores(classes: u32) -> ScoreReport {
-    let spec = LabelSpec {
-        classes,
-        kind: LabelKind::Single,
-    };
+    let spec = LabelSpec::new(LabelKind::Single, classes);
     let mut scores = Scores::new(spec, true);
     for node in 0..20 * classes {
         let label = node * node % classes;

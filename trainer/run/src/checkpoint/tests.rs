@@ -120,22 +120,15 @@ fn a_state_that_would_not_read_back_is_not_written() {
 
 #[test]
 fn scores_are_of_the_classes_of_the_run() {
-    let labels = LabelSpec {
-        kind: LabelKind::Single,
-        classes: 10,
-    };
+    let labels = LabelSpec::new(LabelKind::Single, 10);
     let scores = ModelScores {
         evaluated: Evaluate::Exact,
         val_accuracy: Some(0.1 + 0.2),
         val_micro_f1: Some(0.25),
-        val_rmse: None,
-        val_mae: None,
-        val_r2: None,
-        val_mrr: None,
         val_loss: Some(1.0 / 3.0),
-        test_accuracy: None,
         split: "val".to_owned(),
         report: Scores::new(labels, false).report(),
+        ..ModelScores::default()
     };
     let (_folder, checkpoints) = checkpoints(1);
     let mut checkpoint = checkpoint(10);

@@ -65,22 +65,16 @@ fn accuracies_are_those_of_the_best_epoch_and_means_are_over_all() {
 
 #[test]
 fn lost_records_cost_neither_the_scores_nor_the_rates() {
-    let labels = LabelSpec {
-        kind: LabelKind::Single,
-        classes: 2,
-    };
+    let labels = LabelSpec::new(LabelKind::Single, 2);
     let scores = ModelScores {
         evaluated: Evaluate::Exact,
         val_accuracy: Some(0.8),
         val_micro_f1: Some(0.7),
-        val_rmse: None,
-        val_mae: None,
-        val_r2: None,
-        val_mrr: None,
         val_loss: Some(0.5),
         test_accuracy: Some(0.3),
         split: "test".to_owned(),
         report: Scores::new(labels, false).report(),
+        ..ModelScores::default()
     };
     let best = Best {
         epoch: 3,
@@ -172,24 +166,17 @@ fn sets_of_labels_are_judged_by_micro_f1_and_classes_by_accuracy() {
     let json = serde_json::to_value(&summary).unwrap();
     assert_eq!((&json[keys[0]], &json["val_accuracy"]), (&0.75.into(), &0.8.into()));
     // The exact scores at the end.
-    let labels = LabelSpec {
-        kind: LabelKind::Multi,
-        classes: 2,
-    };
+    let labels = LabelSpec::new(LabelKind::Multi, 2);
     let mut report = Scores::new(labels, false).report();
     report.micro_f1 = Some(0.5);
     summary.set_scores(&ModelScores {
         evaluated: Evaluate::Exact,
         val_accuracy: Some(0.1),
         val_micro_f1: Some(0.6),
-        val_rmse: None,
-        val_mae: None,
-        val_r2: None,
-        val_mrr: None,
-        val_loss: None,
         test_accuracy: Some(0.2),
         split: "test".to_owned(),
         report,
+        ..ModelScores::default()
     });
     assert_eq!((summary.score().val, summary.score().test), (Some(0.6), Some(0.5)));
 }

@@ -78,10 +78,7 @@ impl<'a> Generation<'a> {
         let nodes = generator.nodes();
         let chunks = options.chunk_map(&generator)?;
         let wanted = options.wanted(&chunks)?;
-        let labels = (generator.classes() > 0).then(|| LabelSpec {
-            classes: generator.classes(),
-            kind: LabelKind::Single,
-        });
+        let labels = (generator.classes() > 0).then(|| LabelSpec::new(LabelKind::Single, generator.classes()));
         let features = options.features.as_ref().map(|f| FeatureLayout::new(f.dtype, f.dim));
         let held = HeldMemory::new(options, &generator, &chunks, &wanted);
         let memory = options.memory.saturating_sub(held.total());

@@ -117,6 +117,13 @@ pub struct FeatureOptions {
     pub source: FeatureSource,
 }
 
+impl FeatureOptions {
+    /// `dim` values per node.
+    pub const fn new(dim: u32, dtype: FeatureDtype, source: FeatureSource) -> Self {
+        Self { dim, dtype, source }
+    }
+}
+
 /// Result of [`generate_store`](super::generate_store).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSummary {
