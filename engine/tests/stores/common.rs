@@ -8,8 +8,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use grappa_ingestion::ingest::IngestOptions;
-use grappa_io::progress::Progress;
+use grappa_engine::verify::verify;
+use grappa_ingestion::ingest::{IngestOptions, ingest};
+use grappa_io::progress::{Progress, Silent};
 
 /// Options for small graphs, from the edge list `edges` to the store `folder/out.grappa`.
 pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
@@ -69,4 +70,34 @@ impl Progress for Interrupt {
     fn advance(&self, _bytes: u64, _edges: u64) {
         self.step();
     }
+}
+
+/// The store of `options`, which is removed.
+pub fn store_of(options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
+    ingest(options, &Silent).unwrap();
+    assert!(verify(&options.out, 1, &Silent).unwrap().is_ok());
+    let files = files_of(&options.out);
+    fs::remove_dir_all(&options.out).unwrap();
+    files
+}
+
+/// Interrupts a run after each number of `steps`, and resumes it: to the store of a run that was not interrupted.
+#[track_caller]
+pub fn resumes_to_the_same_store(options: &IngestOptions, steps: impl IntoIterator<Item = u64>) {
+    let expected = store_of(options);
+    let mut options = options.clone();
+    let (mut tried, mut resumed) = (0, 0);
+    for steps in steps {
+        tried += 1;
+        options.resume = false;
+        if interrupted(steps, |progress| ingest(&options, progress)) {
+            assert!(!options.out.exists());
+            options.resume = true;
+            ingest(&options, &Silent).unwrap();
+            resumed += 1;
+        }
+        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
+        fs::remove_dir_all(&options.out).unwrap();
+    }
+    assert!(resumed >= tried / 4, "{resumed} of {tried}");
 }

@@ -22,7 +22,7 @@ use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store};
 use proptest::prelude::*;
 
-use crate::common::{self, files_of, interrupted};
+use crate::common::{self, files_of, resumes_to_the_same_store};
 
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
@@ -207,19 +207,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     for ids in [ExternalIds::Sparse, ExternalIds::String] {
         let mut options = options(folder.path(), ids);
         (options.memory, options.threads, options.chunks) = (2 << 20, 2, Some(4));
-        options.out = folder.path().join(format!("{ids:?}.grappa"));
-        ingest(&options, &Silent).unwrap();
-        let expected = files_of(&options.out);
-        for steps in (1..60).step_by(4) {
-            options.out = folder.path().join(format!("{ids:?}-{steps}.grappa"));
-            options.resume = false;
-            if interrupted(steps, |progress| ingest(&options, progress)) {
-                options.resume = true;
-                ingest(&options, &Silent).unwrap();
-            }
-            assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
-            fs::remove_dir_all(&options.out).unwrap();
-        }
+        resumes_to_the_same_store(&options, (1..60).step_by(4));
     }
 }
 
@@ -374,18 +362,7 @@ fn a_run_with_parts_interrupted_anywhere_resumes_to_the_same_store() {
     let mut options = options(folder.path(), ExternalIds::Sparse);
     options.assign = Assign::File(parts_file(folder.path(), &parts, false));
     (options.memory, options.chunks) = (4 << 20, Some(7));
-    ingest(&options, &Silent).unwrap();
-    let expected = files_of(&options.out);
-    for steps in 1..40 {
-        options.out = folder.path().join(format!("{steps}.grappa"));
-        options.resume = false;
-        if interrupted(steps, |progress| ingest(&options, progress)) {
-            options.resume = true;
-            ingest(&options, &Silent).unwrap();
-        }
-        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
-        fs::remove_dir_all(&options.out).unwrap();
-    }
+    resumes_to_the_same_store(&options, 1..40);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use grappa_input::{HeaderLine, OnBadLine};
 use grappa_io::{Error, npy, progress::Silent};
 use proptest::prelude::*;
 
-use crate::common::{files_of, interrupted, options};
+use crate::common::{files_of, interrupted, options, resumes_to_the_same_store};
 
 /// Source, destination, weight.
 type Edge = (u64, u64, f32);
@@ -211,18 +211,7 @@ fn a_run_with_features_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
     options.chunks = Some(6);
-    ingest(&options, &Silent).unwrap();
-    let expected = files_of(&options.out);
-    for steps in 1..30 {
-        options.out = folder.path().join(format!("{steps}.grappa"));
-        options.resume = false;
-        if !interrupted(steps, |progress| ingest(&options, progress)) {
-            continue;
-        }
-        options.resume = true;
-        ingest(&options, &Silent).unwrap();
-        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
-    }
+    resumes_to_the_same_store(&options, 1..30);
 }
 
 #[test]
@@ -416,21 +405,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     write_text(&input, &edges, false);
     let mut options = options(folder.path(), &input);
     (options.memory, options.chunks) = (2 << 20, Some(5));
-    ingest(&options, &Silent).unwrap();
-    let expected = files_of(&options.out);
-    for steps in (1..40).step_by(3) {
-        options.out = folder.path().join(format!("{steps}.grappa"));
-        options.resume = false;
-        if !interrupted(steps, |progress| ingest(&options, progress)) {
-            continue;
-        }
-        assert!(!options.out.exists());
-        let error = ingest(&options, &Silent).unwrap_err().to_string();
-        assert!(error.contains("--resume"), "{error}");
-        options.resume = true;
-        ingest(&options, &Silent).unwrap();
-        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
-    }
+    resumes_to_the_same_store(&options, (1..40).step_by(3));
 }
 
 #[test]

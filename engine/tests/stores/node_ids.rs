@@ -1,18 +1,13 @@
 //! Rows of features and labels in an order that a file of ids gives: the store is that of sorted rows.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
-use grappa_engine::verify::verify;
 use grappa_formats::{NodeId, manifest::ExternalIds, random::GOLDEN};
 use grappa_ingestion::ingest::{Assign, IngestOptions, ingest};
 use grappa_io::{Error, npy, progress::Silent};
 use grappa_storage::Store;
 
-use crate::common::{self, files_of, interrupted};
+use crate::common::{self, files_of, interrupted, resumes_to_the_same_store, store_of};
 
 pub(crate) const KINDS: [ExternalIds; 3] = [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String];
 pub(crate) const DIM: u64 = 3;
@@ -77,15 +72,6 @@ pub(crate) fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
         chunks: Some(4),
         ..common::options(folder, &folder.join("edges.tsv"))
     }
-}
-
-/// The store of `options`, which is removed.
-pub(crate) fn store_of(options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
-    ingest(options, &Silent).unwrap();
-    assert!(verify(&options.out, 1, &Silent).unwrap().is_ok());
-    let files = files_of(&options.out);
-    fs::remove_dir_all(&options.out).unwrap();
-    files
 }
 
 #[test]
@@ -161,25 +147,6 @@ fn listed_ids_without_edges_are_nodes() {
     }
 }
 
-/// Interrupts a run after each of fewer than `steps_end` steps, and resumes it: to the store of a run that was not interrupted.
-#[track_caller]
-pub(crate) fn resumes_to_the_same_store(options: &IngestOptions, steps_end: u64) {
-    let expected = store_of(options);
-    let mut options = options.clone();
-    let mut resumed = 0;
-    for steps in 1..steps_end {
-        options.resume = false;
-        if interrupted(steps, |progress| ingest(&options, progress)) {
-            options.resume = true;
-            ingest(&options, &Silent).unwrap();
-            resumed += 1;
-        }
-        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
-        fs::remove_dir_all(&options.out).unwrap();
-    }
-    assert!(resumed > 10, "{resumed}");
-}
-
 #[test]
 fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +157,7 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     // The ids are looked up segment by segment.
     (options.memory, options.threads) = (1 << 20, 1);
     options.node_ids = Some(folder.path().join("ids.txt"));
-    resumes_to_the_same_store(&options, 40);
+    resumes_to_the_same_store(&options, 1..40);
 
     // The order of the rows is part of the run.
     assert!(interrupted(6, |progress| ingest(&options, progress)));

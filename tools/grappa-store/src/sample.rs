@@ -100,12 +100,12 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     );
     loader
         .partition(&assignment, &seeds, &Silent)
-        .map_err(|error| with_program(error, options))?;
+        .map_err(with_program(options))?;
     // Only the batches that are taken: memory for their preparation counts.
     let mut left = options.batches;
     let mut batches = loader
         .batches(0, |batches| batches.first(left))
-        .map_err(|error| with_program(error, options))?;
+        .map_err(with_program(options))?;
     let kind = loader
         .served()
         .next()
@@ -121,7 +121,7 @@ pub fn run(options: &args::SampleArgs, console: &Console) -> anyhow::Result<()> 
     let mut epoch = 0;
     while left > 0 {
         for batch in loader.deliver(&batches) {
-            let batch = batch.map_err(|error| with_program(error, options))?;
+            let batch = batch.map_err(with_program(options))?;
             input_nodes += batch.minibatch().nodes.len() as u64;
             let bytes = batch.features().map_or(0, |features| features.bytes().len() as u64);
             bars.advance(bytes, batch.minibatch().edges() as u64);
@@ -195,19 +195,9 @@ fn seeds(store: &Store, wanted: &args::Seeds) -> anyhow::Result<Seeds> {
     })
 }
 
-/// Adds to an error about too little memory what the program itself takes.
-fn with_program(error: Error, options: &args::SampleArgs) -> Error {
-    match error {
-        Error::Budget {
-            what, least, remedy, ..
-        } => Error::Budget {
-            what,
-            given: options.memory.0,
-            least: least + PROGRAM_BYTES,
-            remedy,
-        },
-        other => other,
-    }
+/// For `map_err`: adds to an error about too little memory what the program itself takes.
+fn with_program(options: &args::SampleArgs) -> impl FnOnce(Error) -> Error {
+    Error::in_budget(options.memory.0, |least| least + PROGRAM_BYTES)
 }
 
 impl Summary for Sampled {

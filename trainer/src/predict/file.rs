@@ -170,7 +170,9 @@ fn predict_to(
     if some.is_none() {
         // Before the inference, which may take hours.
         made.check_memory(store, &order)
-            .map_err(|error| of_whole_budget(error, budget.memory))?;
+            .map_err(grappa_io::Error::in_budget(budget.memory, |least| {
+                least.saturating_mul(2)
+            }))?;
     }
     let mut bytes = Vec::new();
     let mut nan = NanRows::default();
@@ -246,21 +248,6 @@ fn predict_to(
         scores,
         nan,
     })
-}
-
-/// An error about the half of the budget that sorts predictions, as one about the budget.
-fn of_whole_budget(error: grappa_io::Error, memory: u64) -> grappa_io::Error {
-    match error {
-        grappa_io::Error::Budget {
-            what, least, remedy, ..
-        } => grappa_io::Error::Budget {
-            what,
-            given: memory,
-            least: least.saturating_mul(2),
-            remedy,
-        },
-        other => other,
-    }
 }
 
 /// The nodes of a split.
