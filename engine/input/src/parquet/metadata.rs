@@ -18,133 +18,96 @@ pub(super) enum Kind {
 
 use Kind::{Bool, List, Other, Plain, Struct};
 
-const KEY_VALUE: Kind = Struct(&[Plain(BINARY), Plain(BINARY)]);
+const INT: Kind = Plain(I32);
+const LONG: Kind = Plain(I64);
+const FLOAT: Kind = Plain(DOUBLE);
+const BYTES: Kind = Plain(BINARY);
+
+const KEY_VALUE: Kind = Struct(&[BYTES, BYTES]);
 
 /// Repetition, name, number of children and so on. The schema has checks of its own, which know logical types.
-const SCHEMA_ELEMENT: Kind = Struct(&[
-    Plain(I32),
-    Plain(I32),
-    Plain(I32),
-    Plain(BINARY),
-    Plain(I32),
-    Plain(I32),
-    Plain(I32),
-    Plain(I32),
-    Plain(I32),
-    Other,
-]);
+const SCHEMA_ELEMENT: Kind = Struct(&[INT, INT, INT, BYTES, INT, INT, INT, INT, INT, Other]);
 
 /// Minima and maxima, old and new, counts, and whether minimum and maximum are exact.
-const STATISTICS: Kind = Struct(&[
-    Plain(BINARY),
-    Plain(BINARY),
-    Plain(I64),
-    Plain(I64),
-    Plain(BINARY),
-    Plain(BINARY),
-    Bool,
-    Bool,
-    Plain(I64),
-]);
+const STATISTICS: Kind = Struct(&[BYTES, BYTES, LONG, LONG, BYTES, BYTES, Bool, Bool, LONG]);
 
 const COLUMN_METADATA: Kind = Struct(&[
-    Plain(I32),
-    List(&Plain(I32)),
-    List(&Plain(BINARY)),
-    Plain(I32),
-    Plain(I64),
-    Plain(I64),
-    Plain(I64),
+    INT,
+    List(&INT),
+    List(&BYTES),
+    INT,
+    LONG,
+    LONG,
+    LONG,
     List(&KEY_VALUE),
-    Plain(I64),
-    Plain(I64),
-    Plain(I64),
+    LONG,
+    LONG,
+    LONG,
     STATISTICS,
     // Encoding statistics.
-    List(&Struct(&[Plain(I32), Plain(I32), Plain(I32)])),
-    Plain(I64),
-    Plain(I32),
+    List(&Struct(&[INT, INT, INT])),
+    LONG,
+    INT,
     // Size statistics.
-    Struct(&[Plain(I64), List(&Plain(I64)), List(&Plain(I64))]),
+    Struct(&[LONG, List(&LONG), List(&LONG)]),
     // Geospatial statistics: a bounding box, and types.
     Struct(&[
-        Struct(&[
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-            Plain(DOUBLE),
-        ]),
-        List(&Plain(I32)),
+        Struct(&[FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT]),
+        List(&INT),
     ]),
 ]);
 
 const COLUMN_CHUNK: Kind = Struct(&[
-    Plain(BINARY),
-    Plain(I64),
+    BYTES,
+    LONG,
     COLUMN_METADATA,
-    Plain(I64),
-    Plain(I32),
-    Plain(I64),
-    Plain(I32),
+    LONG,
+    INT,
+    LONG,
+    INT,
     // How it is encrypted.
-    Struct(&[Struct(&[]), Struct(&[List(&Plain(BINARY)), Plain(BINARY)])]),
-    Plain(BINARY),
+    Struct(&[Struct(&[]), Struct(&[List(&BYTES), BYTES])]),
+    BYTES,
 ]);
 
 const ROW_GROUP: Kind = Struct(&[
     List(&COLUMN_CHUNK),
-    Plain(I64),
-    Plain(I64),
+    LONG,
+    LONG,
     // Columns by which it is sorted.
-    List(&Struct(&[Plain(I32), Bool, Bool])),
-    Plain(I64),
-    Plain(I64),
+    List(&Struct(&[INT, Bool, Bool])),
+    LONG,
+    LONG,
     Plain(I16),
 ]);
 
 /// How a file is encrypted, by either of two algorithms.
-const ENCRYPTION: Kind = Struct(&[
-    Struct(&[Plain(BINARY), Plain(BINARY), Bool]),
-    Struct(&[Plain(BINARY), Plain(BINARY), Bool]),
-]);
+const ENCRYPTION: Kind = Struct(&[Struct(&[BYTES, BYTES, Bool]), Struct(&[BYTES, BYTES, Bool])]);
 
 /// The metadata of a file.
 pub(super) const FILE_METADATA: &[Kind] = &[
-    Plain(I32),
+    INT,
     List(&SCHEMA_ELEMENT),
-    Plain(I64),
+    LONG,
     List(&ROW_GROUP),
     List(&KEY_VALUE),
-    Plain(BINARY),
+    BYTES,
     // Orders of columns.
     List(&Struct(&[Struct(&[]), Struct(&[])])),
     ENCRYPTION,
-    Plain(BINARY),
+    BYTES,
 ];
 
 /// The header of a page: type, sizes, checksum, then one of data, index, dictionary, and data of version 2.
 pub(super) const PAGE_HEADER: &[Kind] = &[
-    Plain(I32),
-    Plain(I32),
-    Plain(I32),
-    Plain(I32),
-    Struct(&[Plain(I32), Plain(I32), Plain(I32), Plain(I32), STATISTICS]),
+    INT,
+    INT,
+    INT,
+    INT,
+    Struct(&[INT, INT, INT, INT, STATISTICS]),
     Struct(&[]),
-    Struct(&[Plain(I32), Plain(I32), Bool]),
-    Struct(&[
-        Plain(I32),
-        Plain(I32),
-        Plain(I32),
-        Plain(I32),
-        Plain(I32),
-        Plain(I32),
-        Bool,
-        STATISTICS,
-    ]),
+    Struct(&[INT, INT, Bool]),
+    Struct(&[INT, INT, INT, INT, INT, INT, Bool, STATISTICS]),
 ];
 
 /// Walks a struct with fields of these types. Fields of other ids may have any type. `None` if a field has another type, or the bytes end.
