@@ -15,7 +15,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -23,6 +22,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+
+import page
 
 ROOT = Path(__file__).resolve().parent.parent
 QUESTION = """Which test accuracy does training in partitions reach that exchange nothing but gradients, next to the same model trained on the \
@@ -164,9 +165,8 @@ def table(runs, dataset):
     for run in runs:
         row = cells.setdefault((run["epochs"], run["model"], run["partitions"], name_of(run)), {})
         row.setdefault(run["layers"], []).append(run["test_accuracy"] * 100)
-    lines = ["|  | " + " | ".join(f"{count} layers" for count in layers) + " |", "|---|" + "---:|" * len(layers)]
     pyg = [f"{PYG[dataset, count]:.1f}" if (dataset, count) in PYG else "-" for count in layers]
-    lines.append("| PyG, SAGE, unpartitioned | " + " | ".join(pyg) + " |")
+    rows = [["PyG, SAGE, unpartitioned", *pyg]]
     for (epochs, model, partitions, name), row in sorted(cells.items()):
         is_reference = partitions == 1 and "preaggregated" not in name
         texts = []
@@ -182,22 +182,8 @@ def table(runs, dataset):
                 if alike and not is_reference and count in references:
                     text += f", {statistics.mean(values) - statistics.mean(references[count]):+.2f}"
             texts.append(text)
-        lines.append(f"| {name} | " + " | ".join(texts) + " |")
-    return "\n".join(lines)
-
-
-def machine(work):
-    fields = {}
-    for path in ["/proc/cpuinfo", "/proc/meminfo"]:
-        lines = (line.partition(":") for line in Path(path).read_text().splitlines())
-        fields.update({key.strip(): value.strip() for key, _, value in lines})
-    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    disk = max((mount for mount in mounts if work.resolve().is_relative_to(mount[1])), key=lambda mount: len(mount[1]))[2]
-    memory = int(fields["MemTotal"].split()[0]) / (1 << 20)
-    return (
-        f"{fields['model name']} (family {fields['cpu family']} model {fields['model']}), {os.cpu_count()} cores, {memory:.0f} GiB of memory, "
-        f"{disk} on disk, Linux {platform.release()}"
-    )
+        rows.append([name, *texts])
+    return page.table(["", *(f"{count} layers" for count in layers)], rows)
 
 
 def main():
@@ -233,20 +219,14 @@ def main():
         finally:
             pool.shutdown(cancel_futures=True)
 
-    date = time.strftime("%Y-%m-%d")
-    words = [f".../{Path(word).name}" if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    page = f"## {date}\n\n{QUESTION}\n\n    benches/accuracy.py {' '.join(words)}\n\nDate: {date}\n\nMachine: {machine(args.work)}\n"
-    for dataset in args.datasets:
-        runs = [run for run in done if run["dataset"] == dataset]
-        if runs:
-            page += f"\n### {dataset}\n\n{table(runs, dataset)}\n"
+    found = {dataset: [run for run in done if run["dataset"] == dataset] for dataset in args.datasets}
+    paragraphs = [f"### {dataset}\n\n{table(runs, dataset)}" for dataset, runs in found.items() if runs]
     seconds = statistics.mean(run["seconds"] for run in done) if done else 0
-    page += f"\n{len(done)} runs with one thread each, {seconds:.0f} s on average. PyG is quoted from measurements on a machine of this kind: one "
-    page += f"seed, mini-batches of 1024, evaluation with all neighbors. Load {load} before and {os.getloadavg()[0]} after.\n"
-    print(page)
-    if args.record:
-        with args.record.open("a") as file:
-            file.write("\n" + page)
+    paragraphs.append(
+        f"{len(done)} runs with one thread each, {seconds:.0f} s on average. PyG is quoted from measurements on a machine of this kind: one seed, "
+        f"mini-batches of 1024, evaluation with all neighbors. Load {load:.2f} before and {os.getloadavg()[0]:.2f} after."
+    )
+    page.finish(QUESTION, args.work, paragraphs, args.record)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 //!
 //! Benches are built in the profile of the tests, so nothing is compiled twice.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result};
 
@@ -15,13 +15,11 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("store", "--scales 10 --scale 12 --runs 1 --opens 1 --work WORK"),
     ("feed", "--scale 12 --runs 1 --batches 2 --peer-batches 1 --work WORK"),
-    ("faults", "workers --kills 2"),
-    ("faults", "peers --cases 2"),
     (
         "time_to_accuracy",
         "--datasets cora,rmat,sbm --scale 12 --limit 1GiB --epochs 2 --turns 1 --work WORK",
@@ -37,11 +35,16 @@ const PROGRAMS: [(&str, &str); 10] = [
     ),
 ];
 
-/// The bench in Python, with its options.
-const SCRIPT: (&str, &str) = (
-    "benches/accuracy.py",
-    "--stores WORK --programs PROGRAMS --datasets cora --layers 2 --seeds 1 --partitions 1,2 --halo stop --first-hop sampled --epochs 1 --work WORK",
-);
+/// The benches in Python, likewise. PROGRAMS is the folder of the programs.
+const SCRIPTS: [(&str, &str); 3] = [
+    (
+        "accuracy.py",
+        "--stores WORK --programs PROGRAMS --datasets cora --layers 2 --seeds 1 --partitions 1,2 --halo stop --first-hop sampled --epochs 1 \
+         --work WORK",
+    ),
+    ("faults.py", "workers --kills 2 --programs PROGRAMS"),
+    ("faults.py", "peers --cases 2 --programs PROGRAMS"),
+];
 
 /// The benches that `cargo bench` runs.
 const BENCHES: [(&str, &str); 2] = [("step", "--tiny"), ("top_k", "--tiny")];
@@ -57,12 +60,11 @@ pub fn benches() -> Result<()> {
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     ingest_cora(&work.join("cora.grappa"))?;
     let programs = target_folder().join("debug");
-    let mut script = program("python3");
-    script.arg(root().join(SCRIPT.0));
     let trials = PROGRAMS
         .iter()
         .map(|(name, args)| (program(programs.join(name)), *args));
-    for (mut command, args) in trials.chain([(script, SCRIPT.1)]) {
+    let scripts = SCRIPTS.iter().map(|(name, args)| (script(name), *args));
+    for (mut command, args) in trials.chain(scripts) {
         let args = args.replace("WORK", &work.display().to_string());
         let args = args.replace("PROGRAMS", &programs.display().to_string());
         run(command.args(args.split_whitespace()).env(TRIAL, "1"))?;
@@ -72,6 +74,12 @@ pub fn benches() -> Result<()> {
         run(command.env("LD_LIBRARY_PATH", libtorch.join("lib")))?;
     }
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
+}
+
+fn script(name: &str) -> Command {
+    let mut command = program("python3");
+    command.arg(root().join("benches").join(name));
+    command
 }
 
 fn ingest_cora(store: &Path) -> Result<()> {
