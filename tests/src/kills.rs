@@ -1,6 +1,6 @@
 //! Programs that are killed and restarted: their expected results, and their outcomes.
 //!
-//! A [`Job`] is a command with its inputs. It is killed after a delay, or before its Nth change of the file system (fault
+//! A [`Job`] is a command with its inputs. It is killed before its Nth change of the file system (fault
 //! injection with `GRAPPA_KILL_AT`, in debug builds only). Then it is restarted as a user would restart it, and the result
 //! is compared, byte for byte, with that of an undisturbed run.
 
@@ -13,12 +13,10 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 pub use self::{
-    damage::{Damage, DamageOutcome, damage_jobs},
+    damage::{Damage, DamageOutcome},
     training::{training_jobs, training_jobs_out_of_core},
 };
 
@@ -51,15 +49,6 @@ pub struct Job {
     pub counts: fn(&Path, Vec<u8>) -> Option<Vec<u8>>,
     /// The allowed results.
     pub expected: Vec<Files>,
-}
-
-/// When to kill.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Moment {
-    /// Before the Nth change of the file system, counted from 1.
-    Change(u64),
-    /// After this time.
-    After(Duration),
 }
 
 /// The outcome of a job that was killed and restarted.
@@ -100,24 +89,20 @@ impl Job {
         }
     }
 
-    /// Runs the undisturbed job `runs` times in a row in one folder. The result of each run is an allowed result. Returns
-    /// the job and the time of the first run.
+    /// Runs the undisturbed job `runs` times in a row in one folder. The result of each run is an allowed result.
     ///
     /// # Panics
     /// If it fails.
     #[must_use]
-    pub fn tried(mut self, scratch: &Path, runs: usize) -> (Self, Duration) {
+    pub fn tried(mut self, scratch: &Path, runs: usize) -> Self {
         let folder = self.prepare(scratch);
-        let begin = Instant::now();
-        let mut took = None;
         for _ in 0..runs {
             run(&mut (self.command)(&folder)).success();
-            took.get_or_insert(begin.elapsed());
             let result = self.result(&folder);
             self.expected.push(result);
         }
         fs::remove_dir_all(&folder).unwrap();
-        (self, took.expect("it ran"))
+        self
     }
 
     /// The changes of the file system that a run makes. Their number varies a little from run to run, because of threads.
@@ -134,27 +119,40 @@ impl Job {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Kills the first run at the first moment, the restarted one at the second, and so on. Then lets the job finish.
-    pub fn kill(&self, scratch: &Path, moments: &[Moment]) -> Outcome {
+    /// Kills a run before its Nth change of the file system, counted from 1. Then lets the job finish.
+    fn kill(&self, scratch: &Path, change: u64) -> Outcome {
         let folder = self.prepare(scratch);
-        let mut killed = false;
-        for (run, &moment) in moments.iter().enumerate() {
-            let mut command = (self.command)(&folder);
-            if run > 0 {
-                command.args((self.again)(&folder));
-            }
-            match self.kill_once(&mut command, moment) {
-                Ok(true) => killed = true,
-                Ok(false) => break,
-                Err(why) => return Outcome::Stuck(why),
-            }
-        }
-        let outcome = self.finish(&folder, killed);
+        let outcome = match self.kill_once(&mut (self.command)(&folder), change) {
+            Ok(killed) => self.finish(&folder, killed),
+            Err(why) => return Outcome::Stuck(why),
+        };
         // The folder of a failure is kept for inspection.
         if matches!(outcome, Outcome::Same | Outcome::NotKilled) {
             fs::remove_dir_all(&folder).unwrap();
         }
         outcome
+    }
+
+    /// Kills the job, whose results are those of `runs` runs, before its `last` changes and `others` of the earlier ones. Returns the number
+    /// of its changes, and how often it was killed.
+    ///
+    /// # Panics
+    /// If a restarted run fails or makes other bytes.
+    pub fn kill_before_changes(self, scratch: &Path, runs: usize, last: usize, others: usize) -> (usize, usize) {
+        let job = self.tried(scratch, runs);
+        let changes = job.changes(scratch);
+        let mut killed = 0;
+        for number in sample(changes.len(), last, others, 7) {
+            let outcome = job.kill(scratch, number);
+            let what = changes.get(number as usize - 1).map_or("the end", |change| change);
+            assert!(
+                matches!(outcome, Outcome::Same | Outcome::NotKilled),
+                "{}, killed before {what}: {outcome}",
+                job.name
+            );
+            killed += usize::from(outcome == Outcome::Same);
+        }
+        (changes.len(), killed)
     }
 
     fn finish(&self, folder: &Path, killed: bool) -> Outcome {
@@ -184,16 +182,10 @@ impl Job {
     }
 
     /// Whether the command was killed. It is an error if it failed by itself.
-    fn kill_once(&self, command: &mut Command, moment: Moment) -> Result<bool, String> {
+    fn kill_once(&self, command: &mut Command, change: u64) -> Result<bool, String> {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
-        if let Moment::Change(number) = moment {
-            command.env("GRAPPA_KILL_AT", number.to_string());
-        }
-        let mut child = command.spawn().unwrap();
-        if let Moment::After(delay) = moment {
-            thread::sleep(delay);
-            child.kill().unwrap();
-        }
+        command.env("GRAPPA_KILL_AT", change.to_string());
+        let child = command.spawn().unwrap();
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.signal() {
@@ -247,7 +239,7 @@ pub fn tree_of(folder: &Path) -> Files {
 
 /// Selects changes to kill at: all of the `last` ones, in which results get their names, and `others` of the earlier ones,
 /// spread evenly and selected by `seed`.
-pub fn sample(changes: usize, last: usize, others: usize, seed: u64) -> Vec<u64> {
+fn sample(changes: usize, last: usize, others: usize, seed: u64) -> Vec<u64> {
     let before = changes.saturating_sub(last);
     let mut random = Random::new(seed);
     let mut at: Vec<u64> = (0..others.min(before))

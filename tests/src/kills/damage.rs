@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Job, Moment, Outcome, generate, ingest, ingest_jobs, resumed, store_jobs, store_of};
-use crate::{files::files_of, graph::Graph, npy::Npy, program::Ran, random::Random};
+use super::{Job, Outcome, store_of};
+use crate::{files::files_of, program::Ran, random::Random};
 
 /// How a file is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl DamageOutcome {
 }
 
 impl Job {
-    /// Kills the job at a moment, damages one of its unfinished files, and restarts it. It has `limit` to end. Returns the
+    /// Kills the job before its Nth change of the file system, damages one of its unfinished files, and restarts it. It has `limit` to end. Returns the
     /// outcome and the damaged file.
     ///
     /// # Panics
@@ -98,13 +98,13 @@ impl Job {
     pub fn damage(
         &self,
         scratch: &Path,
-        moment: Moment,
+        change: u64,
         damage: Damage,
         random: &mut Random,
         limit: Duration,
     ) -> (DamageOutcome, PathBuf) {
         let folder = self.prepare(scratch);
-        let killed = self.kill_once(&mut (self.command)(&folder), moment).unwrap();
+        let killed = self.kill_once(&mut (self.command)(&folder), change).unwrap();
         let files = self.unfinished(&folder);
         let mut outcome = (DamageOutcome::Nothing, PathBuf::new());
         if killed && !files.is_empty() {
@@ -195,50 +195,4 @@ fn run_within(command: &mut Command, limit: Duration) -> Option<Ran> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Some(child.wait_with_output().unwrap().into())
-}
-
-/// String ids with features, labels and a list of the ids of rows, within little memory.
-fn ingest_listed_rows(inputs: &Path) -> Job {
-    let graph = Graph::random(7, 3000, 30_000, 8);
-    let folder = inputs.join("listed-rows");
-    fs::create_dir(&folder).unwrap();
-    let files = graph.write(&folder);
-    let edges = folder.join("edges.tsv");
-    let line = |(source, target): &(u64, u64)| format!("n{source}\tn{target}\n");
-    fs::write(&edges, graph.edges.iter().map(line).collect::<String>()).unwrap();
-    let ids = folder.join("ids.txt");
-    let lines = (0..graph.nodes).map(|node| format!("n{node}\n"));
-    fs::write(&ids, lines.collect::<String>()).unwrap();
-    let train = folder.join("train.txt");
-    fs::write(
-        &train,
-        (0..50).map(|node| format!("n{}\n", 17 * node)).collect::<String>(),
-    )
-    .unwrap();
-    let classes = folder.join("classes.npy");
-    Npy::new(&[graph.nodes], graph.labels.iter().map(|&label| label.max(0))).write(&classes);
-    let job = Job::new("ingest, string ids with features", move |folder| {
-        let mut command = ingest(&edges, folder);
-        command.args(["--ids", "string", "--chunks", "3", "--memory", "16MiB"]);
-        command.arg("--node-ids").arg(&ids);
-        command.arg("--features").arg(&files.features);
-        command.arg("--labels").arg(&classes);
-        command.arg("--train").arg(&train);
-        command
-    });
-    resumed(job)
-}
-
-/// Jobs that leave unfinished files, and continue with them. Their inputs are written to `inputs`.
-pub fn damage_jobs(inputs: &Path) -> Vec<Job> {
-    let mut jobs: Vec<Job> = ingest_jobs(inputs).into_iter().map(|(job, _)| job).collect();
-    jobs.push(ingest_listed_rows(inputs));
-    jobs.push(generate());
-    let continues = |job: &Job| {
-        ["place", "add-features", "preaggregate"]
-            .iter()
-            .any(|name| job.name.starts_with(name))
-    };
-    jobs.extend(store_jobs(inputs).into_iter().map(|(job, _)| job).filter(continues));
-    jobs
 }

@@ -15,7 +15,7 @@ use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
     held::Held,
-    kills::{self, Moment, Outcome},
+    kills,
     program::{self, CommandWords, Ran, run},
     random::Random,
 };
@@ -275,21 +275,9 @@ fn a_run_that_continues_with_less_memory_never_exceeds_it() {
 #[cfg(debug_assertions)]
 fn kill_at_changes(folder: &Path, jobs: Vec<(kills::Job, usize)>) {
     for (job, runs) in jobs {
-        let (job, _) = job.tried(folder, runs);
-        let changes = job.changes(folder);
-        let at = kills::sample(changes.len(), 24, 12, 7);
-        let mut killed = 0;
-        for number in at {
-            let outcome = job.kill(folder, &[Moment::Change(number)]);
-            let what = changes.get(number as usize - 1).map_or("the end", |change| change);
-            assert!(
-                matches!(outcome, Outcome::Same | Outcome::NotKilled),
-                "{}, killed before {what}: {outcome}",
-                job.name
-            );
-            killed += usize::from(outcome == Outcome::Same);
-        }
-        assert!(killed >= changes.len().min(20), "{}: killed {killed} times", job.name);
+        let name = job.name.clone();
+        let (changes, killed) = job.kill_before_changes(folder, runs, 24, 12);
+        assert!(killed >= changes.min(20), "{name}: killed {killed} times");
     }
 }
 

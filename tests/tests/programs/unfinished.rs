@@ -12,7 +12,7 @@ use grappa_tests::{
     files::{assert_same, copy_folder, files_of, memory_folder, names_in},
     graph::Graph,
     held::Held,
-    kills::{Damage, Moment, damage_jobs},
+    kills::{Damage, ingest_jobs},
     program::{self, CommandWords, Ran, command, run},
     random::Random,
 };
@@ -208,19 +208,19 @@ fn damaged_rows_of_an_earlier_run_are_computed_again() {
 fn damage_of_any_kind_in_a_join_on_disk_is_found_or_has_no_effect() {
     need_faults!();
     let [inputs, scratch] = [memory_folder(), memory_folder()];
-    let mut jobs = damage_jobs(inputs.path());
-    jobs.retain(|job| job.name == "ingest, string ids joined on disk");
-    let (job, _) = jobs.remove(0).tried(scratch.path(), 1);
+    let mut jobs = ingest_jobs(inputs.path());
+    jobs.retain(|(job, _)| job.name == "ingest, string ids joined on disk");
+    let job = jobs.remove(0).0.tried(scratch.path(), 1);
     let changes = job.changes(scratch.path()).len() as u64;
     let mut random = Random::new(3);
     for (number, damage) in (0..).zip(Damage::ALL) {
         // The last fifth of the changes is the commit.
-        let moment = Moment::Change(changes / 5 + number * changes / 10);
+        let change = changes / 5 + number * changes / 10;
         let limit = Duration::from_secs(60);
-        let (outcome, file) = job.damage(scratch.path(), moment, damage, &mut random, limit);
+        let (outcome, file) = job.damage(scratch.path(), change, damage, &mut random, limit);
         assert!(
             !outcome.is_fault(),
-            "{moment:?}, {damage:?} of {}: {outcome:?}",
+            "change {change}, {damage:?} of {}: {outcome:?}",
             file.display()
         );
     }
