@@ -103,13 +103,10 @@ fn edges_of_nodes_without_a_row_are_told_from_bad_lines() {
     let folder = ProgramFolder::new();
     Npy::new(&[3, 2], [0.5f32; 6]).write(&folder.path("x.npy"));
     folder.write("edges.tsv", "0 1\n1 x\n2 5\n7 0\n");
-    for (more, parts) in [
-        (
-            "--features x.npy",
-            &["2 edges were left out", "x.npy, which has 3", "1 more lines"][..],
-        ),
-        ("--nodes 6", &["1 edges were left out", "--nodes 6"]),
-        ("", &[]),
+    for (more, parts) in grappa_skip::cases![
+        "--features x.npy", &["2 edges were left out", "x.npy, which has 3", "1 more lines"][..];
+        "--nodes 6", &["1 edges were left out", "--nodes 6"];
+        "", &[];
     ] {
         let stderr = ingested(&folder, &format!("--edges edges.tsv --on-bad-line skip {more}")).stderr;
         assert!(parts.iter().all(|part| stderr.contains(part)), "{stderr}");

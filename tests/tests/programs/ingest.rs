@@ -268,14 +268,11 @@ fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
 fn wrong_usage_exits_with_2() {
     let folder = ProgramFolder::new();
     folder.write("edges.tsv", "0 1\n");
-    for (options, parts) in [
-        ("", &["--edges", "--out"][..]),
-        ("--out out.grappa", &["--edges"]),
-        ("--edges edges.tsv", &["--out"]),
-        (
-            "--ogb folder --node-ids ids.txt --out x.grappa",
-            &["--ogb", "--node-ids"],
-        ),
+    for (options, parts) in grappa_skip::cases![
+        "", &["--edges", "--out"][..];
+        "--out out.grappa", &["--edges"];
+        "--edges edges.tsv", &["--out"];
+        "--ogb folder --node-ids ids.txt --out x.grappa", &["--ogb", "--node-ids"];
     ] {
         folder.run(&format!("ingest {options}")).misuse(parts);
     }

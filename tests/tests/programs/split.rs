@@ -58,15 +58,12 @@ fn info_shows_the_split_and_how_it_was_drawn() {
 #[test]
 fn a_class_without_training_nodes_is_a_warning() {
     let folder = folder();
-    for (options, parts) in [
-        (
-            "--labels labels.txt --split 40/30/30 --stratify",
-            &["class 2", "give train a larger share"][..],
-        ),
-        ("--labels labels.txt --train ids.txt", &["class 2", "--train"]),
-        ("--labels labels.txt --split 60/20/20 --stratify", &[]),
+    for (options, parts) in grappa_skip::cases![
+        "--labels labels.txt --split 40/30/30 --stratify", &["class 2", "give train a larger share"][..];
+        "--labels labels.txt --train ids.txt", &["class 2", "--train"];
+        "--labels labels.txt --split 60/20/20 --stratify", &[];
         // In sets of classes, the third class has no node at all. That is not the split's doing.
-        ("--labels sets.txt --split 60/20/20", &[]),
+        "--labels sets.txt --split 60/20/20", &[];
     ] {
         let stderr = made(&folder, options).stderr;
         let warning = stderr.lines().find(|line| line.contains("no training node"));
@@ -97,18 +94,15 @@ fn classes_without_training_nodes_are_found_however_many_there_are() {
 #[test]
 fn contradictions_name_both_options_and_the_remedy() {
     let folder = folder();
-    for (options, parts) in [
-        ("--split 60/20/20 --train ids.txt", &["--split", "--train"][..]),
-        ("--split 60/20/20 --val ids.txt", &["--split", "--val"]),
-        ("--split 60/20/20 --test ids.txt", &["--split", "--test"]),
-        (
-            "--split 60/20/30",
-            &["--split", "add up to 110 percent", "give 60/20/20"],
-        ),
-        ("--split 0.6/0.2/0.2", &["add up to 1 percent", "give 60/20/20"]),
-        ("--split 60", &["TRAIN/VAL/TEST in percent, such as 60/20/20"]),
-        ("--stratify", &["--split"]),
-        ("--split-seed 3", &["--split"]),
+    for (options, parts) in grappa_skip::cases![
+        "--split 60/20/20 --train ids.txt", &["--split", "--train"][..];
+        "--split 60/20/20 --val ids.txt", &["--split", "--val"];
+        "--split 60/20/20 --test ids.txt", &["--split", "--test"];
+        "--split 60/20/30", &["--split", "add up to 110 percent", "give 60/20/20"];
+        "--split 0.6/0.2/0.2", &["add up to 1 percent", "give 60/20/20"];
+        "--split 60", &["TRAIN/VAL/TEST in percent, such as 60/20/20"];
+        "--stratify", &["--split"];
+        "--split-seed 3", &["--split"];
     ] {
         ingest(&folder, options).misuse(parts);
     }

@@ -154,12 +154,9 @@ fn ids_are_exported_as_arrays_and_as_lines() {
 #[test]
 fn plans_agree_with_stores() {
     let folder = ProgramFolder::new();
-    for (graph, plan) in [
-        (
-            "rmat --scale 16 --feature-dim 100 --feature-dtype f16",
-            "--dim 100 --dtype f16",
-        ),
-        ("er --nodes 50000 --chunks 7", "--degrees even --chunks 7"),
+    for (graph, plan) in grappa_skip::cases![
+        "rmat --scale 16 --feature-dim 100 --feature-dtype f16", "--dim 100 --dtype f16";
+        "er --nodes 50000 --chunks 7", "--degrees even --chunks 7";
     ] {
         folder.success(&format!("gen {graph} --edge-factor 16 --seed 1 --out made --force"));
         let store = info(&folder, "made");

@@ -22,14 +22,10 @@ fn options_without_effect_are_warned_about_when_a_run_begins() {
         steps_per_epoch: 1000,
         ..config()
     };
-    for (name, config, expected) in [
-        (
-            "steps",
-            steps,
-            "--steps-per-epoch 1000 has no effect: 7 step(s) use all training nodes",
-        ),
-        ("correction", correction, "--correction node has no effect"),
-        ("halo", halo, "--halo history needs a pre-aggregated first hop"),
+    for (name, config, expected) in grappa_skip::cases![
+        "steps", steps, "--steps-per-epoch 1000 has no effect: 7 step(s) use all training nodes";
+        "correction", correction, "--correction node has no effect";
+        "halo", halo, "--halo history needs a pre-aggregated first hop";
     ] {
         let config = TrainConfig { epochs: 1, ..config };
         let (_, seen) = train_at(&store, &config, &folder.path().join(name)).unwrap();

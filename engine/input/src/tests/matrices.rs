@@ -90,14 +90,11 @@ fn compressed_rows_are_found_across_pieces() {
     let columns: Vec<i64> = expected.iter().map(|&(_, column)| column as i64).collect();
     let array = |numbers: &[i64]| npy("<i8", &format!("({},)", numbers.len()), &le(numbers, i64::to_le_bytes));
     for deflated in [false, true] {
-        let members = [
-            ("indptr", array(&starts)),
-            ("indices", array(&columns)),
-            (
-                "data",
-                npy("|b1", &format!("({},)", columns.len()), &vec![1; columns.len()]),
-            ),
-            ("shape", array(&[100_000, 100_000])),
+        let members = grappa_skip::cases![
+            "indptr", array(&starts);
+            "indices", array(&columns);
+            "data", npy("|b1", &format!("({},)", columns.len()), &vec![1; columns.len()]);
+            "shape", array(&[100_000, 100_000]);
         ];
         let path = folder.file("a.npz", npz(&members, deflated, false));
         let options = EdgeSourceOptions {

@@ -201,15 +201,10 @@ fn parquet_columns_are_found_by_name_or_named_by_the_user() {
         target: Some("a".to_owned()),
         ..Default::default()
     };
-    for (names, columns, edge, weighted) in [
-        (["to", "From", "w"], EdgeColumnOptions::default(), (2, 1), true),
-        (
-            ["target_id", "source_id", "score"],
-            EdgeColumnOptions::default(),
-            (2, 1),
-            true,
-        ),
-        (["a", "b", "c"], named, (2, 1), false),
+    for (names, columns, edge, weighted) in grappa_skip::cases![
+        ["to", "From", "w"], EdgeColumnOptions::default(), (2, 1), true;
+        ["target_id", "source_id", "score"], EdgeColumnOptions::default(), (2, 1), true;
+        ["a", "b", "c"], named, (2, 1), false;
     ] {
         let source = open(names, columns).unwrap();
         assert_eq!(source.weighted(), weighted);

@@ -416,15 +416,12 @@ fn features_have_the_names_of_their_columns() {
     ];
     let lists = Column::Lists(vec![Some(vec![Some(1.0), Some(2.0)]); 2]);
     let lists = table(&[("id", Column::I64(some(&[1, 0]))), ("vector", lists)], 9);
-    for (path, names) in [
-        (folder.file("x.parquet", table(&columns, 9)), &["age", "income"][..]),
-        (folder.file("lists.parquet", lists), &[]),
-        (
-            folder.file("x.csv", "age,id,income\n1,2,3\n4,5,6\n"),
-            &["age", "income"],
-        ),
-        (folder.file("f.csv", "f0,f1\n1,2\n"), &["f0", "f1"]),
-        (folder.file("m.csv", "1,2\n3,4\n"), &[]),
+    for (path, names) in grappa_skip::cases![
+        folder.file("x.parquet", table(&columns, 9)), &["age", "income"][..];
+        folder.file("lists.parquet", lists), &[];
+        folder.file("x.csv", "age,id,income\n1,2,3\n4,5,6\n"), &["age", "income"];
+        folder.file("f.csv", "f0,f1\n1,2\n"), &["f0", "f1"];
+        folder.file("m.csv", "1,2\n3,4\n"), &[];
     ] {
         let source = MatrixSource::open(&path).unwrap();
         let found: Vec<_> = source.columns().iter().map(|column| column.name.as_str()).collect();
@@ -488,17 +485,13 @@ fn columns_without_numbers_are_refused_by_name() {
     let folder = Folder::new();
     let open = |columns: &[(&str, Column)]| MatrixSource::open(&folder.file("x.parquet", table(columns, 9)));
     let numbers = || Column::F32(some(&[1.0]));
-    for (columns, parts) in [
-        (
-            &[("id", Column::I64(some(&[1]))), ("city", Column::Text(some(&["a"])))][..],
-            &["not all columns are clearly features: city", "--features-from"][..],
-        ),
-        (
-            &[("a", numbers()), ("x", Column::Lists(vec![Some(vec![Some(1.0)])]))],
-            &["column x has lists", "1 more", "--features-from x"],
-        ),
-        (&[("id", Column::I64(some(&[1])))], &["columns of features, found none"]),
-        (&[("a", Column::F32(vec![]))], &["at least one row"]),
+    for (columns, parts) in grappa_skip::cases![
+        &[("id", Column::I64(some(&[1]))), ("city", Column::Text(some(&["a"])))][..],
+            &["not all columns are clearly features: city", "--features-from"][..];
+        &[("a", numbers()), ("x", Column::Lists(vec![Some(vec![Some(1.0)])]))],
+            &["column x has lists", "1 more", "--features-from x"];
+        &[("id", Column::I64(some(&[1])))], &["columns of features, found none"];
+        &[("a", Column::F32(vec![]))], &["at least one row"];
     ] {
         assert_contains(&message(open(columns)), &[&["x.parquet"], parts].concat());
     }

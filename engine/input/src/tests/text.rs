@@ -96,18 +96,15 @@ fn rejects_carry_line_reason_and_text() {
 #[test]
 fn headers_marks_quotes_and_missing_last_line_ends_are_understood() {
     let folder = Folder::new();
-    let cases: [(&str, &str); 8] = [
-        ("a.csv", "source,target\n1,2\n3,4"),
-        ("a.csv", "\u{feff}who,whom\r\n1,2\r\n3,4\r\n"),
-        (
-            "a.csv",
-            "# made by hand\n\n\"follower\", \"followed\"\n\"1\", \"2\"\n3,4\n",
-        ),
-        ("a.csv", "\u{feff}1,2\n3,4"),
-        ("a.csv", "1 2\n3\t4"),
-        ("a.tsv", "src\tdst\n1\t2\n3\t4\n"),
-        ("a.txt", "% comment\n# comment\n 1   2 \n\n3 , 4\n"),
-        ("noextension", "1\t2\n3\t4"),
+    let cases: [(&str, &str); 8] = grappa_skip::cases![
+        "a.csv", "source,target\n1,2\n3,4";
+        "a.csv", "\u{feff}who,whom\r\n1,2\r\n3,4\r\n";
+        "a.csv", "# made by hand\n\n\"follower\", \"followed\"\n\"1\", \"2\"\n3,4\n";
+        "a.csv", "\u{feff}1,2\n3,4";
+        "a.csv", "1 2\n3\t4";
+        "a.tsv", "src\tdst\n1\t2\n3\t4\n";
+        "a.txt", "% comment\n# comment\n 1   2 \n\n3 , 4\n";
+        "noextension", "1\t2\n3\t4";
     ];
     for (name, text) in cases {
         for block_bytes in [1, 7, 1 << 20] {
@@ -154,18 +151,14 @@ fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {
 #[test]
 fn string_keys_keep_what_separates_them_elsewhere() {
     let folder = Folder::new();
-    let cases: [(&str, &str, (&str, &str)); 7] = [
-        ("a.tsv", "New York\tSão Paulo\n", ("New York", "São Paulo")),
-        ("a.tsv", "a,b c\n", ("a", "b c")),
-        ("a.csv", "New York, São Paulo\n", ("New York", "São Paulo")),
-        (
-            "a.csv",
-            "\"York, New\",\"the \"\"big\"\" one\"\n",
-            ("York, New", "the \"big\" one"),
-        ),
-        ("a.csv", "source,target\nx,y\n", ("x", "y")),
-        ("a.txt", "  x    y  \r\n", ("x", "y")),
-        ("a.txt", "12 13", ("12", "13")),
+    let cases: [(&str, &str, (&str, &str)); 7] = grappa_skip::cases![
+        "a.tsv", "New York\tSão Paulo\n", ("New York", "São Paulo");
+        "a.tsv", "a,b c\n", ("a", "b c");
+        "a.csv", "New York, São Paulo\n", ("New York", "São Paulo");
+        "a.csv", "\"York, New\",\"the \"\"big\"\" one\"\n", ("York, New", "the \"big\" one");
+        "a.csv", "source,target\nx,y\n", ("x", "y");
+        "a.txt", "  x    y  \r\n", ("x", "y");
+        "a.txt", "12 13", ("12", "13");
     ];
     for (name, text, (source, target)) in cases {
         for block_bytes in [1, 9, 1 << 20] {

@@ -145,15 +145,11 @@ fn columns_of_parquet_become_what_their_types_say() {
     );
     let moment = ("at", Column::Milliseconds(&[43_200_000, 0, 86_400_000]));
     let dates = "flag is false or true (0, 1); day is a date";
-    for (columns, says, features) in [
-        (
-            &[id, plan, a][..],
-            "plan is one of free, gold",
-            "1,0,0,1 1,0,0,2 0,1,0,3",
-        ),
+    for (columns, says, features) in grappa_skip::cases![
+        &[id, plan, a][..], "plan is one of free, gold", "1,0,0,1 1,0,0,2 0,1,0,3";
         // The type says that these are no numbers.
-        (&[id, zip, a], "zip is one of 10001, 94103", "0,1,0,1 0,1,0,2 1,0,0,3"),
-        (&[flag, id, day, moment], dates, "0,0,0 1,-1,1 1,19723,0.5"),
+        &[id, zip, a], "zip is one of 10001, 94103", "0,1,0,1 0,1,0,2 1,0,0,3";
+        &[flag, id, day, moment], dates, "0,0,0 1,-1,1 1,19723,0.5";
     ] {
         write(columns);
         folder.expect(X, says, graph(features), &format!("{columns:?}"));

@@ -92,17 +92,12 @@ fn labels_must_fit_the_nodes_and_be_classes() {
 
 #[test]
 fn splits_must_be_disjoint_and_of_known_nodes() {
-    refuse_arrays([
-        ("--test large.npy", "", list(&[0i64, 4]), "row 1 && 4"),
-        ("--test negative.npy", "", list(&[0i64, -1]), "row 1 && -1"),
-        ("--test huge.npy", "", list(&[0i64, 1 << 41]), "row 1 && 2199023255552"),
-        ("--test empty.npy", "", list::<i64>(&[]), "no ids"),
-        (
-            "--test floats.npy",
-            "",
-            list(&[0f32, 0.5]),
-            "at row 1 && 0.5 && fraction",
-        ),
+    refuse_arrays(grappa_skip::cases![
+        "--test large.npy", "", list(&[0i64, 4]), "row 1 && 4";
+        "--test negative.npy", "", list(&[0i64, -1]), "row 1 && -1";
+        "--test huge.npy", "", list(&[0i64, 1 << 41]), "row 1 && 2199023255552";
+        "--test empty.npy", "", list::<i64>(&[]), "no ids";
+        "--test floats.npy", "", list(&[0f32, 0.5]), "at row 1 && 0.5 && fraction";
     ]);
     let table = [
         "--edges good.tsv --test names.txt",
@@ -120,18 +115,13 @@ fn a_mask_is_of_type_bool_and_has_one_entry_per_node() {
     let bits = Npy::raw("|u1", &[4], [1, 0, 0, 1]);
     let masks = Npy::raw("|b1", &[4, 3], [1; 12]);
     let twice = "at row 2 && the id 0 is there already, at row 1 && a.astype(bool)";
-    refuse_arrays([
-        ("--train bits.npy", "", bits, twice),
-        ("--train masks.npy", "", masks, "shape (4, 3) && a[:, 0]"),
-        ("--train short.npy", "", mask(&[1, 0, 1]), "expected 4 rows && found 3"),
-        (
-            "--train long.npy",
-            "",
-            mask(&[1, 0, 1, 0, 0]),
-            "expected 4 rows && --nodes",
-        ),
-        ("--train whole.npy", "--ids sparse", mask(&[1, 0, 1, 0]), "--ids sparse"),
-        ("--train whole.npy", "--ids string", mask(&[1, 0, 1, 0]), "--ids string"),
+    refuse_arrays(grappa_skip::cases![
+        "--train bits.npy", "", bits, twice;
+        "--train masks.npy", "", masks, "shape (4, 3) && a[:, 0]";
+        "--train short.npy", "", mask(&[1, 0, 1]), "expected 4 rows && found 3";
+        "--train long.npy", "", mask(&[1, 0, 1, 0, 0]), "expected 4 rows && --nodes";
+        "--train whole.npy", "--ids sparse", mask(&[1, 0, 1, 0]), "--ids sparse";
+        "--train whole.npy", "--ids string", mask(&[1, 0, 1, 0]), "--ids string";
     ]);
     let folder = IngestFolder::new();
     folder.write(SQUARE.0, SQUARE.1);
