@@ -46,6 +46,11 @@ class Batch:
 
     Nodes are numbered within the batch: seeds first, then the nodes that each hop reached first. With the layout ``"hops"``, a node
     draws in-neighbors once.
+
+    Example:
+        >>> batch = next(iter(grappa.NeighborLoader(store, [5], batch_size=8)))
+        >>> batch.x.shape[1], len(batch.y) == batch.batch_size, len(batch.num_sampled_nodes)
+        (1433, True, 2)
     """
 
     #: The nodes of the batch in the store: shape (n,), int64.
@@ -97,10 +102,8 @@ class NeighborLoader:
         features: Whether batches have features.
         labels: ``"seeds"``, ``"all"`` for the labels of all nodes of a batch, or None.
         by_weight: Whether to draw in-neighbors with probabilities proportional to edge weights.
-        edge_weights: Whether batches have the weights of their edges. Default: if the store has edge weights and there are no
-            partitions.
-        edge_features: Whether batches have the features of their edges. Default: if the store has some and there are no
-            partitions.
+        edge_weights: Whether batches have the weights of their edges. Default: if the store has edge weights.
+        edge_features: Whether batches have the features of their edges. Default: if the store has some.
         layout: ``"hops"``: one list of edges, as PyTorch Geometric has it; a node draws once, at the hop after the one that reached
             it. ``"blocks"``: a bipartite `Block` per hop, as DGL has it; every node draws at each hop. ``"induced"``: as
             ``"hops"``, with all edges among the sampled nodes.
@@ -200,9 +203,8 @@ class NeighborLoader:
         self._arguments = {**arguments, "store": self.store.path}
         self._destination = Destination(device or "cpu", pin_memory) if device is not None or pin_memory else None
         self._epoch = 0
-        # In-edges of halo nodes have neither weights nor features.
-        weights = (self.store.has_edge_weights and partitions is None) if edge_weights is None else bool(edge_weights)
-        with_features = (self.store.num_edge_features > 0 and partitions is None) if edge_features is None else bool(edge_features)
+        weights = self.store.has_edge_weights if edge_weights is None else bool(edge_weights)
+        with_features = self.store.num_edge_features > 0 if edge_features is None else bool(edge_features)
         self._drawing = {
             "fanouts": _fanouts(num_neighbors),
             "replace": bool(replace),
@@ -251,7 +253,12 @@ class NeighborLoader:
         return len(self._loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is epoch `epoch`. Otherwise epochs count from 0."""
+        """The next iteration is epoch `epoch`. Otherwise epochs count from 0.
+
+        Example:
+            >>> loader = grappa.NeighborLoader(store, [5], batch_size=64)
+            >>> loader.set_epoch(3)
+        """
         self._epoch = _integer("epoch", epoch, 0)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -179,7 +179,7 @@ def test_full_batches_leave_the_rest_to_a_smaller_last_one(store):
     assert list(grappa.NeighborLoader(store, [2], 30, nodes, drop_last=True)) == []
 
 
-def test_edge_weights_are_those_of_the_input(weighted):
+def test_edge_weights_are_those_of_the_input(weighted, tmp_path):
     store, pairs, weights = weighted
     weight_of = {tuple(pair): weight for pair, weight in zip(pairs.tolist(), weights)}
     for layout in ("hops", "induced"):
@@ -188,7 +188,13 @@ def test_edge_weights_are_those_of_the_input(weighted):
             for batch in loader:
                 edges = batch.n_id[batch.edge_index].T.tolist()
                 assert batch.edge_weight.tolist() == [weight_of[tuple(edge)] for edge in edges]
+    store = grappa.ingest(pairs, weights=weights, chunks=4, out=tmp_path / "chunks.grappa")
+    for batch in grappa.NeighborLoader(store, [3, 2, 2], 7, None, partitions=2):
+        edges = batch.n_id[batch.edge_index].T.tolist()
+        assert batch.edge_weight.tolist() == [weight_of[tuple(edge)] for edge in edges]
     assert next(iter(grappa.NeighborLoader(store, [3], 7, None, edge_weights=False))).edge_weight is None
+    with pytest.raises(grappa.Error, match="not drawn by edge weight"):
+        grappa.NeighborLoader(store, [3, 2], 7, None, partitions=2, by_weight=True)
 
 
 def check_edge_features(batch, edges, number_of):
@@ -212,12 +218,11 @@ def test_edges_bring_their_features_and_their_places_in_the_store(with_edge_feat
     for batch in grappa.LinkNeighborLoader(store, [-1, 3], 20):
         check_edge_features(batch, batch, number_of)
     assert sorted(number_of) == list(range(len(pairs))) and len(set(number_of.values())) == len(pairs)
-    for batch in grappa.NeighborLoader(store, [3, 2], 7, None, partitions=2, halo="stop", edge_features=True):
-        check_edge_features(batch, batch, number_of)
+    for halo in ("stop", "none", "neighbors"):
+        for batch in grappa.NeighborLoader(store, [3, 2, 2], 7, None, partitions=2, halo=halo):
+            check_edge_features(batch, batch, number_of)
     without = next(iter(grappa.NeighborLoader(store, [3], 7, None, edge_features=False)))
     assert without.edge_attr is None and without.e_id is None
-    with pytest.raises(grappa.Error, match="halo nodes have neither edge weights nor edge features"):
-        grappa.NeighborLoader(store, [3, 2], 7, None, partitions=2, edge_features=True)
 
 
 def test_heavy_edges_are_drawn_more_often(weighted):

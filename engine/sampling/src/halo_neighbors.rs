@@ -19,15 +19,20 @@ use grappa_storage::MappedChunks;
 
 use crate::{
     InNeighbors, ListScratch, NeighborSample, NodeSet, Pieces,
+    in_neighbors::List,
     node_set::GrowingSet,
     partition::{Owned, SeedNodes},
-    view::{Given, HaloLists, HaloPiece},
+    view::{EdgeData, Given, HaloEdges, HaloLists, HaloPiece},
 };
 
 /// Which in-neighbors are drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HaloNeighbors<'a> {
     pub chunks: &'a MappedChunks,
+    /// What lists have of their edges.
+    pub edge_data: EdgeData,
+    /// The place of the first edge of each chunk in the store.
+    pub first_edges: &'a [u64],
     /// The maximum number of in-neighbors of a node.
     pub per_node: u32,
     /// How many edges away from seeds nodes are expanded.
@@ -117,6 +122,7 @@ impl HaloNeighbors<'_> {
             self.chunks.edges(),
             nodes.len(),
             self.per_node,
+            self.edge_data,
         ))?;
         let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES))
             .map(|_| Mutex::new(None))
@@ -151,12 +157,41 @@ impl HaloNeighbors<'_> {
             replace: false,
             seed: self.seed,
         };
-        InNeighbors::sampled(self.chunks, Some(sample)).each(members, scratch, |_, list| {
+        InNeighbors::sampled(self.chunks, Some(sample)).each(members, scratch, |index, list| {
             sources.clear();
             list.decode_into(&mut sources);
             piece.push(list.degree(), &sources);
-            Ok(())
+            match self.edge_data == EdgeData::default() {
+                true => Ok(()),
+                false => self.add_edges(members[index], &list, &mut piece.edges),
+            }
         })?;
         Ok(piece)
+    }
+
+    /// Appends what is wanted of the edges in the list of a node.
+    fn add_edges(&self, node: NodeId, list: &List<'_>, edges: &mut HaloEdges) -> Result<()> {
+        let chunk = self.chunks.map().chunk_of(node);
+        // The list is empty where a slice lacks the chunk.
+        let Some((files, row)) = self.chunks.get(node) else {
+            return Ok(());
+        };
+        let weights = files.weights().filter(|_| self.edge_data.weights);
+        let Some(located_by) = files.edge_features().or(files.weights()) else {
+            return Ok(());
+        };
+        let of_node = located_by.range(row, &files.rows())?;
+        for position in list.positions() {
+            let edge = of_node.start + position;
+            if self.edge_data.ids {
+                edges.ids.push(self.first_edges[chunk.0 as usize] + edge);
+            }
+            if let Some(weights) = &weights {
+                let at = edges.weights.len();
+                edges.weights.push(0.0);
+                weights.copy(edge..edge + 1, &mut edges.weights[at..])?;
+            }
+        }
+        Ok(())
     }
 }

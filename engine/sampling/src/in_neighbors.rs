@@ -258,6 +258,12 @@ impl<'a> List<'a> {
         self.drawn.map_or(self.row.degree(), |drawn| drawn.len() as u64)
     }
 
+    /// The positions of the in-neighbors in the adjacency list, ascending.
+    pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
+        let all = 0..self.drawn.map_or(self.row.degree(), |_| 0);
+        all.chain(self.drawn.into_iter().flatten().copied())
+    }
+
     /// The adjacency list, if all in-neighbors are in the list.
     pub fn whole(&self) -> Option<&Row<'a>> {
         self.drawn.is_none().then_some(&self.row)

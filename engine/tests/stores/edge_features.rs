@@ -409,15 +409,22 @@ fn sampled_edges_bring_their_features_from_any_view_in_any_memory() {
     ingest(&options, &Silent).unwrap();
     let store = Arc::new(Store::open(&options.out).unwrap());
     let fanouts: Fanouts = "4,-1".parse().unwrap();
+    let by_weight = Sampler::by_weight(fanouts.clone(), false).with_edge_weights();
     for sampler in [
         Sampler::uniform(fanouts.clone(), false).drawing_once(),
-        Sampler::by_weight(fanouts, false).with_edge_weights(),
+        Sampler::uniform(fanouts, false).with_edge_weights(),
+        by_weight.clone(),
     ] {
         for (partitions, halo, join_steps) in [
             (1, Halo::Stop, None),
             (3, Halo::Stop, Some(Join::SharedInput)),
             (2, Halo::None, Some(Join::Apart)),
+            (3, Halo::Neighbors, Some(Join::Apart)),
         ] {
+            // In-neighbors of halo nodes are not drawn by weight.
+            if halo == Halo::Neighbors && sampler == by_weight {
+                continue;
+            }
             let mut loading = LoaderOptions {
                 batch: 64,
                 halo,
@@ -442,35 +449,23 @@ fn sampled_edges_bring_their_features_from_any_view_in_any_memory() {
 }
 
 #[test]
-fn stores_without_features_and_sampled_in_neighbors_are_refused() {
+fn stores_without_features_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges(3000), |id| id.to_string());
-    let refused = |options: &IngestOptions, halo, partitions| {
-        let store = Arc::new(Store::open(&options.out).unwrap());
-        let loading = LoaderOptions {
-            halo,
-            features: false,
-            edge_features: true,
-            memory: 64 << 20,
-            ..LoaderOptions::new(Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids())
-        };
-        let opened = Loader::new(&store, loading).partition(&assignment(&store, partitions), &Seeds::All, &Silent);
-        opened.unwrap_err().to_string()
-    };
-    let mut with_features = with_columns(options(folder.path(), &input));
-    with_features.chunks = Some(4);
-    ingest(&with_features, &Silent).unwrap();
-    let error = refused(&with_features, Halo::Neighbors, 2);
-    assert!(
-        error.contains("neither edge weights nor edge features") && error.contains("halo"),
-        "{error}"
-    );
     let mut without = options(folder.path(), &input);
     without.out = folder.path().join("without.grappa");
     (without.edge_columns.source, without.edge_columns.target) = (Some("src".into()), Some("dst".into()));
     ingest(&without, &Silent).unwrap();
-    let error = refused(&without, Halo::Stop, 1);
+    let store = Arc::new(Store::open(&without.out).unwrap());
+    let loading = LoaderOptions {
+        features: false,
+        edge_features: true,
+        memory: 64 << 20,
+        ..LoaderOptions::new(Sampler::uniform("4,4".parse().unwrap(), false).with_edge_ids())
+    };
+    let opened = Loader::new(&store, loading).partition(&assignment(&store, 1), &Seeds::All, &Silent);
+    let error = opened.unwrap_err().to_string();
     assert!(
         error.contains("edge features") && error.contains("--edge-features-from"),
         "{error}"

@@ -161,6 +161,8 @@ fn every_in_neighbor_is_equally_likely() {
     for seed in 0..4000 {
         let neighbors = HaloNeighbors {
             chunks: &chunks,
+            edge_data: EdgeData::default(),
+            first_edges: &[],
             per_node: 3,
             hops: 2,
             seed,
@@ -200,7 +202,7 @@ fn random_walks_go_on_at_halo_nodes() {
 }
 
 #[test]
-fn weights_and_too_little_memory_are_refused() {
+fn draws_by_weight_and_too_little_memory_are_refused() {
     let kept = Graph::mixed(600).store(9);
     let store = shared(&kept);
     let refused = |options, partitions| {
@@ -210,7 +212,7 @@ fn weights_and_too_little_memory_are_refused() {
             .to_string()
     };
     let by_weight = Sampler::by_weight("5,5".parse().unwrap(), false);
-    assert!(refused(options(by_weight), PARTITIONS).contains("neither edge weights"));
+    assert!(refused(options(by_weight), PARTITIONS).contains("not drawn by edge weight"));
     let small = LoaderOptions {
         memory: 16 << 10,
         ..options(Sampler::uniform("5,5".parse().unwrap(), false))

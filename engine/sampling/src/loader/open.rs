@@ -19,8 +19,7 @@ use crate::{
     placement::{ListSizes, ListsBudget},
     policy::LISTS_SHARE,
     view::{
-        EdgeData, EdgeFeatures, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions,
-        ViewSource,
+        EdgeFeatures, Halo, HaloLists, MappedMemory, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource,
     },
 };
 
@@ -328,10 +327,10 @@ fn draw_halo_lists(
     partitions: &[(&Owned, &SeedNodes)],
     progress: &dyn Progress,
 ) -> Result<HaloLists> {
-    if options.sampler.edge_data() != EdgeData::default() {
+    if options.sampler.draws_by_weight() {
         return Err(Error::conflict(
-            "sampled in-neighbors of halo nodes have neither edge weights nor edge features",
-            "choose another halo mode, or sample uniformly and without them",
+            "in-neighbors of halo nodes are sampled uniformly, and then not drawn by edge weight",
+            "choose another halo mode, or sample uniformly",
         ));
     }
     let chunks = MappedChunks::open(store)?;
@@ -351,6 +350,8 @@ fn draw_halo_lists(
     };
     let neighbors = HaloNeighbors {
         chunks: &chunks,
+        edge_data: options.sampler.edge_data(),
+        first_edges: &store.first_edges(),
         per_node: options.halo_neighbors,
         hops: options.sampler.edges_from_seeds() + beyond,
         seed: random::combine(random::hash(options.seed), generation),

@@ -143,9 +143,14 @@ impl Sampler {
     /// What views must have of edges.
     pub fn edge_data(&self) -> EdgeData {
         EdgeData {
-            weights: self.keeps_weights || matches!(self.method, Method::Neighbors { by_weight: true, .. }),
+            weights: self.keeps_weights || self.draws_by_weight(),
             ids: self.keeps_ids,
         }
+    }
+
+    /// Whether probabilities of in-neighbors are proportional to edge weights.
+    pub(crate) fn draws_by_weight(&self) -> bool {
+        matches!(self.method, Method::Neighbors { by_weight: true, .. })
     }
 
     /// Fills `out` with the minibatch of `seeds`. Its previous content is discarded.

@@ -4,6 +4,8 @@
 //! heads     one per node: where its list starts, and the node's in-degree; then where the last list ends
 //! low       the lower 32 bits of each source
 //! high      the upper 8 bits, in graphs of more than 2^32 nodes
+//! ids       the id of the edge from each source, if the view has ids of edges
+//! weights   the weight of that edge, if the view has edge weights
 //! ```
 
 use grappa_formats::NodeId;
@@ -11,6 +13,7 @@ use grappa_io::{Result, prefetch::prefetch};
 
 use super::{
     adjacency::{AdjacencyLists, Degrees, Positions},
+    edge_filter::EdgeData,
     files::MappedFiles,
     sources::NARROW_NODES_MAX,
 };
@@ -23,7 +26,17 @@ pub struct HaloLists {
     heads: Vec<Head>,
     low: Vec<u32>,
     high: Vec<u8>,
+    edges: HaloEdges,
     given: Given,
+}
+
+/// What lists have of their edges, besides their sources.
+#[derive(Debug, Default)]
+pub(crate) struct HaloEdges {
+    /// The ids of edges: their places in the store. Empty if the view has none.
+    pub ids: Vec<u64>,
+    /// Empty if the view has no edge weights.
+    pub weights: Vec<f32>,
 }
 
 /// Counts of the nodes that partitions get with lists, summed over partitions.
@@ -44,8 +57,10 @@ struct Head {
 
 impl HaloLists {
     /// Bytes of memory of lists of `nodes` nodes with `sources` in-neighbors, in a graph of `universe` nodes.
-    pub fn bytes_of(universe: u64, nodes: u64, sources: u64) -> u64 {
-        let source_bytes = if universe > NARROW_NODES_MAX { 5 } else { 4 };
+    pub fn bytes_of(universe: u64, nodes: u64, sources: u64, edge_data: EdgeData) -> u64 {
+        let mut source_bytes = if universe > NARROW_NODES_MAX { 5 } else { 4 };
+        source_bytes += if edge_data.ids { 8 } else { 0 };
+        source_bytes += if edge_data.weights { 4 } else { 0 };
         let heads = (nodes + 1).saturating_mul(size_of::<Head>() as u64);
         heads
             .saturating_add(sources.saturating_mul(source_bytes))
@@ -54,16 +69,17 @@ impl HaloLists {
 
     /// Bytes of memory that it takes to draw lists of `nodes` nodes with at most `per_node` in-neighbors each, in a
     /// graph of `edges` edges. They are collected in pieces first, so there are two copies.
-    pub fn drawing_bytes_max(universe: u64, edges: u64, nodes: u64, per_node: u32) -> u64 {
+    pub fn drawing_bytes_max(universe: u64, edges: u64, nodes: u64, per_node: u32, edge_data: EdgeData) -> u64 {
         // Each edge is in one adjacency list, and is drawn once at most.
         let sources = nodes.saturating_mul(per_node.into()).min(edges);
-        Self::bytes_of(universe, nodes, sources).saturating_mul(2)
+        Self::bytes_of(universe, nodes, sources, edge_data).saturating_mul(2)
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         let lists = self.heads.len() * size_of::<Head>() + 4 * self.low.len() + self.high.len();
-        lists as u64 + self.nodes.bytes()
+        let edges = 8 * self.edges.ids.len() + 4 * self.edges.weights.len();
+        (lists + edges) as u64 + self.nodes.bytes()
     }
 
     /// Counts of the nodes that the partitions get with these lists.
@@ -109,6 +125,7 @@ impl HaloLists {
             heads: Vec::with_capacity(nodes.len() as usize + 1),
             low: Vec::with_capacity(total),
             high: Vec::new(),
+            edges: HaloEdges::default(),
             given: Given::default(),
             nodes,
         };
@@ -121,6 +138,8 @@ impl HaloLists {
             lists.heads.extend(heads);
             lists.low.extend_from_slice(&piece.low);
             lists.high.extend_from_slice(&piece.high);
+            lists.edges.ids.extend_from_slice(&piece.edges.ids);
+            lists.edges.weights.extend_from_slice(&piece.edges.weights);
         }
         assert_eq!(lists.heads.len() as u64, lists.nodes.len(), "one list for each node");
         lists.heads.push(Head {
@@ -143,6 +162,8 @@ pub(crate) struct HaloPiece {
     heads: Vec<Head>,
     low: Vec<u32>,
     high: Vec<u8>,
+    /// Of the edges in the lists.
+    pub edges: HaloEdges,
 }
 
 impl HaloPiece {
@@ -153,6 +174,7 @@ impl HaloPiece {
             heads: Vec::new(),
             low: Vec::new(),
             high: Vec::new(),
+            edges: HaloEdges::default(),
         }
     }
 
@@ -315,7 +337,10 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
     ) -> Result<()> {
         match place {
             PlaceOf::Owned(place) => self.lists.edge_weights(place, state, count, edge_weights),
-            PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbors have no edge weights"),
+            PlaceOf::Halo { start, .. } => {
+                edge_weights.extend_from_slice(&self.halo.edges.weights[*start..][..count as usize]);
+                Ok(())
+            }
         }
     }
 
@@ -328,7 +353,10 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
     ) -> Result<()> {
         match place {
             PlaceOf::Owned(place) => self.lists.edge_ids(place, state, positions, ids),
-            PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbors have no ids of edges"),
+            PlaceOf::Halo { start, .. } => {
+                positions.for_each(|position| ids.push(self.halo.edges.ids[start + position as usize]));
+                Ok(())
+            }
         }
     }
 }
@@ -353,12 +381,13 @@ mod tests {
         assert_eq!(of(3), [1, 1 << 32, far]);
         assert_eq!((of(500), of(501), of(999)), (vec![], vec![far - 1], vec![5, 5]));
         assert!(of(4).is_empty(), "it has no list");
-        let planned = HaloLists::bytes_of(1000, 4, lists.low.len() as u64);
+        let planned = HaloLists::bytes_of(1000, 4, lists.low.len() as u64, EdgeData::default());
         assert_eq!(lists.bytes(), planned + lists.high.len() as u64);
         assert_eq!(
-            HaloLists::bytes_of(1 << 33, 4, 6) - HaloLists::bytes_of(1 << 33, 4, 0),
+            HaloLists::bytes_of(1 << 33, 4, 6, EdgeData::default())
+                - HaloLists::bytes_of(1 << 33, 4, 0, EdgeData::default()),
             6 * 5
         );
-        assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 50, 4, 5));
+        assert!(2 * lists.bytes() <= HaloLists::drawing_bytes_max(1000, 50, 4, 5, EdgeData::default()));
     }
 }

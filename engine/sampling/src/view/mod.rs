@@ -40,4 +40,8 @@ pub use self::{
     opened::{PartitionView, ViewOptions},
     turns::{TurnPlace, Turns, TurnsEpoch, ViewSource},
 };
-pub(crate) use self::{files::MappedMemory, halo_lists::HaloPiece, opened::ViewLists};
+pub(crate) use self::{
+    files::MappedMemory,
+    halo_lists::{HaloEdges, HaloPiece},
+    opened::ViewLists,
+};

@@ -3,7 +3,7 @@
 use grappa_sampling::{
     NodeSet,
     policy::{HALO_NEIGHBORS, REPARTITION_EVERY, STATE_WORK, refresh_work_max},
-    view::HaloLists,
+    view::{EdgeData, HaloLists},
 };
 
 use super::{HaloData, Planner};
@@ -42,7 +42,7 @@ impl Planner<'_> {
         }
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
         let (nodes, listed) = (self.options.nodes, reached.nodes.ceil() as u64);
-        let most = HaloLists::drawing_bytes_max(nodes, self.options.edges, listed, HALO_NEIGHBORS);
+        let most = HaloLists::drawing_bytes_max(nodes, self.options.edges, listed, HALO_NEIGHBORS, EdgeData::default());
         // A set of nodes for each partition finds them.
         let sets = partitions.saturating_mul(NodeSet::bytes_of(nodes));
         if most.max(sets) > self.lists_budget().share() {
@@ -50,7 +50,7 @@ impl Planner<'_> {
         }
         let sources = reached.drawn(&self.reach, HALO_NEIGHBORS).ceil() as u64;
         HaloData::Lists {
-            bytes: HaloLists::bytes_of(nodes, listed, sources) as f64,
+            bytes: HaloLists::bytes_of(nodes, listed, sources, EdgeData::default()) as f64,
         }
     }
 }
