@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import tempfile
-from typing import Any
+import zlib
+from contextlib import contextmanager
+from typing import Any, Iterator
 
+from ._grappa import Error
 from .command import run
 from .inputs import files_of
 from .store import Store
@@ -16,6 +21,7 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
 
     Options are as in ``grappa-ingest --help``, with ``_`` for ``-``: ``undirected=True``, ``split="60/20/20"``,
     ``memory="2GiB"``. A list gives an option several values. Data that is not a file is written to a temporary folder beside `out`.
+    An ingest that was stopped continues with the same arguments and ``resume=True``.
 
     Args:
         edges: One of these, with edges from the first column or row to the second:
@@ -54,14 +60,48 @@ def ingest(edges: Any = None, *, out: str | os.PathLike | None = None, progress:
     """
     if edges is not None:
         options["edges"] = edges
-    beside = None if out is None else os.path.dirname(os.path.abspath(out))
-    # The program says that the folder is missing.
-    beside = beside if beside is None or os.path.isdir(beside) else None
-    with tempfile.TemporaryDirectory(prefix=".grappa-inputs-", dir=beside) as folder:
+    with _folder(out) as folder:
         files = files_of(options, folder)
+        _stamp(folder)
         summary = run("grappa-ingest", options={"out": out, **files}, progress=progress, folder=folder)
     if options.get("dry_run"):
         return summary
     store = Store(out)
     store.ingested = summary
     return store
+
+
+@contextmanager
+def _folder(out: str | os.PathLike | None) -> Iterator[str]:
+    """A folder for data that is not in files. Its name follows from `out`: a resumed ingest must find files by the same names."""
+    beside, name = ("", "") if out is None else os.path.split(os.path.abspath(out))
+    if not os.path.isdir(beside):
+        # The program says that the folder is missing.
+        with tempfile.TemporaryDirectory(prefix="grappa-inputs-") as folder:
+            yield folder
+        return
+    folder = os.path.join(beside, f".grappa-inputs-{name}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Error(f"{out}: another ingest writes this store; wait for it, or give another out=") from None
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _stamp(folder: str) -> None:
+    """Gives each file a time that follows from its content. Ingest knows the files of a stopped run by name, size and time, so it
+    continues with the same data, and refuses other data."""
+    for file in os.scandir(folder):
+        checksum = 0
+        with open(file.path, "rb") as content:
+            while block := content.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+        os.utime(file.path, ns=(checksum, checksum))

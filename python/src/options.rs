@@ -3,15 +3,29 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use clap::Command;
+use grappa_run::config::TrainOption;
 
 /// The values that an option accepts by name. None for a flag.
 type Values = Option<Vec<String>>;
 
-/// The options of the programs that run in this process, by name.
+/// Flags of `grappa-train` and its commands that are no options of training.
+const FLAGS_OF_TRAIN: [&str; 4] = ["probabilities", "logits", "embeddings", "exclude-known"];
+
+/// The options of all programs, by name. `grappa-train` cannot be asked, because it links libtorch.
 static OPTIONS: LazyLock<HashMap<String, Values>> = LazyLock::new(|| {
     let mut options = HashMap::new();
     for program in [grappa_gen::command(), grappa_ingest::command(), grappa_store::command()] {
         collect(&program, &mut options);
+    }
+    for option in TrainOption::all() {
+        let known = options.entry(option.name.clone()).or_default();
+        if !option.is_switch {
+            let names = option.choices.iter().map(|&(name, _)| name.to_owned());
+            known.get_or_insert_default().extend(names);
+        }
+    }
+    for flag in FLAGS_OF_TRAIN {
+        options.entry(flag.to_owned()).or_default();
     }
     options
 });
@@ -63,7 +77,7 @@ fn renamed(text: &str) -> String {
                 continue;
             }
             Some(Some(values)) => &values[..],
-            // An option of a program that runs in a process of its own.
+            // An option of training that is not in its configuration, such as a port.
             None => &[],
         };
         if let Some(word) = rest.strip_prefix([' ', '=']).and_then(|rest| value(rest, values)) {

@@ -1,9 +1,11 @@
 """Files and arrays make the same store."""
 
+import fcntl
 import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -59,6 +61,7 @@ def test_warnings_name_arguments_of_python_and_the_line_that_called(tmp_path):
         ("raise --memory, or give fewer --chunks", "raise memory=, or give fewer chunks="),
         ("give --chunks 40 or less; --ids string (or sparse)", 'give chunks=40 or less; ids="string" (or sparse)'),
         ("rerun with --resume or use --as store", 'rerun with resume=True or use as_="store"'),
+        ("give --full-graph, --exclude-known or --halo stop", 'give full_graph=True, exclude_known=True or halo="stop"'),
         ("'--epochs <N>' or --weights for weights", "'epochs=<N>' or weights= for weights"),
         ("`grappa-store preaggregate x --kind mean`; a--b/--c -- d", "`grappa-store preaggregate x --kind mean`; a--b/--c -- d"),
     ],
@@ -90,6 +93,15 @@ def test_an_exception_of_the_progress_report_stops(tmp_path):
     assert not (tmp_path / "x.grappa").exists()
 
 
+@contextmanager
+def open_folder(path):
+    """Locks a folder, as another process does."""
+    descriptor = os.open(path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
+
+
 def interrupt_once_there_is(path):
     """Sends Ctrl-C to this process when `path` appears, or after 10 s."""
     deadline = time.monotonic() + 10
@@ -108,3 +120,27 @@ def test_ctrl_c_leaves_what_a_resumed_ingest_continues(tmp_path):
     assert not options["out"].exists()
     assert grappa.ingest(**options, resume=True).num_edges == len(edges)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.npy", "x.grappa"]
+
+
+def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path):
+    edges = np.random.default_rng(0).integers(0, 200_000, (6_000_000, 2))
+    out = tmp_path / "x.grappa"
+    threading.Thread(target=interrupt_once_there_is, args=(tmp_path / "x.grappa.partial",)).start()
+    with pytest.raises(KeyboardInterrupt):
+        grappa.ingest(edges, out=out, memory="64MiB")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.grappa.partial"]
+    other = edges.copy()
+    other[-1] += 1
+    with pytest.raises(grappa.Error, match="edges"):
+        grappa.ingest(other, out=out, memory="64MiB", resume=True)
+    assert grappa.ingest(edges, out=out, memory="64MiB", resume=True).num_edges == len(edges)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.grappa"]
+
+
+def test_two_ingests_of_one_store_do_not_share_files(tmp_path):
+    folder = tmp_path / ".grappa-inputs-x.grappa"
+    folder.mkdir()
+    with open_folder(folder):
+        with pytest.raises(grappa.Error, match="another ingest"):
+            grappa.ingest(np.array([[0, 1]]), out=tmp_path / "x.grappa")
+    assert grappa.ingest(np.array([[0, 1]]), out=tmp_path / "x.grappa").num_edges == 1

@@ -172,8 +172,8 @@ impl StoreFolder {
 
     /// Cleans up after a run that failed with `error`, and returns the error for the user.
     ///
-    /// After an I/O error or lack of memory the folder stays, and the error says how to resume. Other errors would occur
-    /// again, so the folder is removed if this run made it. If a run that was resumed finds damage, the error says how to
+    /// After an I/O error or lack of memory the folder stays, and the error says how to resume. It also stays if the run was
+    /// stopped. Other errors would occur again, so the folder is removed if this run made it. If a run that was resumed finds damage, the error says how to
     /// start again. If another process has made the folder anew, nothing is touched.
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
         let is_at = |path| self.lock.is_at(path).unwrap_or(true);
@@ -191,6 +191,8 @@ impl StoreFolder {
                 kept: self.kept(),
                 source: Box::new(error),
             },
+            // Whoever stopped it may continue it.
+            Error::Stopped if !nothing_begun(&self.partial).unwrap_or(false) => error,
             _ if begun == Begun::Fresh => {
                 // A failed removal must not hide the error.
                 if let Err(left) = self.abandon() {
