@@ -24,8 +24,8 @@ def generate(model: str, *, out: str | os.PathLike, progress: bool = False, **op
             ``memory="2GiB"``, and so on.
 
     Returns:
-        The store. ``store.ingested`` has its size and the time. With ``as_="tsv"`` or ``as_="npy"``, which write files, this
-        summary alone.
+        The store. ``store.ingested`` has its size and the time. With ``as_="tsv"`` or ``as_="npy"``, this summary alone; its
+        ``"files"`` are the paths of the edges and of what nodes have.
 
     Raises:
         ValueError: An option is unknown or has an impossible value.
@@ -37,7 +37,7 @@ def generate(model: str, *, out: str | os.PathLike, progress: bool = False, **op
         (1000, 4, 8)
     """
     summary = run("grappa-gen", model, options={"out": out, **options}, progress=progress)
-    if options.get("as_", "store") != "store":
+    if (options.get("as_") or options.get("as") or "store") != "store":
         return summary
     store = Store(out)
     store.ingested = summary

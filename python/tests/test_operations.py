@@ -16,6 +16,9 @@ def test_a_generated_store_has_what_its_options_say(blocks, tmp_path):
     edges = tmp_path / "edges.npy"
     summary = grappa.generate("sbm", nodes=500, classes=3, feature_dim=4, seed=1, as_="npy", out=edges)
     assert summary["edges"] == blocks.num_edges and edges.exists()
+    names = ["edges.npy", "edges.features.npy", "edges.labels.npy", "edges.train.npy", "edges.val.npy", "edges.test.npy"]
+    assert summary["files"] == [str(tmp_path / name) for name in names]
+    assert grappa.generate("er", nodes=9, **{"as": "tsv"}, out=tmp_path / "er.tsv")["files"] == [str(tmp_path / "er.tsv")]
 
 
 def test_a_store_is_open_again_after_a_command_that_changes_it(blocks):

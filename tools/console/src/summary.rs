@@ -38,6 +38,9 @@ pub struct Built {
     pub chunks: u64,
     /// Chunks that were made, of a slice; otherwise all.
     pub chunks_present: u64,
+    /// Paths of the written files: the edges, and what nodes have. None of a store.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
     /// The store or file that was written. Only the text has it.
     #[serde(skip)]
     pub name: String,
@@ -58,6 +61,7 @@ impl Built {
             bytes_on_disk: 0,
             chunks: 0,
             chunks_present: 0,
+            files: Vec::new(),
             name: name.into(),
         }
     }

@@ -25,6 +25,8 @@ pub struct Files {
     pub edges: u64,
     /// Length of all files in bytes.
     pub bytes: u64,
+    /// The file of edges, and then the others.
+    pub paths: Vec<PathBuf>,
 }
 
 /// Prints the edges as text on stdout.
@@ -89,6 +91,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
             nodes: generator.nodes(),
             edges: written.edges,
             bytes,
+            paths: finished.iter().map(|path| path.to_path_buf()).collect(),
         })
     });
     if made.is_err() && !options.replace {

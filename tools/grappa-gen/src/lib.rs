@@ -73,6 +73,7 @@ fn run(args: &GenArgs, output: Output, console: &Console) -> anyhow::Result<()> 
                 nodes: made.nodes,
                 edges: made.edges,
                 bytes_on_disk: made.bytes,
+                files: made.paths.iter().map(|path| path.display().to_string()).collect(),
                 ..Built::new(name, begin.elapsed(), made.edges)
             }
         }
