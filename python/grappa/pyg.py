@@ -7,25 +7,22 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 import torch
-from torch_geometric.data import Data, FeatureStore as _FeatureStore, TensorAttr
-from torch_geometric.sampler import BaseSampler, SamplerOutput
-from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+from torch_geometric.data import Data
+from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.utils import to_bidirectional
 
-from . import _grappa
-from ._tensors import converted, tensor
 from .convolutions import convolve
 from .links import LinkNeighborLoader as _LinkNeighborLoader
-from .loader import NeighborLoader as _NeighborLoader, _bytes, _fanouts
-from .store import Store, _numbers
+from .loader import NeighborLoader as _NeighborLoader
+from .samplers import NO_TIMES, FeatureStore, Sampler, draws_by_weight, homogeneous, store_of, subgraph_kind
 
-__all__ = ["Block", "FeatureStore", "NeighborLoader", "Sampler", "convolve"]
+__all__ = ["Block", "FeatureStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "convolve"]
 
 #: What takes the place of parameters that stores and native threads have no use for.
 INSTEAD = {
-    "input_time": "a store has no timestamps",
-    "edge_label_time": "a store has no timestamps",
-    "time_attr": "a store has no timestamps",
+    "input_time": NO_TIMES,
+    "edge_label_time": NO_TIMES,
+    "time_attr": NO_TIMES,
     "neighbor_sampler": "give torch_geometric.loader.NodeLoader a sampler of your own, with grappa.pyg.FeatureStore",
     "transform_sampler_output": "features are read together with the sample; change batches with transform=..., or give "
     "torch_geometric.loader.NodeLoader a grappa.pyg.Sampler",
@@ -39,7 +36,13 @@ INSTEAD = {
 
 
 class Block(NamedTuple):
-    """A hop as a bipartite graph from sources to destinations, as DGL has it. The first sources are the destinations."""
+    """A hop as a bipartite graph from sources to destinations, as DGL has it. The first sources are the destinations.
+
+    Example:
+        >>> loader = grappa.pyg.NeighborLoader(store, [5], "train", batch_size=8, layout="blocks")
+        >>> next(iter(loader)).blocks[0].size[1]
+        8
+    """
 
     #: Indices of sources and of destinations: shape (2, e), int64.
     edge_index: torch.Tensor
@@ -130,7 +133,7 @@ class NeighborLoader(_NeighborLoader):
             transform_sampler_output=transform_sampler_output,
             neighbor_sampler=neighbor_sampler,
         )
-        kind = _subgraph_type(subgraph_type, directed)
+        kind = subgraph_kind(subgraph_type, directed)
         if layout is not None and kind != "directional":
             raise ValueError(f'layout={layout!r} and subgraph_type="{kind}"; give one of them')
         self.transform = transform
@@ -140,15 +143,15 @@ class NeighborLoader(_NeighborLoader):
         self.input_nodes = input_nodes
         given_ids = options.pop("input_id", None)
         super().__init__(
-            _store(data),
-            _homogeneous(num_neighbors),
+            store_of(data),
+            homogeneous(num_neighbors),
             batch_size,
             input_nodes,
             **{
                 "shuffle": bool(shuffle),
                 "replace": replace,
                 "labels": "all",
-                "by_weight": _by_weight(weight_attr),
+                "by_weight": draws_by_weight(weight_attr),
                 "layout": layout or ("induced" if kind == "induced" else "hops"),
                 # Partitions divide their seeds evenly.
                 "full_batches": options.get("partitions") is None,
@@ -260,7 +263,7 @@ class LinkNeighborLoader(_LinkNeighborLoader):
             neighbor_sampler=neighbor_sampler,
         )
         self.transform = transform
-        self.subgraph_type = _subgraph_type(subgraph_type, directed)
+        self.subgraph_type = subgraph_kind(subgraph_type, directed)
         self.num_workers, self.drop_last, self.batch_size = 0, bool(drop_last), batch_size
         #: The positives, as they were given.
         self.edge_label_index = edge_label_index
@@ -274,8 +277,8 @@ class LinkNeighborLoader(_LinkNeighborLoader):
             neg_sampling = {"mode": "binary", "amount": neg_sampling_ratio}
         self._has_labels = neg_sampling is not None or edge_label is not None
         super().__init__(
-            _store(data),
-            _homogeneous(num_neighbors),
+            store_of(data),
+            homogeneous(num_neighbors),
             batch_size,
             edge_label_index,
             edge_label=edge_label,
@@ -283,7 +286,7 @@ class LinkNeighborLoader(_LinkNeighborLoader):
             **{
                 "shuffle": bool(shuffle),
                 "replace": replace,
-                "by_weight": _by_weight(weight_attr),
+                "by_weight": draws_by_weight(weight_attr),
                 "layout": "induced" if self.subgraph_type == "induced" else "hops",
                 "full_batches": True,
                 "drop_last": drop_last,
@@ -365,166 +368,6 @@ class Graph:
             f"batches get no {name} from loader.data; index your own tensor of all nodes with batch.n_id, for example in "
             "transform=..."
         )
-
-
-class Sampler(BaseSampler):
-    """Samples for the stock `torch_geometric.loader.NodeLoader`, with the graph in a store.
-
-    It samples in the process and thread that asks, so worker processes can be forked or spawned. `grappa.pyg.NeighborLoader` reads
-    ahead on threads of its own, and is faster. Random draws follow PyTorch's generator (``torch.manual_seed``).
-
-    Args:
-        data: A `grappa.Store`, or the path of one.
-        num_neighbors: As `NeighborLoader`.
-        replace: Whether to draw with replacement.
-        subgraph_type: As `NeighborLoader`.
-        weight_attr: As `NeighborLoader`.
-        memory: Adjacency lists are held in memory if they take at most this many bytes, and mapped otherwise. Default: half of the
-            free memory.
-
-    Example:
-        >>> from torch_geometric.loader import NodeLoader
-        >>> sampler, features = grappa.pyg.Sampler(store, [10, 5]), grappa.pyg.FeatureStore(store)
-        >>> seeds = torch.from_numpy(store.split("train"))
-        >>> loader = NodeLoader((features, None), sampler, input_nodes=seeds, batch_size=64)
-        >>> next(iter(loader)).x.shape[1]
-        1433
-    """
-
-    def __init__(
-        self,
-        data,
-        num_neighbors,
-        *,
-        replace: bool = False,
-        subgraph_type: SubgraphType | str = "directional",
-        weight_attr: str | None = None,
-        memory: int | str | None = None,
-    ):
-        self.store = _store(data)
-        self.subgraph_type = _subgraph_type(subgraph_type, True)
-        self._arguments = {
-            "num_neighbors": num_neighbors,
-            "replace": replace,
-            "subgraph_type": subgraph_type,
-            "weight_attr": weight_attr,
-            "memory": memory,
-        }
-        drawing = {
-            "fanouts": _fanouts(_homogeneous(num_neighbors)),
-            "replace": bool(replace),
-            "by_weight": _by_weight(weight_attr),
-            "edge_weights": False,
-            "edge_ids": False,
-            "edge_features": False,
-            "layout": "induced" if self.subgraph_type == "induced" else "hops",
-        }
-        self._sampler = _grappa.Sampler(self.store._store, drawing, _bytes(memory))
-
-    def sample_from_nodes(self, index, **_) -> SamplerOutput:
-        """The neighborhood of ``index.node``, a tensor of distinct node numbers."""
-        if index.time is not None:
-            raise ValueError(f"input_time: {INSTEAD['input_time']}")
-        key = int(torch.randint(1 << 62, ()))
-        entries = converted(self._sampler.sample(_numbers(index.node, self.store.num_nodes), key), tensor)
-        row, col = entries["edge_index"]
-        output = SamplerOutput(
-            node=entries["n_id"],
-            row=row,
-            col=col,
-            edge=None,
-            num_sampled_nodes=entries.get("num_sampled_nodes"),
-            num_sampled_edges=entries.get("num_sampled_edges"),
-            metadata=(index.input_id, None),
-        )
-        return output.to_bidirectional() if self.subgraph_type == "bidirectional" else output
-
-    def sample_from_edges(self, index, neg_sampling=None):
-        """Raises `NotImplementedError`."""
-        raise NotImplementedError("grappa.pyg.Sampler samples neighborhoods of nodes only, for NodeLoader")
-
-    def __reduce__(self):
-        return _sampler_again, (self.store.path, self._arguments)
-
-
-def _sampler_again(path, arguments):
-    return Sampler(path, **arguments)
-
-
-class FeatureStore(_FeatureStore):
-    """Features and labels of a store for the stock loaders of PyTorch Geometric, read from disk when they are indexed.
-
-    It has the tensors ``x`` and ``y``, if the store has features and labels. It is read-only.
-
-    Args:
-        data: A `grappa.Store`, or the path of one.
-
-    Example:
-        >>> features = grappa.pyg.FeatureStore(store)
-        >>> features.get_tensor(group_name=None, attr_name="x", index=torch.tensor([0, 5])).shape
-        torch.Size([2, 1433])
-    """
-
-    def __init__(self, data):
-        super().__init__()
-        self.store = _store(data)
-
-    def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """The attributes that the store has: of ``x``, and of ``y``."""
-        names = [name for name, has in (("x", self.store.num_features), ("y", self.store.num_classes)) if has]
-        return [TensorAttr(group_name=None, attr_name=name) for name in names]
-
-    def _get_tensor(self, attr):
-        rows = {"x": self.store.features, "y": self.store.labels}.get(attr.attr_name)
-        if rows is None:
-            raise KeyError(f"{self.store.path} has no tensor {attr.attr_name!r}; there are x and y")
-        return torch.from_numpy(rows[slice(None) if attr.index is None else attr.index])
-
-    def _get_tensor_size(self, attr):
-        if attr.attr_name == "x":
-            return (self.store.num_nodes, self.store.num_features)
-        return tuple(self._get_tensor(TensorAttr(None, attr.attr_name, torch.tensor([], dtype=torch.long))).shape)
-
-    def _put_tensor(self, tensor, attr):
-        raise TypeError("a store is read-only; ingest it again with other features=... or labels=...")
-
-    def _remove_tensor(self, attr):
-        raise TypeError("a store is read-only")
-
-    def __reduce__(self):
-        return FeatureStore, (self.store.path,)
-
-
-def _store(data):
-    if isinstance(data, Data) or hasattr(data, "edge_stores"):
-        raise TypeError(
-            f"data is a {type(data).__name__} in memory; make a store of it once, and give its path: "
-            'grappa.ingest(data.edge_index, features=data.x, labels=data.y, out="graph.grappa")'
-        )
-    return data if isinstance(data, Store) else Store(data)
-
-
-def _homogeneous(num_neighbors):
-    if isinstance(num_neighbors, NumNeighbors):
-        num_neighbors = num_neighbors.values
-    if isinstance(num_neighbors, dict):
-        raise ValueError("num_neighbors is a dict, but a store has one type of edges; give a list such as [15, 10]")
-    return num_neighbors
-
-
-def _subgraph_type(subgraph_type, directed):
-    kinds = [kind.value for kind in SubgraphType]
-    try:
-        kind = SubgraphType(subgraph_type).value
-    except ValueError:
-        raise ValueError(f"subgraph_type={subgraph_type!r}; give one of {kinds}") from None
-    return kind if directed else "induced"
-
-
-def _by_weight(weight_attr):
-    if weight_attr not in (None, "edge_weight"):
-        raise ValueError(f'weight_attr={weight_attr!r}; a store calls its edge weights "edge_weight"')
-    return weight_attr is not None
 
 
 def _refuse(options, disjoint, temporal_strategy, num_workers, **parameters):

@@ -6,6 +6,7 @@
 
 mod array;
 mod background;
+mod edge_values;
 mod error;
 mod in_edges;
 mod labels;

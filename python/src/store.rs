@@ -22,6 +22,7 @@ use pyo3::{
 
 use crate::{
     array::Array,
+    edge_values::EdgeValues,
     error::{Error, exception},
     in_edges::InEdges,
     labels::Labels,
@@ -245,6 +246,18 @@ impl Store {
                 Array::i64s(sources, &[edges]),
                 weights,
                 features,
+            ))
+        })
+    }
+
+    /// Weights and features of the edges at these places of the store, if edges have some.
+    fn edge_values(&self, py: Python<'_>, places: Numbers) -> PyResult<(Option<Array>, Option<Array>)> {
+        py.detach(|| {
+            let EdgeValues { weights, features } = EdgeValues::read(&self.store, &places.0)?;
+            let (edges, dim) = (places.0.len(), self.num_edge_features() as usize);
+            Ok((
+                weights.map(|weights| Array::f32s(weights, &[edges])),
+                features.map(|features| Array::f32s(features, &[edges, dim])),
             ))
         })
     }

@@ -229,6 +229,31 @@ def test_the_stock_node_loader_gives_the_same_batches(store):
         features.put_tensor(torch.zeros(1), group_name=None, attr_name="x", index=None)
 
 
+def test_edges_of_the_stock_node_loader_have_their_data(tmp_path):
+    edge_index = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(1))
+    graph = Data(
+        edge_index=edge_index, edge_attr=edge_index.t().float(), edge_weight=(edge_index[0] * 40.0 + edge_index[1]), num_nodes=40
+    )
+    store = grappa.ingest(graph, chunks=3, out=tmp_path / "attr.grappa")
+    features = grappa.pyg.FeatureStore(store)
+    for kind in ("directional", "bidirectional", "induced"):
+        sampler = grappa.pyg.Sampler(store, [3, 2], subgraph_type=kind)
+        loader = NodeLoader(
+            (features, None), sampler, input_nodes=torch.arange(40), batch_size=7, transform=features.add_edge_data
+        )
+        for batch in loader:
+            ends = batch.n_id[batch.edge_index].t().float()
+            of_edge = (batch.edge_attr == ends).all(1)
+            if kind == "bidirectional":
+                of_edge |= (batch.edge_attr == ends.flip(1)).all(1)
+            assert of_edge.all() and len(batch.e_id) == len(ends) > 0
+            assert torch.equal(batch.edge_weight, batch.edge_attr @ torch.tensor([40.0, 1.0]))
+    whole = features.get_tensor(group_name=None, attr_name="edge_attr", index=None)
+    assert sorted(map(tuple, whole.tolist())) == sorted(map(tuple, graph.edge_attr.tolist()))
+    with pytest.raises(IndexError, match="no edge 300"):
+        features.get_tensor(group_name=None, attr_name="edge_attr", index=torch.tensor([300]))
+
+
 def test_worker_processes_of_the_stock_loader_may_fork_or_spawn(store):
     seeds = torch.from_numpy(store.split("train"))
     for method in ("fork", "spawn"):
