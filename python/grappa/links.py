@@ -23,7 +23,7 @@ class LinkBatch(Batch):
     the batch.
 
     Example:
-        >>> batch = next(iter(grappa.LinkNeighborLoader(store, [10, 5], batch_size=8)))
+        >>> batch = next(iter(grappa.LinkNeighborLoader(store, [10, 5], batch_size=8, full_batches=True)))
         >>> batch.edge_label_index.shape, batch.input_id.shape
         ((2, 16), (8,))
     """
@@ -168,10 +168,17 @@ def _edges(value, names, name="edge_label_index"):
 
     if isinstance(value, str):
         return value, None
+    return None, _pairs(value, name, f"{names}, or ")
+
+
+def _pairs(value, name="links", instead="give "):
+    """Sources and destinations of an array of pairs. `instead` begins the remedy of an error."""
+    import numpy as np
+
     array = np.asarray(value.cpu() if hasattr(value, "cpu") else value)
     if array.ndim != 2 or array.shape[0] != 2 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}; {names}, or integers of shape (2, e)")
-    return None, tuple(np.ascontiguousarray(ends, np.int64) for ends in array)
+        raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}; {instead}integers of shape (2, e)")
+    return tuple(np.ascontiguousarray(ends, np.int64) for ends in array)
 
 
 def _negatives(neg_sampling):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from . import programs
 from ._grappa import Error, in_python
 from .command import arguments
+from .inputs import _write_array
+from .links import _pairs
 from .store import Store, _numbers
 
 if TYPE_CHECKING:
@@ -145,29 +148,45 @@ class Run:
         *,
         split: str | None = None,
         values: str = "classes",
+        links: Any = None,
+        top_k: int | None = None,
         **options: Any,
-    ) -> np.ndarray:
-        """Predicts nodes with the parameters of the best epoch, from all their neighbors.
+    ) -> np.ndarray | BestLinks:
+        """Predicts nodes with the parameters of the best epoch, from all their neighbors; or links, with a run of ``task="link"``.
 
         Args:
             store: A `Store`, or the path of one. It may be another one than the run was trained on.
             nodes: Node numbers, or a mask over all nodes. Default: all nodes, ascending.
             split: The name of a split, instead of ``nodes``; its nodes ascend.
             values: ``"classes"``, ``"probabilities"``, ``"logits"`` or ``"embeddings"`` (the input of the last layer).
+            links: Pairs to score instead of nodes: sources and destinations, an integer array of shape (2, e).
+            top_k: Find the best `top_k` destinations of each node of `nodes` or `split`, among all nodes. With
+                ``exclude_known=True``, known edges are left out.
             **options: Options of ``grappa-train predict``, such as ``memory="4GiB"``.
 
         Returns:
-            A row per node. Classes have shape (n,), or (n, C) of 0 and 1 if nodes have sets of classes; the predictions of a
-            regression have shape (n,) or (n, T), in the unit of the labels. The others have shape (n, C) or (n, hidden), float32.
+            With `links` a score per pair, of shape (e,), float32. With `top_k` a `BestLinks`. Otherwise a row per node. Classes
+            have shape (n,), or (n, C) of 0 and 1 if nodes have sets of classes; the predictions of a regression have shape (n,) or
+            (n, T), in the unit of the labels. The others have shape (n, C) or (n, hidden), float32.
 
         Raises:
-            grappa.Error: The store does not fit the model.
+            ValueError: Arguments contradict each other.
+            grappa.Error: The store does not fit the model, or it predicts no links.
 
         Example:
             >>> run.predict(store, [0, 5], values="probabilities").shape
             (2, 7)
         """
-        return self._predicted(np.load, "values.npy", store, nodes, split, values, options)
+        if links is None and top_k is not None:
+            store = store if isinstance(store, Store) else Store(store)
+            sources, places = np.unique(_sources(store, nodes, split), return_inverse=True)
+            rows = self._predicted(_read_links, "links.csv", store, sources, None, values, None, top_k, options)
+            best = _best_links(store, rows, sources, top_k)
+            return BestLinks(sources[places], best.targets[places], best.scores[places])
+        wanted = (store, nodes, split, values, links, top_k, options)
+        if links is not None:
+            return np.array([float(row[2]) for row in self._predicted(_read_links, "links.csv", *wanted)], np.float32)
+        return self._predicted(np.load, "values.npy", *wanted)
 
     def predict_table(
         self,
@@ -176,9 +195,12 @@ class Run:
         *,
         split: str | None = None,
         values: str = "classes",
+        links: Any = None,
+        top_k: int | None = None,
         **options: Any,
     ) -> pyarrow.Table:
-        """As `predict`, but returns a table of PyArrow, with the ids of the input and the names of classes.
+        """As `predict`, but returns a table of PyArrow, with the ids of the input and the names of classes. Links have the columns
+        ``source``, ``target`` and ``score``.
 
         Example:
             >>> run.predict_table(store, [0, 5]).column_names
@@ -188,20 +210,28 @@ class Run:
             from pyarrow.parquet import read_table
         except ImportError:
             raise ImportError("a table needs PyArrow: pip install pyarrow") from None
-        return self._predicted(read_table, "values.parquet", store, nodes, split, values, options)
+        return self._predicted(read_table, "values.parquet", store, nodes, split, values, links, top_k, options)
 
-    def _predicted(self, read, name, store, nodes, split, values, options):
+    def _predicted(self, read, name, store, nodes, split, values, links, top_k, options):
         if values not in VALUES:
             raise ValueError(f"values={values!r}; give one of {', '.join(map(repr, VALUES))}")
-        if nodes is not None and split is not None:
-            raise ValueError("nodes and split are both given; give one of them")
+        _check_one(nodes, split)
+        if links is not None and (nodes is not None or split is not None or top_k is not None):
+            raise ValueError("links has both ends of each pair; leave out nodes, split and top_k")
+        if (links is not None or top_k is not None) and values != "classes":
+            raise ValueError(f"values={values!r} is for nodes; links have scores, so leave it out")
         store = store if isinstance(store, Store) else Store(store)
         with tempfile.TemporaryDirectory(prefix="grappa-predict-") as scratch:
             file = os.path.join(scratch, name)
             line = ["predict", self._path, os.fspath(store.path), "--out", file, *VALUES[values], *arguments(options)]
-            if split is not None:
+            if links is not None:
+                line.append(f"--links={_write_links(store, links, scratch)}")
+            elif top_k is not None:
+                ids = store.ids(_sources(store, nodes, split))
+                line += [f"--top-k={top_k}", f"--for={_write_ids(ids, scratch)}"]
+            elif split is not None:
                 line.append(f"--split={split}")
-            if nodes is not None:
+            elif nodes is not None:
                 ids = store.ids(_numbers(nodes, store.num_nodes))
                 line.append(f"--ids={_write_ids(ids, scratch)}")
             _call(line)
@@ -258,6 +288,24 @@ class Run:
     def _text(self, name: str) -> str:
         with open(self._file(name), encoding="utf-8") as file:
             return file.read()
+
+
+@dataclass
+class BestLinks:
+    """The best destinations of nodes, the best one first.
+
+    Example:
+        >>> best = grappa.runs.BestLinks(np.array([3]), np.array([[7, 1]]), np.array([[0.5, 0.25]]))
+        >>> best.targets[best.sources == 3]
+        array([[7, 1]])
+    """
+
+    #: The nodes that were asked for: shape (n,), int64.
+    sources: np.ndarray
+    #: Their destinations: shape (n, k), int64. -1 where a node has fewer, because all others are known.
+    targets: np.ndarray
+    #: The scores of these: shape (n, k), float32. NaN where there is no destination.
+    scores: np.ndarray
 
 
 class Metrics(dict[str, np.ndarray]):
@@ -319,6 +367,55 @@ def _write_ids(ids: np.ndarray, folder: str) -> str:
                 raise ValueError(f"the id {item!r} has a line break; predict all nodes, or a split")
             file.write(line + b"\n")
     return path
+
+
+def _check_one(nodes: Any, split: str | None) -> None:
+    if nodes is not None and split is not None:
+        raise ValueError("nodes and split are both given; give one of them")
+
+
+def _sources(store: Store, nodes: Any, split: str | None) -> np.ndarray:
+    """The nodes whose best destinations are wanted."""
+    _check_one(nodes, split)
+    if split is not None:
+        return store.split(split)
+    return _numbers(slice(None) if nodes is None else nodes, store.num_nodes)
+
+
+def _write_links(store: Store, links: Any, folder: str) -> str:
+    """Writes the ids of pairs to a file that ``--links`` reads, and returns its path."""
+    sources, targets = _pairs(links)
+    ends = _numbers(np.concatenate([sources, targets]), store.num_nodes)
+    return _write_array(store.ids(ends).reshape(2, -1).T, "edges", "", os.path.join(folder, "pairs"))
+
+
+def _read_links(path: str) -> list[list[str]]:
+    """The rows of a table of links: the ids of sources and destinations, and scores."""
+    import csv
+
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.reader(file))[1:]
+
+
+def _best_links(store: Store, rows: list[list[str]], sources: np.ndarray, k: int) -> BestLinks:
+    """The rows of `sources`, which ascend; those of a source are together, the best one first."""
+    best = BestLinks(
+        sources=sources,
+        targets=np.full((len(sources), k), -1, np.int64),
+        scores=np.full((len(sources), k), np.nan, np.float32),
+    )
+    source = np.searchsorted(sources, _nodes_of(store, [row[0] for row in rows]))
+    place = np.arange(len(rows)) - np.searchsorted(source, source)
+    best.targets[source, place] = _nodes_of(store, [row[1] for row in rows])
+    best.scores[source, place] = [float(row[2]) for row in rows]
+    return best
+
+
+def _nodes_of(store: Store, ids: list[str]) -> np.ndarray:
+    """The nodes of ids in a table."""
+    if store._store.has_string_ids:
+        return store.nodes(np.array([item.encode("utf-8", "surrogateescape") for item in ids], object))
+    return store.nodes(np.array([int(item) for item in ids], np.uint64))
 
 
 def _call(line: list[str], print_lines: bool = False, remedy: str = "") -> None:

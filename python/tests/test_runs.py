@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import CORA
+from conftest import CORA, cannot_train
 
 import grappa
 from grappa import programs
@@ -73,6 +73,74 @@ def test_a_model_of_pytorch_geometric_has_the_same_logits(run, store):
         logits = model(torch.from_numpy(store.features[:]), edge_index).numpy()
     assert np.abs(logits - run.predict(store, values="logits")).max() < 1e-5
     assert model.task == "multi-class"
+
+
+@pytest.fixture(scope="module")
+def link_run(tmp_path_factory):
+    """A run of links, and its store: people who buy things of their kind, with ids that are strings."""
+    if why := cannot_train():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("links")
+    random = np.random.default_rng(1)
+    people = random.integers(0, 100, 1500)
+    things = people % 5 * 20 + random.integers(0, 20, 1500)
+    (folder / "edges.csv").write_text("user,item\n" + "".join(f"u{a},i{b}\n" for a, b in zip(people, things)))
+    store = grappa.ingest(
+        folder / "edges.csv", ids="string", undirected=True, dedup=True, edge_split="80/10/10", out=folder / "links.grappa"
+    )
+    store.add_features("fastrp", dim=16)
+    return grappa.train(store, out=folder / "run", task="link", epochs=3, hidden=16, fanouts=[5, 5]), store
+
+
+def test_links_are_scored_and_the_best_destinations_found(link_run):
+    run, store = link_run
+    sources = store.nodes(["u7", "u3", "u7"])
+    best = run.predict(store, sources, top_k=4)
+    assert np.array_equal(best.sources, sources)
+    assert best.targets.shape == best.scores.shape == (3, 4)
+    assert np.array_equal(best.targets[0], best.targets[2])
+    assert (np.diff(best.scores, axis=1) <= 0).all()
+    pairs = np.stack([np.repeat(sources, 4), best.targets.ravel()])
+    assert np.allclose(run.predict(store, links=pairs), best.scores.ravel(), atol=1e-5)
+    # No destination of all nodes has a higher score.
+    others = np.setdiff1d(np.arange(store.num_nodes), sources[:1])
+    scores = run.predict(store.path, links=np.stack([np.full(len(others), sources[0]), others]))
+    assert np.allclose(np.sort(scores)[::-1][:4], best.scores[0], atol=1e-5)
+
+
+def test_known_destinations_are_left_out_and_their_places_stay_empty(link_run):
+    run, store = link_run
+    source = store.nodes(["u3"])
+    every = store.num_nodes - 1
+    with pytest.warns(UserWarning, match="have fewer destinations than top_k= asks for"):
+        unknown = run.predict(store, source, top_k=every, exclude_known=True)
+    known = set(range(store.num_nodes)) - set(unknown.targets[0])
+    assert set(store.in_neighbors(source[0])) <= known
+    missing = unknown.targets[0] < 0
+    assert missing.sum() >= len(store.in_neighbors(source[0])) and np.isnan(unknown.scores[0][missing]).all()
+
+
+def test_links_become_a_table(link_run):
+    pytest.importorskip("pyarrow")
+    run, store = link_run
+    table = run.predict_table(store, store.nodes(["u9", "u4"]), top_k=2)
+    assert table.column_names == ["source", "target", "score"] and table["source"].to_pylist() == ["u9", "u9", "u4", "u4"]
+    pairs = np.stack([store.nodes(["u1", "u2"]), store.nodes(["i5", "i6"])])
+    assert run.predict_table(store, links=pairs)["target"].to_pylist() == ["i5", "i6"]
+
+
+def test_mistakes_about_links_are_named(link_run, run, store):
+    of_links, links = link_run
+    with pytest.raises(ValueError, match="links has both ends"):
+        of_links.predict(links, [0], links=[[0], [1]])
+    with pytest.raises(ValueError, match="values='logits' is for nodes"):
+        of_links.predict(links, [0], top_k=3, values="logits")
+    with pytest.raises(ValueError, match=r"links is an array .* of shape \(3, 1\)"):
+        of_links.predict(links, links=[[0], [1], [2]])
+    with pytest.raises(IndexError, match="no node 1000000"):
+        of_links.predict(links, links=[[0], [1_000_000]])
+    with pytest.raises(grappa.Error, match='task="link"'):
+        run.predict(store, [0], top_k=3)
 
 
 def test_targets_are_predicted_by_the_run_and_by_its_model_in_their_unit(cora, store, tmp_path):
