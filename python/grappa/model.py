@@ -163,7 +163,15 @@ class Model(nn.Module):
 
 def load(path):
     """The model in a file of ``grappa-train export``, ready to be evaluated. `model.task` is "multi-class", "multi-label" or
-    "regression". `model.class_names` and `model.feature_names` may be empty."""
+    "regression". `model.class_names` and `model.feature_names` may be empty.
+
+    Example:
+        >>> run.export(folder / "exported.safetensors")
+        >>> model = grappa.model.load(folder / "exported.safetensors")
+        >>> data = store.to_pyg()
+        >>> model(data.x, data.edge_index).shape
+        torch.Size([2708, 7])
+    """
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}

@@ -17,7 +17,13 @@ SMALL_BYTES = 8 << 30
 
 
 class InEdges(NamedTuple):
-    """The in-edges of a list of nodes. The k-th node has the sources ``sources[offsets[k]:offsets[k + 1]]``."""
+    """The in-edges of a list of nodes. The k-th node has the sources ``sources[offsets[k]:offsets[k + 1]]``.
+
+    Example:
+        >>> edges = store.in_edges([7, 5])
+        >>> edges.sources[edges.offsets[1] : edges.offsets[2]].tolist() == sorted(store.in_neighbors(5))
+        True
+    """
 
     #: Where the edges of each node begin, and at last their number: shape (n + 1,), int64.
     offsets: np.ndarray
@@ -40,6 +46,12 @@ class Store:
         >>> store = grappa.open(cora)
         >>> store.num_nodes, store.num_features, store.num_classes
         (2708, 1433, 7)
+        >>> store.num_edges, store.splits
+        (10556, {'train': 140, 'val': 500, 'test': 1000})
+        >>> store.has_edge_weights, store.num_edge_features, store.edge_feature_names, store.num_targets
+        (False, 0, [], 0)
+        >>> store.class_names, store.feature_names, store.num_partitions, store.path.name
+        ([], [], 1, 'cora.grappa')
     """
 
     def __init__(self, path):
@@ -405,7 +417,12 @@ class Store:
 
 
 def open(path):
-    """Opens the store at `path`; see `Store`."""
+    """Opens the store at `path`; see `Store`.
+
+    Example:
+        >>> grappa.open(cora).num_nodes
+        2708
+    """
     return Store(path)
 
 

@@ -4,20 +4,21 @@ import doctest
 import importlib.util
 import inspect
 import pathlib
+import sys
 
 import numpy as np
 import pytest
 
 import grappa
-from grappa import generation, ingestion, loader, runs, store
+from grappa import generation, ingestion, links, loader, runs, store
 
-MODULES = [generation, ingestion, loader, store]
+MODULES = [generation, ingestion, links, loader, store]
 try:
-    from grappa import convolutions, layerwise, pyg
+    from grappa import convolutions, layerwise, model, pyg, samplers
 except ImportError:
     pass
 else:
-    MODULES += [convolutions, layerwise, pyg, runs]
+    MODULES += [convolutions, layerwise, model, pyg, runs, samplers]
 
 
 #: The package that an item's example needs.
@@ -27,7 +28,7 @@ NEEDED = {"to_pyg": "torch_geometric", "to_scipy": "scipy"}
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples(module, cora, tmp_path, request):
     names = {"grappa": grappa, "np": np, "cora": cora, "folder": pathlib.Path(tmp_path), "store": grappa.open(cora)}
-    if module is runs:
+    if module.__name__ in ("grappa.model", "grappa.runs"):
         names["run"] = request.getfixturevalue("run")
     failed = attempted = 0
     for example in doctest.DocTestFinder().find(module, extraglobs=names):
@@ -40,7 +41,14 @@ def test_examples(module, cora, tmp_path, request):
 
 
 def test_every_public_item_has_an_example():
-    for name in grappa.__all__:
-        item = getattr(grappa, name)
-        if inspect.isclass(item) and not issubclass(item, Exception) and name != "Batch":
-            assert ">>>" in item.__doc__, name
+    items = [getattr(grappa, name) for name in grappa.__all__] + [runs.BestLinks, store.InEdges]
+    if "grappa.pyg" in sys.modules:
+        items += [model.load, *(getattr(pyg, name) for name in pyg.__all__)]
+    for item in items:
+        if not callable(item) or inspect.isclass(item) and issubclass(item, Exception):
+            continue
+        methods = vars(item).items() if inspect.isclass(item) else ()
+        public = [value for name, value in methods if inspect.isfunction(value) and not name.startswith("_")]
+        # An error that a method raises always is no example.
+        for one in [item, *public]:
+            assert ">>>" in one.__doc__ or one.__doc__.startswith("Raises"), one
