@@ -1,15 +1,18 @@
-"""Minibatches of the Python package, with features in memory.
+"""Minibatches of the Python package.
 
-    python_loader.py rate STORE LAYOUT EPOCHS           batches a second of whole epochs; prints one JSON object per epoch
+    python_loader.py rate STORE LAYOUT EPOCHS           batches a second of whole epochs, with features in memory; prints one JSON
+    object per epoch
+    python_loader.py cold STORE BATCHES MEMORY          batches a second of the first BATCHES, from an empty cache; bipartite blocks
     python_loader.py memory STORE                       growth of memory and threads over 1000 epochs, and over 200 loaders that are
     broken off
 
 LAYOUT is `hops`, `blocks`, or `pyg` for `grappa.pyg.NeighborLoader`. The split `train` has the seeds. Fanouts 15, 10, 5 from the
-seeds outwards, batches of 1024 seeds, two threads. An epoch before the first one opens the loader's files and loads features, and
-is not timed.
+seeds outwards, batches of 1024 seeds, two threads. For `rate`, an epoch before the first one opens the loader's files and loads
+features, and is not timed. For `cold`, whoever starts it drops the store from the page cache, and limits memory.
 """
 
 import gc
+import itertools
 import json
 import os
 import sys
@@ -61,6 +64,15 @@ def rate(store, layout, epochs):
             )
 
 
+def cold(store, count, memory):
+    loader = grappa.NeighborLoader(store, [15, 10, 5], 1024, "train", layout="blocks", memory=memory, threads=2)
+    begin, edges = time.perf_counter(), 0
+    for batch in itertools.islice(loader, count):
+        edges += sum(block.edge_index.shape[1] for block in batch.blocks)
+    seconds = time.perf_counter() - begin
+    print(json.dumps({"batches": count, "batches_per_s": round(count / seconds, 2), "edges_per_batch": edges // count}))
+
+
 def memory(store):
     loader = grappa.NeighborLoader(store, [10, 5], 64, "train")
     for epoch in range(1001):
@@ -83,6 +95,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["rate", store, layout, epochs]:
             rate(store, layout, int(epochs))
+        case ["cold", store, count, size]:
+            cold(store, int(count), size)
         case ["memory", store]:
             memory(store)
         case _:

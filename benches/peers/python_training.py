@@ -1,6 +1,7 @@
 """A model of PyTorch Geometric, fed by Grappa and by PyTorch Geometric: speed, waiting, accuracy, and inference of all nodes.
 
-    python_training.py speed grappa STORE BATCHES MEMORY      train BATCHES batches; `trimmed` instead of `grappa` trims layers
+    python_training.py speed grappa STORE BATCHES MEMORY      train BATCHES batches; `trimmed` instead of `grappa` trims layers, and
+                                                              `blocks` gives each layer a bipartite graph
     python_training.py speed pyg EDGES BATCHES                the same; needs pyg-lib or torch-sparse
     python_training.py accuracy STORE SEEDS                   both, on a small store; needs pyg-lib or torch-sparse
     python_training.py inference grappa STORE MEMORY          outputs of all nodes
@@ -9,7 +10,9 @@
 Each prints one JSON object. EDGES is what `grappa-gen --as npy` writes: edges.npy, with edges.features.npy and so on beside it. For
 `speed`, GraphSAGE has 3 layers of 128, batches have 1024 seeds, fanouts are 15, 10, 5. `seconds` are the time of BATCHES batches
 after the first three: sampling, gathering, forward, backward and the step. A trimmed layer leaves out nodes and edges that its
-outputs do not need (`trim_to_layer`), which needs the sizes of hops: PyTorch Geometric has them with pyg-lib only. `waiting` is the
+outputs do not need (`trim_to_layer`), which needs the sizes of hops: PyTorch Geometric has them with pyg-lib only. With `blocks`
+(`layout="blocks"`), a layer computes its destinations alone; it has the same parameters, and more edges, because every node draws
+at each hop. `waiting` is the
 part of them in which the loop waits for the next batch. For `accuracy`, GraphSAGE has 2 layers of 64 and dropout 0.5; the accuracy
 on test nodes is from the epoch with the best validation, with the whole graph.
 """
@@ -47,7 +50,7 @@ def batches(peer, source, memory):
         import grappa.pyg
 
         store = grappa.open(source)
-        options = {"batch_size": 1024, "shuffle": True, "memory": memory}
+        options = {"batch_size": 1024, "shuffle": True, "memory": memory, "layout": "blocks" if peer == "blocks" else None}
         return grappa.pyg.NeighborLoader(store, [15, 10, 5], "train", **options), store.num_features, store.num_classes
     data, train = load(source)
     options = {"batch_size": 1024, "shuffle": True, "is_sorted": True}
@@ -55,10 +58,23 @@ def batches(peer, source, memory):
     return loader, data.x.shape[1], int(data.y.max()) + 1
 
 
-def step(model, optimizer, batch, trims=False):
+def outputs_of_blocks(model, batch):
+    x = batch.x
+    for conv, block in zip(model.convs, batch.blocks, strict=True):
+        x = conv((x, x[: block.size[1]]), block.edge_index)
+        if conv is not model.convs[-1]:
+            x = model.dropout(model.act(x))
+    return x
+
+
+def step(model, optimizer, batch, peer=None):
     optimizer.zero_grad()
-    hops = {f"num_sampled_{what}_per_hop": batch[f"num_sampled_{what}"] for what in ("nodes", "edges")} if trims else {}
-    out = model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
+    if peer == "blocks":
+        out = outputs_of_blocks(model, batch)
+    else:
+        trims = ("nodes", "edges") if peer == "trimmed" else ()
+        hops = {f"num_sampled_{what}_per_hop": batch[f"num_sampled_{what}"] for what in trims}
+        out = model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
     loss = F.cross_entropy(out, batch.y[: batch.batch_size])
     loss.backward()
     optimizer.step()
@@ -79,8 +95,8 @@ def speed(peer, source, count, memory=None):
         asked = time.perf_counter()
         batch = next(iterator)
         waiting += time.perf_counter() - asked
-        edges += batch.edge_index.shape[1]
-        loss = step(model, optimizer, batch, peer == "trimmed")
+        edges += sum(block.edge_index.shape[1] for block in batch.blocks) if peer == "blocks" else batch.edge_index.shape[1]
+        loss = step(model, optimizer, batch, peer)
     seconds = time.perf_counter() - begin
     rates = {"seconds": seconds, "batches/s": count / seconds, "waiting": waiting / seconds}
     return {**rates, "edges": edges, "opened": opened, "loss": loss.item()}
