@@ -118,17 +118,57 @@ impl Args for Given {
 
 impl FromArgMatches for Given {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let given = TrainOption::all().iter().filter_map(|option| {
-            let value = matches.get_one::<Value>(&option.name)?;
-            Some((option.name.clone(), value.clone()))
-        });
-        Ok(Self(given.collect()))
+        Ok(Self(given(matches, TrainOption::all().iter())))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
         self.0.extend(Self::from_arg_matches(matches)?.0);
         Ok(())
     }
+}
+
+/// The options of training that several runs share, as the user gave them.
+#[derive(Debug, Clone)]
+pub struct SharedOptions(pub Table);
+
+/// Options that differ from run to run.
+pub const NOT_SHARED: [&str; 3] = ["method", "partitions", "out"];
+
+impl Args for SharedOptions {
+    fn augment_args(command: Command) -> Command {
+        let defaults = TrainConfig::default().table();
+        let shared = TrainOption::all().iter().filter(|option| is_shared(option));
+        command.args(shared.map(|option| flag(option, defaults.get(&option.name)).hide_short_help(true)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SharedOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        Ok(Self(given(
+            matches,
+            TrainOption::all().iter().filter(|option| is_shared(option)),
+        )))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
+}
+
+fn is_shared(option: &TrainOption) -> bool {
+    !NOT_SHARED.contains(&&*option.name)
+}
+
+/// The values of the options that the user gave.
+fn given<'a>(matches: &ArgMatches, options: impl Iterator<Item = &'a TrainOption>) -> Table {
+    options
+        .filter_map(|option| Some((option.name.clone(), matches.get_one::<Value>(&option.name)?.clone())))
+        .collect()
 }
 
 /// The flag of an option. Its help has the default value.

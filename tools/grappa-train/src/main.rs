@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod compare;
 mod env;
 mod export;
 mod finished;
@@ -82,6 +83,18 @@ Examples:
     /// Runs count as of their last checkpoints, and none is changed. The report of a single run is report.html in its folder.
     #[command(after_long_help = "Example: grappa-train report run-a run-b --out compare.html")]
     Report(args::ReportArgs),
+    /// Compare methods of training on a store: accuracy, bytes and modelled time
+    ///
+    /// Trains the methods one after the other, each in partitions of this process, and counts what partitions would send. Other options are
+    /// those of training, for all methods.
+    #[command(after_long_help = "\
+Examples:
+  Four methods, two numbers of partitions, three seeds:
+    grappa-train compare web.grappa --methods grappa,full,varco,isolated --partitions 4,16 --seeds 3 --epochs 100 --out compared
+
+  An option of one method:
+    grappa-train compare web.grappa --methods full,varco,varco+rate-schedule=fixed:4 --out compared")]
+    Compare(Box<compare::CompareArgs>),
     /// Show the version of libtorch, its devices and the number of threads
     Env,
     /// Print the configuration that training has with these options, as a file for --config
@@ -142,6 +155,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         }
         Some(Command::Export(options)) => export::run(&options, &console),
         Some(Command::Report(options)) => report::run(&options, &console),
+        Some(Command::Compare(options)) => compare::run(&options, &console),
         Some(Command::Env) => console.answer(&env::Environment::probe()),
         Some(Command::Config(sources)) => console.answer(&args::ShownConfig(sources.configuration()?)),
     }

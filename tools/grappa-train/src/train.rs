@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{anyhow, bail};
@@ -31,11 +31,13 @@ use crate::{
 };
 
 /// Terminal output during a run.
-struct Screen {
+pub struct Screen {
     /// Whether to print a line per epoch.
     tells: bool,
     task: Task,
     bars: EpochBars,
+    /// When the run began, if it did not begin with the program.
+    begun: Option<Instant>,
 }
 
 /// Bars with the stages of an epoch.
@@ -99,16 +101,28 @@ fn alone(path: &Path, options: &args::TrainArgs, console: &Console) -> anyhow::R
     runtime::prepare(config.threads(), config.memory.0);
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
-    let trained = runtime::device(config.device)
-        .and_then(|device| train(store, config, &folder, options.resume.is_some(), device, &mut screen));
-    drop(screen);
     let at = folder.path().to_owned();
-    settle(folder, &trained, options);
+    let trained = train_in(store, config, folder, options.resume, &mut screen);
+    drop(screen);
     let summary = trained.map_err(|error| {
         let command = resume_command(path, &at, None);
         with_remedy(error, None, &format!("; continue with `{command}`"))
     })?;
     finish(console, summary, &at)
+}
+
+/// Trains with this process only in a folder.
+pub fn train_in(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: RunFolder,
+    resume: Option<Resume>,
+    screen: &mut Screen,
+) -> grappa_trainer::Result<summary::Summary> {
+    let trained = runtime::device(config.device)
+        .and_then(|device| train(store, config, &folder, resume.is_some(), device, screen));
+    settle(folder, &trained, resume);
+    trained
 }
 
 /// Trains together with other processes.
@@ -154,7 +168,9 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
     });
     let summary = workers::end(&group, trained);
     drop(screen);
-    folder.into_iter().for_each(|folder| settle(folder, &summary, options));
+    folder
+        .into_iter()
+        .for_each(|folder| settle(folder, &summary, options.resume));
     let summary = summary.map_err(|error| {
         // One rank tells for all.
         let remedy = match (local.rank, options.workers.launched()) {
@@ -174,13 +190,13 @@ fn as_rank(place: Place, path: &Path, options: &args::TrainArgs, console: &Conso
 }
 
 /// Removes the run that a finished one replaces. Makes room for the next try if a new run ended with an error before it began.
-fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &args::TrainArgs) {
+fn settle<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, resume: Option<Resume>) {
     if trained.is_ok()
         && let Err(error) = folder.remove_replaced()
     {
         tracing::warn!("{error}");
     }
-    if trained.as_ref().is_err_and(|error| !error.is_stopped()) && options.resume != Some(Resume::Always) {
+    if trained.as_ref().is_err_and(|error| !error.is_stopped()) && resume != Some(Resume::Always) {
         folder.remove_if_not_begun();
     }
 }
@@ -240,6 +256,16 @@ impl Screen {
                 prefix: String::new(),
                 group,
             },
+            begun: None,
+        }
+    }
+
+    /// A screen without a line per epoch, for one of several runs, which begins now.
+    pub fn silent(console: &Console) -> Self {
+        Self {
+            tells: false,
+            begun: Some(Instant::now()),
+            ..Self::new(console, None)
         }
     }
 }
@@ -347,7 +373,10 @@ impl Watcher for Screen {
     }
 
     fn started(&self) -> Duration {
-        process_age().unwrap_or_default()
+        match self.begun {
+            Some(begun) => begun.elapsed(),
+            None => process_age().unwrap_or_default(),
+        }
     }
 
     fn command(&self) -> String {

@@ -1,14 +1,18 @@
 // Moves a cursor over charts, with the pointer, a finger or keys. Legends have the values at the cursor, and else those at the best epoch.
 for (const figure of document.querySelectorAll("figure")) {
-  const { names, places, values, start } = JSON.parse(figure.querySelector("script").textContent);
+  const read = () => JSON.parse(figure.querySelector("script").textContent);
+  let { names, places, values, start } = read();
   const area = figure.querySelector(".area");
   const cursor = figure.querySelector(".at");
   const legend = figure.querySelector("figcaption ul");
   const texts = [figure.querySelector(".when"), ...legend.querySelectorAll("b")];
   const atRest = texts.map((text) => text.textContent);
-  const page = Math.ceil(names.length / 10);
-  const moves = {
-    ArrowLeft: -1, ArrowRight: 1, ArrowDown: -1, ArrowUp: 1, PageDown: -page, PageUp: page, Home: -Infinity, End: Infinity,
+  const move = (key) => {
+    const page = Math.ceil(names.length / 10);
+    const moves = {
+      ArrowLeft: -1, ArrowRight: 1, ArrowDown: -1, ArrowUp: 1, PageDown: -page, PageUp: page, Home: -Infinity, End: Infinity,
+    };
+    return moves[key];
   };
   let at = start;
   const tell = (shown) => {
@@ -49,8 +53,14 @@ for (const figure of document.querySelectorAll("figure")) {
   area.addEventListener("focus", () => show(at));
   area.addEventListener("blur", rest);
   area.addEventListener("keydown", (event) => {
-    if (!(event.key in moves)) return;
+    const by = move(event.key);
+    if (by === undefined) return;
     event.preventDefault();
-    show(at + moves[event.key]);
+    show(at + by);
+  });
+  figure.addEventListener("redrawn", () => {
+    ({ names, places, values, start } = read());
+    area.setAttribute("aria-valuemax", names.length);
+    rest();
   });
 }

@@ -5,10 +5,11 @@ use grappa_run::stages::Stage;
 const STYLE: &str = include_str!("style.css");
 
 /// Small scripts, each for the elements that a page has. A page is complete without them.
-const SCRIPTS: [&str; 3] = [
+const SCRIPTS: [&str; 4] = [
     include_str!("charts.js"),
     include_str!("tables.js"),
     include_str!("confusion.js"),
+    include_str!("bandwidth.js"),
 ];
 
 /// A page without links to other files. The title is text; the line below the heading and the rest are HTML.
@@ -22,6 +23,11 @@ pub(super) fn page(title: &str, heading: &str, line: &str, main: &str) -> String
          <main>\n{main}</main>\n<footer>grappa-train {version}</footer>\n<script>\n{scripts}</script>\n</body>\n</html>\n",
         version = env!("CARGO_PKG_VERSION"),
     )
+}
+
+/// The style sheet of the colors alone, light and dark.
+pub(super) fn palette() -> &'static str {
+    STYLE.split_once("* {").map_or("", |(colors, _)| colors)
 }
 
 /// A section with a heading. All are HTML.

@@ -1,4 +1,4 @@
-//! The report of a run, and the comparison of several: self-contained HTML pages.
+//! The report of a run, and comparisons of several runs and of methods: self-contained HTML pages.
 //!
 //! Plots are SVG that stretches with the page. Their labels are HTML, so text has the same size on a phone and on a wide screen. Small
 //! scripts show the values of an epoch that the reader points at, and sort tables; a page is complete without them. The report has a few
@@ -11,6 +11,7 @@ mod classes;
 mod compare;
 mod facts;
 mod html;
+mod methods;
 mod plot;
 mod run_report;
 mod scale;
@@ -24,5 +25,6 @@ mod tiles;
 pub use self::{
     compare::Comparison,
     facts::{Fact, RunFacts},
+    methods::{MethodComparison, MethodRuns},
     run_report::Report,
 };

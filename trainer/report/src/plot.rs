@@ -30,6 +30,10 @@ pub(super) enum Across {
     Epochs,
     /// Seconds of wall time since the run began.
     Seconds,
+    /// Bytes that all machines sent, logarithmic.
+    Bytes,
+    /// Modelled seconds of several machines, logarithmic.
+    Modelled,
     /// The share of the nodes in a class that are predicted to be in it.
     Recall,
 }
@@ -39,14 +43,21 @@ impl Across {
         match self {
             Self::Epochs => "epoch",
             Self::Seconds => "wall time from the start of the program",
+            Self::Bytes => "bytes that all machines sent, logarithmic",
+            Self::Modelled => "modelled time, logarithmic",
             Self::Recall => "recall",
         }
     }
 
-    fn axis(self, last: f64) -> Axis {
+    /// The axis of the places of all samples.
+    fn axis(self, series: &[Series]) -> Axis {
+        let places = series.iter().flat_map(|series| &series.samples).map(|sample| sample.x);
+        let last = places.clone().fold(0.0, f64::max);
         match self {
             Self::Epochs => Axis::epochs(last as u64),
             Self::Seconds => Axis::seconds(last),
+            Self::Bytes => Axis::powers_of_bytes(places),
+            Self::Modelled => Axis::powers_of_seconds(places),
             Self::Recall => Axis::parts(),
         }
     }
@@ -54,7 +65,8 @@ impl Across {
     fn name(self, x: f64) -> String {
         match self {
             Self::Epochs => format!("epoch {x}"),
-            Self::Seconds => format!("after {}", Unit::Seconds.format(x)),
+            Self::Seconds | Self::Modelled => format!("after {}", Unit::Seconds.format(x)),
+            Self::Bytes => format!("after {}", Unit::Bytes.format(x)),
             Self::Recall => format!("recall {}", Unit::Part.format(x)),
         }
     }
@@ -63,7 +75,7 @@ impl Across {
     fn value(self, series: &Series, x: f64) -> f64 {
         match self {
             Self::Epochs | Self::Recall => series.at(x),
-            Self::Seconds => series.until(x),
+            Self::Seconds | Self::Bytes | Self::Modelled => series.until(x),
         }
     }
 }
@@ -130,8 +142,7 @@ impl Plot {
     }
 
     fn body(&self, y: &Axis) -> String {
-        let ends = self.series.iter().filter_map(|series| series.samples.last());
-        let x = self.across.axis(ends.fold(0.0, |last, sample| sample.x.max(last)));
+        let x = self.across.axis(&self.series);
         let logarithmic = if y.is_log() { ", logarithmic" } else { "" };
         let mut html = format!(
             "{}<div class=\"plot\"><span class=\"title\">{}{logarithmic}</span><div class=\"area\">\n\

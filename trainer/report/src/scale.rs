@@ -74,6 +74,49 @@ impl Axis {
         Self::linear(0.0, last.clamp(0.0, VALUE_MAX), Unit::Seconds)
     }
 
+    /// A logarithmic axis of numbers of bytes: those above 0.
+    pub(super) fn powers_of_bytes(bytes: impl Iterator<Item = f64>) -> Self {
+        Self::powers(bytes, 16.0, |value| {
+            let (factor, suffix) = Unit::Bytes.scaled(value);
+            format!("{}{suffix}", value / factor)
+        })
+    }
+
+    /// A logarithmic axis of numbers of seconds: those above 0.
+    pub(super) fn powers_of_seconds(seconds: impl Iterator<Item = f64>) -> Self {
+        Self::powers(seconds, 10.0, |value| match value < 0.5 {
+            true => format!("{:.0} ms", value * 1e3),
+            false => format!("{value:.0} s"),
+        })
+    }
+
+    /// A logarithmic axis of the values above 0, from a power of `base` to another, with a label at each.
+    fn powers(values: impl Iterator<Item = f64>, base: f64, label: fn(f64) -> String) -> Self {
+        let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
+        for value in values.filter(|value| *value > 0.0 && value.is_finite()) {
+            let value = value.min(VALUE_MAX);
+            (low, high) = (low.min(value), high.max(value));
+        }
+        if high == 0.0 {
+            (low, high) = (1.0, base);
+        }
+        let (first, last) = (
+            (low.ln() / base.ln()).floor() as i32,
+            (high.ln() / base.ln()).ceil() as i32,
+        );
+        let last = last.max(first + 1);
+        let ticks = (first..=last).map(|exponent| {
+            let value = base.powi(exponent);
+            (value, label(value))
+        });
+        Self {
+            low: base.powi(first),
+            high: base.powi(last),
+            is_log: true,
+            ticks: ticks.collect(),
+        }
+    }
+
     /// The axis of fractions of 1.
     pub(super) fn parts() -> Self {
         Self::linear(0.0, 1.0, Unit::Part)

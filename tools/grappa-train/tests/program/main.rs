@@ -1,5 +1,6 @@
 //! The program `grappa-train` as its users run it, killed and interrupted.
 
+mod compare;
 mod compress;
 mod disk;
 mod finished;

@@ -195,7 +195,7 @@ impl Curve {
             let x = match across {
                 Across::Epochs => record.epoch as f64,
                 Across::Seconds => seconds,
-                Across::Recall => unreachable!("runs are compared by epoch and by time"),
+                _ => unreachable!("runs are compared by epoch and by time"),
             };
             if !self.is_evaluated || record.evaluated.is_some() {
                 let value = (self.of)(record).unwrap_or(f64::NAN);

@@ -5,6 +5,7 @@ mod comparison;
 mod run;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use self::comparison::Comparison;
+pub(crate) use self::run::ComparedRun;

@@ -18,7 +18,7 @@ use crate::tables::option_text;
 
 /// A run to compare with others, as of its last checkpoint.
 #[derive(Debug)]
-pub(super) struct ComparedRun {
+pub(crate) struct ComparedRun {
     /// The shortest name that no other run has.
     pub name: String,
     pub folder: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct ComparedRun {
 
 impl ComparedRun {
     /// Reads the run in a folder, and problems that this survived.
-    pub(super) fn read(folder: &Path) -> Result<(Self, Vec<String>)> {
+    pub(crate) fn read(folder: &Path) -> Result<(Self, Vec<String>)> {
         if !folder.join(CONFIG).exists() {
             let what = format!("it contains no run (no {CONFIG}): name the folder of a run");
             return Err(Error::run_file(folder, what));

@@ -19,14 +19,14 @@ use grappa_run::{
 use crate::tests::{assert_well_formed, part};
 
 /// A run that is written to a folder.
-struct Written {
-    config: TrainConfig,
-    state: RunState,
-    records: Vec<EpochRecord>,
+pub(crate) struct Written {
+    pub(crate) config: TrainConfig,
+    pub(crate) state: RunState,
+    pub(crate) records: Vec<EpochRecord>,
 }
 
 /// A run of 4 epochs whose best one is the third.
-fn written() -> Written {
+pub(crate) fn written() -> Written {
     let accuracies = [0.5, 0.6, 0.8, 0.7];
     let records = (1..).zip(accuracies).map(|(epoch, accuracy)| EpochRecord {
         epoch,
@@ -96,7 +96,7 @@ fn model_scores(nodes: i64) -> ModelScores {
 
 impl Written {
     /// Writes the folder `name` of the run.
-    fn write(&self, parent: &TempDir, name: &str) -> PathBuf {
+    pub(crate) fn write(&self, parent: &TempDir, name: &str) -> PathBuf {
         let path = parent.path().join(name);
         let folder = RunFolder::create(&path, &self.config).unwrap();
         let mut journal = folder.journal(0, 0).unwrap();

@@ -1,0 +1,153 @@
+//! Trains the runs one after the other, and writes the pages.
+
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
+use grappa_console::{Console, Summary, print_line, printable, signals};
+use grappa_engine::Store;
+use grappa_report::{MethodComparison, MethodRuns};
+use grappa_run::{
+    config::{TrainConfig, TrainOption, shown},
+    folder::{CONFIG, RunFolder, config_of},
+};
+use grappa_trainer::{runtime, train::finished};
+use serde::Serialize;
+
+use super::{
+    args::CompareArgs,
+    planned::{PlannedRun, planned},
+};
+use crate::{
+    args::Resume,
+    train::{Screen, train_in},
+};
+
+/// What was written.
+#[derive(Serialize)]
+struct Compared {
+    path: String,
+    /// The folders of the runs.
+    runs: Vec<String>,
+    #[serde(skip)]
+    table: String,
+}
+
+/// Compares methods. A run that is finished is kept, and one that was killed continues.
+pub fn run(options: &CompareArgs, console: &Console) -> anyhow::Result<()> {
+    let store = Arc::new(Store::open(&options.store)?);
+    let runs = planned(options)?;
+    for run in &runs {
+        check_before(run)?;
+    }
+    if let Some(first) = runs.first() {
+        runtime::prepare(first.config.threads(), first.config.memory.0);
+    }
+    signals::stops_by_itself("finishing the step and writing a checkpoint");
+    for (number, run) in (1..).zip(&runs) {
+        let line = train_planned(&store, run, console)?;
+        if console.tells() {
+            print_line(&format!("{number}/{}  {line}", runs.len()))?;
+        }
+    }
+    let name = options.store.file_name().unwrap_or_default().to_string_lossy();
+    let comparison = MethodComparison::read(&name, &by_method(&runs))?;
+    comparison
+        .warnings()
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
+    comparison.write(&options.out)?;
+    console.finish(&Compared {
+        path: options.out.join("compare.html").display().to_string(),
+        runs: runs.iter().map(|run| run.folder.display().to_string()).collect(),
+        table: comparison.markdown(),
+    })
+}
+
+/// Refuses a folder whose run has other options, before anything is trained.
+fn check_before(run: &PlannedRun) -> anyhow::Result<()> {
+    if !run.folder.join(CONFIG).exists() {
+        return Ok(());
+    }
+    let before = config_of(&run.folder)?;
+    match changed(&before, &run.config) {
+        Some(what) => bail!(
+            "{}: its run has {what}: give the same options, or another folder with --out",
+            run.folder.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// An option that a run cannot change, and that differs.
+fn changed(before: &TrainConfig, after: &TrainConfig) -> Option<String> {
+    let (before, after) = (before.table(), after.table());
+    let mut fixed = TrainOption::all().iter().filter(|option| !option.may_change());
+    let option = fixed.find(|option| before.get(&option.name) != after.get(&option.name))?;
+    let [before, after] = [before, after].map(|table| table.get(&option.name).map_or_else(|| "none".to_owned(), shown));
+    Some(format!("{} {before}, and not {after}", option.name))
+}
+
+/// Trains a run, or continues it. Returns a line about it.
+fn train_planned(store: &Arc<Store>, run: &PlannedRun, console: &Console) -> anyhow::Result<String> {
+    let name = printable(&run.folder.display().to_string()).to_string();
+    let resumes = run.folder.join(CONFIG).exists();
+    if resumes && let Some(kept) = finished(store, &run.folder, &run.config) {
+        return Ok(format!("{name}: kept, {} epochs", kept.epochs));
+    }
+    let folder = open_folder(run, resumes)?;
+    let mut screen = Screen::silent(console);
+    let trained = train_in(
+        store.clone(),
+        run.config.clone(),
+        folder,
+        resumes.then_some(Resume::Auto),
+        &mut screen,
+    );
+    drop(screen);
+    let summary = trained.map_err(|error| match error.is_stopped() {
+        true => anyhow!("{error}; continue with the same command"),
+        false => anyhow!("{name}: {error}"),
+    })?;
+    let score = summary.score();
+    let score = score.test.map_or_else(
+        || "no test score".to_owned(),
+        |test| format!("test {} {}", score.name, summary.task.shown_score(test)),
+    );
+    Ok(format!(
+        "{name}: {score}, {} epochs, {:.1} s",
+        summary.epochs, summary.seconds_total
+    ))
+}
+
+fn open_folder(run: &PlannedRun, resumes: bool) -> grappa_run::Result<RunFolder> {
+    match resumes {
+        true => {
+            let folder = RunFolder::resume(&run.folder)?;
+            folder.write_config(&run.config)?;
+            Ok(folder)
+        }
+        false => RunFolder::create(&run.folder, &run.config),
+    }
+}
+
+/// The runs of each method and number of partitions together.
+fn by_method(runs: &[PlannedRun]) -> Vec<MethodRuns> {
+    let groups = runs.chunk_by(|one, other| (&one.method, one.partitions) == (&other.method, other.partitions));
+    let of_group = groups.map(|runs| MethodRuns {
+        name: runs[0].method.clone(),
+        partitions: runs[0].partitions,
+        folders: runs.iter().map(|run| run.folder.clone()).collect(),
+    });
+    of_group.collect()
+}
+
+impl Summary for Compared {
+    fn text(&self) -> String {
+        format!(
+            "\n{}\n{}: {} runs on one page; open it in a browser",
+            self.table,
+            printable(&self.path),
+            self.runs.len()
+        )
+    }
+}
