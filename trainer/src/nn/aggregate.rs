@@ -194,13 +194,25 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
         Scaling::None => None,
         Scaling::HorvitzThompson => Some(block.global().iter().zip(drawn()).map(|(degree, drawn)| degree / drawn)),
     };
+    let weighted = !block.csr().weights.is_empty();
     match kind {
+        Aggregate::Mean if weighted => Factors {
+            results: Some(Arc::new(
+                block
+                    .weight_sums()
+                    .map(|sum| if sum > 0.0 { sum.recip() } else { 1.0 })
+                    .collect(),
+            )),
+            edges: true,
+            ..Factors::default()
+        },
         Aggregate::Mean => Factors {
             results: Some(Arc::new(drawn().map(f32::recip).collect())),
             ..Factors::default()
         },
         Aggregate::Sum => Factors {
             results: scale(scaling).map(|scales| Arc::new(scales.collect())),
+            edges: weighted,
             ..Factors::default()
         },
         Aggregate::Gcn => {
@@ -219,23 +231,14 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
             Factors {
                 results: Some(Arc::new(results)),
                 sources: Some(Arc::new(sources)),
-                edges: false,
-            }
-        }
-        Aggregate::WeightedMean => {
-            let csr = block.csr();
-            let weighted = !csr.weights.is_empty();
-            let total = |bounds: &[u32]| match weighted {
-                true => csr.weights[bounds[0] as usize..bounds[1] as usize].iter().sum(),
-                false => (bounds[1] - bounds[0]) as f32,
-            };
-            let totals = csr.offsets.windows(2).map(total);
-            Factors {
-                results: Some(Arc::new(totals.map(|total| total.max(1.0).recip()).collect())),
-                sources: None,
                 edges: weighted,
             }
         }
+        Aggregate::WeightedMean => Factors {
+            results: Some(Arc::new(block.weight_sums().map(|sum| sum.max(1.0).recip()).collect())),
+            sources: None,
+            edges: weighted,
+        },
         Aggregate::Max | Aggregate::Attention => unreachable!("not linear"),
     }
 }

@@ -3,14 +3,14 @@
 /// The aggregation of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
-    /// The mean.
+    /// The mean; with edge weights, the sum of messages times weights, divided by the sum of weights.
     Mean,
     /// The maximum, value by value.
     Max,
-    /// The sum.
+    /// The sum, of messages times edge weights if there are some.
     Sum,
-    /// GCN's sum: each message times 1 / sqrt((d + 1) (s + 1)), with the in-degrees d of the destination and s of the source. It
-    /// leaves out the destination itself, which the update adds.
+    /// GCN's sum: each message times 1 / sqrt((d + 1) (s + 1)), with the in-degrees d of the destination and s of the source. Edge
+    /// weights are factors, too. It leaves out the destination itself, which the update adds.
     Gcn,
     /// The sum of messages times edge weights, divided by the sum of edge weights, or by 1 if that is larger. Without edge
     /// weights, all are 1.

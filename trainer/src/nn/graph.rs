@@ -183,6 +183,20 @@ impl Block {
         self
     }
 
+    /// Makes these the degrees of nodes, which are sums of edge weights, where all sources are destinations.
+    ///
+    /// # Panics
+    /// If there is not one for each node.
+    pub(crate) fn with_weighted_degrees(mut self, degrees: Vec<f32>) -> Self {
+        assert!(
+            degrees.len() == self.sources && self.sources == self.destinations,
+            "degrees of nodes"
+        );
+        self.global = degrees.clone();
+        self.source_degrees = Some(Arc::new(degrees));
+        self
+    }
+
     fn set_source_degrees(&mut self, degrees: impl Iterator<Item = u64>) {
         let degrees: Vec<f32> = degrees.map(|degree| degree as f32).collect();
         assert_eq!(degrees.len(), self.sources, "degrees of sources");
@@ -322,6 +336,15 @@ impl Block {
     /// Number of sampled edges of each destination.
     pub(crate) fn drawn(&self) -> impl Iterator<Item = u32> {
         self.csr.offsets.windows(2).map(|bounds| bounds[1] - bounds[0])
+    }
+
+    /// The sum of the edge weights of each destination. Without weights, all are 1.
+    pub(crate) fn weight_sums(&self) -> impl Iterator<Item = f32> {
+        let csr = &self.csr;
+        csr.offsets.windows(2).map(|bounds| match csr.weights.is_empty() {
+            true => (bounds[1] - bounds[0]) as f32,
+            false => csr.weights[bounds[0] as usize..bounds[1] as usize].iter().sum(),
+        })
     }
 
     /// In-degree of each destination in the whole graph; 0 for halo nodes without a list.

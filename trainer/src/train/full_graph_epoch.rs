@@ -10,6 +10,7 @@ use tch::Tensor;
 use super::{
     exchange::{LossWeights, exchanged_bytes},
     full_graph::open,
+    methods::FullTraining,
     named_tensors::to_named,
     random_key::key,
     trainer::Trainer,
@@ -38,11 +39,17 @@ impl Trainer {
         let full = self.full.as_mut().expect("it was opened");
         let pass = Pass {
             training: Some(key([self.config.seed, epoch, 0, 0])),
-            names: self.config.has_dropout().then(|| full.graph.names.clone()),
-            scaling: Scaling::HorvitzThompson,
+            names: self.config.has_dropout().then(|| full.step.graph.names.clone()),
+            scaling: match full.step.graph.paths {
+                // The degrees are those in the path.
+                Some(_) => Scaling::None,
+                None => Scaling::HorvitzThompson,
+            },
         };
         let learner = &mut self.learner;
-        let sums = full.add_gradient(&learner.model, learner.node_loss(), self.data.task(), epoch, &pass);
+        let what = (&learner.model, learner.node_loss(), self.data.task());
+        let all = self.data.splits.of_all()[0];
+        let (sums, drawn) = full.add_gradient(what, epoch, (rate, self.config.clip), &pass);
         if !sums.loss.is_finite() {
             return Err(Error::Diverged(format!(
                 "the loss is not finite in epoch {}: try a smaller --lr, or --clip 1; checkpoints, if there are any, are intact",
@@ -50,28 +57,27 @@ impl Trainer {
             )));
         }
         self.clock.enter(Stage::Exchange);
-        let seeds = self.data.splits.of_all()[0] as f64;
+        let seeds = drawn.unwrap_or(all as f64);
         let weights = LossWeights { factors: seeds, seeds };
         let done = epoch as f64 / self.config.epochs as f64;
         learner.update(&self.config, weights, seeds, rate, done)?;
         partial.steps = 1;
-        partial.seeds += seeds as u64;
+        partial.seeds += all;
         partial.loss += sums.loss;
-        partial.coverage += seeds;
+        partial.coverage += all as f64;
         partial.right += sums.right.round() as i64;
-        partial.sampled_edges += full.edges();
+        partial.sampled_edges += sums.edges;
         partial.gradient_bytes += exchanged_bytes(learner.model.parameters().count());
         partial.feature_bytes += sums.bytes.features;
         partial.activation_bytes += sums.bytes.activations;
         partial.message_error = sums.error;
-        progress.advance(1, full.edges());
+        progress.advance(1, sums.edges);
         Ok(())
     }
 
     /// What the exchange between partitions keeps from epoch to epoch, for a checkpoint.
     pub(super) fn kept_messages(&self) -> Vec<NamedTensor> {
-        let exchange = self.full.as_ref().and_then(|full| full.exchange.as_ref());
-        let kept = exchange.map_or_else(Vec::new, |exchange| exchange.kept());
+        let kept = self.full.as_ref().map_or_else(Vec::new, FullTraining::kept);
         kept.iter()
             .map(|(name, tensor)| to_named(&format!("{MESSAGES}{name}"), tensor))
             .collect()
@@ -80,9 +86,7 @@ impl Trainer {
     /// Restores what the exchange kept in a checkpoint.
     pub(super) fn restore_messages(&mut self, checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<()> {
         self.open_full_graph(progress)?;
-        let Some(exchange) = self.full.as_mut().and_then(|full| full.exchange.as_mut()) else {
-            return Ok(());
-        };
+        let Some(full) = &mut self.full else { return Ok(()) };
         let kept = checkpoint.historical.iter().filter_map(|tensor| {
             let shape: Vec<i64> = tensor.shape.iter().map(|&size| size as i64).collect();
             let values = Tensor::from_slice(&tensor.to_f32()?).view(&*shape);
@@ -91,7 +95,7 @@ impl Trainer {
                 values.to_device(self.config.device),
             ))
         });
-        exchange.restore(kept.collect());
+        full.restore(kept.collect(), self.learner.step);
         Ok(())
     }
 

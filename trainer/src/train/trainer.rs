@@ -20,7 +20,7 @@ use super::{
     full_graph, gradient_exchange,
     learner::Learner,
     link_evaluation,
-    methods::FullStep,
+    methods::FullTraining,
     model_on_graph::ModelOnGraph,
     partitions::{self, OpenPartitions},
     processes::Processes,
@@ -40,7 +40,7 @@ pub struct Trainer {
     pub(super) history: History,
     pub(super) evaluations: Evaluations,
     /// The whole graph, for methods whose steps take it; opened by the first epoch.
-    pub(super) full: Option<FullStep>,
+    pub(super) full: Option<FullTraining>,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
     /// Whether a step is begun, and the batch of a third one loaded, before the results of the first are read: on a GPU.
@@ -275,7 +275,7 @@ impl Trainer {
             return link_evaluation::evaluate(&mut on, improves);
         }
         let evaluated = evaluations.evaluate(&mut on, history, epoch, improves)?;
-        let exchange = self.full.as_mut().and_then(|full| full.exchange.as_mut());
+        let exchange = self.full.as_mut().and_then(|full| full.step.exchange.as_mut());
         let loss = evaluated.as_ref().and_then(|evaluation| evaluation.val.loss);
         if let (Some(exchange), Some(loss)) = (exchange, loss) {
             exchange.observe(loss);

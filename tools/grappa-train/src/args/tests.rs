@@ -80,6 +80,7 @@ fn every_flag_sets_its_key() {
         ("smoothing", "0.95"),
         ("edge-masks", "10"),
         ("edge-dropout", "0.25"),
+        ("local-steps", "8"),
         ("compress", "top-k"),
         ("compress-rate", "0.01..0.5"),
         ("memory", "512MiB"),
@@ -195,8 +196,12 @@ fn every_name_in_the_help_is_a_value_and_is_explained() {
             .filter(|value| !switch.contains(&value.get_name()))
         {
             assert!(value.get_help().is_some(), "--{option} {}", value.get_name());
-            // Another method needs several partitions.
-            let parsed = parse(&[&format!("--{option}={}", value.get_name()), "--partitions=4"]);
+            // Other methods need several partitions, or one.
+            let partitions = if value.get_name() == "gern" { 1 } else { 4 };
+            let parsed = parse(&[
+                &format!("--{option}={}", value.get_name()),
+                &format!("--partitions={partitions}"),
+            ]);
             let parsed = parsed.unwrap_or_else(|error| panic!("--{option}: {error}"));
             if option == "preset" {
                 continue;

@@ -27,7 +27,11 @@ pub(super) fn planned(options: &CompareArgs) -> Result<Vec<PlannedRun>> {
     let first = options.first_seed()?;
     let (mut runs, mut folders) = (Vec::new(), BTreeSet::new());
     for spec in &options.methods {
-        for &partitions in &options.partitions {
+        let partitions = match spec.method {
+            Method::Gern => &[1],
+            _ => &*options.partitions,
+        };
+        for &partitions in partitions {
             for seed in 0..options.seeds {
                 let folder = format!("{}-{partitions}-{}", spec.folder(), first.wrapping_add(seed));
                 if !folders.insert(folder.clone()) {

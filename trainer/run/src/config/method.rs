@@ -29,6 +29,11 @@ named_enum! {
         PipeGcn = "pipegcn",
         /// each edge is in one partition, and nodes are in several; only gradients travel (CoFree-GNN)
         CoFree = "cofree",
+        /// local steps in partitions without the edges between them; the mean of their models is corrected by a step on the whole graph,
+        /// see --local-steps (LLCG)
+        Llcg = "llcg",
+        /// one partition: a step takes a path through the graph that is made from a random spanning tree (GERN)
+        Gern = "gern",
     }
 }
 
@@ -240,6 +245,11 @@ impl TrainConfig {
                 self.edge_masks != default.edge_masks,
             ),
             of(
+                Method::Llcg,
+                format!("local-steps {}", self.local_steps),
+                self.local_steps != default.local_steps,
+            ),
+            of(
                 Method::CoFree,
                 format!("edge-dropout {}", self.edge_dropout),
                 self.edge_dropout != default.edge_dropout,
@@ -256,7 +266,13 @@ impl TrainConfig {
         if method == Method::Grappa {
             return Ok(());
         }
-        if self.partitions.value().is_none_or(|partitions| partitions < 2) {
+        if method == Method::Gern && self.partitions.value() != Some(1) {
+            return refuse(format!(
+                "method is gern, which trains on one machine, and partitions is {}: give `--partitions 1`",
+                self.partitions
+            ));
+        }
+        if method != Method::Gern && self.partitions.value().is_none_or(|partitions| partitions < 2) {
             return refuse(format!(
                 "method is {method}, which trains several partitions, and partitions is {}: give at least 2, such as `--partitions 4`",
                 self.partitions

@@ -34,6 +34,7 @@ const WALK_STEPS_MAX: u32 = 1000;
 const THREADS_MAX: u32 = 4096;
 /// Each mask is a copy of the edges.
 const MASKS_MAX: u32 = 100;
+const LOCAL_STEPS_MAX: u32 = 1000;
 
 train_options! {
     "Model" {
@@ -216,6 +217,8 @@ train_options! {
         edge_masks("K"): u32 = 0, bounds: &[AtMost(MASKS_MAX)];
         /// Share of the edges that an edge mask leaves out, for cofree
         edge_dropout("P"): f64 = 0.5, bounds: &[BelowOne];
+        /// Steps of each partition in an epoch with --method llcg, before the models of partitions are averaged and corrected
+        local_steps("N"): u64 = 4, bounds: &[AtLeastOne, AtMost(LOCAL_STEPS_MAX)];
     }
     "Processes" {
         /// Compression of the gradients that processes send each other (--workers, or a launcher)

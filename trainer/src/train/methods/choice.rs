@@ -7,7 +7,7 @@ use super::{adaqp::AdaQp, bns::Bns, exchange::BoundaryExchange, full::Full, pipe
 /// The exchange of a method. None for those without one.
 pub(crate) fn exchange_of(config: &TrainConfig) -> Option<Box<dyn BoundaryExchange>> {
     Some(match config.method {
-        Method::Grappa | Method::Isolated | Method::CoFree => return None,
+        Method::Grappa | Method::Isolated | Method::CoFree | Method::Llcg | Method::Gern => return None,
         Method::Full => Box::new(Full::default()),
         Method::Varco => Box::new(Varco::new(config)),
         Method::AdaQp => Box::new(AdaQp::new(config)),

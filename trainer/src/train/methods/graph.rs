@@ -9,7 +9,7 @@ use grappa_sampling::{InNeighbors, ListScratch, sample};
 use grappa_storage::Store;
 use tch::{Device, Tensor};
 
-use super::boundary::Boundary;
+use super::{boundary::Boundary, gern::PathGraphs};
 use crate::{
     Error, Result,
     nn::{Block, Names},
@@ -30,6 +30,8 @@ pub(crate) struct PartitionedGraph {
     pub(crate) sent_rows: Tensor,
     /// The edges: from states, and after them from copies, to states. With edge masks, one block for each.
     pub(crate) blocks: Vec<Block>,
+    /// Instead of blocks, a path through the graph in each epoch.
+    pub(crate) paths: Option<PathGraphs>,
     /// Names of the rows, for dropout.
     pub(crate) names: Names,
     /// The states of training nodes, int64 of `[seeds]`.
@@ -64,8 +66,59 @@ impl PartitionedGraph {
         match config.method {
             Method::CoFree => Self::vertex_cut(config, data, &lists, &owners, device),
             Method::Isolated => Self::edge_cut(data, &lists, &owners, partitions, false, device),
+            Method::Llcg => Self::edge_cut(data, &lists, &vec![0; owners.len()], 1, false, device),
+            Method::Gern => {
+                let mut graph = Self::edge_cut(data, &lists, &vec![0; owners.len()], 1, false, device)?;
+                graph.blocks.clear();
+                graph.paths = Some(PathGraphs::new(owners.len(), lists.edges(), config.seed));
+                Ok(graph)
+            }
             _ => Self::edge_cut(data, &lists, &owners, partitions, true, device),
         }
+    }
+
+    /// The partitions apart from each other: the nodes of each, and the edges between them.
+    ///
+    /// # Errors
+    /// If adjacency lists are damaged.
+    pub(crate) fn parts(
+        data: &TrainingData,
+        assignment: &Assignment,
+        device: Device,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Self>> {
+        let lists = Lists::read(data, progress)?;
+        let owners = owners(&data.store, assignment);
+        let mut rows = vec![0u32; owners.len()];
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); assignment.partitions() as usize];
+        for (node, &owner) in (0..).zip(&owners) {
+            rows[node as usize] = members[owner as usize].len() as u32;
+            members[owner as usize].push(node);
+        }
+        let of_members = members.iter().zip(0..).map(|(members, partition)| {
+            let mut edges = sample::Block {
+                destinations: members.len(),
+                offsets: vec![0],
+                ..sample::Block::default()
+            };
+            for &node in members {
+                let inside = lists
+                    .of(node)
+                    .iter()
+                    .filter(|source| owners[**source as usize] == partition);
+                edges.indices.extend(inside.map(|source| rows[*source as usize]));
+                edges.offsets.push(edges.indices.len() as u32);
+            }
+            let seeds: Vec<u32> = (0..)
+                .zip(members)
+                .filter(|(_, node)| data.splits.train().contains(u64::from(**node)))
+                .map(|(row, _)| row)
+                .collect();
+            let nodes = members.iter().map(|&node| NodeId(node.into())).collect();
+            let factors = vec![1.0; seeds.len()];
+            Self::of_rows(data, nodes, Boundary::default(), vec![edges], seeds, factors, device)
+        });
+        of_members.collect()
     }
 
     /// Each node in one partition, with its in-edges. `has_copies`: whether partitions get copies of the sources that they lack;
@@ -235,6 +288,7 @@ impl PartitionedGraph {
         let seed_nodes = seeds.iter().map(|&row| nodes[row as usize]).collect();
         Ok(Self {
             blocks: blocks.collect(),
+            paths: None,
             names: names(&nodes),
             sent_rows: rows_tensor(&boundary.rows, device),
             seeds: rows_tensor(&seeds, device),
@@ -304,6 +358,12 @@ impl Lists {
             })?;
         }
         Ok(lists)
+    }
+
+    /// All edges, (destination, source).
+    fn edges(&self) -> impl Iterator<Item = (u32, u32)> {
+        let nodes = 0..self.offsets.len() as u32 - 1;
+        nodes.flat_map(|node| self.of(node).iter().map(move |&source| (node, source)))
     }
 
     fn range(&self, node: u32) -> std::ops::Range<usize> {

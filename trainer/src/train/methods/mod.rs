@@ -22,6 +22,8 @@
 //! | `adaqp` | the values of `full` in 2, 4 or 8 bits |
 //! | `bns` | the values of `full` for a random part of the boundary nodes |
 //! | `pipegcn` | the values of `full`, which are used one epoch later |
+//! | `llcg` | copies of the model after local steps, and all features once |
+//! | `gern` | nothing: there is one partition, and a step takes a path through the graph |
 
 mod adaqp;
 mod bns;
@@ -29,11 +31,16 @@ mod boundary;
 mod choice;
 mod exchange;
 mod full;
+mod gern;
 mod graph;
+mod llcg;
 mod pipegcn;
 mod step;
 #[cfg(test)]
 mod tests;
+mod training;
 mod varco;
 
-pub(crate) use self::{choice::exchange_of, graph::PartitionedGraph, step::FullStep};
+pub(crate) use self::{
+    choice::exchange_of, graph::PartitionedGraph, llcg::LocalParts, step::FullStep, training::FullTraining,
+};

@@ -22,8 +22,10 @@ pub(crate) struct FullStep {
 }
 
 /// The results of a step, summed over the seeds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StepSums {
+    /// Number of edges that it used.
+    pub(crate) edges: u64,
     pub(crate) loss: f64,
     pub(crate) right: f64,
     pub(crate) bytes: TransferBytes,
@@ -42,9 +44,21 @@ struct LayerPass {
 
 impl FullStep {
     /// Adds the gradient of the loss over all training nodes to the gradients of the parameters.
-    pub(crate) fn add_gradient(&mut self, model: &Model, loss: &Loss, task: Task, epoch: u64, pass: &Pass) -> StepSums {
+    pub(crate) fn add_gradient(
+        &mut self,
+        (model, loss, task): (&Model, &Loss, Task),
+        epoch: u64,
+        pass: &Pass,
+    ) -> StepSums {
         let graph = &self.graph;
-        let block = &graph.blocks[epoch as usize % graph.blocks.len()];
+        let of_epoch = graph
+            .paths
+            .as_ref()
+            .map(|paths| paths.block(epoch, self.features.device()));
+        let block = match &of_epoch {
+            Some(block) => block,
+            None => &graph.blocks[epoch as usize % graph.blocks.len()],
+        };
         let mut bytes = TransferBytes::default();
         if let Some(exchange) = &mut self.exchange {
             exchange.begin(epoch, &graph.boundary);
@@ -91,6 +105,7 @@ impl FullStep {
             (&passes[layer - 1].made * gradient).sum(Kind::Float).backward();
         }
         StepSums {
+            edges: block.edges() as u64,
             loss: weighted.sum(Kind::Double).double_value(&[]),
             right,
             bytes,
@@ -98,15 +113,17 @@ impl FullStep {
         }
     }
 
-    /// Number of edges that a step uses.
-    pub(crate) fn edges(&self) -> u64 {
-        self.graph.blocks.first().map_or(0, |block| block.edges() as u64)
-    }
-
     /// A line about the partitions, for people.
     pub(crate) fn describe(&self, method: Method, partitions: u32) -> String {
-        let (nodes, edges) = (self.graph.nodes.len(), self.edges().max(1));
+        let nodes = self.graph.nodes.len();
+        let edges = self.graph.blocks.first().map_or(0, |block| block.edges() as u64).max(1);
         match method {
+            Method::Gern => format!("{method}: each epoch has a path through the {nodes} nodes"),
+            Method::Llcg => {
+                format!(
+                    "{method}: {partitions} partitions train apart, and a step on all {edges} edges corrects their mean"
+                )
+            }
             Method::CoFree => {
                 format!("{method}: {partitions} partitions have {nodes} states of nodes, and each edge once")
             }

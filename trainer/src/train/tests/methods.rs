@@ -13,7 +13,7 @@ fn of_method(method: Method, model: LayerKind) -> TrainConfig {
         method,
         batch: Auto::Auto,
         epochs: EPOCHS,
-        partitions: Auto::Value(PARTITIONS),
+        partitions: Auto::Value(if method == Method::Gern { 1 } else { PARTITIONS }),
         ..config(model)
     }
 }
@@ -91,6 +91,9 @@ fn bytes_are_those_of_the_formulas() {
         (Method::AdaQp, false, features / 2.0 + 4.0, hidden / 2.0 + 4.0),
         (Method::CoFree, false, 0.0, 0.0),
         (Method::Isolated, false, 0.0, 0.0),
+        // The server needs the features of all nodes.
+        (Method::Llcg, true, 0.0, 0.0),
+        (Method::Gern, false, 0.0, 0.0),
     ] {
         let default = of_method(method, LayerKind::Sage);
         let config = match method {
@@ -109,13 +112,15 @@ fn bytes_are_those_of_the_formulas() {
             _ => default,
         };
         let (stats, _, trainer) = trained(&store, &config, folder.path());
-        let copies = trainer.full.as_ref().unwrap().graph.boundary.copies() as f64;
+        let copies = trainer.full.as_ref().unwrap().step.graph.boundary.copies() as f64;
         for (epoch, stats) in (0..).zip(&stats) {
             let has_features = epoch == 0 || !features_once;
-            let expected = [
-                if has_features { copies * per_feature_row } else { 0.0 },
-                messages * copies * per_state_row,
-            ];
+            let of_copies = if has_features { copies * per_feature_row } else { 0.0 };
+            let of_server = match method {
+                Method::Llcg if epoch == 0 => store.manifest().nodes as f64 * 4.0 * features,
+                _ => 0.0,
+            };
+            let expected = [of_copies + of_server, messages * copies * per_state_row];
             for (found, expected) in [stats.feature_bytes, stats.activation_bytes].into_iter().zip(expected) {
                 // Parts of a message are rounded to whole rows or values.
                 assert!(
@@ -145,7 +150,7 @@ fn every_method_learns_with_fewer_bytes_than_full_exchange() {
         let [of_method, of_full] = [bytes(&stats[..EPOCHS as usize]), bytes(&full)];
         match method {
             Method::Full | Method::PipeGcn => assert_eq!(of_method, of_full, "{method}"),
-            Method::Isolated | Method::CoFree => assert_eq!(of_method, 0, "{method}"),
+            Method::Isolated | Method::CoFree | Method::Llcg | Method::Gern => assert_eq!(of_method, 0, "{method}"),
             _ => assert!(
                 of_method > 0 && of_method < of_full / 2,
                 "{method}: {of_method} of {of_full}"
@@ -163,7 +168,7 @@ fn the_states_of_a_node_in_a_vertex_cut_have_loss_weights_that_add_up_to_1() {
         ..of_method(Method::CoFree, LayerKind::Sage)
     };
     let (_, _, trainer) = trained(&store, &config, folder.path());
-    let graph = &trainer.full.as_ref().unwrap().graph;
+    let graph = &trainer.full.as_ref().unwrap().step.graph;
     let mut sums = std::collections::BTreeMap::new();
     for (node, factor) in graph.seed_nodes.iter().zip(&graph.factors) {
         *sums.entry(node.0).or_insert(0.0) += f64::from(*factor);
@@ -192,6 +197,8 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
         of_method(Method::PipeGcn, LayerKind::Sage),
         of_method(Method::AdaQp, LayerKind::Sage),
         of_method(Method::Full, LayerKind::Sage),
+        of_method(Method::Llcg, LayerKind::Sage),
+        of_method(Method::Gern, LayerKind::Gcn),
     ] {
         let new = || {
             Trainer::new(
@@ -231,6 +238,25 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
                 config.method
             );
         }
+    }
+}
+
+#[test]
+fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        local_steps: 3,
+        ..of_method(Method::Llcg, LayerKind::Sage)
+    };
+    let (stats, _, trainer) = trained(&store, &config, folder.path());
+    let full = trainer.full.as_ref().unwrap();
+    let inside: u64 = full.local.as_ref().unwrap().edges();
+    let isolated = trained(&store, &of_method(Method::Isolated, LayerKind::Sage), folder.path()).0;
+    assert_eq!(inside, isolated[0].sampled_edges, "the edges of isolated partitions");
+    for stats in &stats {
+        assert_eq!(stats.sampled_edges, 3 * inside + store.manifest().edges);
+        assert_eq!(stats.gradient_bytes, isolated[0].gradient_bytes);
     }
 }
 

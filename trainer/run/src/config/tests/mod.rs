@@ -108,6 +108,7 @@ fn everything() -> TrainConfig {
         smoothing: 0.95,
         edge_masks: 10,
         edge_dropout: 0.25,
+        local_steps: 8,
         compress: Compress::TopK,
         compress_rate: Auto::Value("0.01..0.5".parse().unwrap()),
         memory: ByteSize(1_500_000_001),
