@@ -5,6 +5,8 @@
 //! that its expectation is exact. The receiver takes q s + min. The minimum and s travel as bf16. The variance of a row is at most
 //! D / 6 s^2, and its share in the result of a layer is that times (the sum of the aggregation weights of its edges)^2.
 //!
+//! Features do not change, so they travel once, in 8 bits unless `--message-bits` says otherwise.
+//!
 //! With `--message-bits auto`, rows of a pair of partitions are sorted by this share, and divided into groups. [`widths`] chooses the bits
 //! of each group: it minimises half the variance plus half the time of the slowest pair, each relative to its largest value. Bits are
 //! chosen anew every 50 epochs, from the ranges of the epochs before.
@@ -18,7 +20,9 @@ use tch::{Kind, Tensor};
 use self::widths::{BITS, Group, widths};
 use super::{
     boundary::Boundary,
-    exchange::{BoundaryExchange, Kept, RowsError, TransferBytes, kept_layers, restored_layers},
+    exchange::{
+        BoundaryExchange, HAS_FEATURES, Kept, RowsError, TransferBytes, flag, is_set, kept_layers, restored_layers,
+    },
 };
 use crate::train::random_key::key;
 
@@ -36,6 +40,9 @@ pub(super) struct AdaQp {
     epoch: u64,
     states: Vec<Message>,
     gradients: Vec<Message>,
+    /// The features that arrived. A run that continues makes them again.
+    features: Option<Tensor>,
+    has_features: bool,
     error: RowsError,
 }
 
@@ -63,8 +70,26 @@ impl AdaQp {
             epoch: 0,
             states: messages(),
             gradients: messages(),
+            features: None,
+            has_features: false,
             error: RowsError::default(),
         }
+    }
+}
+
+impl AdaQp {
+    /// What arrives of features, the same in all epochs.
+    fn features(&mut self, sent: &Tensor, bytes: &mut TransferBytes) -> Tensor {
+        if let Some(features) = &self.features {
+            return features.shallow_clone();
+        }
+        let (arrived, sent_bytes) = Message::default().arrived(sent, self.fixed, key([self.seed, 0, 0, 0]));
+        if !self.has_features {
+            bytes.add(0, sent_bytes);
+        }
+        self.has_features = true;
+        self.features = Some(arrived.shallow_clone());
+        arrived
     }
 }
 
@@ -168,6 +193,9 @@ impl BoundaryExchange for AdaQp {
     }
 
     fn states(&mut self, layer: usize, sent: Tensor, _boundary: &Boundary, bytes: &mut TransferBytes) -> Tensor {
+        if layer == 0 {
+            return self.features(&sent, bytes);
+        }
         let key = key([self.seed, self.epoch, layer as u64, 0]);
         let (arrived, sent_bytes) = self.states[layer].arrived(&sent, self.fixed, key);
         bytes.add(layer, sent_bytes);
@@ -184,20 +212,19 @@ impl BoundaryExchange for AdaQp {
 
     fn kept(&self) -> Kept {
         let messages = [("states", &self.states), ("gradients", &self.gradients)];
-        messages
-            .into_iter()
-            .flat_map(|(kind, messages)| {
-                let bits: Vec<_> = messages.iter().map(Message::bits_tensor).collect();
-                let variances: Vec<_> = messages.iter().map(Message::variances_tensor).collect();
-                let bits: Kept = kept_layers(&format!("{kind}.bits"), &bits).collect();
-                bits.into_iter()
-                    .chain(kept_layers(&format!("{kind}.variances"), &variances))
-                    .collect::<Kept>()
-            })
-            .collect()
+        let messages = messages.into_iter().flat_map(|(kind, messages)| {
+            let bits: Vec<_> = messages.iter().map(Message::bits_tensor).collect();
+            let variances: Vec<_> = messages.iter().map(Message::variances_tensor).collect();
+            let bits: Kept = kept_layers(&format!("{kind}.bits"), &bits).collect();
+            bits.into_iter()
+                .chain(kept_layers(&format!("{kind}.variances"), &variances))
+                .collect::<Kept>()
+        });
+        messages.chain([flag(HAS_FEATURES, self.has_features)]).collect()
     }
 
     fn restore(&mut self, kept: Kept) {
+        self.has_features = is_set(HAS_FEATURES, &kept);
         for (kind, messages) in [("states", &mut self.states), ("gradients", &mut self.gradients)] {
             let bits = restored_layers(&format!("{kind}.bits"), messages.len(), &kept);
             let variances = restored_layers(&format!("{kind}.variances"), messages.len(), &kept);

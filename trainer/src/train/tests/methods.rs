@@ -88,7 +88,7 @@ fn bytes_are_those_of_the_formulas() {
         (Method::PipeGcn, true, 4.0 * features, 4.0 * hidden),
         (Method::Varco, false, features, hidden),
         (Method::Bns, false, 0.25 * 4.0 * features, 0.25 * 4.0 * hidden),
-        (Method::AdaQp, false, features / 2.0 + 4.0, hidden / 2.0 + 4.0),
+        (Method::AdaQp, true, features / 2.0 + 4.0, hidden / 2.0 + 4.0),
         (Method::CoFree, false, 0.0, 0.0),
         (Method::Isolated, false, 0.0, 0.0),
         // The server needs the features of all nodes.
