@@ -391,12 +391,12 @@ impl Trainer {
         self.clock.enter(Stage::Exchange);
         let done = (epoch.number as f64 + step as f64 / epoch.steps as f64) / self.config.epochs as f64;
         let rate = (epoch.rate)(step);
-        let sent_bytes = self
+        let summed = self
             .learner
             .update(&self.config, weights, epoch.seeds_per_step, rate, done)?;
         epoch.partial.steps = step + 1;
         epoch.partial.gradient_bytes += exchanged_bytes(self.learner.model.parameters().count());
-        epoch.partial.bytes_sent += sent_bytes;
+        epoch.partial.bytes_sent += summed.sent_bytes;
         progress.advance(1, edges);
         Ok(())
     }

@@ -60,14 +60,15 @@ impl Trainer {
         let seeds = drawn.unwrap_or(all as f64);
         let weights = LossWeights { factors: seeds, seeds };
         let done = epoch as f64 / self.config.epochs as f64;
-        learner.update(&self.config, weights, seeds, rate, done)?;
+        let summed = learner.update(&self.config, weights, seeds, rate, done)?;
         partial.steps = 1;
         partial.seeds += all;
         partial.loss += sums.loss;
         partial.coverage += all as f64;
         partial.right += sums.right.round() as i64;
         partial.sampled_edges += sums.edges;
-        partial.gradient_bytes += exchanged_bytes(learner.model.parameters().count());
+        let whole = exchanged_bytes(learner.model.parameters().count());
+        partial.gradient_bytes += summed.encoded_bytes.unwrap_or(whole);
         partial.feature_bytes += sums.bytes.features;
         partial.activation_bytes += sums.bytes.activations;
         partial.message_error = sums.error;

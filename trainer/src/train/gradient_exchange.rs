@@ -11,13 +11,13 @@ use std::{path::Path, sync::Arc};
 use grappa_codecs::top_k;
 use grappa_run::{
     checkpoint::{Checkpoint, NamedTensor},
-    config::{Compress, CompressRate},
+    config::{Compress, TrainConfig},
 };
 
 use tch::Tensor;
 
 use super::{
-    exchange::{AllReduce, Compressed, Exchange, InProcess, LossWeights, Summed, Unsent},
+    exchange::{AllReduce, Compressed, Encoded, Exchange, InProcess, LossWeights, Summed, Unsent},
     named_tensors::of_another_model,
     processes::Processes,
 };
@@ -44,9 +44,12 @@ pub(super) struct GradientExchange {
 }
 
 impl GradientExchange {
-    /// An exchange of gradients of `parameters` values. `rate` is for [`Compress::TopK`].
-    pub fn new(group: Option<&Arc<ProcessGroup>>, compress: Compress, rate: CompressRate, parameters: usize) -> Self {
+    /// An exchange of gradients of `parameters` values.
+    pub fn new(group: Option<&Arc<ProcessGroup>>, config: &TrainConfig, parameters: usize) -> Self {
+        let (compress, rate) = (config.compress, config.compress_rate());
         let exchange: Box<dyn Exchange> = match (group, compress) {
+            (None, Compress::None) => Box::new(InProcess),
+            (None, _) if config.encodes_for_machines() => Box::new(Encoded::new(compress, rate, config.partitions())),
             (None, _) => Box::new(InProcess),
             (Some(group), Compress::None) => Box::new(AllReduce(group.clone())),
             (Some(group), _) => Box::new(Compressed::new(compress, rate, group.clone())),
@@ -158,9 +161,10 @@ impl GradientExchange {
 }
 
 /// Warnings about a compression that saves nothing with this number of ranks.
-pub(super) fn warnings(compress: Compress, rate: CompressRate, ranks: u32, parameters: usize) -> Vec<String> {
+pub(super) fn warnings(config: &TrainConfig, ranks: u32, parameters: usize) -> Vec<String> {
+    let (compress, rate) = (config.compress, config.compress_rate());
     let mut warnings = Vec::new();
-    if compress != Compress::None && ranks == 1 {
+    if compress != Compress::None && ranks == 1 && !config.encodes_for_machines() {
         warnings.push(format!(
             "--compress {compress} has no effect with one process, which sends no gradients"
         ));

@@ -70,7 +70,7 @@ impl Learner {
         Ok(Self {
             optimizer: Optimizer::new(config, model.parameters()),
             denominator: Denominator::default(),
-            gradients: GradientExchange::new(group, config.compress, config.compress_rate(), parameters),
+            gradients: GradientExchange::new(group, config, parameters),
             objective: match data.links() {
                 Some(_) => Objective::Links(LinkLoss::of_run(config)),
                 None => Objective::Nodes(Loss::of_run(data.task(), config, &model, on_device)),

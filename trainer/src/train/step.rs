@@ -159,7 +159,7 @@ impl Learner {
 
     /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters. `weights` are the loss weights of
     /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch; `done` is the part of the run before this step.
-    /// Returns the bytes that this process sent.
+    /// Returns what the exchange says.
     pub fn update(
         &mut self,
         config: &ResolvedConfig,
@@ -167,12 +167,12 @@ impl Learner {
         seeds: f64,
         rate: f64,
         done: f64,
-    ) -> Result<u64> {
+    ) -> Result<Summed> {
         let parameters = self.model.parameters();
-        let Summed { weights, sent_bytes } =
-            self.gradients
-                .sum(&parameters.flat_gradient_with_room(), weights, done)?;
-        parameters.scale_gradient(1.0 / self.denominator.of_step(config.correction, weights, seeds));
+        let summed = self
+            .gradients
+            .sum(&parameters.flat_gradient_with_room(), weights, done)?;
+        parameters.scale_gradient(1.0 / self.denominator.of_step(config.correction, summed.weights, seeds));
         if config.clip > 0.0 {
             parameters.clip_gradient(config.clip);
         }
@@ -180,6 +180,6 @@ impl Learner {
             .step(&parameters.flat_values(), &parameters.flat_gradient(), rate);
         parameters.zero_gradient();
         self.step += 1;
-        Ok(sent_bytes)
+        Ok(summed)
     }
 }

@@ -318,7 +318,6 @@ fn warnings_of_processes(processes: &Processes, config: &ResolvedConfig, paramet
              {ranks}: --norm layer does not"
         ));
     }
-    let (compress, rate) = (config.compress, config.compress_rate());
-    warnings.extend(gradient_exchange::warnings(compress, rate, ranks, parameters));
+    warnings.extend(gradient_exchange::warnings(config, ranks, parameters));
     warnings
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use grappa_run::{
     Error, Result,
-    config::{Method, TrainConfig, TrainOption},
+    config::{Compress, Method, TrainConfig, TrainOption},
 };
 
 use super::{args::CompareArgs, spec::MethodSpec};
@@ -69,10 +69,17 @@ fn configuration(
         let option = TrainOption::named(name).expect("an option of training");
         own.insert(name.to_owned(), (option.read)(&text).map_err(Error::Options)?);
     }
-    options.configuration(own).map_err(|error| {
+    let config = options.configuration(own).map_err(|error| {
         Error::Options(format!(
             "{}: {error} (an option that only one method has is written as grappa+batch=512)",
             spec.name
         ))
-    })
+    })?;
+    if config.method == Method::Grappa && config.compress != Compress::None {
+        return Err(Error::Options(format!(
+            "{}: compress is {}, and a comparison trains in one process, which sends no minibatch gradients: use `grappa-train --workers`",
+            spec.name, config.compress
+        )));
+    }
+    Ok(config)
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Auto, Correction, FirstHop, HaloMode, TrainConfig, effects::refuse};
+use super::{Auto, Compress, Correction, FirstHop, HaloMode, TrainConfig, effects::refuse};
 use crate::{
     Error, Result,
     model::{JumpingKnowledge, LayerKind},
@@ -209,6 +209,11 @@ impl TrainConfig {
         self.method != Method::Grappa
     }
 
+    /// Whether one process encodes gradients as the machines of its partitions would.
+    pub fn encodes_for_machines(&self) -> bool {
+        self.trains_full_graph() && self.partitions() > 1 && self.compress != Compress::None
+    }
+
     /// Options of other methods, as the user gives them.
     pub(super) fn idle_method_options(&self) -> Vec<String> {
         let default = Self::default();
@@ -301,6 +306,12 @@ impl TrainConfig {
                  out jumping-knowledge and pinsage"
             ));
         }
+        if method == Method::Llcg && self.compress != Compress::None {
+            return refuse(format!(
+                "compress is {}, and method is llcg, whose partitions exchange models and not gradients: leave compress out",
+                self.compress
+            ));
+        }
         if method == Method::Bns && (self.model.attends() || self.model == LayerKind::SageMax) {
             return refuse(format!(
                 "method is bns, which scales sums of neighbors, and the aggregation of {} is no sum: use sage, gcn or gin, or another \
@@ -330,6 +341,14 @@ mod tests {
     #[test]
     fn a_method_refuses_what_it_cannot_train_and_options_that_do_not_apply() {
         for (error, named) in [
+            (
+                refused(|config| (config.method, config.compress) = (Method::Llcg, Compress::Int8)),
+                "exchange models and not gradients",
+            ),
+            (
+                refused(|config| config.method = Method::Gern),
+                "partitions is 4: give `--partitions 1`",
+            ),
             (
                 refused(|config| config.partitions = Auto::Value(1)),
                 "partitions is 1: give at least 2",

@@ -107,6 +107,7 @@ impl Compressed {
         Ok(Summed {
             weights,
             sent_bytes: sent_before + sent,
+            encoded_bytes: None,
         })
     }
 
@@ -135,6 +136,7 @@ impl Compressed {
         Ok(Summed {
             weights: sum_of_weights(&received),
             sent_bytes,
+            encoded_bytes: None,
         })
     }
 

@@ -44,6 +44,8 @@ pub struct Summed {
     pub weights: LossWeights,
     /// Bytes that this participant sent.
     pub sent_bytes: u64,
+    /// Bytes of the gradient in an all-reduce, if this process encodes it for several machines.
+    pub encoded_bytes: Option<u64>,
 }
 
 /// The residual of a participant: the part of its gradients that it has not sent so far, f32 of `[parameters]`. None if its exchange sends

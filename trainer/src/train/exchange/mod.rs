@@ -5,15 +5,17 @@
 //!
 //! ```text
 //! InProcess     one process: nothing is sent
+//! Encoded       one process, which computes what several machines would encode
 //! AllReduce     several: f32, summed on the way
 //! Compressed    several: encoded gradients, decoded and summed in the order of ranks
 //! ```
 
 mod compressed;
+mod encoded;
 mod gradient;
 mod uncompressed;
 
-pub(super) use self::compressed::Compressed;
+pub(super) use self::{compressed::Compressed, encoded::Encoded};
 pub use self::{
     gradient::{Exchange, LossWeights, Summed, Unsent, exchanged_bytes},
     uncompressed::{AllReduce, InProcess},

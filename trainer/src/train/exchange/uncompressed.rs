@@ -18,7 +18,10 @@ impl Exchange for InProcess {
             let residual = Tensor::from_slice(&residual).to_device(gradient.device());
             let _ = no_grad(|| gradient.narrow(0, 0, residual.size()[0]).g_add_(&residual));
         }
-        Ok(Summed { weights, sent_bytes: 0 })
+        Ok(Summed {
+            weights,
+            ..Summed::default()
+        })
     }
 }
 
@@ -60,6 +63,7 @@ impl Exchange for AllReduce {
         Ok(Summed {
             weights: LossWeights::of_values(values),
             sent_bytes: Self::sent_bytes(bytes, self.0.place().ranks.into()),
+            encoded_bytes: None,
         })
     }
 }

@@ -242,6 +242,38 @@ fn a_resumed_run_continues_with_what_the_exchange_kept() {
 }
 
 #[test]
+fn methods_that_exchange_gradients_encode_them_and_count_what_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for method in [Method::Full, Method::Isolated, Method::CoFree, Method::Varco] {
+        let gradient_bytes = |compress: &str| {
+            let config = TrainConfig {
+                compress: compress.parse().unwrap(),
+                epochs: 20,
+                ..of_method(method, LayerKind::Sage)
+            };
+            let (stats, _, mut trainer) = trained(&store, &config, folder.path());
+            assert!(stats[19].loss < 0.9 * stats[0].loss, "{method}, {compress}: it learns");
+            let warnings = trainer.take_warnings();
+            assert!(
+                !warnings.iter().any(|warning| warning.contains("--compress")),
+                "{warnings:?}"
+            );
+            stats[1].gradient_bytes as f64
+        };
+        let whole = gradient_bytes("none");
+        for (compress, share) in [("bf16", 0.5), ("int8", 0.25)] {
+            let share_found = gradient_bytes(compress) / whole;
+            assert!(
+                (share_found - share).abs() < 0.02,
+                "{method}, {compress}: {share_found}"
+            );
+        }
+        assert!(gradient_bytes("lossless") < whole, "{method}");
+    }
+}
+
+#[test]
 fn local_steps_take_the_edges_inside_partitions_and_the_correction_takes_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
