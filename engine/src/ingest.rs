@@ -196,7 +196,8 @@ pub use grappa_formats::{
     schema::{CategoryForm, Schema},
 };
 pub use grappa_ingestion::ingest::{
-    Assign, EdgeSplit, IngestOptions, Merge, MergeOption, RandomSplit, Shares, SplitFile, Summary, examine, ingest,
+    Assign, EdgeSplit, IngestOptions, Merge, MergeOption, PARTS_MAX, Partitioner, RandomSplit, Shares, SplitFile,
+    Summary, examine, ingest,
 };
 pub use grappa_input::{
     ColumnReading, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, LabelType,

@@ -289,7 +289,16 @@ fn ingest_dense(files: &GraphFiles) -> Job {
     let job = Job::new("ingest, dense ids", move |folder| {
         let mut command = ingest(&files.edges, folder);
         files.node_arguments(&mut command);
-        command.args(["--undirected", "--dedup", "--chunks", "3", "--memory", "24MiB"]);
+        command.args([
+            "--undirected",
+            "--dedup",
+            "--chunks",
+            "3",
+            "--memory",
+            "24MiB",
+            "--assign",
+            "ldg:3",
+        ]);
         command.args(["--edge-split", "80/10/10"]);
         command
     });

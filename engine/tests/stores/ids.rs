@@ -9,14 +9,14 @@ use std::{
 
 use grappa_engine::verify::verify;
 use grappa_formats::{
-    DenseId, NodeId,
+    ChunkId, DenseId, NodeId,
     container::{self, FileKind},
     dictionary::{IntegerDictionary, StringDictionary},
-    manifest::{ExternalIds, Manifest, PermutationSpec},
+    manifest::{ChunkEntry, ExternalIds, Manifest, PermutationSpec},
     permutation::Feistel,
     random::GOLDEN,
 };
-use grappa_ingestion::ingest::{Assign, IngestOptions, SplitFile, ingest};
+use grappa_ingestion::ingest::{Assign, IngestOptions, Partitioner, SplitFile, ingest};
 use grappa_input::{EdgeFormat, OnBadLine};
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store};
@@ -337,7 +337,7 @@ proptest! {
         let nodes: Vec<_> = nodes.collect();
         prop_assert!(nodes.is_sorted(), "{nodes:?}");
         for chunk in 0..store.chunks().chunks() {
-            let range = store.chunks().range(grappa_formats::ChunkId(chunk));
+            let range = store.chunks().range(ChunkId(chunk));
             let parts: BTreeSet<_> = range.map(|node| nodes[node as usize].0).collect();
             prop_assert_eq!(parts.len(), 1, "chunk {}", chunk);
         }
@@ -363,6 +363,62 @@ fn a_run_with_parts_interrupted_anywhere_resumes_to_the_same_store() {
     options.assign = Assign::File(parts_file(folder.path(), &parts, false));
     (options.memory, options.chunks) = (4 << 20, Some(7));
     resumes_to_the_same_store(&options, 1..40);
+    options.assign = streamed(Partitioner::Ldg, 7);
+    resumes_to_the_same_store(&options, (1..200).step_by(5));
+}
+
+fn streamed(partitioner: Partitioner, parts: u32) -> Assign {
+    Assign::Streamed { partitioner, parts }
+}
+
+/// The share of the edges of a store whose ends are in different chunks.
+fn cut_of(store: &Store) -> f64 {
+    let buckets = |chunk: &ChunkEntry| chunk.bucket_edges.clone();
+    let buckets: Vec<_> = store.manifest().chunks.iter().map(buckets).collect();
+    let inside: u64 = (0..buckets.len()).map(|chunk| buckets[chunk][chunk]).sum();
+    1.0 - inside as f64 / store.manifest().edges as f64
+}
+
+#[test]
+fn streamed_parts_keep_communities_together_whatever_the_ids_and_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    // 8 communities of 400 nodes, with 10 edges of a node inside and one anywhere. Communities are no ranges of ids.
+    let mut random = (0..).map(|k: u64| k.wrapping_mul(GOLDEN) >> 20);
+    let mut next = |below: u64| random.next().unwrap() % below;
+    let mut edges = Vec::new();
+    for node in 0..3200_u64 {
+        edges.extend((0..10).map(|_| (node, next(400) * 8 + node % 8)));
+        edges.push((node, next(3200)));
+    }
+    for partitioner in Partitioner::ALL {
+        let mut chunks = None;
+        for (ids, memory, threads) in [
+            (ExternalIds::Dense, 64 << 20, 2),
+            (ExternalIds::Sparse, 64 << 20, 1),
+            (ExternalIds::String, 4 << 20, 2),
+        ] {
+            // Strings of equal length have the order of the integers, so dense ids are the same.
+            let named: Vec<_> = edges
+                .iter()
+                .map(|(a, b)| (format!("{a:04}"), format!("{b:04}")))
+                .collect();
+            write_edges(folder.path(), &named, false);
+            let mut options = options(folder.path(), ids);
+            options.assign = streamed(partitioner, 8);
+            (options.memory, options.threads, options.chunks) = (memory, threads, Some(8));
+            ingest(&options, &Silent).unwrap();
+            let report = verify(&options.out, 1, &Silent).unwrap();
+            assert!(report.is_ok(), "{report:?}");
+            let store = Store::open(&options.out).unwrap();
+            let cut = cut_of(&store);
+            assert!(cut < 0.2, "{partitioner:?} cuts {cut}");
+            let largest = (0..8).map(|chunk| store.chunks().len(ChunkId(chunk))).max().unwrap();
+            assert!(largest <= 420, "{partitioner:?}: a part has {largest} of 3200 nodes");
+            let files = chunks_of(&options.out);
+            assert!(chunks.get_or_insert_with(|| files.clone()) == &files, "{ids:?}");
+            fs::remove_dir_all(&options.out).unwrap();
+        }
+    }
 }
 
 #[test]

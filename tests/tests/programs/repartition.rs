@@ -132,6 +132,7 @@ fn super_epochs_follow_each_other_or_are_chosen() {
         ("--schedule shuffle", Schedule::Shuffle, 2),
         ("--schedule shuffle --super-epoch 77", Schedule::Shuffle, 77),
         ("--schedule fixed", Schedule::Fixed, 4),
+        ("--schedule local", Schedule::Local, 5),
     ]) {
         let made = folder
             .success(&repartition(&format!("--partitions 4 --seed 9 --json {options}")))
@@ -142,7 +143,7 @@ fn super_epochs_follow_each_other_or_are_chosen() {
         assert_eq!(open(&folder).assignment(), &expected);
     }
     let text = folder.success(&repartition("--partitions 4")).stdout;
-    let expected = "generation 6, 4 partitions for super-epoch 5 of `sweep` with seed 0";
+    let expected = "generation 7, 4 partitions for super-epoch 6 of `sweep` with seed 0";
     assert!(text.contains(expected), "{text}");
 }
 

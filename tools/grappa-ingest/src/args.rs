@@ -12,7 +12,8 @@ use grappa_engine::{
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
         ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption, MissingOptions,
-        OnBadLine, RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        OnBadLine, PARTS_MAX, Partitioner, RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm,
+        TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -319,10 +320,12 @@ pub struct IngestArgs {
     /// range: by id, so that nodes with close ids share a chunk.
     /// file:PATH: by the part numbers in a file, such as the output of METIS: text with one line per node, in the order of
     /// ids, or .npy.
+    /// ldg[:PARTS], fennel[:PARTS]: by parts of neighboring nodes, 16 by default, which a streaming partitioner finds in the
+    /// edges. The edges are read and sorted twice.
     #[arg(
         long,
         help_heading = STORE,
-        value_name = "random|range|file:PATH",
+        value_name = "random|range|file:PATH|ldg[:PARTS]|fennel[:PARTS]",
         default_value = "random",
         value_parser = parse_assign,
         verbatim_doc_comment
@@ -578,9 +581,31 @@ fn parse_assign(text: &str) -> Result<Assign, String> {
     match text {
         "random" => Ok(Assign::Random),
         "range" => Ok(Assign::Range),
-        _ => match text.strip_prefix("file:") {
-            Some(path) if !path.is_empty() => Ok(Assign::File(path.into())),
-            _ => Err("expected `random`, `range` or `file:PATH`".to_owned()),
+        _ => match text.split_once(':').unwrap_or((text, "")) {
+            ("file", path) if !path.is_empty() => Ok(Assign::File(path.into())),
+            (name, parts) => parse_streamed(name, parts),
         },
     }
+}
+
+/// The number of parts of `--assign ldg` and `--assign fennel`.
+const PARTS_DEFAULT: u32 = 16;
+
+fn parse_streamed(name: &str, parts: &str) -> Result<Assign, String> {
+    let Some(partitioner) = Partitioner::ALL
+        .into_iter()
+        .find(|partitioner| partitioner.name() == name)
+    else {
+        return Err(
+            "expected `random`, `range`, `file:PATH`, `ldg`, `ldg:PARTS`, `fennel` or `fennel:PARTS`".to_owned(),
+        );
+    };
+    let parts = match parts {
+        "" => PARTS_DEFAULT,
+        text => match text.parse() {
+            Ok(parts) if (2..=PARTS_MAX).contains(&parts) => parts,
+            _ => return Err(format!("expected from 2 to {PARTS_MAX} parts, found `{text}`")),
+        },
+    };
+    Ok(Assign::Streamed { partitioner, parts })
 }

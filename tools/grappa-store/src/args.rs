@@ -354,6 +354,7 @@ fn schedule_help(schedule: Schedule) -> &'static str {
         Schedule::Sweep => "each partition keeps half of its nodes and rotates the rest, until all edges were visible",
         Schedule::Shuffle => "all chunks are grouped anew at random",
         Schedule::Fixed => "partitions never change",
+        Schedule::Local => "as sweep, with partitions of neighboring chunks, for stores of grappa-ingest --assign",
     }
 }
 

@@ -98,6 +98,7 @@ impl OptionValue for Schedule {
                     "all chunks are grouped anew at random; partitions have half as many nodes as with sweep"
                 }
                 Self::Fixed => "the first partitions of sweep, which never change",
+                Self::Local => "as sweep, with partitions of neighboring chunks, for stores of grappa-ingest --assign",
             };
             (schedule.name(), help)
         });

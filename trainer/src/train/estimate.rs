@@ -87,7 +87,7 @@ fn expect(
     // A partition owns its base, and as much again under schedules with a variable part.
     let bases = match config.schedule {
         Schedule::Shuffle => 1.0,
-        Schedule::Sweep | Schedule::Fixed => 2.0,
+        Schedule::Sweep | Schedule::Fixed | Schedule::Local => 2.0,
     };
     let degree = edges / nodes.max(1.0);
     let nodes = nodes * (bases / f64::from(config.partitions())).min(1.0);

@@ -24,6 +24,20 @@ pub struct EdgeValues {
 }
 
 impl EdgeValues {
+    /// No values, whatever the input has.
+    pub fn none() -> Self {
+        Self {
+            shape: ValueShape {
+                width: 0,
+                is_ordered: false,
+            },
+            weighted: false,
+            features: None,
+            names: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+
     /// The values of the edges of `source`.
     ///
     /// # Errors

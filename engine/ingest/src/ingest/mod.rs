@@ -3,7 +3,7 @@
 //! ```text
 //! open all input files, so that most mistakes are found before anything is written    input, node_files
 //! number of nodes; for sparse and string ids, a sorted dictionary of them             node_ids: dense_ids; dictionary, runs
-//! node permutation and chunks                                                         node_ids, permutation
+//! node permutation and chunks                                                         node_ids, permutation, streamed_parts
 //! data of nodes                                                                       node_data
 //!     splits, if files give them                                                          splits, id_lists
 //!     the node of each row of labels and features                                         row_nodes, row_set, id_lists
@@ -61,6 +61,7 @@ mod split_columns;
 mod split_labels;
 mod splits;
 mod stored_labels;
+mod streamed_parts;
 
 use std::collections::BTreeMap;
 
@@ -73,7 +74,7 @@ pub use self::{
     edge_split::EdgeSplit,
     edge_values::ValueShape,
     merge::{Merge, MergeOption},
-    options::{Assign, IngestOptions, SplitFile, Summary},
+    options::{Assign, IngestOptions, PARTS_MAX, Partitioner, SplitFile, Summary},
     shares::{RandomSplit, Shares},
 };
 use self::{
@@ -178,7 +179,7 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     let IngestInput {
         edges, values, files, ..
     } = input;
-    let mut ids = GraphIds::open(job, scan.nodes)?;
+    let mut ids = GraphIds::open(job, scan)?;
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
     let parts = 1 + job
         .options

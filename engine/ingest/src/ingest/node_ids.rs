@@ -1,6 +1,6 @@
 //! The steps from external ids to nodes that come before the edges: dictionary, node permutation and chunks.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use grappa_formats::{
     chunks::ChunkMap,
@@ -23,7 +23,7 @@ use crate::{
         journal::Scan,
         node_files::NodeFiles,
         options::{Assign, RowIds, open_edges},
-        permutation, plan,
+        permutation, plan, streamed_parts,
     },
 };
 
@@ -92,8 +92,8 @@ fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -
 
 impl GraphIds {
     /// Opens the ids of a graph with `nodes` nodes, and writes the node permutation if it is a table and an earlier run has not.
-    pub fn open(job: &IngestJob<'_>, nodes: u64) -> Result<Self> {
-        let (options, seed) = (job.options, job.options.seed);
+    pub fn open(job: &IngestJob<'_>, scan: Scan) -> Result<Self> {
+        let (options, seed, nodes) = (job.options, job.options.seed, scan.nodes);
         let (permutation, spec, chunks) = match &options.assign {
             Assign::Random => (
                 NodePermutation::Feistel(Feistel::new(nodes, seed)),
@@ -105,21 +105,15 @@ impl GraphIds {
                 PermutationSpec::Identity,
                 plan::chunk_map(nodes, options.chunks)?,
             ),
-            Assign::File(path) => {
-                let parts = part_sizes(job, path, nodes)?;
+            Assign::File(_) | Assign::Streamed { .. } => {
+                let parts = part_sizes(job, scan)?;
                 let chunks = plan::chunk_map_of_parts(&parts, options.chunks)?;
                 let file = ContainerFile::open(&job.store.path().join(PERMUTATION), FileKind::PERMUTATION)?;
                 let table = Arc::new(NodeTable::load(file)?);
                 (NodePermutation::Table(table), PermutationSpec::Table, chunks)
             }
         };
-        let map = match options.ids {
-            ExternalIds::Dense => IdMap::dense(nodes, permutation),
-            ExternalIds::Sparse | ExternalIds::String => {
-                let path = job.store.path().join(DICTIONARY);
-                IdMap::listed(Dictionary::open(&path, StringHash::default())?, permutation)
-            }
-        };
+        let map = open_map(job, nodes, permutation)?;
         let spec = IdSpec {
             external: options.ids,
             permutation: spec,
@@ -128,8 +122,20 @@ impl GraphIds {
     }
 }
 
-/// The number of nodes of each part in the file `path`. Writes the table of the node permutation, unless an earlier run has.
-fn part_sizes(job: &IngestJob<'_>, path: &Path, nodes: u64) -> Result<Vec<u64>> {
+/// The map from external ids to nodes.
+fn open_map(job: &IngestJob<'_>, nodes: u64, permutation: NodePermutation) -> Result<IdMap> {
+    Ok(match job.options.ids {
+        ExternalIds::Dense => IdMap::dense(nodes, permutation),
+        ExternalIds::Sparse | ExternalIds::String => {
+            let path = job.store.path().join(DICTIONARY);
+            IdMap::listed(Dictionary::open(&path, StringHash::default())?, permutation)
+        }
+    })
+}
+
+/// The number of nodes of each part that `--assign` gives. Writes the table of the node permutation, unless an earlier run has.
+fn part_sizes(job: &IngestJob<'_>, scan: Scan) -> Result<Vec<u64>> {
+    let nodes = scan.nodes;
     // Half of the user's budget is for the table, and the budget of the job is the other half.
     let wanted = permutation::memory(nodes);
     if wanted > job.budget.memory {
@@ -143,8 +149,19 @@ fn part_sizes(job: &IngestJob<'_>, path: &Path, nodes: u64) -> Result<Vec<u64>> 
     if let Some(parts) = job.journal.part_sizes() {
         return Ok(parts);
     }
+    let parts_file = match &job.options.assign {
+        Assign::File(path) => path.clone(),
+        Assign::Streamed { partitioner, parts } => {
+            let map = open_map(job, nodes, NodePermutation::Identity)?;
+            streamed_parts::write(job, scan, map, *partitioner, *parts)?
+        }
+        Assign::Random | Assign::Range => unreachable!("they have no parts"),
+    };
     let dense = job.options.ids == ExternalIds::Dense;
-    let (parts, file) = permutation::build(path, nodes, dense, job.store, job.progress)?;
+    let (parts, file) = permutation::build(&parts_file, nodes, dense, job.store, job.progress)?;
     job.journal.permuted(parts.clone(), file)?;
+    if let Assign::Streamed { .. } = job.options.assign {
+        streamed_parts::remove(job)?;
+    }
     Ok(parts)
 }

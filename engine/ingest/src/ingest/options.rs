@@ -165,7 +165,7 @@ impl IngestOptions {
     pub(super) fn budget(&self) -> IngestBudget {
         let share = match self.assign {
             Assign::Random | Assign::Range => 1,
-            Assign::File(_) => 2,
+            Assign::File(_) | Assign::Streamed { .. } => 2,
         };
         IngestBudget::new(self.memory / share, share, self.threads)
     }
@@ -200,6 +200,39 @@ pub enum Assign {
     /// By the parts in a file, which has a line or an array element per dense id. Each part with nodes becomes a chunk. If
     /// there are to be more chunks than parts, every part is divided evenly into the same number of chunks.
     File(PathBuf),
+    /// By parts of neighboring nodes, which a streaming partitioner finds in the edges. They become chunks as the parts of a file do.
+    /// Edges that a random split or a column holds out count as well.
+    Streamed {
+        /// The rule that chooses the part of a node.
+        partitioner: Partitioner,
+        /// The number of parts, from 2 to [`PARTS_MAX`].
+        parts: u32,
+    },
+}
+
+/// The largest number of parts of a streaming partitioner.
+pub const PARTS_MAX: u32 = 4096;
+
+/// The rule by which a streaming partitioner chooses the part of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partitioner {
+    /// Linear deterministic greedy (Stanton and Kliot, KDD 2012): neighbors in the part, times the share of the part that is free.
+    Ldg,
+    /// Fennel (Tsourakakis et al., WSDM 2014): neighbors in the part, less a cost that grows with the part.
+    Fennel,
+}
+
+impl Partitioner {
+    /// All partitioners.
+    pub const ALL: [Self; 2] = [Self::Ldg, Self::Fennel];
+
+    /// The word of the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ldg => "ldg",
+            Self::Fennel => "fennel",
+        }
+    }
 }
 
 /// Result of [`ingest`](super::ingest).
@@ -374,7 +407,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         }
     }
     let parts = match &options.assign {
-        Assign::Random | Assign::Range => None,
+        Assign::Random | Assign::Range | Assign::Streamed { .. } => None,
         Assign::File(path) => Some(path),
     };
     let arrays = [
@@ -501,6 +534,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
         "--assign",
         match &options.assign {
             Assign::File(path) => format!("file:{}", path.display()),
+            Assign::Streamed { partitioner, parts } => format!("{}:{parts}", partitioner.name()),
             assign => word(assign),
         },
     );

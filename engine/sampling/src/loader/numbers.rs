@@ -96,7 +96,7 @@ impl StoreSizes<'_> {
     ) -> Result<u64> {
         let different = match self.options.schedule {
             Schedule::Fixed => 1,
-            Schedule::Sweep => u64::from(partitions.saturating_sub(1)).max(1),
+            Schedule::Sweep | Schedule::Local => u64::from(partitions.saturating_sub(1)).max(1),
             Schedule::Shuffle => u64::MAX,
         };
         let (count, concurrent) = (partitions as usize, concurrent as usize);

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
 
-use super::schedule::{Schedule, chunk_sizes};
+use super::schedule::{Schedule, chunk_sizes, runs};
 
 /// How `assignment` differs from all that a repartitioning of the store with this manifest makes. None if it does not,
 /// or if its schedule is unknown. Both have the same number of chunks.
@@ -36,10 +36,15 @@ pub fn foreign(assignment: &Assignment, manifest: &Manifest) -> Option<String> {
         return Some(format!("{partitions} partitions share {} chunks", present.len()));
     }
     let schedule: Schedule = assignment.schedule().parse().ok()?;
-    if schedule != Schedule::Shuffle {
-        present.sort_by_key(|&(_, size)| Reverse(size));
-    }
-    uneven(assignment, &present, schedule).or_else(|| unmatched(assignment, &present, schedule))
+    let uneven = match schedule {
+        Schedule::Local => not_in_runs(assignment, &present),
+        Schedule::Shuffle => uneven(assignment, &present, schedule),
+        Schedule::Sweep | Schedule::Fixed => {
+            present.sort_by_key(|&(_, size)| Reverse(size));
+            uneven(assignment, &present, schedule)
+        }
+    };
+    uneven.or_else(|| unmatched(assignment, &present, schedule))
 }
 
 /// The first chunks, in order of their sizes, that are not dealt evenly to the bases. With [`Schedule::Shuffle`], all
@@ -65,6 +70,16 @@ fn uneven(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedul
     None
 }
 
+/// The first chunk that is not in the run of chunks that [`Schedule::Local`] puts it into.
+fn not_in_runs(assignment: &Assignment, present: &[(ChunkId, u64)]) -> Option<String> {
+    let sizes: Vec<u64> = present.iter().map(|&(_, size)| size).collect();
+    let other = present
+        .iter()
+        .zip(runs(&sizes, assignment.partitions()))
+        .find(|(chunk, partition)| assignment.owners(chunk.0).base != Some(*partition))?;
+    Some(format!("chunk {} is in another base than its neighbors", other.0.0))
+}
+
 /// Why the variable parts do not follow the schedule: the base of another partition, at the same distance for all.
 fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Schedule) -> Option<String> {
     let partitions = assignment.partitions();
@@ -73,7 +88,7 @@ fn unmatched(assignment: &Assignment, present: &[(ChunkId, u64)], schedule: Sche
         _ if partitions == 1 => first.is_none(),
         Schedule::Shuffle => first.is_none(),
         Schedule::Fixed => first == Some(1),
-        Schedule::Sweep => first.is_some(),
+        Schedule::Sweep | Schedule::Local => first.is_some(),
     };
     match present.iter().find(|chunk| distance(assignment, chunk.0) != first) {
         None if fits => None,

@@ -7,6 +7,9 @@
 //! `sweep` and `fixed` sort the shuffled deck by size. A hand then has chunks of similar size, and partitions have
 //! similar work. Two chunks of one hand are never in the same base. This is harmless under `sweep`, where every two
 //! bases meet. `shuffle` must bring any two chunks together with the same probability, so it does not sort.
+//!
+//! `local` deals no cards: a base is a run of chunks with neighboring numbers, which are neighbors in the graph if ingest put them
+//! there. Runs have similar work.
 
 #[cfg(test)]
 mod tests;
@@ -36,11 +39,13 @@ pub enum Schedule {
     /// Super-epoch 0 of `Sweep`, for ever. For ablations: it differs from `Sweep` only in that nothing is
     /// repartitioned.
     Fixed,
+    /// As `Sweep`, with bases of neighboring chunks, whatever the seed. For stores whose nodes are in the order of parts or communities.
+    Local,
 }
 
 impl Schedule {
     /// All schedules.
-    pub const ALL: [Self; 3] = [Self::Sweep, Self::Shuffle, Self::Fixed];
+    pub const ALL: [Self; 4] = [Self::Sweep, Self::Shuffle, Self::Fixed, Self::Local];
 
     /// The name in assignments and options.
     pub fn name(self) -> &'static str {
@@ -48,11 +53,12 @@ impl Schedule {
             Self::Sweep => "sweep",
             Self::Shuffle => "shuffle",
             Self::Fixed => "fixed",
+            Self::Local => "local",
         }
     }
 }
 
-parse_names!(Schedule, "schedule", "sweep, shuffle and fixed");
+parse_names!(Schedule, "schedule", "sweep, shuffle, fixed and local");
 
 /// Computes the assignment of a super-epoch, as generation `generation`. `sizes` is the work of each chunk
 /// ([`chunk_sizes`]), which is balanced between partitions. Chunks that a slice lacks are in the base of partition 0,
@@ -142,11 +148,12 @@ pub(super) fn owners_of(
     let bases = match schedule {
         Schedule::Shuffle => deal(sizes, false, partitions, seed, super_epoch),
         Schedule::Sweep | Schedule::Fixed => deal(sizes, true, partitions, seed, 0),
+        Schedule::Local => runs(sizes, partitions),
     };
     // The variable part of partition p is the base of partition p + distance.
     let distance = match schedule {
         _ if partitions == 1 => None,
-        Schedule::Sweep => Some(1 + (super_epoch % u64::from(partitions - 1)) as u32),
+        Schedule::Sweep | Schedule::Local => Some(1 + (super_epoch % u64::from(partitions - 1)) as u32),
         Schedule::Fixed => Some(1),
         Schedule::Shuffle => None,
     };
@@ -174,6 +181,25 @@ fn before(p: PartitionId, distance: u32, partitions: u32) -> PartitionId {
     } else {
         partitions - (distance - p.0)
     })
+}
+
+/// Divides the chunks into runs of similar work. There are at least as many chunks as partitions.
+pub(super) fn runs(sizes: &[u64], partitions: u32) -> Vec<PartitionId> {
+    let total: u128 = sizes.iter().map(|&size| u128::from(size)).sum();
+    let (mut before, mut partition) = (0_u128, 0);
+    let mut runs = Vec::with_capacity(sizes.len());
+    for (chunk, &size) in sizes.iter().enumerate() {
+        let (left, wanting) = (sizes.len() - chunk, (partitions - 1 - partition) as usize);
+        // The chunk belongs to the run that has its middle.
+        let is_filled =
+            (2 * before + u128::from(size)) * u128::from(partitions) >= 2 * total * u128::from(partition + 1);
+        if wanting > 0 && chunk > 0 && (is_filled || left == wanting) {
+            partition += 1;
+        }
+        runs.push(PartitionId(partition));
+        before += u128::from(size);
+    }
+    runs
 }
 
 /// Deals each chunk to a partition. If `balanced`, each hand has chunks of similar size.

@@ -47,6 +47,7 @@ fn counts_equal_a_naive_count_with_any_memory() {
         (Schedule::Sweep, 2),
         (Schedule::Shuffle, 12),
         (Schedule::Fixed, 1),
+        (Schedule::Local, 5),
     ] {
         let assignment = assignment(schedule, &sizes, partitions, 1, 3, 1).unwrap();
         let reports = report(store.manifest(), &assignment);

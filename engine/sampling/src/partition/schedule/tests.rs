@@ -127,6 +127,26 @@ fn a_shuffle_groups_anew_and_a_fixed_schedule_never() {
     }
 }
 
+#[test]
+fn a_local_schedule_has_bases_of_neighboring_chunks_with_similar_work() {
+    let ends = |sizes: &[u64], partitions| runs(sizes, partitions).iter().map(|run| run.0).collect::<Vec<_>>();
+    assert_eq!(ends(&[1; 8], 4), [0, 0, 1, 1, 2, 2, 3, 3]);
+    assert_eq!(ends(&[9, 1, 1, 1], 2), [0, 1, 1, 1]);
+    // Each partition has a chunk, even if one chunk has nearly all work.
+    assert_eq!(ends(&[1, 1, 1, 9], 3), [0, 1, 1, 2]);
+    assert_eq!(ends(&[9, 0, 0], 3), [0, 1, 2]);
+    assert_eq!(ends(&[0, 0, 0], 3), [0, 1, 2]);
+    // All bases meet, as under `sweep`.
+    let variable = |super_epoch| {
+        owners(&of(Schedule::Local, 8, 4, 0, super_epoch))
+            .iter()
+            .map(|o| o.1)
+            .collect::<Vec<_>>()
+    };
+    assert_ne!(variable(0), variable(1));
+    assert_eq!(variable(0), variable(3));
+}
+
 /// Expected: 3 of 11 for each pair, 545 of 2000 super-epochs, with a standard deviation of 20.
 #[test]
 fn a_shuffle_brings_any_two_chunks_together_with_the_same_probability() {
@@ -182,7 +202,7 @@ fn names_parse_back_and_unknown_names_are_errors() {
         assert_eq!(schedule.to_string().parse::<Schedule>().unwrap(), schedule);
     }
     let error = "Sweep".parse::<Schedule>().unwrap_err().to_string();
-    assert!(error.contains("sweep, shuffle and fixed"), "{error}");
+    assert!(error.contains("sweep, shuffle, fixed and local"), "{error}");
 }
 
 #[test]

@@ -306,7 +306,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
         "fanouts = '15,x'", "fanout 2 of the list";
         "fanouts = [15, 0]", "fanout 2 of the list";
         "memory = '2 apples'", "unknown unit `apples`";
-        "schedule = 'spiral'", "sweep, shuffle and fixed";
+        "schedule = 'spiral'", "sweep, shuffle, fixed and local";
         "batch = 0", "neither `auto` nor a value: it must be at least 1";
         "device = 'tpu'", "use auto, cpu, cuda or cuda:N";
         "compress = 'topk'", "did you mean `top-k`?";
