@@ -221,6 +221,7 @@
 
 pub use grappa_formats::assignment::{Assignment, Owners, Serves};
 pub use grappa_sampling::{
-    InNeighbors, List, ListScratch, ListsPlace, Loader, LoaderBuilder, LoaderOptions, NeighborSample, NodeSet,
-    NumberOptions, PartitionNumbers, Pieces, Remedy, Seeds, feed, links, partition, policy, sample::*, view,
+    DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, ListsPlace, Loader, LoaderBuilder, LoaderOptions,
+    NeighborSample, NodeSet, NumberOptions, PartitionNumbers, Pieces, Remedy, Seeds, feed, links, partition, policy,
+    sample::*, view,
 };

@@ -2,6 +2,7 @@
 
     model = grappa.model.load("model.safetensors")
     logits = model(x, edge_index)  # x: [nodes, inputs]; edge_index: [2, edges], sources above destinations
+    logits = model(x, edge_index, edge_data)  # if `model.edges` is "weights": weights of edges, [edges]
 
 To copy this file is fine; it is all there is to know about the format, beside the names of tensors, which follow the modules
 below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by
@@ -17,6 +18,27 @@ try:
     from torch_geometric import nn as pyg
 except ImportError as error:
     raise ImportError(f'{error}; a model needs PyTorch and PyTorch Geometric: pip install torch "grappa[pyg]"') from error
+
+
+def weighted_sum(x, edge_index, weight):
+    source, destination = edge_index
+    return torch.zeros_like(x).index_add(0, destination, x[source] * weight[:, None])
+
+
+class MeanByWeightSAGEConv(pyg.SAGEConv):
+    """SAGEConv with the mean of neighbors by the weights of edges, which PyTorch Geometric has not."""
+
+    def forward(self, x, edge_index, weight):
+        sums = weighted_sum(x.new_ones(len(x), 1), edge_index, weight)
+        mean = weighted_sum(x, edge_index, weight) / torch.where(sums > 0, sums, torch.ones_like(sums))
+        return self.lin_l(mean) + self.lin_r(x)
+
+
+class SumByWeightGINConv(pyg.GINConv):
+    """GINConv with the sum of neighbors by the weights of edges, which PyTorch Geometric has not."""
+
+    def forward(self, x, edge_index, weight):
+        return self.nn(weighted_sum(x, edge_index, weight) + (1 + self.eps) * x)
 
 
 class PinSAGEConv(nn.Module):
@@ -42,10 +64,10 @@ ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU, "leaky-relu": nn
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
-def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
+def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm, edges):
     match layer:
         case "sage":
-            return pyg.SAGEConv(inputs, outputs)
+            return (MeanByWeightSAGEConv if edges == "weights" else pyg.SAGEConv)(inputs, outputs)
         case "sage-max":
             return pyg.SAGEConv(inputs, outputs, aggr="max")
         case "gcn":
@@ -53,7 +75,7 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm):
         case "gin":
             norms = [] if norm == "none" else [nn.LayerNorm(hidden)]
             mlp = nn.Sequential(nn.Linear(inputs, hidden), *norms, nn.ReLU(), nn.Linear(hidden, outputs))
-            return pyg.GINConv(mlp, train_eps=True)
+            return (SumByWeightGINConv if edges == "weights" else pyg.GINConv)(mlp, train_eps=True)
         case "gat" | "gatv2":
             conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
             # Heads share the hidden values; those of the last layer are averaged.
@@ -97,6 +119,8 @@ class Model(nn.Module):
         super().__init__()
         self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
         self.features = options["features"]
+        # "nothing", "weights", or {"features": number of an edge's features}.
+        self.edges = options.get("edges", "nothing")
         self.adds_self_loops = options["layer"] in ("gcn", "gat", "gatv2")
         if self.features == "standard":
             self.register_buffer("feature_mean", torch.zeros(options["inputs"]))
@@ -119,7 +143,8 @@ class Model(nn.Module):
             outputs = options["outputs"] if last and not has_head else options["hidden"]
             heads = (options["last_heads"] if last else None) or options["heads"]
             hidden, dropout, norm = options["hidden"], options["attention_dropout"], options["norm"]
-            self.layers.append(convolution(options["layer"], inputs, hidden, outputs, heads, dropout, last, norm))
+            shape = inputs, hidden, outputs, heads, dropout, last, norm
+            self.layers.append(convolution(options["layer"], *shape, self.edges))
             if not last:
                 self.activations.append(ACTIVATIONS[options["activation"]]())
                 self.norms.append(NORMS[norm](outputs))
@@ -140,25 +165,30 @@ class Model(nn.Module):
                 return (x - self.feature_mean) / self.feature_deviation
         return x
 
-    def forward(self, x, edge_index):
-        out = self.outputs(x, edge_index)
+    def forward(self, x, edge_index, edge_data=None):
+        if (edge_data is None) != (self.edges == "nothing"):
+            raise ValueError(f"the layers take {self.edges} of edges: give edge_data if that is not nothing")
+        out = self.outputs(x, edge_index, edge_data)
         return out * self.target_deviation + self.target_mean if self.standardizes_targets else out
 
-    def outputs(self, x, edge_index):
+    def outputs(self, x, edge_index, edge_data):
         if self.adds_self_loops:
             loops = torch.arange(len(x), device=edge_index.device).repeat(2, 1)
             edge_index = torch.cat([edge_index, loops], 1)
+            if edge_data is not None:
+                edge_data = torch.cat([edge_data, edge_data.new_ones(len(x))])
+        graph = [edge_index] if edge_data is None else [edge_index, edge_data]
         x = nn.functional.dropout(self.normalized(x), self.input_dropout, self.training)
         states = []
         for conv, norm, residual, activation in zip(self.layers, self.norms, self.residuals, self.activations):
-            out = conv(x, edge_index)
+            out = conv(x, *graph)
             if self.residual:
                 out = out + residual(x)
             x = nn.functional.dropout(activation(norm(out)), self.dropout, self.training)
             states.append(x)
         if self.jump != "none":
             return self.head(torch.cat(states, 1) if self.jump == "cat" else torch.stack(states).max(0).values)
-        return self.head(self.layers[-1](x, edge_index))
+        return self.head(self.layers[-1](x, *graph))
 
 
 def load(path):

@@ -11,7 +11,7 @@ use std::{
 
 use grappa_formats::{NodeId, random, rows::Row};
 use grappa_io::{Error, Result, progress::Progress, workers};
-use grappa_storage::MappedChunks;
+use grappa_storage::{CheckedEdgeRows, Chunk, MappedChunks};
 
 use crate::{NodeSet, node_set::GrowingSet, sample::Draw};
 
@@ -28,6 +28,19 @@ const PIECES_AHEAD: u64 = 4;
 pub struct InNeighbors<'a> {
     chunks: &'a MappedChunks,
     sample: Option<NeighborSample>,
+    values: EdgeValues,
+}
+
+/// The values of an edge that come with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EdgeValues {
+    /// None.
+    #[default]
+    Nothing,
+    /// Its weight.
+    Weight,
+    /// Its features.
+    Features,
 }
 
 /// Which in-neighbors of each node are drawn, uniformly. Those of a node depend on the node and the seed only.
@@ -48,6 +61,25 @@ pub struct List<'a> {
     row: Row<'a>,
     /// The positions of the drawn ones; none if the list has all.
     drawn: Option<&'a [u64]>,
+    /// The file with the values of edges, and the place of the first edge of the adjacency list in it.
+    values: Option<(CheckedEdgeRows<'a>, u64)>,
+}
+
+/// In-neighbors of one or several lists, and the values of their edges, row by row.
+#[derive(Debug, Default)]
+pub struct DecodedEdges {
+    /// The in-neighbors.
+    pub sources: Vec<u64>,
+    /// The values of the edges. Empty if lists have none.
+    pub values: Vec<f32>,
+}
+
+impl DecodedEdges {
+    /// Empties the lists and keeps their memory.
+    pub fn clear(&mut self) {
+        self.sources.clear();
+        self.values.clear();
+    }
 }
 
 /// Memory for draws.
@@ -57,12 +89,30 @@ pub struct ListScratch(Draw);
 impl<'a> InNeighbors<'a> {
     /// All in-neighbors of each node.
     pub fn all(chunks: &'a MappedChunks) -> Self {
-        Self { chunks, sample: None }
+        Self::sampled(chunks, None)
     }
 
     /// A sample of the in-neighbors of each node; all of them if it is none.
     pub fn sampled(chunks: &'a MappedChunks, sample: Option<NeighborSample>) -> Self {
-        Self { chunks, sample }
+        Self {
+            chunks,
+            sample,
+            values: EdgeValues::Nothing,
+        }
+    }
+
+    /// The same lists, with values of their edges.
+    ///
+    /// # Panics
+    /// If the store has no such values.
+    #[must_use]
+    pub fn with_values(self, values: EdgeValues) -> Self {
+        let mut chunks = self.chunks.iter();
+        assert!(
+            values == EdgeValues::Nothing || chunks.all(|chunk| values_of(chunk, values).is_some()),
+            "edges without values"
+        );
+        Self { values, ..self }
     }
 
     /// The adjacency lists.
@@ -104,8 +154,22 @@ impl<'a> InNeighbors<'a> {
             let rows = first.0 - range.start..nodes[end - 1].0 - range.start + 1;
             match self.chunks.chunk(chunk) {
                 Some(chunk) => {
-                    for (index, row) in (start..end).zip(chunk.rows().range(rows)) {
-                        visit(index, self.list(nodes[index], row?, scratch))?;
+                    let lists = chunk.rows();
+                    let mut values = match values_of(chunk, self.values) {
+                        Some(file) => {
+                            let edges = file.range(rows.start, &lists)?.start..file.range(rows.end - 1, &lists)?.end;
+                            file.read_ahead(edges.clone());
+                            Some((file, edges.start))
+                        }
+                        None => None,
+                    };
+                    for (index, row) in (start..end).zip(lists.range(rows)) {
+                        let row = row?;
+                        let degree = row.degree();
+                        visit(index, self.list(nodes[index], row, values, scratch))?;
+                        if let Some((_, first)) = &mut values {
+                            *first += degree;
+                        }
                     }
                 }
                 None => (start..end).try_for_each(|index| visit(index, List::empty()))?,
@@ -116,11 +180,17 @@ impl<'a> InNeighbors<'a> {
     }
 
     #[inline]
-    fn list<'l>(&self, node: NodeId, row: Row<'l>, scratch: &'l mut ListScratch) -> List<'l> {
+    fn list<'l>(
+        &self,
+        node: NodeId,
+        row: Row<'l>,
+        values: Option<(CheckedEdgeRows<'l>, u64)>,
+        scratch: &'l mut ListScratch,
+    ) -> List<'l> {
         let drawn = self
             .sample
             .and_then(|sample| sample.positions(node, row.degree(), &mut scratch.0));
-        List { row, drawn }
+        List { row, drawn, values }
     }
 
     /// Number of edges in the lists of the nodes of a set.
@@ -195,21 +265,18 @@ impl<'a> InNeighbors<'a> {
         let edges = AtomicU64::new(0);
         let pieces = Pieces::new(set, 0..set.len(), self.chunks);
         workers::run(threads, |worker| {
-            let (mut nodes, mut sources, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
+            let (mut nodes, mut decoded, mut scratch) = (Vec::new(), DecodedEdges::default(), ListScratch::default());
             while worker.goes_on() && pieces.next(&mut nodes).is_some() {
                 if progress.is_stopped() {
                     return Err(Error::Stopped);
                 }
-                let add = |sources: &mut Vec<u64>| {
-                    grown.add_all(sources);
-                    edges.fetch_add(sources.len() as u64, Ordering::Relaxed);
-                    sources.clear();
+                let add = |decoded: &mut DecodedEdges| {
+                    grown.add_all(&mut decoded.sources);
+                    edges.fetch_add(decoded.sources.len() as u64, Ordering::Relaxed);
+                    decoded.clear();
                 };
-                self.each(&nodes, &mut scratch, |_, list| {
-                    list.decode_in_pieces(&mut sources, add);
-                    Ok(())
-                })?;
-                add(&mut sources);
+                self.each(&nodes, &mut scratch, |_, list| list.decode_in_pieces(&mut decoded, add))?;
+                add(&mut decoded);
                 self.chunks.release(&nodes);
             }
             Ok(())
@@ -244,6 +311,7 @@ impl<'a> List<'a> {
         Self {
             row: Row::empty(),
             drawn: None,
+            values: None,
         }
     }
 
@@ -278,26 +346,63 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Appends the in-neighbors to `out`. Calls `take`, which clears it, when there are enough to look them up
-    /// together. Many lists are short, so several may come together. The list of a hub comes in pieces.
+    /// Appends the values of some edges, given by their index in the list. Nothing if lists have none.
+    ///
+    /// # Errors
+    /// If the file with the values is damaged.
     #[inline]
-    pub fn decode_in_pieces(&self, out: &mut Vec<u64>, mut take: impl FnMut(&mut Vec<u64>)) {
-        match self.whole().filter(|row| row.degree() > WHOLE_MAX) {
-            Some(hub) => {
-                for source in hub.iter() {
-                    out.push(source);
-                    if out.len() >= SOURCES_TOGETHER {
-                        take(out);
-                    }
-                }
+    pub fn append_values(&self, edges: Range<u64>, out: &mut Vec<f32>) -> Result<()> {
+        let Some((file, first)) = &self.values else {
+            return Ok(());
+        };
+        let (start, width) = (out.len(), file.meta().layout.dim as usize);
+        out.resize(start + (edges.end - edges.start) as usize * width, 0.0);
+        let Some(positions) = self.drawn else {
+            return file.copy(first + edges.start..first + edges.end, &mut out[start..]);
+        };
+        let positions = &positions[edges.start as usize..edges.end as usize];
+        for (values, position) in out[start..].chunks_exact_mut(width).zip(positions) {
+            file.copy(first + position..first + position + 1, values)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the in-neighbors and the values of their edges to `out`. Calls `take`, which clears it, when there are
+    /// enough to look them up together. Many lists are short, so several may come together. The list of a hub comes in
+    /// pieces.
+    ///
+    /// # Errors
+    /// If the file with the values is damaged.
+    #[inline]
+    pub fn decode_in_pieces(&self, out: &mut DecodedEdges, mut take: impl FnMut(&mut DecodedEdges)) -> Result<()> {
+        let Some(hub) = self.whole().filter(|row| row.degree() > WHOLE_MAX) else {
+            self.decode_into(&mut out.sources);
+            self.append_values(0..self.len(), &mut out.values)?;
+            if out.sources.len() >= SOURCES_TOGETHER {
+                take(out);
             }
-            None => {
-                self.decode_into(out);
-                if out.len() >= SOURCES_TOGETHER {
-                    take(out);
-                }
+            return Ok(());
+        };
+        // The first edge whose values are not in `out`.
+        let mut first = 0;
+        for (end, source) in (1..).zip(hub.iter()) {
+            out.sources.push(source);
+            if out.sources.len() >= SOURCES_TOGETHER {
+                self.append_values(first..end, &mut out.values)?;
+                first = end;
+                take(out);
             }
         }
+        self.append_values(first..hub.degree(), &mut out.values)
+    }
+}
+
+/// The file of a chunk with these values of its edges. None if it has none, or nothing is wanted.
+fn values_of(chunk: &Chunk, values: EdgeValues) -> Option<CheckedEdgeRows<'_>> {
+    match values {
+        EdgeValues::Nothing => None,
+        EdgeValues::Weight => chunk.weights(),
+        EdgeValues::Features => chunk.edge_features(),
     }
 }
 
@@ -383,16 +488,16 @@ mod tests {
         let kept = graph.store(2);
         let chunks = MappedChunks::open(&kept.store).unwrap();
         let members: Vec<NodeId> = (0..1000).map(NodeId).collect();
-        let (mut found, mut decoded) = (Vec::new(), Vec::new());
-        let mut take = |sources: &mut Vec<u64>| found.append(sources);
+        let (mut found, mut decoded) = (Vec::new(), DecodedEdges::default());
+        let mut take = |decoded: &mut DecodedEdges| found.append(&mut decoded.sources);
         InNeighbors::all(&chunks)
             .each(&members, &mut ListScratch::default(), |_, list| {
-                list.decode_in_pieces(&mut decoded, &mut take);
-                Ok(())
+                list.decode_in_pieces(&mut decoded, &mut take)
             })
             .unwrap();
         take(&mut decoded);
         assert!(found.into_iter().eq((0..1000).flat_map(|node| graph.sources(node))));
-        assert!(decoded.capacity() as u64 <= 2 * WHOLE_MAX, "{}", decoded.capacity());
+        let capacity = decoded.sources.capacity() as u64;
+        assert!(capacity <= 2 * WHOLE_MAX, "{capacity}");
     }
 }

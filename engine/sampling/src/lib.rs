@@ -24,7 +24,7 @@ pub mod policy;
 pub mod sample;
 pub mod view;
 
-pub use in_neighbors::{InNeighbors, List, ListScratch, NeighborSample, Pieces};
+pub use in_neighbors::{DecodedEdges, EdgeValues, InNeighbors, List, ListScratch, NeighborSample, Pieces};
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, NumberOptions, Seeds};
 pub use node_set::NodeSet;
 pub use placement::{ListsBudget, ListsPlace, NumberChoice, PartitionNumbers, PartitionSizes, Remedy};

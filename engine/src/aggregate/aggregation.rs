@@ -23,7 +23,7 @@ pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 pub struct Aggregation<'a> {
     /// The graph.
     pub store: &'a Store,
-    /// The in-neighbors of each node.
+    /// The in-neighbors of each node, with the values of edges that the reduction takes ([`InNeighbors::with_values`]).
     pub lists: InNeighbors<'a>,
     /// The nodes that have rows. All listed in-neighbors of the destinations are among them.
     pub sources: &'a NodeSet,

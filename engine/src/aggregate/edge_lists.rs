@@ -39,11 +39,13 @@ impl EdgeCode {
     }
 }
 
-/// Lists of edges, one for each block. Each list grows by segments of the same memory, so that edges need not be counted before they are
+/// Lists of edges, one for each block. After an edge come its values, if edges have any, one in a word. Each list grows by segments of the same memory, so that edges need not be counted before they are
 /// listed.
 #[derive(Debug)]
 pub struct EdgeLists {
     code: EdgeCode,
+    /// Values of an edge.
+    width: usize,
     words: Arena,
     /// Words in segments.
     used: usize,
@@ -65,10 +67,17 @@ struct List {
 }
 
 impl EdgeLists {
-    /// Words of a segment, if there are lists of `blocks` blocks for each of `threads` threads, in `memory` bytes.
-    pub fn segment_words(blocks: u64, threads: u64, memory: u64) -> u64 {
-        let words = memory / size_of::<u32>() as u64;
-        (words / SEGMENTS_SHARE / (blocks * threads)).clamp(SEGMENT_WORDS_MIN, SEGMENT_WORDS_MAX)
+    /// Words of an edge with `width` values.
+    pub fn edge_words(width: usize) -> u64 {
+        1 + width as u64
+    }
+
+    /// Words of a segment of edges with `width` values, if there are lists of `blocks` blocks for each of `threads` threads, in `memory`
+    /// bytes.
+    pub fn segment_words(width: usize, blocks: u64, threads: u64, memory: u64) -> u64 {
+        let (words, of_edge) = (memory / size_of::<u32>() as u64, Self::edge_words(width));
+        let edges = words / SEGMENTS_SHARE / (blocks * threads) / of_edge;
+        edges.clamp(SEGMENT_WORDS_MIN, SEGMENT_WORDS_MAX) * of_edge
     }
 
     /// Bytes of the lists of `blocks` blocks without edges: a segment that is not full, and where it is.
@@ -77,33 +86,40 @@ impl EdgeLists {
     }
 
     /// The most bytes that the lists of `blocks` or fewer blocks take without edges for all threads, in `memory` bytes.
-    pub fn bytes_of_lists_max(blocks: u64, threads: u64, memory: u64) -> u64 {
-        threads * Self::bytes_of_lists(blocks, SEGMENT_WORDS_MIN) + memory / SEGMENTS_SHARE
+    pub fn bytes_of_lists_max(width: usize, blocks: u64, threads: u64, memory: u64) -> u64 {
+        let least = SEGMENT_WORDS_MIN * Self::edge_words(width);
+        threads * Self::bytes_of_lists(blocks, least) + memory / SEGMENTS_SHARE
     }
 
-    /// The most edges from `blocks` blocks to `destinations` destinations that take two words.
+    /// The words that an edge takes at most beyond [`EdgeLists::edge_words`] if its destination is in a word of its own: that word, and
+    /// those that stay free because of it at the ends of segments.
+    pub fn far_words(width: usize) -> u64 {
+        2 * Self::edge_words(width)
+    }
+
+    /// The most edges from `blocks` blocks to `destinations` destinations that take one more word.
     pub fn far_edges(code: EdgeCode, blocks: u64, destinations: u64) -> u64 {
         blocks * destinations.div_ceil(u64::from(code.far()))
     }
 
-    /// Empty lists of `blocks` blocks, with room for `edges` edges; `far` of them take two words. They take the memory `spare` if it has
-    /// the right size.
+    /// Empty lists of `blocks` blocks, with room for `edges` edges of `width` values; `far` of them take one more word. They take the memory
+    /// `spare` if it has the right size.
     ///
     /// # Errors
     /// If the system refuses the memory.
     pub fn new(
         code: EdgeCode,
+        width: usize,
         blocks: u64,
         segment_words: u64,
-        edges: u64,
-        far: u64,
+        [edges, far]: [u64; 2],
         spare: Option<Arena>,
     ) -> Result<Self> {
-        // An edge of two words may leave the last word of a segment free.
-        let words = edges + 2 * far + blocks * segment_words;
+        let words = edges * Self::edge_words(width) + far * Self::far_words(width) + blocks * segment_words;
         let bytes = words as usize * size_of::<u32>();
         Ok(Self {
             code,
+            width,
             words: match spare.filter(|spare| is_room(spare.len(), bytes)) {
                 Some(spare) => spare,
                 None => Arena::new(bytes)?,
@@ -114,14 +130,14 @@ impl EdgeLists {
         })
     }
 
-    /// Adds an edge from the source at `position` to a destination. The destinations of a block ascend.
+    /// Adds an edge with its values from the source at `position` to a destination. The destinations of a block ascend.
     #[inline(always)]
-    pub fn push(&mut self, destination: u32, position: u64) {
+    pub fn push(&mut self, destination: u32, position: u64, values: &[f32]) {
         let (code, place) = (self.code, position as u32 & self.code.places());
         let list = &mut self.lists[(position >> code.place_bits) as usize];
         let step = (destination - list.destination).min(code.far());
         list.destination = destination;
-        let words = 1 + usize::from(step == code.far());
+        let words = 1 + usize::from(step == code.far()) + self.width;
         if list.free.len() < words {
             let start = self.used;
             self.used += self.segment_words;
@@ -133,6 +149,9 @@ impl EdgeLists {
         out[at] = step << code.place_bits | place;
         if step == code.far() {
             out[at + 1] = destination;
+        }
+        if self.width > 0 {
+            out[list.free.start - self.width..list.free.start].copy_from_slice(bytemuck::cast_slice(values));
         }
     }
 
@@ -146,7 +165,7 @@ impl EdgeLists {
         self.lists[block as usize].free.start == 0
     }
 
-    /// The edges of a block in the order of their destinations: destination, and the source's place in the block.
+    /// The edges of a block in the order of their destinations: destination, the source's place in the block, and values.
     pub fn of_block(&self, block: u64) -> BlockEdges<'_> {
         let list = &self.lists[block as usize];
         BlockEdges {
@@ -196,11 +215,11 @@ impl BlockEdges<'_> {
     }
 }
 
-impl Iterator for BlockEdges<'_> {
-    type Item = (u32, u32);
+impl<'a> Iterator for BlockEdges<'a> {
+    type Item = (u32, u32, &'a [f32]);
 
     #[inline(always)]
-    fn next(&mut self) -> Option<(u32, u32)> {
+    fn next(&mut self) -> Option<Self::Item> {
         if self.words.is_empty() && !self.next_segment() {
             return None;
         }
@@ -212,8 +231,9 @@ impl Iterator for BlockEdges<'_> {
         } else {
             self.destination += step;
         }
+        let (values, rest) = rest.split_at(self.lists.width);
         self.words = rest;
-        Some((self.destination, edge & code.places()))
+        Some((self.destination, edge & code.places(), bytemuck::cast_slice(values)))
     }
 }
 
@@ -227,22 +247,26 @@ mod tests {
         #[test]
         fn edges_come_back_by_block(
             place_bits in 0u32..=20,
-            segment_words in 2u64..20,
+            width in 0usize..4,
+            segment_edges in 2u64..20,
             steps in prop::collection::vec((prop_oneof![0u32..3, 4000u32..4200, 0u32..1 << 27], 0u64..5, any::<u32>()), 0..80),
         ) {
             let code = EdgeCode { place_bits };
-            let mut lists = EdgeLists::new(code, 5, segment_words, steps.len() as u64, steps.len() as u64, None).unwrap();
+            let segment_words = segment_edges * EdgeLists::edge_words(width);
+            let mut lists = EdgeLists::new(code, width, 5, segment_words, [steps.len() as u64; 2], None).unwrap();
             let mut expected = vec![Vec::new(); 5];
             let mut destination = 0;
             for (step, block, place) in steps {
                 destination += step;
                 let place = place & code.places();
-                lists.push(destination, block << place_bits | u64::from(place));
-                expected[block as usize].push((destination, place));
+                let values: Vec<f32> = (0..width).map(|value| (destination as usize + value) as f32).collect();
+                lists.push(destination, block << place_bits | u64::from(place), &values);
+                expected[block as usize].push((destination, place, values));
             }
             for (block, expected) in (0..).zip(expected) {
                 prop_assert_eq!(lists.is_empty(block), expected.is_empty());
-                prop_assert_eq!(lists.of_block(block).collect::<Vec<_>>(), expected);
+                let found = lists.of_block(block).map(|(destination, place, values)| (destination, place, values.to_vec()));
+                prop_assert_eq!(found.collect::<Vec<_>>(), expected);
             }
         }
     }

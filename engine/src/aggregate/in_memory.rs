@@ -13,7 +13,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::{List, ListScratch};
+use grappa_sampling::{DecodedEdges, List, ListScratch};
 
 use super::{
     aggregation::{Aggregation, OwnRows, Sink},
@@ -139,16 +139,15 @@ impl<'a, R: Reduce> InMemory<'a, R> {
             if list.len() > PART {
                 self.add(&mut edges.listed, states);
                 let own = &own[destination * own_width..][..own_width];
-                self.add_parts(edges, &list, own, &mut states[destination * width..][..width]);
-                return Ok(());
+                return self.add_parts(edges, &list, own, &mut states[destination * width..][..width]);
             }
-            edges.sources.clear();
-            list.decode_into(&mut edges.sources);
-            let positions = self.aggregation.sources.positions(&edges.sources);
-            edges
-                .listed
-                .extend(positions.map(|position| (destination as u32, position)));
-            if edges.listed.len() >= EDGES {
+            edges.decoded.sources.clear();
+            list.decode_into(&mut edges.decoded.sources);
+            list.append_values(0..list.len(), &mut edges.listed.values)?;
+            let positions = self.aggregation.sources.positions(&edges.decoded.sources);
+            let listed = positions.map(|position| (destination as u32, position));
+            edges.listed.ends.extend(listed);
+            if edges.listed.ends.len() >= EDGES {
                 self.add(&mut edges.listed, states);
             }
             Ok(())
@@ -161,10 +160,10 @@ impl<'a, R: Reduce> InMemory<'a, R> {
     }
 
     /// Adds a list of several parts to the state of its node. No other edges are listed.
-    fn add_parts(&self, edges: &mut Edges, list: &List<'_>, own: &[f32], state: &mut [f32]) {
+    fn add_parts(&self, edges: &mut Edges, list: &List<'_>, own: &[f32], state: &mut [f32]) -> Result<()> {
         let mut part = vec![0.0; state.len()];
         let mut is_first = true;
-        let mut add_part = |listed: &mut Vec<(u32, u64)>| {
+        let mut add_part = |listed: &mut Listed| {
             if std::mem::take(&mut is_first) {
                 self.add(listed, state);
             } else {
@@ -173,47 +172,69 @@ impl<'a, R: Reduce> InMemory<'a, R> {
                 self.reduce.merge(state, &part);
             }
         };
-        let listed = &mut edges.listed;
-        let mut take = |sources: &mut Vec<u64>| {
-            for position in self.aggregation.sources.positions(sources) {
-                listed.push((0, position));
-                if listed.len() == EDGES {
+        let (listed, width) = (&mut edges.listed, self.reduce.edge_width());
+        let mut take = |decoded: &mut DecodedEdges| {
+            for (edge, position) in self.aggregation.sources.positions(&decoded.sources).enumerate() {
+                listed.ends.push((0, position));
+                listed
+                    .values
+                    .extend_from_slice(&decoded.values[edge * width..][..width]);
+                if listed.ends.len() == EDGES {
                     add_part(listed);
                 }
             }
-            sources.clear();
+            decoded.clear();
         };
-        edges.sources.clear();
-        list.decode_in_pieces(&mut edges.sources, &mut take);
-        take(&mut edges.sources);
-        if !listed.is_empty() {
+        edges.decoded.clear();
+        list.decode_in_pieces(&mut edges.decoded, &mut take)?;
+        take(&mut edges.decoded);
+        if !listed.ends.is_empty() {
             add_part(listed);
         }
+        Ok(())
     }
 
     /// Adds the rows of the listed sources, and clears the list.
-    fn add(&self, listed: &mut Vec<(u32, u64)>, states: &mut [f32]) {
+    fn add(&self, listed: &mut Listed, states: &mut [f32]) {
         let (width, state_width) = (self.reduce.source_width(), self.reduce.state_width());
-        for (i, (destination, source)) in listed.iter().enumerate() {
-            if let Some((_, ahead)) = listed.get(i + AHEAD) {
+        let edge_width = self.reduce.edge_width();
+        for (i, (destination, source)) in listed.ends.iter().enumerate() {
+            if let Some((_, ahead)) = listed.ends.get(i + AHEAD) {
                 let first = self.values.start(*ahead);
                 (first..first + width)
                     .step_by(LINE_VALUES)
                     .for_each(|at| prefetch(self.values.values, at));
             }
-            self.reduce.add(
+            self.reduce.add_along(
                 &mut states[*destination as usize * state_width..][..state_width],
                 self.values.row(*source, width),
+                &listed.values[i * edge_width..][..edge_width],
             );
         }
         listed.clear();
     }
 }
 
-/// The edges of some destinations: index of the destination in its group, position of the source.
+/// The edges of some destinations.
 #[derive(Default)]
 struct Edges {
-    listed: Vec<(u32, u64)>,
-    /// The sources of one destination, or some of them.
-    sources: Vec<u64>,
+    listed: Listed,
+    /// The edges of one destination, or some of them.
+    decoded: DecodedEdges,
+}
+
+/// Edges whose sources' rows are added next.
+#[derive(Default)]
+struct Listed {
+    /// Index of the destination in its group, position of the source.
+    ends: Vec<(u32, u64)>,
+    /// The values of the edges, row by row.
+    values: Vec<f32>,
+}
+
+impl Listed {
+    fn clear(&mut self) {
+        self.ends.clear();
+        self.values.clear();
+    }
 }

@@ -42,7 +42,7 @@ pub use self::{
     aggregation::{Aggregation, OwnRows, Sink, SinkWithRows},
     budget::Budget,
     draw::DrawnNeighbors,
-    reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
+    reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum, WeightedMean, WeightedSum},
     rows::{
         Beside, GrowingRows, NodeRows, RowScan, RowValues, RowsWriter, ScaledRows, ScannedColumn, ScannedPart,
         SelectedRows, StateRows, StoreFeatures, StoredRows, read_each, read_each_ahead,

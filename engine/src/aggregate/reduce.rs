@@ -26,6 +26,11 @@ pub trait Reduce: Sync {
         0
     }
 
+    /// Values of an edge; 0 if the reduction takes none.
+    fn edge_width(&self) -> usize {
+        0
+    }
+
     /// Values in a state.
     fn state_width(&self) -> usize {
         self.source_width()
@@ -48,6 +53,12 @@ pub trait Reduce: Sync {
 
     /// Adds the row of an in-neighbor.
     fn add(&self, state: &mut [f32], source: &[f32]);
+
+    /// As [`Reduce::add`], along an edge with some values.
+    #[inline]
+    fn add_along(&self, state: &mut [f32], source: &[f32], _edge: &[f32]) {
+        self.add(state, source);
+    }
 
     /// As [`Reduce::add`], for an encoded row. `values` has room for a row.
     #[inline]
@@ -105,6 +116,21 @@ pub struct Mean {
     pub width: usize,
 }
 
+/// The sum of the rows, each times the weight of its edge.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightedSum {
+    /// Values in a row.
+    pub width: usize,
+}
+
+/// The mean of the rows by the weights of their edges; zeros for a node whose weights add up to 0. The last value of a state is the sum of
+/// the weights.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightedMean {
+    /// Values in a row.
+    pub width: usize,
+}
+
 /// The normalized sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): each in-neighbor over the root of its in-degree +
 /// 1, and the sum over the root of the node's in-degree + 1. Sources are [`ScaledRows`](super::ScaledRows). The paper counts
 /// the node itself among its neighbors; here the layer adds it.
@@ -157,6 +183,66 @@ impl Reduce for Mean {
     fn finish(&self, list: ListSize, state: &mut [f32]) {
         let factor = 1.0 / list.added.max(1) as f32;
         state.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+impl Reduce for WeightedSum {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn edge_width(&self) -> usize {
+        1
+    }
+
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        self.add_along(state, source, &[1.0]);
+    }
+
+    #[inline]
+    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        let weight = edge[0];
+        state
+            .iter_mut()
+            .zip(source)
+            .for_each(|(sum, value)| *sum += weight * value);
+    }
+
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        list.scale_sum(state);
+    }
+}
+
+impl Reduce for WeightedMean {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn edge_width(&self) -> usize {
+        1
+    }
+
+    fn state_width(&self) -> usize {
+        self.width + 1
+    }
+
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        self.add_along(state, source, &[1.0]);
+    }
+
+    #[inline]
+    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        let (total, sums) = state.split_last_mut().expect("a state has a sum of weights");
+        *total += edge[0];
+        sums.iter_mut()
+            .zip(source)
+            .for_each(|(sum, value)| *sum += edge[0] * value);
+    }
+
+    fn finish(&self, _list: ListSize, state: &mut [f32]) {
+        let (total, sums) = state.split_last_mut().expect("a state has a sum of weights");
+        let factor = if *total > 0.0 { total.recip() } else { 0.0 };
+        sums.iter_mut().for_each(|value| *value *= factor);
     }
 }
 

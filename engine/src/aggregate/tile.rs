@@ -10,7 +10,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::{ListScratch, NodeSet, Pieces};
+use grappa_sampling::{DecodedEdges, ListScratch, NodeSet, Pieces};
 
 use super::{
     aggregation::{Aggregation, OwnRows},
@@ -19,8 +19,8 @@ use super::{
     reduce::{ListSize, PART, Reduce, parts},
 };
 
-/// Bytes of an edge in a tile's lists.
-const EDGE_BYTES: u64 = 4;
+/// Bytes of a word in a tile's lists of edges.
+const WORD_BYTES: u64 = 4;
 /// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
 /// The own rows of some destinations take at most 1/OWN_SHARE of the budget at a time, or one row.
@@ -134,7 +134,12 @@ fn zeros(mut spare: Vec<f32>, values: usize) -> Vec<f32> {
 /// Bytes of a tile of some destinations with some edges.
 pub fn bytes_of<R: Reduce>(destinations: u64, edges: u64, reduce: &R) -> u64 {
     let values = 4 * reduce.state_width() as u64;
-    destinations * (values + size_of::<ListSize>() as u64) + EDGE_BYTES * edges
+    destinations * (values + size_of::<ListSize>() as u64) + edge_bytes(reduce) * edges
+}
+
+/// Bytes of an edge in a tile's lists.
+fn edge_bytes<R: Reduce>(reduce: &R) -> u64 {
+    WORD_BYTES * EdgeLists::edge_words(reduce.edge_width())
 }
 
 /// The number of destinations whose own rows are in memory at a time, and the bytes of these rows.
@@ -232,7 +237,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     /// Finds the end of the next tile, and cuts the tile into strips of about equal work. Returns these and the number of states.
     fn cut(&self) -> Result<(Vec<CutStrip>, usize)> {
         let blocks = self.blocks.count();
-        let far_bytes = (2 * EDGE_BYTES * blocks).div_ceil(u64::from(self.blocks.code().far()));
+        let far_words = EdgeLists::far_words(self.reduce.edge_width());
+        let far_bytes = (far_words * WORD_BYTES * blocks).div_ceil(u64::from(self.blocks.code().far()));
         let row_bytes = bytes_of(1, 0, self.reduce) + far_bytes + self.kept_bytes;
         let part_bytes = 4 * self.reduce.state_width() as u64 + far_bytes;
         let mut bytes = self.threads as u64 * EdgeLists::bytes_of_lists(blocks, self.segment_words());
@@ -248,7 +254,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             lists.chunks().degrees(&nodes, &mut degrees)?;
             for (node, &degree) in nodes.iter().zip(&degrees) {
                 let added = lists.length(degree);
-                let row_needs = row_bytes + (parts(added) - 1) * part_bytes + EDGE_BYTES * added;
+                let row_needs = row_bytes + (parts(added) - 1) * part_bytes + edge_bytes(self.reduce) * added;
                 let is_full = bytes + row_needs > self.tile_bytes || states + parts(added) > u64::from(u32::MAX);
                 if is_full && position == self.next {
                     return Err(self.too_small(*node, degree)?);
@@ -299,7 +305,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// Words of a segment of the lists of edges.
     fn segment_words(&self) -> u64 {
-        EdgeLists::segment_words(self.blocks.count(), self.threads as u64, self.tile_bytes)
+        let (width, threads) = (self.reduce.edge_width(), self.threads as u64);
+        EdgeLists::segment_words(width, self.blocks.count(), threads, self.tile_bytes)
     }
 
     /// Lists the edges of a strip by block.
@@ -308,12 +315,14 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let code = self.blocks.code();
         let states_max = positions.end - positions.start + edges / PART;
         let far = EdgeLists::far_edges(code, blocks, states_max);
-        let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges), spare)?;
+        let (width, counts) = (self.reduce.edge_width(), [edges, far.min(edges)]);
+        let mut lists = EdgeLists::new(code, width, blocks, self.segment_words(), counts, spare)?;
         let mut listed = ListedEdges {
+            width,
             sizes: Vec::with_capacity((positions.end - positions.start) as usize),
             ..ListedEdges::default()
         };
-        let (mut nodes, mut decoded, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
+        let (mut nodes, mut decoded, mut scratch) = (Vec::new(), DecodedEdges::default(), ListScratch::default());
         let pieces = Pieces::new(
             self.aggregation.destinations,
             positions,
@@ -325,8 +334,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                     degree: list.degree(),
                     added: list.len(),
                 });
-                list.decode_in_pieces(&mut decoded, |decoded| listed.add(decoded, &mut lists, sources));
-                Ok(())
+                list.decode_in_pieces(&mut decoded, |decoded| listed.add(decoded, &mut lists, sources))
             })?;
             listed.add(&mut decoded, &mut lists, sources);
             self.aggregation.lists.chunks().release(&nodes);
@@ -369,13 +377,14 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let sources = self.aggregation.store.manifest().nodes;
         let stride = self.blocks.stride + self.blocks.stride / 8;
         // An upper bound for blocks of any size of the bytes of far edges per destination.
-        let far_bytes = (sources >> 28) + 2;
+        let width = self.reduce.edge_width();
+        let far_bytes = EdgeLists::edge_words(width) * ((sources >> 28) + 2);
         let more_parts = (parts(longest) - 1) * (4 * self.reduce.state_width() as u64 + far_bytes);
         let row_bytes = bytes_of(1, longest, self.reduce) + far_bytes + more_parts + self.kept_bytes;
         let is_enough = |memory: &u64| {
             let blocks = Blocks::new(sources, stride, *memory);
             let blocks_bytes = blocks.bytes_max(*memory);
-            let lists_bytes = EdgeLists::bytes_of_lists_max(blocks.count(), self.threads as u64, *memory);
+            let lists_bytes = EdgeLists::bytes_of_lists_max(width, blocks.count(), self.threads as u64, *memory);
             let (_, own_bytes) = own_rows(self.reduce, *memory);
             blocks_bytes + lists_bytes + own_bytes + row_bytes <= *memory
         };
@@ -388,6 +397,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 /// Which edges of a strip are listed by block.
 #[derive(Default)]
 struct ListedEdges {
+    /// Values of an edge.
+    width: usize,
     /// The sizes of all adjacency lists so far.
     sizes: Vec<ListSize>,
     /// The number of adjacency lists whose edges are all listed.
@@ -399,14 +410,18 @@ struct ListedEdges {
 }
 
 impl ListedEdges {
-    /// Lists the next edges, whose sources are `decoded`, and clears it.
-    fn add(&mut self, decoded: &mut Vec<u64>, lists: &mut EdgeLists, all: &NodeSet) {
-        let (mut positions, mut left) = (all.positions(decoded), decoded.len() as u64);
+    /// Lists the next edges, and clears `decoded`.
+    fn add(&mut self, decoded: &mut DecodedEdges, lists: &mut EdgeLists, all: &NodeSet) {
+        let (mut positions, mut left) = (
+            all.positions(&decoded.sources).enumerate(),
+            decoded.sources.len() as u64,
+        );
         while let Some(size) = self.sizes.get(self.whole) {
             let of_part = PART - self.of_next % PART;
             let count = left.min(size.added - self.of_next).min(of_part);
-            for position in positions.by_ref().take(count as usize) {
-                lists.push(self.state, position);
+            for (edge, position) in positions.by_ref().take(count as usize) {
+                let values = &decoded.values[edge * self.width..][..self.width];
+                lists.push(self.state, position, values);
             }
             left -= count;
             self.of_next += count;
@@ -477,7 +492,7 @@ impl<R: Reduce> Tile<'_, R> {
             let edges = strip.edges.of_block(block);
             let mut ahead = edges.clone();
             let prefetch_next = |ahead: &mut BlockEdges<'_>, states: &[f32]| {
-                let Some((destination, source)) = ahead.next() else {
+                let Some((destination, source, _)) = ahead.next() else {
                     return;
                 };
                 prefetch_part(rows, source as usize * stride, stride);
@@ -485,7 +500,7 @@ impl<R: Reduce> Tile<'_, R> {
             };
             (0..AHEAD).for_each(|_| prefetch_next(&mut ahead, states));
             let mut values = vec![0.0; layout.dim as usize];
-            for (i, (destination, source)) in edges.enumerate() {
+            for (i, (destination, source, along)) in edges.enumerate() {
                 if i.is_multiple_of(STOP_EVERY) && progress.is_stopped() {
                     return;
                 }
@@ -493,8 +508,12 @@ impl<R: Reduce> Tile<'_, R> {
                 let row = &rows[source as usize * stride..][..stride];
                 let state = &mut states[destination as usize * state_width..][..state_width];
                 match layout.dtype {
-                    FeatureDtype::F32 => reduce.add(state, bytemuck::cast_slice(row)),
-                    _ => reduce.add_encoded(state, row, layout, &mut values),
+                    FeatureDtype::F32 => reduce.add_along(state, bytemuck::cast_slice(row), along),
+                    _ if along.is_empty() => reduce.add_encoded(state, row, layout, &mut values),
+                    _ => {
+                        layout.decode_row(row, &mut values);
+                        reduce.add_along(state, &values, along);
+                    }
                 }
             }
         })?;

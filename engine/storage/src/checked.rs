@@ -261,6 +261,12 @@ impl<'a> CheckedEdgeRows<'a> {
         self.file.read_ahead_part(self.meta().place_of(edges));
     }
 
+    /// Releases the memory of the rows of `edges`.
+    pub(super) fn release(&self, edges: Range<u64>) {
+        let Range { start, end } = self.meta().place_of(edges);
+        self.file.release(start..end);
+    }
+
     /// Prefetches the row of an edge.
     ///
     /// # Panics

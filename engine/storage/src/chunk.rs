@@ -286,7 +286,8 @@ impl Chunk {
         self.try_rows().expect("checked when opened")
     }
 
-    /// Releases the memory of adjacency lists that were read. A pass over a large chunk calls it from time to time.
+    /// Releases the memory of adjacency lists that were read, and of the weights and features of their edges. A pass over a large chunk
+    /// calls it from time to time.
     ///
     /// # Panics
     /// If `released` is out of range.
@@ -298,6 +299,12 @@ impl Chunk {
         let (first, last) = (released.start, released.end - 1);
         self.edges
             .release(rows.locate(first).extent().start..rows.locate(last).extent().end);
+        for file in self.edge_files().map(checked_rows) {
+            // Whoever reads the values reports damage.
+            if let (Ok(first), Ok(last)) = (file.range(first, &self.rows()), file.range(last, &self.rows())) {
+                file.release(first.start..last.end);
+            }
+        }
         let (first, last) = (rows.directory_line(first), rows.directory_line(last));
         self.degrees.release(first.start as u64..last.end as u64);
     }

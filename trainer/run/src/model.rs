@@ -2,6 +2,7 @@
 //! shape.
 
 use grappa_formats::manifest::LabelKind;
+use grappa_sampling::EdgeValues;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, names::named_enum};
@@ -116,6 +117,43 @@ impl LayerKind {
     pub fn attends(self) -> bool {
         matches!(self, Self::Gat | Self::Gatv2)
     }
+
+    /// The values of edges that layers of this kind can take.
+    pub fn edge_values(self) -> EdgeValues {
+        match self {
+            Self::Sage | Self::Gcn | Self::Gin => EdgeValues::Weight,
+            Self::SageMax | Self::Gat | Self::Gatv2 | Self::PinSage => EdgeValues::Nothing,
+        }
+    }
+}
+
+/// What a model takes of edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EdgeInput {
+    /// Nothing but their ends.
+    #[default]
+    Nothing,
+    /// Their weights.
+    Weights,
+    /// Their features: this many.
+    Features(usize),
+}
+
+impl EdgeInput {
+    /// The values that each edge brings.
+    pub fn values(self) -> EdgeValues {
+        match self {
+            Self::Nothing => EdgeValues::Nothing,
+            Self::Weights => EdgeValues::Weight,
+            Self::Features(_) => EdgeValues::Features,
+        }
+    }
+
+    /// Whether the model takes nothing of edges but their ends.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
 }
 
 /// The kind of prediction of a model.
@@ -213,6 +251,9 @@ pub struct ModelOptions {
     /// Whether outputs are standardized targets that the model gives back in their unit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub standardizes_targets: bool,
+    /// What layers take of edges.
+    #[serde(default, skip_serializing_if = "EdgeInput::is_nothing")]
+    pub edges: EdgeInput,
     /// The decoder of links, if outputs are embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decoder: Option<Decoder>,
@@ -242,7 +283,8 @@ impl ModelOptions {
     /// Checks that a model of this shape can exist.
     ///
     /// # Errors
-    /// [`Error::Model`] if a size is 0, a dropout is not in [0, 1), or the heads do not divide the hidden dimension.
+    /// [`Error::Model`] if a size is 0, a dropout is not in [0, 1), the heads do not divide the hidden dimension, or layers cannot take
+    /// what edges have.
     pub fn check(&self) -> Result<()> {
         let sizes = [
             ("layers", self.layers),
@@ -260,6 +302,13 @@ impl ModelOptions {
         ];
         if let Some((what, value)) = dropouts.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
             return Err(Error::Model(format!("{what} {value} is not in [0, 1)")));
+        }
+        if !self.edges.is_nothing() && self.edges.values() != self.layer.edge_values() {
+            return Err(Error::Model(format!(
+                "{} layers cannot take {:?} of edges",
+                self.layer,
+                self.edges.values()
+            )));
         }
         if self.layer.attends() && self.last_heads == Some(0) {
             return Err(Error::Model("0 heads of the last layer; at least 1 is needed".into()));
@@ -308,6 +357,11 @@ mod tests {
             ..options(LayerKind::Gatv2)
         };
         assert!(refused(last).contains("0 heads of the last layer"));
+        let edges = ModelOptions {
+            edges: EdgeInput::Weights,
+            ..options(LayerKind::Gat)
+        };
+        assert!(refused(edges).contains("gat layers cannot take Weight of edges"));
         let heads = ModelOptions {
             heads: 3,
             ..options(LayerKind::Gat)

@@ -10,6 +10,8 @@
 //!
 //! A destination without edges gets zeros, as in PyTorch Geometric.
 //!
+//! **Edge weights.** If a block has any, they are factors of the messages, and a mean divides by their sum.
+//!
 //! **Sampled sums.** GCN and GIN add up neighbors, so a sample of them gives too small a sum. With uniform draws, with or without
 //! replacement, each draw has the mean of all neighbors as its expectation. So the sampled sum times (in-degree / number of draws)
 //! has the full sum as its expectation (Horvitz-Thompson). [`Scaling::HorvitzThompson`] multiplies by that. A mean needs no

@@ -10,7 +10,8 @@ pub enum Aggregate {
     /// The sum, of messages times edge weights if there are some.
     Sum,
     /// GCN's sum: each message times 1 / sqrt((d + 1) (s + 1)), with the in-degrees d of the destination and s of the source. Edge
-    /// weights are factors, too. It leaves out the destination itself, which the update adds.
+    /// weights are factors, too, and d and s are then sums of the weights of in-edges. It leaves out the destination itself, which the
+    /// update adds.
     Gcn,
     /// The sum of messages times edge weights, divided by the sum of edge weights, or by 1 if that is larger. Without edge
     /// weights, all are 1.

@@ -28,6 +28,7 @@ pub struct Block {
     own: Option<Arc<Own>>,
     /// In-degree of each destination in the whole graph; 0 for halo nodes without a list.
     global: Vec<f32>,
+    /// In-degree of each source in the whole graph, or the sum of the weights of its in-edges.
     source_degrees: Option<Arc<Vec<f32>>>,
     /// Whether its halo destinations get historical embeddings.
     has_historical: bool,
@@ -159,9 +160,9 @@ impl Block {
         }
     }
 
-    /// The blocks of a minibatch, seeds first. `degrees` are the in-degrees of [`sample::Minibatch::nodes`] in the whole graph; only
-    /// GCN needs them.
-    pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[u64]>, device: Device) -> Vec<Self> {
+    /// The blocks of a minibatch, seeds first. `degrees` are the in-degrees of [`sample::Minibatch::nodes`] in the whole graph, or the sums
+    /// of the weights of their in-edges if blocks have weights; only GCN needs them.
+    pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[f32]>, device: Device) -> Vec<Self> {
         let mut blocks: Vec<Self> = minibatch.blocks.iter().map(|block| Self::new(block, device)).collect();
         let (Some(degrees), Some((last, others))) = (degrees, blocks.split_last_mut()) else {
             return blocks;
@@ -179,7 +180,7 @@ impl Block {
     /// # Panics
     /// If there is not one for each source.
     pub fn with_source_degrees(mut self, degrees: &[u64]) -> Self {
-        self.set_source_degrees(degrees.iter().copied());
+        self.set_source_degrees(degrees.iter().map(|&degree| degree as f32));
         self
     }
 
@@ -197,8 +198,8 @@ impl Block {
         self
     }
 
-    fn set_source_degrees(&mut self, degrees: impl Iterator<Item = u64>) {
-        let degrees: Vec<f32> = degrees.map(|degree| degree as f32).collect();
+    fn set_source_degrees(&mut self, degrees: impl Iterator<Item = f32>) {
+        let degrees: Vec<f32> = degrees.collect();
         assert_eq!(degrees.len(), self.sources, "degrees of sources");
         self.source_degrees = Some(Arc::new(degrees));
     }
@@ -359,7 +360,7 @@ impl Block {
             .collect()
     }
 
-    /// In-degree of each source in the whole graph.
+    /// In-degree of each source in the whole graph, or the sum of the weights of its in-edges.
     ///
     /// # Panics
     /// If the degrees were not given.
@@ -374,17 +375,18 @@ impl Block {
         self.has_historical = true;
     }
 
-    /// In-degree of each destination in the whole graph, f32 of `[destinations]` on the device.
+    /// In-degree of each destination in the whole graph, or the sum of the weights of its in-edges, f32 of `[destinations]` on the device.
     ///
     /// 0 for halo nodes without a list and without historical embeddings. So GCN gives their own state the whole weight, as for a node
     /// without in-neighbors, and not a small share of a sum that is not known.
     pub(crate) fn destination_degrees(&self) -> &Tensor {
         self.destination_degrees.get_or_init(|| {
-            let degrees = match self.has_historical {
-                true => &self.of_destinations(self.source_degrees()),
-                false => &self.global,
-            };
-            send(Tensor::from_slice(degrees), self.device)
+            let mut degrees = self.of_destinations(self.source_degrees());
+            if !self.has_historical {
+                let without_lists = degrees.iter_mut().zip(&self.global).filter(|(_, count)| **count == 0.0);
+                without_lists.for_each(|(degree, _)| *degree = 0.0);
+            }
+            send(Tensor::from_slice(&degrees), self.device)
         })
     }
 }

@@ -21,6 +21,7 @@ mod graph;
 mod historical;
 mod jump;
 mod layers;
+mod layerwise;
 mod linear;
 mod loss;
 mod model;
@@ -32,7 +33,6 @@ mod reduction;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::features::ChangedRows;
 pub use self::{
     aggregate::aggregate,
     aggregate_kind::{Aggregate, Scaling},
@@ -45,3 +45,4 @@ pub use self::{
     pass::{Names, Pass},
     reduction::{Attention, Reduction},
 };
+pub(crate) use self::{features::ChangedRows, layers::gcn_factors};

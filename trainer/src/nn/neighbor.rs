@@ -52,8 +52,11 @@ use super::{
 const DROPOUT_KEY: u64 = 1 << 32;
 
 impl Model {
-    /// Whether historical embeddings can follow the parameters of this model: all its layers take means or sums.
+    /// Whether historical embeddings can follow the parameters of this model: all its layers take means or sums, and nothing of edges.
     pub fn has_neighbors(&self) -> bool {
+        if !self.options().edges.is_nothing() {
+            return false;
+        }
         let follows = |layer| matches!(self.aggregate(layer), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn);
         (0..self.options().layers).all(follows)
     }

@@ -1,6 +1,6 @@
 //! The aggregation of a layer over all in-neighbors, out of core: see [`grappa_engine::aggregate`].
 
-use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum};
+use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum, WeightedMean, WeightedSum};
 use grappa_formats::features::FeatureLayout;
 
 use crate::kernels::attention::leaky;
@@ -19,6 +19,12 @@ pub enum Reduction {
     Sum(Sum),
     /// GCN's sum, divided by the square root of the in-degree + 1. Its messages are divided by the same root for the source.
     Gcn(Sum),
+    /// The mean by the weights of edges.
+    WeightedMean(WeightedMean),
+    /// The sum of rows times the weights of their edges.
+    WeightedSum(WeightedSum),
+    /// GCN's sum with weights of edges. Messages are as without.
+    WeightedGcn(WeightedGcn),
     /// A mean with attention weights.
     Attention(Attention),
 }
@@ -29,6 +35,9 @@ macro_rules! each {
             Self::Mean($reduce) => $do,
             Self::Max($reduce) => $do,
             Self::Sum($reduce) | Self::Gcn($reduce) => $do,
+            Self::WeightedMean($reduce) => $do,
+            Self::WeightedSum($reduce) => $do,
+            Self::WeightedGcn($reduce) => $do,
             Self::Attention($reduce) => $do,
         }
     };
@@ -39,7 +48,20 @@ impl Reduction {
     pub fn result_width(&self) -> usize {
         match self {
             Self::Attention(attention) => attention.width(),
-            other => other.state_width(),
+            other => other.source_width(),
+        }
+    }
+
+    /// The same with the weights of edges.
+    ///
+    /// # Panics
+    /// If it can take none.
+    pub(crate) fn weighted(self) -> Self {
+        match self {
+            Self::Mean(Mean { width }) => Self::WeightedMean(WeightedMean { width }),
+            Self::Sum(Sum { width }) => Self::WeightedSum(WeightedSum { width }),
+            Self::Gcn(Sum { width }) => Self::WeightedGcn(WeightedGcn { width }),
+            other => panic!("{other:?} takes no weights"),
         }
     }
 }
@@ -74,6 +96,15 @@ impl Reduce for Reduction {
         each!(self, reduce => reduce.add(state, source));
     }
 
+    fn edge_width(&self) -> usize {
+        each!(self, reduce => reduce.edge_width())
+    }
+
+    #[inline]
+    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        each!(self, reduce => reduce.add_along(state, source, edge));
+    }
+
     #[inline]
     fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, values: &mut [f32]) {
         each!(self, reduce => reduce.add_encoded(state, source, layout, values));
@@ -85,6 +116,57 @@ impl Reduce for Reduction {
             let factor = (list.degree as f32 + 1.0).sqrt().recip();
             state.iter_mut().for_each(|value| *value *= factor);
         }
+    }
+}
+
+/// GCN's sum with the weights of edges. The own row of a destination is its factor, which follows from the weights of all its in-edges, also
+/// of those that were not drawn. A state has the sum, then the factor.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightedGcn {
+    width: usize,
+}
+
+impl Reduce for WeightedGcn {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn own_width(&self) -> usize {
+        1
+    }
+
+    fn edge_width(&self) -> usize {
+        1
+    }
+
+    fn state_width(&self) -> usize {
+        self.width + 1
+    }
+
+    fn begin(&self, own: &[f32], state: &mut [f32]) {
+        state.fill(0.0);
+        state[self.width] = own[0];
+    }
+
+    fn merge(&self, state: &mut [f32], part: &[f32]) {
+        let sums = state[..self.width].iter_mut().zip(part);
+        sums.for_each(|(sum, value)| *sum += value);
+    }
+
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        self.add_along(state, source, &[1.0]);
+    }
+
+    #[inline]
+    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        let sums = state[..self.width].iter_mut().zip(source);
+        sums.for_each(|(sum, value)| *sum += edge[0] * value);
+    }
+
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        let (sums, factor) = state.split_at_mut(self.width);
+        sums.iter_mut().for_each(|sum| *sum *= factor[0]);
+        WeightedSum { width: self.width }.finish(list, sums);
     }
 }
 

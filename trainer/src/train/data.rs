@@ -5,13 +5,14 @@ use std::sync::Arc;
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     config::{Compress, TaskChoice, TrainConfig},
-    model::{ModelOptions, Task},
+    model::{EdgeInput, ModelOptions, Task},
 };
 use grappa_storage::{MappedChunks, Store, no_features};
 use roaring::RoaringTreemap;
 
 use super::{
-    inference::degrees::Degrees, labels::NodeLabels, links::LinkData, processes::Processes, slice, split::Splits,
+    edge_data, inference::degrees::Degrees, labels::NodeLabels, links::LinkData, processes::Processes, slice,
+    split::Splits,
 };
 use crate::{Error, Result};
 
@@ -26,6 +27,8 @@ pub(super) struct TrainingData {
     pub store: Arc<Store>,
     pub chunks: Arc<MappedChunks>,
     truth: Truth,
+    /// What the model takes of edges.
+    pub edges: EdgeInput,
     pub degrees: Degrees,
     pub splits: Splits,
     /// The validation and the test nodes that this process scores.
@@ -52,9 +55,12 @@ impl TrainingData {
             Truth::Links(_) => Splits::default(),
         };
         let chunks = Arc::new(MappedChunks::open(&store)?);
+        let edges = edge_data::input(&store, config)?;
+        let weight_sums = edge_data::weight_sums(&store, &chunks, config.model, edges, config.threads())?;
         let data = Self {
             scored_splits: splits.scored_by(processes.share_within()),
-            degrees: Degrees::new(chunks.clone()),
+            degrees: Degrees::with_weights(chunks.clone(), weight_sums),
+            edges,
             store,
             chunks,
             truth,
@@ -72,7 +78,10 @@ impl TrainingData {
             Truth::Labels(labels) => labels.spec().classes as usize,
             Truth::Links(_) => config.embedding(),
         };
-        config.model_options(inputs, outputs, self.task())
+        ModelOptions {
+            edges: self.edges,
+            ..config.model_options(inputs, outputs, self.task())
+        }
     }
 
     /// The task.

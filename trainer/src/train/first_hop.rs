@@ -17,6 +17,7 @@ use grappa_run::{
 };
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
+use super::edge_data;
 use crate::{Error, Result, runtime::release_memory};
 
 /// In the state of a run: 1 if the first layer takes pre-aggregated features.
@@ -47,6 +48,8 @@ pub fn choose(
     let is_wanted = match config.first_hop {
         _ if config.trains_full_graph() => return Ok(None),
         FirstHop::Sampled => return Ok(None),
+        // `preaggregated` is an error if the model takes anything of edges.
+        _ if !edge_data::input(store, config)?.is_nothing() => return Ok(None),
         FirstHop::Auto if config.sampled_first_hop_for().is_some() => return Ok(None),
         FirstHop::Auto => false,
         FirstHop::Preaggregated => true,

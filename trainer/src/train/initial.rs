@@ -35,7 +35,10 @@ impl Initial {
         let named = folder::schema_of(run, state)?;
         check_features(run, &named, schema, warnings)?;
         check_classes(run, &named, schema)?;
-        let theirs = of_run.model_options(state.inputs as usize, state.outputs as usize, state.task());
+        let theirs = ModelOptions {
+            edges: state.edge_input(),
+            ..of_run.model_options(state.inputs as usize, state.outputs as usize, state.task())
+        };
         let differences = differences(model, &theirs);
         if !differences.is_empty() {
             return Err(Error::WrongRun(format!(

@@ -261,16 +261,14 @@ impl Loading {
     pub fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
         let minibatch = batch.minibatch();
         let degrees = match self.aggregates[0] {
-            Aggregate::Gcn => Some(self.data.degrees.of_all(&minibatch.nodes)?),
+            Aggregate::Gcn => Some(self.data.degrees.of_gcn(&minibatch.nodes)?),
             _ => None,
         };
-        let degree_row = degrees.as_ref().map(|degrees| {
-            let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
-            send(Tensor::from_slice(&degrees), self.device())
-        });
         Ok(ModelTensors {
             rows: features::tensors(batch, self.device()),
-            degrees: degree_row,
+            degrees: degrees
+                .as_ref()
+                .map(|degrees| send(Tensor::from_slice(degrees), self.device())),
             first: None,
             blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device()),
         })

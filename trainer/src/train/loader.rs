@@ -5,14 +5,20 @@ use std::num::NonZeroUsize;
 use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
     config::{HaloMode, TrainConfig},
-    model::Precision,
+    model::{EdgeInput, Precision},
 };
 use grappa_sampling::{LoaderOptions, feed::OutputDtype, sample::Join, view::Halo};
 
+use super::edge_data;
 use crate::Result;
 
-/// Options for minibatches as the configuration wants them, all of a step in one batch.
-pub(super) fn loader_options(config: &TrainConfig, aggregates: Option<AggregateKind>) -> Result<LoaderOptions> {
+/// Options for minibatches as the configuration wants them, all of a step in one batch, with what the model takes of `edges`.
+pub(super) fn loader_options(
+    config: &TrainConfig,
+    aggregates: Option<AggregateKind>,
+    edges: EdgeInput,
+) -> Result<LoaderOptions> {
+    let sampler = edge_data::with_values(config.sampler(aggregates.is_some())?, edges.values());
     Ok(LoaderOptions {
         batch: config.batch(),
         concurrent: Some(config.concurrent() as usize),
@@ -35,6 +41,7 @@ pub(super) fn loader_options(config: &TrainConfig, aggregates: Option<AggregateK
         },
         lookahead: config.lookahead.value().map(NonZeroUsize::get),
         read_engine: config.read_engine.into(),
-        ..LoaderOptions::new(config.sampler(aggregates.is_some())?)
+        edge_features: matches!(edges, EdgeInput::Features(_)),
+        ..LoaderOptions::new(sampler)
     })
 }

@@ -36,6 +36,7 @@ mod checkpoint;
 mod class_weights;
 pub mod correction;
 mod data;
+mod edge_data;
 mod epoch;
 mod estimate;
 mod evaluate;

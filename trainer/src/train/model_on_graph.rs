@@ -147,6 +147,7 @@ impl ModelOnGraph<'_> {
             store: &self.data.store,
             chunks: &self.data.chunks,
             features: &*features,
+            weight_sums: self.data.degrees.weight_sums(),
             first_hop: first_hop.as_deref(),
             first_inputs: None,
             budget: Budget::new(room.inference, self.config.threads()),

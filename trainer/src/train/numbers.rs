@@ -9,7 +9,7 @@ use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers
 use grappa_storage::Store;
 use serde::{Deserialize, Serialize};
 
-use super::{loader::loader_options, processes::Processes};
+use super::{edge_data, loader::loader_options, processes::Processes};
 use crate::Result;
 
 /// The number of partitions, and the number of partitions in a step.
@@ -58,19 +58,20 @@ impl ChosenNumbers {
                 reason: None,
             });
         }
+        let edges = edge_data::input(store, config)?;
         let (workers, share) = (processes.share().workers(), processes.share_within());
         let of_host = given.map(|number| Some(share_of_host(number?, share.workers(), workers)));
         let options = NumberOptions {
             partitions: of_host[0],
             schedule: config.schedule,
             super_epochs: config.epochs.div_ceil(config.repartition_every),
-            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
+            expands_halo: edges.is_nothing() && matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
         };
         let loader = LoaderOptions {
             concurrent: of_host[1].map(|concurrent| concurrent as usize),
-            sampler: config.sampler(knows_first_hop)?.into(),
+            sampler: edge_data::with_values(config.sampler(knows_first_hop)?, edges.values()).into(),
             share,
-            ..loader_options(config, None)?
+            ..loader_options(config, None, edges)?
         };
         let mut chosen = PartitionNumbers::choose(store, &loader, &options)?;
         if let Some(group) = processes.with_slices() {

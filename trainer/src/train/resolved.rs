@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, ops::Deref, path::PathBuf};
 
 use grappa_formats::aggregates::AggregateKind;
+use grappa_io::size::ByteSize;
 use grappa_run::{
     checkpoint::RunState,
     config::{Auto, Evaluate, TrainConfig},
@@ -10,7 +11,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::Device;
 
-use super::{numbers::ChosenNumbers, processes::Processes};
+use super::{edge_data, numbers::ChosenNumbers, processes::Processes};
 use crate::Result;
 
 /// The options of a run, after everything that is `auto` and does not need open partitions was decided, once.
@@ -45,6 +46,13 @@ impl ResolvedConfig {
             partitions: Auto::Value(numbers.partitions),
             concurrent: Auto::Value(numbers.concurrent),
             threads: NonZeroUsize::new(given.threads()).map_or(Auto::Auto, Auto::Value),
+            memory: ByteSize(
+                given
+                    .memory
+                    .0
+                    .saturating_sub(edge_data::weight_sum_bytes(store, &given)?)
+                    .max(1),
+            ),
             // Methods train in memory, and an exact evaluation is one more pass.
             evaluate: match given.evaluate {
                 Evaluate::Auto if given.trains_full_graph() => Evaluate::Exact,

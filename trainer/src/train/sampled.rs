@@ -11,7 +11,7 @@ use grappa_sampling::sample::Sampler;
 use roaring::RoaringTreemap;
 use tch::no_grad;
 
-use super::{model_on_graph::ModelOnGraph, split::SplitScores};
+use super::{edge_data, model_on_graph::ModelOnGraph, split::SplitScores};
 use crate::{
     Result,
     nn::{Pass, Scaling},
@@ -23,7 +23,8 @@ const BATCH_MIN: usize = 16;
 /// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches.
 pub(super) fn sampled_scores<'a>(on: &mut ModelOnGraph<'_>, split: &'a RoaringTreemap) -> Result<SplitScores<'a>> {
     let config = on.config;
-    let sampler = Arc::new(config.evaluation_sampler(config.knows_first_hop())?);
+    let sampler = config.evaluation_sampler(config.knows_first_hop())?;
+    let sampler = Arc::new(edge_data::with_values(sampler, on.data.edges.values()));
     // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With this
     // number of seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
     let hops = config.layers - usize::from(config.knows_first_hop());

@@ -111,7 +111,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
         join_steps: join_steps.then_some(Join::SharedInput),
         view,
         share: share_of(trainer),
-        ..loader_options(&trainer.config, trainer.config.aggregates).unwrap()
+        ..loader_options(&trainer.config, trainer.config.aggregates, trainer.data.edges).unwrap()
     };
     trainer.partitions.loader = Loader::new(&trainer.data.store, options);
     trainer.partitions.super_epoch = None;

@@ -17,7 +17,7 @@ use grappa_run::{
     class_names,
     config::{FirstHop, Monitor},
     folder,
-    model::Task,
+    model::{ModelOptions, Task},
     schema::{self, Match},
     scores::{TargetLoss, TargetScale},
 };
@@ -26,7 +26,7 @@ use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Tensor};
 
 use super::{
-    first_hop,
+    edge_data, first_hop,
     inference::{
         columns::reordered,
         needed::{Needed, NeededOptions},
@@ -87,11 +87,11 @@ impl Trained {
             return Err(Error::run_file(folder, what));
         };
         let state = checkpoint.state;
-        let model = Model::new(
-            config.model_options(state.inputs as usize, state.outputs as usize, state.task()),
-            config.seed,
-            device,
-        )?;
+        let options = ModelOptions {
+            edges: state.edge_input(),
+            ..config.model_options(state.inputs as usize, state.outputs as usize, state.task())
+        };
+        let model = Model::new(options, config.seed, device)?;
         named_tensors::load(&path, model.parameters().named(), &checkpoint.parameters)?;
         named_tensors::load(&path, model.parameters().buffers(), &checkpoint.buffers)?;
         let schema = folder::schema_of(folder, &state)?;
@@ -171,8 +171,8 @@ impl Trained {
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
     ///
     /// # Errors
-    /// If numbers of features differ (the message has both), if nodes have no features, or if the store is a slice that lacks what the
-    /// model needs.
+    /// If numbers of features differ (the message has both), if nodes have no features, if edges lack weights or features that the model
+    /// takes, or if the store is a slice that lacks what the model needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::WrongStore(format!("{}: {what}", store.path().display())));
@@ -184,7 +184,9 @@ impl Trained {
                 store.path().display()
             ));
         };
-        slice::check_model(store, self.model.options().layer)?;
+        let options = self.model.options();
+        slice::check_model(store, options.layer)?;
+        edge_data::check_store(store, options.edges, options.layer)?;
         let matched = Match::of_features(&self.schema, &store.schema()?);
         if matched.is_other() {
             return no(&format!(
@@ -341,9 +343,16 @@ impl Trained {
         let order = order.as_deref();
         let ordered = order.map(|order| reordered(&features, order));
         let ordered_aggregates = order.zip(aggregates).map(|(order, rows)| reordered(rows, order));
+        let (options, threads) = (self.model.options(), budget.threads);
+        let weight_sums = edge_data::weight_sums(store, &chunks, options.layer, options.edges, threads)?;
+        let budget = Budget {
+            memory: edge_data::memory_beside(budget.memory, weight_sums.as_ref()),
+            ..budget
+        };
         let inference = Inference {
             store,
             chunks: &chunks,
+            weight_sums: weight_sums.as_ref(),
             features: ordered.as_ref().map_or(&features as &dyn NodeRows, |rows| rows),
             first_hop: ordered_aggregates
                 .as_ref()

@@ -18,7 +18,7 @@ use grappa_run::{
     model::{FeatureNorm, JumpingKnowledge, LayerKind, Task},
 };
 use grappa_sampling::{
-    InNeighbors, List, ListScratch, NeighborSample, NodeSet,
+    EdgeValues, InNeighbors, List, ListScratch, NeighborSample, NodeSet,
     sample::{Block, Minibatch},
 };
 use grappa_storage::{MappedChunks, Store};
@@ -50,7 +50,7 @@ const MODELS: [LayerKind; 7] = [
 ];
 
 /// The logits of the wanted nodes, row after row.
-fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32> {
+pub fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32> {
     let mut found = Vec::new();
     let mut take = |positions: Range<u64>, rows: &Tensor| {
         assert_eq!(positions.start as usize * CLASSES as usize, found.len());
@@ -62,7 +62,7 @@ fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32>
     found
 }
 
-fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> NeededOptions<'static> {
+pub fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> NeededOptions<'static> {
     NeededOptions {
         layers,
         samples: &[],
@@ -95,7 +95,7 @@ fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
 }
 
 /// States in memory; in memory only at the layers that need few; in scratch files.
-const BUDGETS: [Budget; 3] = [
+pub const BUDGETS: [Budget; 3] = [
     Budget::new(64 << 20, 2),
     Budget::new(100_000, 1),
     Budget::new(24_000, 2),
@@ -271,7 +271,12 @@ fn an_inference_on_a_full_disk_ends_with_that_error() {
 }
 
 /// The minibatch of some seeds whose hops list what the layers of an inference aggregate.
-fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<NeighborSample>]) -> Minibatch {
+pub fn minibatch(
+    chunks: &MappedChunks,
+    seeds: &[NodeId],
+    samples: &[Option<NeighborSample>],
+    values: EdgeValues,
+) -> Minibatch {
     let mut nodes = seeds.to_vec();
     let mut blocks = Vec::new();
     for sample in samples.iter().rev() {
@@ -285,6 +290,11 @@ fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<Neighbor
             let take = |_, list: List<'_>| {
                 let mut sources = Vec::new();
                 list.decode_into(&mut sources);
+                let out = match values {
+                    EdgeValues::Features => &mut block.edge_features,
+                    EdgeValues::Nothing | EdgeValues::Weight => &mut block.edge_weights,
+                };
+                list.append_values(0..list.len(), out)?;
                 for source in sources.into_iter().map(NodeId) {
                     let known = nodes.iter().position(|node| *node == source);
                     block.indices.push(known.unwrap_or(nodes.len()) as u32);
@@ -296,7 +306,7 @@ fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<Neighbor
                 block.global.push(list.degree());
                 Ok(())
             };
-            let lists = InNeighbors::sampled(chunks, *sample);
+            let lists = InNeighbors::sampled(chunks, *sample).with_values(values);
             lists.each(&[node], &mut ListScratch::default(), take).unwrap();
         }
         block.visible.clone_from(&block.global);
@@ -338,11 +348,11 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
             };
             let samples = [Some(sample(2, 8)), Some(sample(3, 9))];
 
-            let minibatch = minibatch(&chunks, &wanted, &samples);
-            let degrees: Vec<u64> = minibatch
+            let minibatch = minibatch(&chunks, &wanted, &samples, EdgeValues::Nothing);
+            let degrees: Vec<f32> = minibatch
                 .nodes
                 .iter()
-                .map(|node| chunks.degree(*node).unwrap())
+                .map(|node| chunks.degree(*node).unwrap() as f32)
                 .collect();
             let blocks = nn::Block::of_minibatch(&minibatch, Some(&degrees), Device::Cpu);
             let mut rows = vec![0.0; minibatch.nodes.len() * features.width()];

@@ -19,7 +19,7 @@ use grappa_io::progress::Silent;
 use grappa_run::{
     checkpoint::read_tensors,
     config::{Auto, FirstHop, TrainConfig},
-    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind},
+    model::{Activation, EdgeInput, FeatureNorm, JumpingKnowledge, LayerKind, NormKind},
 };
 use grappa_trainer::{
     export::export,
@@ -33,7 +33,7 @@ use crate::stores::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained
 /// Loads each model, computes the logits of its whole graph, and compares. The modules are loaded once, because that is
 /// slow.
 const CHECK: &str = r#"
-import json, sys
+import json, pathlib, sys
 import numpy, torch
 sys.path.insert(0, sys.argv[1])
 from grappa import model as grappa_model
@@ -45,8 +45,11 @@ for folder, task in json.loads(sys.argv[3]):
     x = torch.from_numpy(numpy.load(f"{folder}/x.npy"))
     edges = torch.from_numpy(numpy.load(f"{folder}/edges.npy"))
     expected = torch.from_numpy(numpy.load(f"{folder}/logits.npy"))
+    edges = edges.T if edges.shape[1] == 2 else edges
+    path = pathlib.Path(folder, "edge_data.npy")
+    edge_data = [torch.from_numpy(numpy.load(path))] if path.exists() else []
     with torch.no_grad():
-        logits = model(x, edges.T if edges.shape[1] == 2 else edges)
+        logits = model(x, edges, *edge_data)
     difference = float((logits - expected).abs().max() / expected.abs().max().clamp(min=1))
     print(folder, difference)
     # Nodes differ, or this would show nothing.
@@ -66,15 +69,15 @@ fn exported(folder: PathBuf, shape: Shape, config: TrainConfig) -> (PathBuf, &'s
         memory: 64 << 20,
     };
     export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
-    export_edges(
-        &store,
-        EdgePart::Graph,
-        &path("edges.npy"),
-        EdgeFormat::Npy,
-        &budget,
-        &Silent,
-    )
-    .unwrap();
+    let edges_to = |name: &str, format| {
+        export_edges(&store, EdgePart::Graph, &path(name), format, &budget, &Silent).unwrap();
+    };
+    edges_to("edges.npy", EdgeFormat::Npy);
+    match trained.model().options().edges {
+        EdgeInput::Nothing => {}
+        EdgeInput::Weights => edges_to("edge_data.npy", EdgeFormat::NpyWeights),
+        EdgeInput::Features(_) => edges_to("edge_data.npy", EdgeFormat::NpyFeatures),
+    }
     (folder, if shape.sets { "multi-label" } else { "multi-class" })
 }
 
@@ -166,6 +169,25 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             ..config
         };
         jobs.push(exported(folder.path().join(name), DENSE, config));
+    }
+    for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
+        let config = TrainConfig {
+            model,
+            layers: 3,
+            epochs: 2,
+            lr: 0.01,
+            partitions: Auto::Value(1),
+            ..config()
+        };
+        let shape = Shape {
+            edge_data: true,
+            ..DENSE
+        };
+        jobs.push(exported(
+            folder.path().join(format!("{model} with edge data")),
+            shape,
+            config,
+        ));
     }
     for norm in [NormKind::Batch, NormKind::Layer] {
         let config = TrainConfig {

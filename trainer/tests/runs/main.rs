@@ -1,6 +1,7 @@
 //! Runs on small stores: predictions, exported models, stops, and disks that are full or read-only.
 
 mod damage;
+mod edge_data;
 mod evaluation;
 mod export;
 mod full_disk;

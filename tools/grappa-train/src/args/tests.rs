@@ -32,6 +32,7 @@ fn every_flag_sets_its_key() {
         ("attention-dropout", "0.5"),
         ("activation", "gelu"),
         ("normalize-features", "standard"),
+        ("edge-data", "ignore"),
         ("norm", "layer"),
         ("residual", "true"),
         ("fanouts", "-1,10,5"),

@@ -9,8 +9,13 @@ use grappa_formats::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result, config::TrainConfig, early_stopping::EarlyStopping, learning_rate::LearningRate, model::Task,
-    scores::ModelScores, stages::StageSeconds,
+    Error, Result,
+    config::TrainConfig,
+    early_stopping::EarlyStopping,
+    learning_rate::LearningRate,
+    model::{EdgeInput, Task},
+    scores::ModelScores,
+    stages::StageSeconds,
 };
 
 // Names of counters.
@@ -24,6 +29,10 @@ const CLASS_WEIGHTS: &str = "class_weights";
 const SCHEMA: &str = "schema";
 /// 1 if the run has names of classes that the user gave.
 const CLASS_NAMES: &str = "class_names";
+/// 1 if the model takes the weights of edges.
+const EDGE_WEIGHTS: &str = "edge_weights";
+/// Features of an edge, if the model takes them.
+const EDGE_FEATURES: &str = "edge_features";
 // Changes that ingest made to the edges.
 const UNDIRECTED: &str = "edges_undirected";
 const DEDUP: &str = "edges_dedup";
@@ -197,6 +206,25 @@ impl RunState {
             dedup: counter(DEDUP)? == 1,
             self_loops: *SELF_LOOPS_VALUES.get(usize::try_from(counter(SELF_LOOPS)?).ok()?)?,
         })
+    }
+
+    /// Notes what the model takes of edges.
+    pub fn note_edge_input(&mut self, input: EdgeInput) {
+        let (name, number) = match input {
+            EdgeInput::Nothing => return,
+            EdgeInput::Weights => (EDGE_WEIGHTS, 1),
+            EdgeInput::Features(features) => (EDGE_FEATURES, features as u64),
+        };
+        self.counters.insert(name.to_owned(), number);
+    }
+
+    /// What the model takes of edges.
+    pub fn edge_input(&self) -> EdgeInput {
+        match (self.counters.get(EDGE_WEIGHTS), self.counters.get(EDGE_FEATURES)) {
+            (Some(_), _) => EdgeInput::Weights,
+            (None, Some(&features)) => EdgeInput::Features(features as usize),
+            (None, None) => EdgeInput::Nothing,
+        }
     }
 
     /// Notes the numbers of partitions, and of those per step, of a configuration in which none is `auto`.

@@ -82,6 +82,18 @@ named_enum! {
 }
 
 named_enum! {
+    /// What the model takes of the edges of the store.
+    "use of edge data" EdgeData {
+        /// weights for sage, gcn and gin, if edges have any
+        Auto = "auto",
+        /// as auto, and an error if the model takes nothing
+        Use = "use",
+        /// nothing
+        Ignore = "ignore",
+    }
+}
+
+named_enum! {
     /// How the model is evaluated while it is trained.
     "way to evaluate" Evaluate {
         /// exact if that takes at most about a quarter of an epoch, or some 20 ms; else sampled, and the best model is

@@ -13,6 +13,7 @@ mod checks;
 mod choices;
 mod compress_rate;
 mod declare;
+mod edges;
 mod effects;
 mod layers;
 mod links;
@@ -27,11 +28,12 @@ mod tests;
 
 pub use self::{
     choices::{
-        Auto, ClassWeights, Compress, Correction, DeviceChoice, Evaluate, ExcludeTargets, FirstHop, HaloMode, LossKind,
-        LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
+        Auto, ClassWeights, Compress, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop, HaloMode,
+        LossKind, LrSchedule, Monitor, NegativeSampling, Optimizer, ReadEngine, TaskChoice,
     },
     compress_rate::CompressRate,
     declare::{OptionScope, TrainOption},
+    edges::StoredEdges,
     layers::shown,
     method::{MessageBits, Method, RateSchedule, RateUnit},
     options::TrainConfig,

@@ -11,9 +11,9 @@ use grappa_sampling::{partition::Schedule, policy::REPARTITION_EVERY, sample::Fa
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, Evaluate, ExcludeTargets, FirstHop, HaloMode,
-    LossKind, LrSchedule, MessageBits, Method, Monitor, NegativeSampling, Optimizer, PerLayer, RateSchedule, RateUnit,
-    ReadEngine, TaskChoice,
+    Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop,
+    HaloMode, LossKind, LrSchedule, MessageBits, Method, Monitor, NegativeSampling, Optimizer, PerLayer, RateSchedule,
+    RateUnit, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -57,6 +57,11 @@ train_options! {
         attention_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
         /// Nonlinearity after each layer but the last
         activation("NAME"): Activation = Activation::default();
+        /// What the model takes of the edges of the store; if anything, the first hop is sampled
+        ///
+        /// Weights make the mean of sage and the sum of gin weighted ones, and gcn divides by sums of weights instead of
+        /// in-degrees. The first lines of a run tell what is used.
+        edge_data("WHICH"): EdgeData = EdgeData::default();
         /// Normalization of features before the first layer; if any, the first hop is sampled
         normalize_features("HOW"): FeatureNorm = FeatureNorm::default();
         /// Normalization after each layer but the last; if any, the perceptrons of gin have layer norms

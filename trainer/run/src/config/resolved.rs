@@ -10,7 +10,7 @@ use grappa_sampling::{
 use super::{Auto, CompressRate, LossKind, TaskChoice, TrainConfig};
 use crate::{
     Error, Result,
-    model::{LayerKind, ModelOptions, NormKind, Task},
+    model::{EdgeInput, LayerKind, ModelOptions, NormKind, Task},
     scores::TargetLoss,
 };
 
@@ -23,7 +23,8 @@ const FOCAL_GAMMA: f64 = 2.0;
 const HUBER_DELTA: f64 = 1.0;
 
 impl TrainConfig {
-    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes or targets.
+    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes or targets. [`TrainConfig::edge_input`]
+    /// tells what it takes of edges; here that is nothing.
     pub fn model_options(&self, inputs: usize, outputs: usize, task: Task) -> ModelOptions {
         ModelOptions {
             layer: self.model,
@@ -43,6 +44,7 @@ impl TrainConfig {
             jumping_knowledge: self.jumping_knowledge,
             precision: self.precision,
             standardizes_targets: task == Task::Regression,
+            edges: EdgeInput::Nothing,
             decoder: (task == Task::Links).then_some(self.decoder),
         }
     }

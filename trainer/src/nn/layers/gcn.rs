@@ -14,6 +14,8 @@ use crate::nn::{
 /// PyTorch Geometric's GCNConv: `W (sum over neighbors s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, with the in-degrees d of the
 /// node and s of the neighbor. It adds a self-loop to each node and divides by the square roots of in-degrees.
 ///
+/// With weights of edges, `x_s` is multiplied by the weight of its edge, and d and s are the sums of the weights of in-edges.
+///
 /// In-degrees are of the whole graph. A self-loop of the graph counts besides the added one. PyTorch Geometric merges the two, so
 /// ingest without self-loops to get the same numbers.
 #[derive(Debug)]
@@ -76,6 +78,11 @@ impl WeightsFirst for Gcn {
         let kind = products.kind();
         aggregated.addcmul(products, &own_factor(degrees, kind)) + self.bias.to_kind(kind)
     }
+}
+
+/// GCN's factors of nodes, `[nodes, 1]`: one is for the message of a source, and one for the sum of a destination.
+pub(crate) fn gcn_factors(degrees: &Tensor) -> Tensor {
+    (degrees + 1.0).rsqrt().unsqueeze(1)
 }
 
 /// The factor of the node itself in GCN's sum, `[nodes, 1]`.

@@ -20,7 +20,7 @@ use crate::{
 
 /// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbors)`, with `train_eps=True` and
 /// `nn=Sequential(Linear(inputs, hidden), LayerNorm(hidden), ReLU(), Linear(hidden, outputs))`; without norms between layers, there is no
-/// LayerNorm either.
+/// LayerNorm either. With weights of edges, the sum is by these.
 ///
 /// GIN's authors have a batch norm there. But sums differ by orders of magnitude between nodes of few and of many neighbors, and a batch
 /// norm scales all alike. A layer norm makes them comparable. It needs many values: of two, it would leave the sign.

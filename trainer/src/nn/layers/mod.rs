@@ -16,7 +16,7 @@ mod sage;
 pub(crate) use self::{
     gat::Gat,
     gatv2::Gatv2,
-    gcn::Gcn,
+    gcn::{Gcn, gcn_factors},
     gin::Gin,
     layer::{Hop, Layer, WeightsFirst},
     pinsage::PinSage,

@@ -11,7 +11,8 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// PyTorch Geometric's SAGEConv: `lin_l(aggregate of neighbors) + lin_r(x)`.
+/// PyTorch Geometric's SAGEConv: `lin_l(aggregate of neighbors) + lin_r(x)`. With weights of edges, the mean is by these, which PyTorch
+/// Geometric has not.
 #[derive(Debug)]
 pub(crate) struct Sage {
     aggregate: Aggregate,

@@ -180,7 +180,7 @@ fn the_gradient_of_a_largest_value_that_is_nan_goes_to_the_first_nan() {
 #[test]
 fn aggregates_are_those_by_hand_on_every_device() {
     // 0 <- 1, 2, 2; 1 <- nothing; degrees of sources 4, 0, 3
-    let block = sample::Block {
+    let weighted = sample::Block {
         destinations: 2,
         sources: 3,
         offsets: vec![0, 3, 3],
@@ -191,28 +191,39 @@ fn aggregates_are_those_by_hand_on_every_device() {
         halo: vec![false, true],
         ..sample::Block::default()
     };
+    let plain = sample::Block {
+        edge_weights: vec![],
+        ..weighted.clone()
+    };
     for device in devices() {
-        let block = Block::new(&block, device).with_source_degrees(&[4, 0, 3]);
+        let [plain, weighted] =
+            [&plain, &weighted].map(|block| Block::new(block, device).with_source_degrees(&[4, 0, 3]));
         let messages = Tensor::from_slice(&[1.0f32, 2.0, -4.0]).view([3, 1]).to_device(device);
         let gcn = (2.0 / 5f32.sqrt()) + 2.0 * (-4.0 / 20f32.sqrt());
+        let weighted_gcn = 0.5 * (2.0 / 5f32.sqrt()) + 3.5 * (-4.0 / 20f32.sqrt());
         for (kind, scaling, expected) in [
-            (Aggregate::Mean, Scaling::None, -2.0),
-            (Aggregate::Mean, Scaling::HorvitzThompson, -2.0),
-            (Aggregate::Max, Scaling::HorvitzThompson, 2.0),
-            (Aggregate::Sum, Scaling::None, -6.0),
-            (Aggregate::Sum, Scaling::HorvitzThompson, -12.0),
-            (Aggregate::Gcn, Scaling::None, gcn),
-            (Aggregate::Gcn, Scaling::HorvitzThompson, 2.0 * gcn),
-            (Aggregate::WeightedMean, Scaling::None, -13.0 / 4.0),
+            (Aggregate::Mean, Scaling::None, [-2.0, -13.0 / 4.0]),
+            (Aggregate::Mean, Scaling::HorvitzThompson, [-2.0, -13.0 / 4.0]),
+            (Aggregate::Max, Scaling::HorvitzThompson, [2.0, 2.0]),
+            (Aggregate::Sum, Scaling::None, [-6.0, -13.0]),
+            (Aggregate::Sum, Scaling::HorvitzThompson, [-12.0, -26.0]),
+            (Aggregate::Gcn, Scaling::None, [gcn, weighted_gcn]),
+            (
+                Aggregate::Gcn,
+                Scaling::HorvitzThompson,
+                [2.0 * gcn, 2.0 * weighted_gcn],
+            ),
+            (Aggregate::WeightedMean, Scaling::None, [-2.0, -13.0 / 4.0]),
         ] {
-            let result = aggregate(&block, kind, scaling, &messages, None);
-            let expected = Tensor::from_slice(&[expected, 0.0]).view([2, 1]);
-            assert_close(
-                &result,
-                &expected,
-                1e-6,
-                &format!("{kind:?}, {scaling:?} on {device:?}"),
-            );
+            for (block, expected) in [&plain, &weighted].into_iter().zip(expected) {
+                let result = aggregate(block, kind, scaling, &messages, None);
+                let expected = Tensor::from_slice(&[expected, 0.0]).view([2, 1]);
+                let what = format!(
+                    "{kind:?}, {scaling:?} on {device:?}, weights: {}",
+                    !block.csr().weights.is_empty()
+                );
+                assert_close(&result, &expected, 1e-6, &what);
+            }
         }
     }
 }

@@ -124,13 +124,16 @@ impl Graph {
         }
     }
 
-    /// In-degrees of the nodes of a minibatch.
-    pub(super) fn degrees(&self, minibatch: &Minibatch) -> Vec<u64> {
-        minibatch
-            .nodes
-            .iter()
-            .map(|node| self.rows[node.0 as usize].len() as u64)
-            .collect()
+    /// What GCN takes of each node: the sum of the weights of its in-edges, which is its in-degree without weights.
+    pub(super) fn all_degrees(&self) -> Vec<f32> {
+        let sum = |row: &Vec<(u32, f32)>| row.iter().map(|(_, weight)| weight).sum();
+        self.rows.iter().map(sum).collect()
+    }
+
+    /// The same for the nodes of a minibatch.
+    pub(super) fn degrees(&self, minibatch: &Minibatch) -> Vec<f32> {
+        let all = self.all_degrees();
+        minibatch.nodes.iter().map(|node| all[node.0 as usize]).collect()
     }
 
     pub(super) fn blocks(&self, minibatch: &Minibatch, device: Device) -> Vec<Block> {

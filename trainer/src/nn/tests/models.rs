@@ -1,14 +1,14 @@
 //! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
 
 use grappa_engine::aggregate::{ListSize, Reduce};
-use grappa_run::model::{LayerKind, ModelOptions, NormKind};
+use grappa_run::model::{EdgeInput, LayerKind, ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
 
 use super::{
     assert_close, devices,
     fixture::{Fixture, rows},
 };
-use crate::nn::{Input, Model, Pass, Scaling, aggregate};
+use crate::nn::{Aggregate, Input, Model, Pass, Scaling, aggregate, gcn_factors};
 
 const TOLERANCE: f64 = 1e-5;
 /// The gradient of a bias before a batch norm is zero: a sum of many gradients, each rounded.
@@ -34,6 +34,10 @@ fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
             _ => NormKind::None,
         },
         residual: rest.contains("residual"),
+        edges: match rest.contains("weighted") {
+            true => EdgeInput::Weights,
+            false => EdgeInput::Nothing,
+        },
         ..ModelOptions::default()
     };
     let model = Model::new(options, 1, device).expect("a model");
@@ -102,6 +106,12 @@ equals_pytorch_geometric! {
     three_gin_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gin-3",
     batch_norms_after_gin_layers_equal_pytorch_geometric: "gin-3-batch",
     layer_norms_after_gin_layers_equal_pytorch_geometric: "gin-3-layer",
+    one_sage_layer_with_weights_equals_its_definition: "sage-weighted-1",
+    three_sage_layers_with_weights_on_blocks_equal_their_definition_on_the_graph: "sage-weighted-3",
+    one_gcn_layer_with_weights_equals_pytorch_geometric: "gcn-weighted-1",
+    three_gcn_layers_with_weights_on_blocks_equal_pytorch_geometric_on_the_graph: "gcn-weighted-3",
+    one_gin_layer_with_weights_equals_its_definition: "gin-weighted-1",
+    three_gin_layers_with_weights_on_blocks_equal_their_definition_on_the_graph: "gin-weighted-3",
     one_gat_layer_equals_pytorch_geometric: "gat-1",
     three_gat_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gat-3",
     one_gatv2_layer_equals_pytorch_geometric: "gatv2-1",
@@ -117,15 +127,16 @@ equals_pytorch_geometric! {
 /// what each layer aggregated.
 pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor>) {
     let graph = &fixture.graph.rows;
-    let degrees: Vec<f32> = graph.iter().map(|row| row.len() as f32).collect();
-    let degrees = Tensor::from_slice(&degrees);
+    let degrees = Tensor::from_slice(&fixture.graph.all_degrees());
     let mut hidden = fixture.array("x").copy();
     let mut aggregates = Vec::new();
     for layer in 0..model.options().layers {
         let reduction = model.reduction(layer);
-        let own = model
-            .queries(layer, &hidden)
-            .map(|own| Vec::<Vec<f32>>::try_from(&own).expect("own rows"));
+        let own = match model.aggregate(layer) {
+            Aggregate::Gcn if reduction.own_width() > 0 => Some(gcn_factors(&degrees)),
+            _ => model.queries(layer, &hidden),
+        };
+        let own = own.map(|own| Vec::<Vec<f32>>::try_from(&own).expect("own rows"));
         let messages = Vec::<Vec<f32>>::try_from(&model.messages(layer, &hidden, Some(&degrees))).expect("messages");
         let mut aggregated = Vec::new();
         for (node, row) in graph.iter().enumerate() {
@@ -133,9 +144,11 @@ pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor
             let own = own.as_ref().map_or(&[][..], |own| &own[node]);
             assert_eq!(own.len(), reduction.own_width());
             reduction.begin(own, &mut state);
-            for &(source, _) in row {
+            for &(source, weight) in row {
                 assert_eq!(messages[source as usize].len(), reduction.source_width());
-                reduction.add(&mut state, &messages[source as usize]);
+                let values = [weight];
+                let values = &values[..reduction.edge_width()];
+                reduction.add_along(&mut state, &messages[source as usize], values);
             }
             reduction.finish(ListSize::whole(row.len() as u64), &mut state);
             aggregated.extend(state);
@@ -159,6 +172,9 @@ fn layer_wise_inference_equals_pytorch_geometric() {
         "gin-3",
         "gin-3-batch",
         "gin-3-layer",
+        "sage-weighted-3",
+        "gcn-weighted-3",
+        "gin-weighted-3",
         "gat-3",
         "gatv2-3",
         "gat-3-layer-residual",

@@ -12,18 +12,34 @@ use grappa_storage::MappedChunks;
 use crate::kernels::parallel;
 
 /// The in-degrees of all nodes, memory-mapped. A slice may have the in-degrees of halo nodes whose chunks it lacks; others are 0.
+///
+/// GCN divides by in-degrees, or by the sums of the weights of in-edges.
 #[derive(Clone)]
-pub struct Degrees(Arc<MappedChunks>);
+pub struct Degrees {
+    chunks: Arc<MappedChunks>,
+    /// Of each node, if GCN takes weights.
+    weight_sums: Option<Arc<[f32]>>,
+}
 
 impl Degrees {
     /// The in-degrees in some chunks.
     pub fn new(chunks: Arc<MappedChunks>) -> Self {
-        Self(chunks)
+        Self::with_weights(chunks, None)
+    }
+
+    /// The in-degrees in some chunks, and, if they are given, the sums of the weights of each node's in-edges, which GCN takes instead.
+    pub fn with_weights(chunks: Arc<MappedChunks>, weight_sums: Option<Arc<[f32]>>) -> Self {
+        Self { chunks, weight_sums }
+    }
+
+    /// The sums of the weights of each node's in-edges, if GCN takes them.
+    pub fn weight_sums(&self) -> Option<&Arc<[f32]>> {
+        self.weight_sums.as_ref()
     }
 
     /// The in-degree of a node.
     pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
-        self.0.in_degree(node)
+        self.chunks.in_degree(node)
     }
 
     /// The in-degrees of many nodes, looked up by libtorch's threads.
@@ -45,14 +61,33 @@ impl Degrees {
         Ok(degrees)
     }
 
-    /// The in-degrees of some nodes, as tensors take them.
-    pub(super) fn of_each(&self, nodes: impl IntoIterator<Item = NodeId>) -> grappa_io::Result<Vec<f32>> {
-        nodes.into_iter().map(|node| Ok(self.of(node)? as f32)).collect()
+    /// What GCN takes of many nodes: in-degrees, or sums of weights.
+    pub fn of_gcn(&self, nodes: &[NodeId]) -> grappa_io::Result<Vec<f32>> {
+        match &self.weight_sums {
+            Some(sums) => Ok(nodes.iter().map(|node| sums[node.0 as usize]).collect()),
+            None => Ok(self.of_all(nodes)?.into_iter().map(|degree| degree as f32).collect()),
+        }
     }
 
-    /// The lengths of the adjacency lists of some nodes: their in-degrees, and 0 for those whose lists a slice lacks.
+    /// What GCN takes of some nodes, as tensors take it.
+    pub(super) fn of_each(&self, nodes: impl IntoIterator<Item = NodeId>) -> grappa_io::Result<Vec<f32>> {
+        let of = |node: NodeId| match &self.weight_sums {
+            Some(sums) => Ok(sums[node.0 as usize]),
+            None => Ok(self.of(node)? as f32),
+        };
+        nodes.into_iter().map(of).collect()
+    }
+
+    /// The same, and 0 for nodes whose lists a slice lacks.
     pub(super) fn of_each_list(&self, nodes: impl IntoIterator<Item = NodeId>) -> grappa_io::Result<Vec<f32>> {
-        nodes.into_iter().map(|node| Ok(self.0.degree(node)? as f32)).collect()
+        match &self.weight_sums {
+            // They are of whole stores.
+            Some(_) => self.of_each(nodes),
+            None => nodes
+                .into_iter()
+                .map(|node| Ok(self.chunks.degree(node)? as f32))
+                .collect(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{mem, ops::Range, thread};
 use grappa_engine::aggregate::{BegunAggregation, Budget, GrowingRows, NodeRows, Reduce, RowsWriter, StateRows};
 use grappa_formats::manifest::FeatureDtype;
 use grappa_io::{progress::Progress, workers};
-use grappa_sampling::NodeSet;
+use grappa_sampling::{InNeighbors, NodeSet};
 use tch::Tensor;
 
 use super::{
@@ -111,7 +111,7 @@ impl Layers<'_> {
             };
             let pass = LayerPass {
                 inference: self.inference,
-                lists: needed.lists(self.inference.chunks, layer),
+                lists: self.lists(layer),
                 model,
                 layer,
                 rows,
@@ -132,6 +132,12 @@ impl Layers<'_> {
             layer += layers;
         }
         Ok(())
+    }
+
+    /// The edges that a layer aggregates, with what it takes of them.
+    fn lists(&self, layer: usize) -> InNeighbors<'_> {
+        let values = self.model.options().edges.values();
+        self.needed.lists(self.inference.chunks, layer).with_values(values)
     }
 
     /// Bytes of the scratch files that there are at a time.
@@ -274,7 +280,7 @@ impl Layers<'_> {
         let width = self.model.width(layer);
         let states = &GrowingRows::new(space.out.create(self.inference.scratch, inputs.len(), width)?);
         let next = LayerPass {
-            lists: self.needed.lists(self.inference.chunks, layer),
+            lists: self.lists(layer),
             layer,
             rows: states,
             rows_of: inputs,

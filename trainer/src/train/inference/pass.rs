@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    nn::{Aggregate, Model, Reduction},
+    nn::{Aggregate, Model, Reduction, gcn_factors},
     shim,
     train::host_values::values,
 };
@@ -150,8 +150,14 @@ impl LayerPass<'_> {
         let (step, width) = (self.step_nodes(), self.model.reduction(self.layer).own_width());
         let parts = out.chunks_mut(step as usize * width);
         for (first, out) in positions.clone().step_by(step as usize).zip(parts) {
-            let own = self.own(first..(first + step).min(positions.end))?;
-            let queries = self.model.queries(self.layer, &own).expect("it has a width");
+            let range = first..(first + step).min(positions.end);
+            let queries = match self.degrees_of(range.clone())? {
+                Some(degrees) => gcn_factors(&degrees),
+                None => {
+                    let own = self.own(range)?;
+                    self.model.queries(self.layer, &own).expect("it has a width")
+                }
+            };
             out.copy_from_slice(&values(&queries));
         }
         Ok(())
@@ -195,6 +201,7 @@ impl LayerPass<'_> {
         let memory = Arc::new(Rows(aggregates));
         let aggregates = shim::view_memory(memory.clone(), count as usize, width, Kind::Float);
         let step = self.step_nodes();
+        let result_width = self.model.reduction(self.layer).result_width() as i64;
         for first in positions.clone().step_by(step as usize) {
             check_stopped(self.progress)?;
             let range = first..(first + step).min(positions.end);
@@ -209,7 +216,11 @@ impl LayerPass<'_> {
                     }
                     None => self.own_before(range.clone(), next)?,
                 },
-                aggregated: aggregates.narrow(0, at, length).to_device(self.inference.device),
+                // The rest of a state is of no use.
+                aggregated: aggregates
+                    .narrow(0, at, length)
+                    .narrow(1, 0, result_width)
+                    .to_device(self.inference.device),
                 degrees,
             };
             on_new(range.clone(), &rows.updated(self.model, self.layer))?;

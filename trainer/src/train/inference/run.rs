@@ -37,7 +37,7 @@ impl Inference<'_> {
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
-        let degrees = Degrees::new(self.chunks.clone());
+        let degrees = Degrees::with_weights(self.chunks.clone(), self.weight_sums.cloned());
         let results = &mut Results {
             states: Some(on_rows),
             kept: None,
@@ -62,7 +62,7 @@ impl Inference<'_> {
         on_logits: Option<&mut OnRows<'_>>,
         progress: &dyn Progress,
     ) -> Result<HistoricalRows> {
-        let degrees = Degrees::new(self.chunks.clone());
+        let degrees = Degrees::with_weights(self.chunks.clone(), self.weight_sums.cloned());
         let mut keeper = Keeper::new(self, nodes, &degrees)?;
         if !nodes.sets().is_empty() || on_logits.is_some() {
             let results = &mut Results {

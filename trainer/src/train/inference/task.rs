@@ -18,6 +18,8 @@ pub struct Inference<'a> {
     pub chunks: &'a Arc<MappedChunks>,
     /// Its features.
     pub features: &'a dyn NodeRows,
+    /// The sums of the weights of each node's in-edges, if the model is GCN and takes weights.
+    pub weight_sums: Option<&'a Arc<[f32]>>,
     /// Pre-aggregated features for the first layer, if the model takes them. Their type limits their precision.
     pub first_hop: Option<&'a dyn NodeRows>,
     /// Space for the inputs of the first layer, if more inferences of the same nodes follow.

@@ -26,7 +26,8 @@ use crate::{
     Error, Result,
     distributed::ProcessGroup,
     train::{
-        advice, data::TrainingData, initial::Initial, processes::Processes, resolved::ResolvedConfig, trainer::Trainer,
+        advice, data::TrainingData, edge_data, initial::Initial, processes::Processes, resolved::ResolvedConfig,
+        trainer::Trainer,
     },
 };
 
@@ -119,13 +120,10 @@ impl NewRun {
         };
         let mut trainer = Trainer::of_processes(config, data, processes)?;
         trainer.clock = self.clock;
-        if is_first && trainer.data.store.manifest().weighted {
-            watcher.warn(
-                "training does not use the edge weights of the store; only `grappa-store sample --by-weight` draws by them",
-            );
-        }
-        if is_first && trainer.data.store.edge_features().is_some() {
-            watcher.warn("training does not use the edge features of the store: no layer has an input for them");
+        if is_first {
+            let [told, warned] = trainer.config.told_of_edges(edge_data::stored(&trainer.data.store));
+            told.iter().for_each(|what| watcher.tell(what));
+            warned.iter().for_each(|what| watcher.warn(what));
         }
         tell_warnings(&mut trainer, watcher);
         let task = trainer.data.task();
@@ -158,6 +156,7 @@ impl NewRun {
             }
         };
         state.note_edges(trainer.data.store.manifest().edge_options);
+        state.note_edge_input(trainer.data.edges);
         state.note_class_names(!classes.is_empty());
         state.note_schema(&schema);
         if classes.is_empty() {

@@ -68,6 +68,7 @@ fn everything() -> TrainConfig {
         attention_dropout: 0.5,
         activation: Activation::Gelu,
         normalize_features: FeatureNorm::Standard,
+        edge_data: EdgeData::Ignore,
         norm: Auto::Value(NormKind::Layer),
         residual: true,
         jumping_knowledge: JumpingKnowledge::Cat,

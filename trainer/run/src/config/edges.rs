@@ -1,0 +1,237 @@
+//! What the model of a run takes of edges: their weights, their features or nothing.
+
+use grappa_sampling::EdgeValues;
+
+use super::{EdgeData, FirstHop, HaloMode, Method, TrainConfig, effects::refuse};
+use crate::{
+    Result,
+    model::{EdgeInput, LayerKind},
+};
+
+/// What a store has of edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredEdges {
+    /// Whether edges have weights.
+    pub weights: bool,
+    /// Features of an edge; 0 if edges have none.
+    pub features: usize,
+    /// Whether the store has all edges, and is no slice.
+    pub is_whole: bool,
+}
+
+impl StoredEdges {
+    fn has(&self, values: EdgeValues) -> bool {
+        match values {
+            EdgeValues::Nothing => false,
+            EdgeValues::Weight => self.weights,
+            EdgeValues::Features => self.features > 0,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// What the model takes of the edges of a store.
+    ///
+    /// # Errors
+    /// If an option contradicts it. The message names both and the remedy.
+    pub fn edge_input(&self, stored: StoredEdges) -> Result<EdgeInput> {
+        let all = [EdgeValues::Weight, EdgeValues::Features];
+        let Some(values) = all.into_iter().find(|&values| self.unused(values, stored).is_none()) else {
+            return self.check_unused(stored).map(|()| EdgeInput::Nothing);
+        };
+        let (what, remedy) = (name(values), "or use `--edge-data ignore`");
+        if self.first_hop == FirstHop::Preaggregated {
+            refuse(format!(
+                "first-hop is preaggregated, and the first layer takes {what}, which pre-aggregated features lack: leave out --first-hop, \
+                 {remedy}"
+            ))?;
+        }
+        if self.halo == HaloMode::Neighbors && self.partitions() > 1 {
+            refuse(format!(
+                "halo is neighbors, and sampled in-neighbors of halo nodes have no {what}, which the model takes: use another --halo, \
+                 {remedy}"
+            ))?;
+        }
+        Ok(match values {
+            EdgeValues::Features => EdgeInput::Features(stored.features),
+            _ => EdgeInput::Weights,
+        })
+    }
+
+    /// Sentences about the weights and the features of edges that a store has: whether the model takes them. Those that are not used
+    /// against the user's expectation come second.
+    pub fn told_of_edges(&self, stored: StoredEdges) -> [Vec<String>; 2] {
+        let (mut told, mut warned) = (Vec::new(), Vec::new());
+        for values in [EdgeValues::Weight, EdgeValues::Features] {
+            let what = name(values);
+            match self.unused(values, stored) {
+                _ if !stored.has(values) => {}
+                None => told.push(format!("{what} are used: the layers of {} take them", self.model)),
+                Some(why) if self.edge_data == EdgeData::Ignore => told.push(format!("{what} are not used: {why}")),
+                Some(why) => warned.push(format!("{what} are not used: {why}")),
+            }
+        }
+        [told, warned]
+    }
+
+    /// Why the model does not take these values. None if it takes them.
+    fn unused(&self, values: EdgeValues, stored: StoredEdges) -> Option<String> {
+        let what = name(values);
+        let takers = || {
+            let all = LayerKind::ALL.iter().filter(|kind| kind.edge_values() == values);
+            all.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        if !stored.has(values) {
+            return Some(format!(
+                "the edges of the store have none; ingest them with {}",
+                match values {
+                    EdgeValues::Features => "--edge-features or --edge-features-from",
+                    _ => "--weight or --weights",
+                }
+            ));
+        }
+        if self.edge_data == EdgeData::Ignore {
+            return Some("--edge-data ignore".to_owned());
+        }
+        if self.model.edge_values() != values {
+            return Some(format!(
+                "the model {} takes no {what}; these do: {}",
+                self.model,
+                takers()
+            ));
+        }
+        if self.method != Method::Grappa {
+            return Some(format!(
+                "--method {} takes no {what}; `--method grappa` does",
+                self.method
+            ));
+        }
+        if self.model == LayerKind::Gcn && !stored.is_whole {
+            return Some(
+                "gcn divides by the sums of weights, and a slice lacks the weights of other nodes; train on the whole store".to_owned(),
+            );
+        }
+        None
+    }
+
+    /// Refuses a store with neither weights nor features that the model can take, if the user wants it to take them.
+    fn check_unused(&self, stored: StoredEdges) -> Result<()> {
+        if self.edge_data != EdgeData::Use {
+            return Ok(());
+        }
+        let reasons = [EdgeValues::Weight, EdgeValues::Features].map(|values| {
+            let why = self.unused(values, stored).unwrap_or_default();
+            format!("{}: {why}", name(values))
+        });
+        refuse(format!(
+            "edge-data is use, and the model can take nothing of the edges: {}",
+            reasons.join("; ")
+        ))
+    }
+}
+
+fn name(values: EdgeValues) -> &'static str {
+    match values {
+        EdgeValues::Features => "edge features",
+        EdgeValues::Nothing | EdgeValues::Weight => "edge weights",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Auto;
+
+    const BOTH: StoredEdges = StoredEdges {
+        weights: true,
+        features: 4,
+        is_whole: true,
+    };
+    const NONE: StoredEdges = StoredEdges {
+        weights: false,
+        features: 0,
+        is_whole: true,
+    };
+
+    fn of(model: LayerKind, edge_data: EdgeData) -> TrainConfig {
+        TrainConfig {
+            model,
+            edge_data,
+            ..TrainConfig::default()
+        }
+    }
+
+    fn refused(config: &TrainConfig, stored: StoredEdges) -> String {
+        config.edge_input(stored).expect_err("a contradiction").to_string()
+    }
+
+    #[test]
+    fn a_model_takes_what_its_layers_can_take_unless_the_user_says_otherwise() {
+        for (model, expected) in [
+            (LayerKind::Sage, EdgeInput::Weights),
+            (LayerKind::Gcn, EdgeInput::Weights),
+            (LayerKind::Gin, EdgeInput::Weights),
+            (LayerKind::SageMax, EdgeInput::Nothing),
+            (LayerKind::Gat, EdgeInput::Nothing),
+        ] {
+            assert_eq!(of(model, EdgeData::Auto).edge_input(BOTH).unwrap(), expected, "{model}");
+            let ignored = of(model, EdgeData::Ignore).edge_input(BOTH).unwrap();
+            assert_eq!(ignored, EdgeInput::Nothing, "{model}");
+            let without = of(model, EdgeData::Auto).edge_input(NONE).unwrap();
+            assert_eq!(without, EdgeInput::Nothing, "{model}");
+        }
+        let slice = StoredEdges {
+            is_whole: false,
+            ..BOTH
+        };
+        let gcn = of(LayerKind::Gcn, EdgeData::Auto);
+        assert_eq!(gcn.edge_input(slice).unwrap(), EdgeInput::Nothing);
+    }
+
+    #[test]
+    fn nothing_is_ignored_silently() {
+        let [told, warned] = of(LayerKind::Sage, EdgeData::Auto).told_of_edges(BOTH);
+        assert_eq!(told, ["edge weights are used: the layers of sage take them"]);
+        assert!(
+            matches!(&warned[..], [one] if one.contains("edge features are not used: the model sage takes no edge features"))
+        );
+        let [told, warned] = of(LayerKind::Gat, EdgeData::Auto).told_of_edges(BOTH);
+        assert!(told.is_empty() && warned.len() == 2, "{warned:?}");
+        assert!(warned[0].contains("these do: sage, gcn, gin"), "{}", warned[0]);
+        let [told, warned] = of(LayerKind::Gcn, EdgeData::Ignore).told_of_edges(BOTH);
+        assert!(told.len() == 2 && warned.is_empty(), "{told:?}");
+        assert_eq!(
+            of(LayerKind::Gcn, EdgeData::Auto).told_of_edges(NONE),
+            [const { Vec::<String>::new() }; 2]
+        );
+    }
+
+    #[test]
+    fn contradictions_name_the_options_and_the_remedy() {
+        let sage = of(LayerKind::Sage, EdgeData::Use);
+        let error = refused(&sage, NONE);
+        assert!(
+            error.contains("edge-data is use") && error.contains("--weights"),
+            "{error}"
+        );
+        let error = refused(&of(LayerKind::SageMax, EdgeData::Use), BOTH);
+        assert!(error.contains("these do: sage, gcn, gin"), "{error}");
+        let preaggregated = TrainConfig {
+            first_hop: FirstHop::Preaggregated,
+            edge_data: EdgeData::Auto,
+            ..sage.clone()
+        };
+        let error = refused(&preaggregated, BOTH);
+        assert!(
+            error.contains("first-hop") && error.contains("--edge-data ignore"),
+            "{error}"
+        );
+        let neighbors = TrainConfig {
+            halo: HaloMode::Neighbors,
+            partitions: Auto::Value(4),
+            ..sage
+        };
+        let error = refused(&neighbors, BOTH);
+        assert!(error.contains("halo is neighbors"), "{error}");
+    }
+}

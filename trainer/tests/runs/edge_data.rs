@@ -1,0 +1,283 @@
+//! Models that take the weights or the features of edges.
+
+use std::{fs, path::Path, sync::Arc};
+
+use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_formats::NodeId;
+use grappa_io::progress::Silent;
+use grappa_run::{
+    config::{Auto, EdgeData, Evaluate, FirstHop, Method, TrainConfig},
+    folder::RunFolder,
+    model::{EdgeInput, LayerKind, ModelOptions, Task},
+};
+use grappa_sampling::{InNeighbors, ListScratch, NeighborSample, NodeSet};
+use grappa_storage::{MappedChunks, Store};
+use grappa_trainer::{
+    nn::{self, Model},
+    predict::{Values, predict_file},
+    train::{
+        inference::{Inference, Needed, NeededOptions},
+        train,
+        trained::Trained,
+    },
+};
+use tch::{Device, Tensor};
+
+use crate::{
+    evaluation::{BUDGETS, logits, minibatch, needed_options},
+    stores::{
+        BUDGET, CLASSES, DENSE, EDGE_FEATURES, NODES, Seen, Shape, config, inference, refused_at, store, train_at,
+    },
+};
+
+const EDGE_DATA: Shape = Shape {
+    edge_data: true,
+    ..DENSE
+};
+
+const MODELS: [LayerKind; 3] = [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin];
+
+/// What a model takes of the edges of the test store.
+fn input_of(model: LayerKind) -> EdgeInput {
+    match model {
+        LayerKind::Sage | LayerKind::Gcn | LayerKind::Gin => EdgeInput::Weights,
+        _ => EdgeInput::Features(EDGE_FEATURES),
+    }
+}
+
+/// The sum of the weights of each node's in-edges.
+fn weight_sums(chunks: &MappedChunks) -> Arc<[f32]> {
+    let lists = InNeighbors::all(chunks).with_values(EdgeInput::Weights.values());
+    let mut sums = Vec::new();
+    let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
+    let each = lists.each(&nodes, &mut ListScratch::default(), |_, list| {
+        let mut weights = Vec::new();
+        list.append_values(0..list.len(), &mut weights)?;
+        sums.push(weights.iter().sum());
+        Ok(())
+    });
+    each.unwrap();
+    sums.into()
+}
+
+#[test]
+fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), EDGE_DATA);
+    let chunks = Arc::new(MappedChunks::open(&store).unwrap());
+    let features = StoreFeatures::open(&store).unwrap();
+    let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
+    let sums = weight_sums(&chunks);
+    let sample = |per_node, replace| {
+        Some(NeighborSample {
+            per_node,
+            replace,
+            seed: 8,
+        })
+    };
+    for layer in MODELS {
+        for samples in [
+            [None, None],
+            [sample(2, false), sample(3, false)],
+            [sample(3, true), sample(2, true)],
+        ] {
+            let config = TrainConfig {
+                model: layer,
+                layers: 2,
+                ..config()
+            };
+            let options = ModelOptions {
+                edges: input_of(layer),
+                ..config.model_options(DENSE.dim as usize, CLASSES as usize, Task::MultiClass)
+            };
+            let model = Model::new(options, 3, Device::Cpu).unwrap();
+            let minibatch = minibatch(&chunks, &wanted, &samples, input_of(layer).values());
+            let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| sums[node.0 as usize]).collect();
+            let blocks = nn::Block::of_minibatch(&minibatch, Some(&degrees), Device::Cpu);
+            let mut rows = vec![0.0; minibatch.nodes.len() * features.width()];
+            for (node, row) in minibatch.nodes.iter().zip(rows.chunks_exact_mut(features.width())) {
+                features.read(node.0..node.0 + 1, row).unwrap();
+            }
+            let rows = Tensor::from_slice(&rows).view([minibatch.nodes.len() as i64, features.width() as i64]);
+            let pass = nn::Pass {
+                training: None,
+                names: None,
+                scaling: nn::Scaling::HorvitzThompson,
+            };
+            let expected = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
+            let expected = Vec::<f32>::try_from(expected.contiguous().view([-1])).unwrap();
+            let options = NeededOptions {
+                samples: &samples,
+                ..needed_options(2, false, f64::INFINITY)
+            };
+            let set = NodeSet::of(NODES, wanted.iter().copied());
+            let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
+            let needed = needed.expect("there is no limit");
+            let mut first = None;
+            for budget in BUDGETS {
+                let inference = Inference {
+                    weight_sums: Some(&sums),
+                    ..inference(&store, &chunks, &features, None, budget, folder.path())
+                };
+                let found = logits(&inference, &model, &needed);
+                assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(&expected) {
+                    let apart = (found - expected).abs() / expected.abs().max(1.0);
+                    assert!(apart < 1e-5, "{layer}, {samples:?}: {found} for {expected}");
+                }
+                // Memory changes no bit.
+                assert_eq!(
+                    first.get_or_insert_with(|| found.clone()),
+                    &found,
+                    "{layer}, {budget:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Trains a model of the test store.
+fn trained_with(store: &Arc<Store>, path: &Path, config: &TrainConfig) -> (f64, Seen) {
+    let (summary, seen) = train_at(store, config, path).unwrap();
+    (summary.val_accuracy.unwrap(), seen)
+}
+
+/// Predicted logits of all nodes.
+fn predicted(run: &Path, store: &Store, out: &Path) -> Vec<u8> {
+    let trained = Trained::open(run, Device::Cpu).unwrap();
+    predict_file(&trained, store, out, Values::Logits, BUDGET, &Silent).unwrap();
+    fs::read(out).unwrap()
+}
+
+#[test]
+fn runs_take_edge_data_tell_it_and_resume_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("with"), EDGE_DATA);
+    for model in MODELS {
+        for (evaluate, partitions) in [(Evaluate::Exact, 1), (Evaluate::Sampled, 1), (Evaluate::Exact, 2)] {
+            let at = |name: &str| folder.path().join(format!("{model} {evaluate} {partitions} {name}"));
+            let config = TrainConfig {
+                model,
+                epochs: 6,
+                evaluate,
+                partitions: Auto::Value(partitions),
+                edge_data: EdgeData::Use,
+                ..config()
+            };
+            let (accuracy, seen) = trained_with(&store, &at("used"), &config);
+            assert!(accuracy > 0.5, "{model}: {accuracy}");
+            let is_used = |what: &&String| what.contains("are used");
+            assert_eq!(seen.told.iter().filter(is_used).count(), 1, "{seen:?}");
+            // Without edge data the model is another one.
+            let ignored = TrainConfig {
+                edge_data: EdgeData::Ignore,
+                first_hop: FirstHop::Sampled,
+                ..config.clone()
+            };
+            let (_, seen) = trained_with(&store, &at("ignored"), &ignored);
+            assert_eq!(
+                seen.told.iter().filter(|what| what.contains("are not used")).count(),
+                2,
+                "{seen:?}"
+            );
+            let logits = predicted(&at("used"), &store, &at("used.npy"));
+            assert!(
+                logits != predicted(&at("ignored"), &store, &at("ignored.npy")),
+                "{model}"
+            );
+            // A run that is stopped and resumed ends with the same model.
+            let half = TrainConfig {
+                epochs: 3,
+                ..config.clone()
+            };
+            trained_with(&store, &at("resumed"), &half);
+            let run = RunFolder::resume(&at("resumed")).unwrap();
+            train(store.clone(), config, &run, true, Device::Cpu, &mut Seen::default()).unwrap();
+            assert!(
+                logits == predicted(&at("resumed"), &store, &at("resumed.npy")),
+                "{model}"
+            );
+        }
+        let other = crate::stores::store(&folder.path().join(format!("without {model}")), DENSE);
+        let run = folder.path().join(format!("{model} exact 1 used"));
+        let trained = Trained::open(&run, Device::Cpu).unwrap();
+        let error = trained.check_store(&other).unwrap_err().to_string();
+        assert!(error.contains("edge data that the store lacks"), "{error}");
+    }
+}
+
+#[test]
+fn edge_data_that_a_run_cannot_take_are_told_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("with"), EDGE_DATA);
+    let at = |name: &str| folder.path().join(name);
+    let quick = TrainConfig {
+        epochs: 1,
+        partitions: Auto::Value(1),
+        ..config()
+    };
+    let gat = TrainConfig {
+        model: LayerKind::Gat,
+        ..quick.clone()
+    };
+    let (_, seen) = trained_with(&store, &at("gat"), &gat);
+    let told = [
+        "edge weights are not used: the model gat takes no edge weights",
+        "edge features are not used",
+    ];
+    for (warning, expected) in seen.warnings.iter().zip(told) {
+        assert!(warning.starts_with(expected), "{seen:?}");
+    }
+    assert_eq!(seen.warnings.len(), 2, "{seen:?}");
+    let method = TrainConfig {
+        method: Method::Full,
+        batch: Auto::Auto,
+        partitions: Auto::Value(2),
+        ..quick.clone()
+    };
+    let (_, seen) = trained_with(&store, &at("method"), &method);
+    assert!(
+        seen.warnings[0].contains("--method full takes no edge weights"),
+        "{seen:?}"
+    );
+    for (name, config, expected) in [
+        (
+            "use",
+            TrainConfig {
+                edge_data: EdgeData::Use,
+                ..gat
+            },
+            "these do: sage, gcn, gin",
+        ),
+        (
+            "preaggregated",
+            TrainConfig {
+                first_hop: FirstHop::Preaggregated,
+                ..quick.clone()
+            },
+            "leave out --first-hop, or use `--edge-data ignore`",
+        ),
+    ] {
+        let error = refused_at(&store, &config, &at(name));
+        assert!(error.contains(expected), "{error}");
+    }
+    // Gin adds up any weights; the others divide by their sums.
+    let negative = Shape {
+        negative_weight: true,
+        ..EDGE_DATA
+    };
+    let store = crate::stores::store(&folder.path().join("negative"), negative);
+    for model in MODELS {
+        let config = TrainConfig { model, ..quick.clone() };
+        match model {
+            LayerKind::Gin => _ = trained_with(&store, &at("negative gin"), &config),
+            _ => {
+                let error = refused_at(&store, &config, &at(&format!("negative {model}")));
+                assert!(
+                    error.contains("has weight -1") && error.contains("at least 0"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
