@@ -66,10 +66,10 @@ fn options_that_do_not_fit_a_method_are_refused_before_anything_is_trained() {
     compare("--methods full,grappa --batch 50")
         .failure(&["full: batch belongs to `--method grappa`", "grappa+batch=512"]);
     compare("--methods full,full").failure(&["two runs would be in full-4-1"]);
-    compare("--methods varco+rate-schedul=fixed:4").failure(&["`rate-schedul`, which is none of training"]);
-    compare("--methods varco+rate-schedule=fixed:0.5").failure(&["a rate is at least 1"]);
-    compare("--methods fool").failure(&["fool", "full"]);
-    compare("--methods full --partitions 1").failure(&["1 is not in 2.."]);
+    compare("--methods varco+rate-schedul=fixed:4").misuse(&["`rate-schedul`, which is none of training"]);
+    compare("--methods varco+rate-schedule=fixed:0.5").misuse(&["a rate is at least 1"]);
+    compare("--methods fool").misuse(&["fool", "full"]);
+    compare("--methods full --partitions 1").misuse(&["1 is not in 2.."]);
     assert!(!folder.path("compared").exists());
     compare("--methods full,grappa+batch=50 --epochs 1 --partitions 2").success();
 }
