@@ -117,7 +117,6 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
                 Assign::Range
             },
             seed: generate.recipe.seed,
-            writer: "test".to_owned(),
             ..common::options(folder.path(), &edges)
         };
         let read = ingest(&ingest_options, &Silent).unwrap();

@@ -31,6 +31,7 @@ fn generated(folder: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> St
         &StoreOptions {
             chunks: Some(CHUNKS),
             only_chunks,
+            writer: "test".into(),
             ..StoreOptions::new(Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3), &out)
         },
         &Silent,
