@@ -2,7 +2,8 @@
 
     model = grappa.model.load("model.safetensors")
     logits = model(x, edge_index)  # x: [nodes, inputs]; edge_index: [2, edges], sources above destinations
-    logits = model(x, edge_index, edge_data)  # if `model.edges` is "weights": weights of edges, [edges]
+    logits = model(x, edge_index, edge_data)  # if `model.edges` is "weights": weights of edges, [edges];
+                                              # if it is {"features": d}: features of edges, [edges, d]
 
 To copy this file is fine; it is all there is to know about the format, beside the names of tensors, which follow the modules
 below. On their own, GCNConv takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by
@@ -76,11 +77,18 @@ def convolution(layer, inputs, hidden, outputs, heads, dropout, last, norm, edge
             norms = [] if norm == "none" else [nn.LayerNorm(hidden)]
             mlp = nn.Sequential(nn.Linear(inputs, hidden), *norms, nn.ReLU(), nn.Linear(hidden, outputs))
             return (SumByWeightGINConv if edges == "weights" else pyg.GINConv)(mlp, train_eps=True)
-        case "gat" | "gatv2":
-            conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
+        case "gine":
+            norms = [] if norm == "none" else [nn.LayerNorm(hidden)]
+            mlp = nn.Sequential(nn.Linear(inputs, hidden), *norms, nn.ReLU(), nn.Linear(hidden, outputs))
+            return pyg.GINEConv(mlp, train_eps=True, edge_dim=edges["features"])
+        case "gat" | "gatv2" | "transformer":
+            conv = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv, "transformer": pyg.TransformerConv}[layer]
             # Heads share the hidden values; those of the last layer are averaged.
             outputs = outputs if last else outputs // heads
-            return conv(inputs, outputs, heads=heads, concat=not last, dropout=dropout, add_self_loops=False)
+            more = {"edge_dim": edges["features"]} if isinstance(edges, dict) else {}
+            if layer != "transformer":
+                more["add_self_loops"] = False
+            return conv(inputs, outputs, heads=heads, concat=not last, dropout=dropout, **more)
         case "pinsage":
             return PinSAGEConv(inputs, outputs)
     raise ValueError(f"no layer is called {layer}")
@@ -175,8 +183,14 @@ class Model(nn.Module):
         if self.adds_self_loops:
             loops = torch.arange(len(x), device=edge_index.device).repeat(2, 1)
             edge_index = torch.cat([edge_index, loops], 1)
-            if edge_data is not None:
+            if self.edges == "weights":
                 edge_data = torch.cat([edge_data, edge_data.new_ones(len(x))])
+            elif edge_data is not None:
+                # The features of a self-loop are the means of the features of the other in-edges.
+                destination = edge_index[1, : len(edge_data)]
+                sums = edge_data.new_zeros(len(x), edge_data.shape[1]).index_add(0, destination, edge_data)
+                counts = torch.bincount(destination, minlength=len(x)).clamp(min=1)
+                edge_data = torch.cat([edge_data, sums / counts[:, None]])
         graph = [edge_index] if edge_data is None else [edge_index, edge_data]
         x = nn.functional.dropout(self.normalized(x), self.input_dropout, self.training)
         states = []

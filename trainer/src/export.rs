@@ -10,11 +10,16 @@
 //! | gcn | `GCNConv` | `lin.weight` `[o, i]`, `bias` `[o]` |
 //! | gin | `GINConv`, `train_eps=True` | `eps` `[1]`, `nn.0.weight` `[hidden, i]`, `nn.0.bias` `[hidden]`, `nn.3.weight` `[o, hidden]`, `nn.3.bias` `[o]`, and a layer norm, `nn.1.weight` and `nn.1.bias` `[hidden]`; without norms, `nn.2` for `nn.3` |
 //! | gat | `GATConv` | `lin.weight` `[o, i]`, `att_src` and `att_dst` `[1, h, o/h]`, `bias` `[o]` |
+//! | gine | `GINEConv`, `train_eps=True`, `edge_dim=e` | as gin; `lin.weight` `[i, e]`, `lin.bias` `[i]` |
+//! | transformer | `TransformerConv` | `lin_key`, `lin_query`, `lin_value`, `lin_skip`, each with `weight` `[o, i]` and `bias` `[o]` |
 //! | gatv2 | `GATv2Conv` | `lin_l.weight`, `lin_r.weight` `[o, i]`, `lin_l.bias`, `lin_r.bias` `[o]`, `att` `[1, h, o/h]`, `bias` `[o]` |
 //! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` `[classes]` |
 //!
-//! In the last layer of gat and gatv2, h is `last_heads` if the options have it, and weights and biases of `lin` have h times as many
-//! rows. Between the layers N and N + 1 there are
+//! With e features of an edge, gatv2 and transformer also have `lin_edge.weight` `[o, e]`. With weights of edges, sage and gin are classes of
+//! `model.py`, with the same tensors.
+//!
+//! In the last layer of gat, gatv2 and transformer, h is `last_heads` if the options have it, and weights and biases of `lin` have h times as many
+//! rows, except `lin_skip`. Between the layers N and N + 1 there are
 //!
 //! - `norms.N.weight` and `norms.N.bias` `[hidden]` of `BatchNorm1d` or `LayerNorm`; for `BatchNorm1d` also `running_mean` and
 //!   `running_var` `[hidden]`, and `num_batches_tracked`, which is always 0;

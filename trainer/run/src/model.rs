@@ -9,8 +9,8 @@ use crate::{Error, Result, names::named_enum};
 
 named_enum! {
     /// The kind of a model's layers: GraphSAGE (Hamilton, Ying, Leskovec, 2017), GCN (Kipf, Welling, 2017), GAT
-    /// (Veličković et al., 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), PinSAGE
-    /// (Ying et al., 2018), whose blocks have edge weights.
+    /// (Veličković et al., 2018), GATv2 (Brody, Alon, Yahav, 2022), GIN (Xu, Hu, Leskovec, Jegelka, 2019), GINE
+    /// (Hu et al., 2020), the transformer (Shi et al., 2021), PinSAGE (Ying et al., 2018), whose blocks have edge weights.
     "model" LayerKind {
         /// GraphSAGE, mean of the neighbors (PyTorch Geometric's SAGEConv)
         Sage = "sage",
@@ -24,6 +24,10 @@ named_enum! {
         Gatv2 = "gatv2",
         /// GIN (GINConv)
         Gin = "gin",
+        /// GIN with features of edges (GINEConv)
+        Gine = "gine",
+        /// attention by dot products, with features of edges if there are any (TransformerConv)
+        Transformer = "transformer",
         /// PinSAGE: neighbors by random walks, weighted by visits
         PinSage = "pinsage",
     }
@@ -115,14 +119,15 @@ named_enum! {
 impl LayerKind {
     /// Whether layers of this kind have attention heads.
     pub fn attends(self) -> bool {
-        matches!(self, Self::Gat | Self::Gatv2)
+        matches!(self, Self::Gat | Self::Gatv2 | Self::Transformer)
     }
 
     /// The values of edges that layers of this kind can take.
     pub fn edge_values(self) -> EdgeValues {
         match self {
             Self::Sage | Self::Gcn | Self::Gin => EdgeValues::Weight,
-            Self::SageMax | Self::Gat | Self::Gatv2 | Self::PinSage => EdgeValues::Nothing,
+            Self::Gatv2 | Self::Gine | Self::Transformer => EdgeValues::Features,
+            Self::SageMax | Self::Gat | Self::PinSage => EdgeValues::Nothing,
         }
     }
 }
@@ -147,6 +152,14 @@ impl EdgeInput {
             Self::Nothing => EdgeValues::Nothing,
             Self::Weights => EdgeValues::Weight,
             Self::Features(_) => EdgeValues::Features,
+        }
+    }
+
+    /// Features of an edge that the model takes.
+    pub fn features(self) -> usize {
+        match self {
+            Self::Features(features) => features,
+            Self::Nothing | Self::Weights => 0,
         }
     }
 
@@ -226,7 +239,7 @@ pub struct ModelOptions {
     pub hidden: usize,
     /// Width of the output: number of classes or labels.
     pub outputs: usize,
-    /// Attention heads of GAT and GATv2, which share the hidden dimension. Other layers have none.
+    /// Attention heads of GAT, GATv2 and the transformer, which share the hidden dimension. Other layers have none.
     pub heads: usize,
     /// Attention heads of the last layer, which are averaged. None: as many as `heads`.
     pub last_heads: Option<usize>,
@@ -309,6 +322,9 @@ impl ModelOptions {
                 self.layer,
                 self.edges.values()
             )));
+        }
+        if self.layer == LayerKind::Gine && self.edges.features() == 0 {
+            return Err(Error::Model("gine layers need features of edges".into()));
         }
         if self.layer.attends() && self.last_heads == Some(0) {
             return Err(Error::Model("0 heads of the last layer; at least 1 is needed".into()));

@@ -323,84 +323,113 @@ pub(crate) struct Pairs<'a> {
     pub(crate) sources: &'a [f32],
     /// Rows of destinations.
     pub(crate) destinations: &'a [f32],
+    /// Rows of edges, if edges have any.
+    pub(crate) edges: Option<&'a [f32]>,
     /// `[width]`
     pub(crate) attention: &'a [f32],
 }
 
-/// GATv2's logits: for each edge and head, the sum of `attention * leaky_relu(source + destination)`.
+impl Pairs<'_> {
+    /// Writes the sum of the rows of a source, a destination and their edge.
+    #[inline(always)]
+    fn add_up(&self, source: usize, destination: usize, edge: usize, out: &mut [f32]) {
+        let width = out.len();
+        let row = &self.sources[source * width..][..width];
+        let own = &self.destinations[destination * width..][..width];
+        match self.edges {
+            None => {
+                for (value, (row, own)) in out.iter_mut().zip(row.iter().zip(own)) {
+                    *value = row + own;
+                }
+            }
+            Some(edges) => {
+                let along = &edges[edge * width..][..width];
+                for ((value, along), (row, own)) in out.iter_mut().zip(along).zip(row.iter().zip(own)) {
+                    *value = row + own + along;
+                }
+            }
+        }
+    }
+}
+
+/// GATv2's logits: for each edge and head, the sum of `attention * leaky_relu(source + destination + edge)`.
 pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32]) {
-    let (width, head_width) = (edges.width, edges.head_width());
+    let head_width = edges.head_width();
     for_edges(edges, results, |range, results| {
         let first = edges.offsets[range.start] as usize;
+        let mut values = vec![0.0; edges.width];
         for destination in range {
             edges.prefetch(destination, pairs.sources);
-            let own = &pairs.destinations[destination * width..][..width];
             for edge in edges.of(destination) {
-                let row = &pairs.sources[edges.indices[edge] as usize * width..][..width];
-                for head in 0..edges.heads {
-                    let part = head * head_width..(head + 1) * head_width;
-                    let (row, attention) = (&row[part.clone()], &pairs.attention[part.clone()]);
-                    let own = &own[part];
-                    let mut values = [0.0; 64];
-                    let mut logit = 0.0;
-                    for ((row, own), attention) in row.chunks(64).zip(own.chunks(64)).zip(attention.chunks(64)) {
-                        let values = &mut values[..row.len()];
-                        for (value, (row, own)) in values.iter_mut().zip(row.iter().zip(own)) {
-                            *value = leaky(row + own);
-                        }
-                        logit += sum(values, attention, |value, attention| value * attention);
-                    }
-                    results[(edge - first) * edges.heads + head] = logit;
+                pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
+                values.iter_mut().for_each(|value| *value = leaky(*value));
+                let heads = values
+                    .chunks_exact(head_width)
+                    .zip(pairs.attention.chunks_exact(head_width));
+                let results = &mut results[(edge - first) * edges.heads..][..edges.heads];
+                for ((values, attention), result) in heads.zip(results) {
+                    *result = sum(values, attention, |value, attention| value * attention);
                 }
             }
         }
     });
 }
 
-/// The gradients of the inputs of [`pair_logits`], from the gradient of the logits. Fills them for sources and destinations where they are
-/// wanted, and returns the gradient of the attention vector.
+/// The gradients of the inputs of [`pair_logits`], from the gradient of the logits. Fills them for edges, sources and destinations where
+/// they are wanted, and returns the gradient of the attention vector.
 pub(crate) fn pair_logits_backward(
     edges: Edges<'_>,
     transposed: &Transposed,
     pairs: Pairs<'_>,
     gradient: &[f32],
-    of_sources: Option<&mut [f32]>,
-    of_destinations: Option<&mut [f32]>,
+    [of_edges, of_sources, of_destinations]: [Option<&mut [f32]>; 3],
 ) -> Vec<f32> {
     let (width, head_width) = (edges.width, edges.head_width());
-    // Adds the gradient of an edge to the row of its destination, or of its source.
-    let add = |sum: &mut [f32], source: usize, destination: usize, edge: usize| {
-        let row = &pairs.sources[source * width..][..width];
-        let own = &pairs.destinations[destination * width..][..width];
+    // Adds the gradient of an edge to the row of its destination, of its source, or of itself. `values` has room for a row.
+    let add = |sum: &mut [f32], values: &mut [f32], source: usize, destination: usize, edge: usize| {
+        pairs.add_up(source, destination, edge, values);
         for head in 0..edges.heads {
             let gradient = gradient[edge * edges.heads + head];
             let part = head * head_width..(head + 1) * head_width;
-            let values = row[part.clone()]
-                .iter()
-                .zip(&own[part.clone()])
-                .zip(&pairs.attention[part.clone()]);
-            for (sum, ((source, own), attention)) in sum[part].iter_mut().zip(values) {
-                *sum += gradient * attention * if source + own > 0.0 { 1.0 } else { SLOPE };
+            let values = values[part.clone()].iter().zip(&pairs.attention[part.clone()]);
+            for (sum, (value, attention)) in sum[part].iter_mut().zip(values) {
+                *sum += gradient * attention * if *value > 0.0 { 1.0 } else { SLOPE };
             }
         }
     };
+    if let Some(results) = of_edges {
+        let rows = Edges { heads: width, ..edges };
+        for_edges(rows, results, |range, results| {
+            let mut values = vec![0.0; width];
+            let mut results = results.chunks_exact_mut(width);
+            for destination in range {
+                for (edge, result) in edges.of(destination).zip(&mut results) {
+                    result.fill(0.0);
+                    add(result, &mut values, edges.indices[edge] as usize, destination, edge);
+                }
+            }
+        });
+    }
     if let Some(results) = of_destinations {
         for_destinations(edges.offsets, width, results, |range, results| {
+            let mut values = vec![0.0; width];
             for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
                 result.fill(0.0);
                 for edge in edges.of(destination) {
-                    add(result, edges.indices[edge] as usize, destination, edge);
+                    add(result, &mut values, edges.indices[edge] as usize, destination, edge);
                 }
             }
         });
     }
     if let Some(results) = of_sources {
         for_destinations(&transposed.offsets, width, results, |range, results| {
+            let mut values = vec![0.0; width];
             for (source, result) in range.zip(results.chunks_exact_mut(width)) {
                 result.fill(0.0);
                 for place in transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize {
                     add(
                         result,
+                        &mut values,
                         source,
                         transposed.indices[place] as usize,
                         transposed.edges[place] as usize,
@@ -416,16 +445,15 @@ pub(crate) fn pair_logits_backward(
         parts.iter_mut().collect(),
         |(range, sum): &mut (Range<usize>, Vec<f32>)| {
             sum.resize(width, 0.0);
+            let mut values = vec![0.0; width];
             for destination in range.clone() {
-                let own = &pairs.destinations[destination * width..][..width];
                 for edge in edges.of(destination) {
-                    let row = &pairs.sources[edges.indices[edge] as usize * width..][..width];
-                    for head in 0..edges.heads {
+                    pairs.add_up(edges.indices[edge] as usize, destination, edge, &mut values);
+                    let heads = sum.chunks_exact_mut(head_width).zip(values.chunks_exact(head_width));
+                    for (head, (sum, values)) in heads.enumerate() {
                         let gradient = gradient[edge * edges.heads + head];
-                        let part = head * head_width..(head + 1) * head_width;
-                        let values = row[part.clone()].iter().zip(&own[part.clone()]);
-                        for (sum, (source, own)) in sum[part].iter_mut().zip(values) {
-                            *sum += gradient * leaky(source + own);
+                        for (sum, value) in sum.iter_mut().zip(values) {
+                            *sum += gradient * leaky(*value);
                         }
                     }
                 }

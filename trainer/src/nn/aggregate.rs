@@ -39,7 +39,7 @@ use crate::{
         max,
         transpose::Transposed,
     },
-    runtime::{Array, send_together},
+    runtime::{Array, send, send_together},
     shim::{self, Element},
 };
 
@@ -123,6 +123,50 @@ fn sum_copies<T: Element>(instructions: Instructions, own: &Own, rows: &Tensor, 
     );
 }
 
+/// The row of each edge's source, `[edges, width]`, from the rows of sources.
+pub(crate) fn rows_of_edges(backend: Backend, block: &Block, rows: &Tensor) -> Tensor {
+    if !backend.has_kernels_for(rows) {
+        return rows.index_select(0, &block.tensors().indices);
+    }
+    let [sources, _] = block.ends();
+    match rows.kind() {
+        Kind::BFloat16 => copies_with_kernel::<bf16>(backend.instructions(), sources, rows),
+        _ => copies_with_kernel::<f32>(backend.instructions(), sources, rows),
+    }
+}
+
+/// The sum of the rows of each destination's edges, `[destinations, width]`, from `[edges, width]`.
+pub(crate) fn sum_of_edges(backend: Backend, block: &Block, scaling: Scaling, rows: &Tensor) -> Tensor {
+    let sums = match (backend.has_kernels_for(rows), rows.kind()) {
+        (false, kind) => {
+            let zeros = Tensor::zeros([block.destinations() as i64, rows.size()[1]], (kind, block.device()));
+            zeros.index_add(0, &block.tensors().destinations, rows)
+        }
+        (true, Kind::BFloat16) => sums_with_kernel::<bf16>(backend.instructions(), block, rows),
+        (true, _) => sums_with_kernel::<f32>(backend.instructions(), block, rows),
+    };
+    match factors(block, Aggregate::Sum, scaling).results {
+        Some(factors) => {
+            sums * send(Tensor::from_slice(&factors), block.device())
+                .unsqueeze(1)
+                .to_kind(rows.kind())
+        }
+        None => sums,
+    }
+}
+
+fn sums_with_kernel<T: Element>(instructions: Instructions, block: &Block, rows: &Tensor) -> Tensor {
+    let rows = rows.contiguous();
+    let [_, destinations] = block.ends();
+    let result = Tensor::zeros([block.destinations() as i64, rows.size()[1]], (T::KIND, Device::Cpu));
+    let first = &mut result.narrow(0, 0, destinations.nodes as i64);
+    sum_copies::<T>(instructions, destinations, &rows.detach(), first);
+    shim::with_gradient(result, &[&rows], || {
+        let destinations = Arc::clone(destinations);
+        Box::new(move |gradient, _| vec![Some(copies::<T>(instructions, &destinations, &gradient.contiguous()))])
+    })
+}
+
 /// The states of the destinations, as [`own_states`], and the aggregates of all sources. Both are one function,
 /// because their gradients flow back into the same rows. Two functions would need three more passes over these.
 pub(crate) fn own_and_aggregate(
@@ -141,7 +185,9 @@ pub(crate) fn own_and_aggregate(
     );
     let own = || own_states(backend, block, rows);
     let (own, aggregated) = match (kind, backend.has_kernels_for(rows), rows.kind()) {
-        (Aggregate::Attention, ..) => panic!("attention has an operator of its own"),
+        (Aggregate::Attention | Aggregate::AttentionToOthers | Aggregate::ReluSum, ..) => {
+            panic!("{kind:?} has an operator of its own")
+        }
         (Aggregate::Max, false, _) => (own(), largest_with_operators(block, rows)),
         (Aggregate::Max, true, Kind::BFloat16) => (own(), largest_with_kernel::<bf16>(block, rows)),
         (Aggregate::Max, true, _) => (own(), largest_with_kernel::<f32>(block, rows)),
@@ -168,17 +214,27 @@ pub(crate) fn with_historical(aggregated: Tensor, historical: Option<&Historical
 }
 
 impl Block {
-    /// Copies to the device what a layer with this aggregation takes of the block, now and not on first use. The processor does not
-    /// wait for the copies.
-    pub(crate) fn send(&self, kind: Aggregate, scaling: Scaling) {
+    /// Copies to the device what a layer with this aggregation, which takes this many features of an edge, takes of the block, now and not
+    /// on first use. The processor does not wait for the copies.
+    pub(crate) fn send(&self, kind: Aggregate, scaling: Scaling, features: usize) {
         match kind {
             Aggregate::Attention => {
-                self.with_own().tensors();
+                let looped = self.with_own(features);
+                looped.tensors();
+                if features > 0 {
+                    looped.features(features);
+                }
                 if self.own_places().is_some() {
                     self.tensors();
                 }
             }
             Aggregate::Max => _ = self.tensors(),
+            Aggregate::AttentionToOthers | Aggregate::ReluSum => {
+                self.tensors();
+                if features > 0 {
+                    self.features(features);
+                }
+            }
             _ => {
                 self.tensors();
                 operator_weights(self, kind, scaling);
@@ -241,7 +297,9 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
             sources: None,
             edges: weighted,
         },
-        Aggregate::Max | Aggregate::Attention => unreachable!("not linear"),
+        Aggregate::Max | Aggregate::Attention | Aggregate::AttentionToOthers | Aggregate::ReluSum => {
+            unreachable!("not linear")
+        }
     }
 }
 

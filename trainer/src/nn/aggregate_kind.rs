@@ -18,6 +18,10 @@ pub enum Aggregate {
     WeightedMean,
     /// A mean with attention weights, which includes the destination itself.
     Attention,
+    /// A mean with attention weights of the in-neighbors alone.
+    AttentionToOthers,
+    /// GINE's sum of messages that depend on the features of edges: `relu(x + products of features)`.
+    ReluSum,
 }
 
 /// The scaling of sampled sums.

@@ -62,57 +62,126 @@ fn leaky_relu(values: &Tensor) -> Tensor {
     values.where_self(&values.gt(0.0), &(values * f64::from(SLOPE)))
 }
 
-/// Logits of `attention * leaky_relu(source + destination)`, summed over the values of a head, as GATv2 has them: `[edges,
-/// heads]` from `[sources, width]`, `[destinations, width]` and `[width]`.
+/// Logits of `attention * leaky_relu(source + destination + edge)`, summed over the values of a head, as GATv2 has them: `[edges,
+/// heads]` from `[sources, width]`, `[destinations, width]`, `[edges, width]` and `[width]`. Without rows of edges, these are zeros.
 pub(crate) fn pair_logits(
     backend: Backend,
     block: &Block,
-    sources: &Tensor,
-    destinations: &Tensor,
+    [sources, destinations]: [&Tensor; 2],
+    rows_of_edges: Option<&Tensor>,
     attention: &Tensor,
     heads: i64,
 ) -> Tensor {
     if !backend.has_kernels_for(sources) {
         let edges = block.tensors();
         let sum = sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations);
+        let sum = rows_of_edges.map_or_else(|| sum.shallow_clone(), |rows| &sum + rows);
         let product = leaky_relu(&sum) * attention;
         return product
             .view([block.edges() as i64, heads, -1])
             .sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
     }
-    let inputs = [sources.contiguous(), destinations.contiguous(), attention.contiguous()];
-    let kept = inputs.each_ref().map(Tensor::detach);
+    let all = [sources, destinations, attention].into_iter().chain(rows_of_edges);
+    let inputs: Vec<Tensor> = all.map(Tensor::contiguous).collect();
+    let kept: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
     let shape = Shape::new(block, sources, heads);
     let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
     kernels::pair_logits(shape.edges(block), pairs(&kept), shim::values_mut(&mut result));
-    shim::with_gradient(result, &inputs.each_ref(), || {
+    shim::with_gradient(result, &inputs.iter().collect::<Vec<_>>(), || {
         let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
         Box::new(move |gradient, wanted| {
-            let mut of_sources = wanted[0].then(|| kept[0].empty_like());
-            let mut of_destinations = wanted[1].then(|| kept[1].empty_like());
+            let room = |input: usize| (wanted.get(input) == Some(&true)).then(|| kept[input].empty_like());
+            let [mut of_sources, mut of_destinations, mut of_edges] = [0, 1, 3].map(room);
             let of_attention = kernels::pair_logits_backward(
                 shape.of(&csr.offsets, &csr.indices),
                 &transposed,
                 pairs(&kept),
                 shim::values(&gradient.contiguous()),
-                of_sources.as_mut().map(shim::values_mut),
-                of_destinations.as_mut().map(shim::values_mut),
+                [&mut of_edges, &mut of_sources, &mut of_destinations].map(|rows| rows.as_mut().map(shim::values_mut)),
             );
-            vec![
-                of_sources,
-                of_destinations,
-                wanted[2].then(|| Tensor::from_slice(&of_attention)),
-            ]
+            let of_attention = wanted[2].then(|| Tensor::from_slice(&of_attention));
+            let mut gradients = vec![of_sources, of_destinations, of_attention, of_edges];
+            gradients.truncate(kept.len());
+            gradients
         })
     })
 }
 
-fn pairs(inputs: &[Tensor; 3]) -> Pairs<'_> {
+/// Sources, destinations, attention, and edges if there are rows of these.
+fn pairs(inputs: &[Tensor]) -> Pairs<'_> {
     Pairs {
         sources: shim::values(&inputs[0]),
         destinations: shim::values(&inputs[1]),
         attention: shim::values(&inputs[2]),
+        edges: inputs.get(3).map(shim::values),
     }
+}
+
+/// Logits of the transformer: the products of each head's values of the destination's query and of the source's key plus the row of the
+/// edge: `[edges, heads]` from `[sources, width]`, `[destinations, width]` and `[edges, width]`.
+pub(crate) fn dot_logits(
+    backend: Backend,
+    block: &Block,
+    [keys, queries]: [&Tensor; 2],
+    rows_of_edges: Option<&Tensor>,
+    heads: i64,
+) -> Tensor {
+    let logits = products(backend, block, keys, queries, heads);
+    match rows_of_edges {
+        None => logits,
+        Some(rows) => logits + products(backend, block.alone(), rows, queries, heads),
+    }
+}
+
+/// For each edge and head, the product of the rows of its source, `[sources, width]`, and of its destination, `[destinations, width]`.
+fn products(backend: Backend, block: &Block, sources: &Tensor, destinations: &Tensor, heads: i64) -> Tensor {
+    if !backend.has_kernels_for(sources) {
+        let edges = block.tensors();
+        let products = sources.index_select(0, &edges.indices) * destinations.index_select(0, &edges.destinations);
+        return products
+            .view([block.edges() as i64, heads, -1])
+            .sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
+    }
+    let inputs = [sources.contiguous(), destinations.contiguous()];
+    let kept = inputs.each_ref().map(Tensor::detach);
+    let shape = Shape::new(block, sources, heads);
+    let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
+    kernels::products(
+        shape.edges(block),
+        shim::values(&kept[1]),
+        shim::values(&kept[0]),
+        shim::values_mut(&mut result),
+    );
+    shim::with_gradient(result, &inputs.each_ref(), || {
+        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
+        Box::new(move |gradient, wanted| {
+            let gradient = gradient.contiguous();
+            let [sources, destinations] = &kept;
+            let of_sources = wanted[0].then(|| {
+                let mut result = sources.empty_like();
+                kernels::weighted_sum_backward(
+                    &transposed,
+                    shape.width,
+                    shape.heads,
+                    shim::values(destinations),
+                    shim::values(&gradient),
+                    shim::values_mut(&mut result),
+                );
+                result
+            });
+            let of_destinations = wanted[1].then(|| {
+                let mut result = destinations.empty_like();
+                kernels::weighted_sum(
+                    shape.of(&csr.offsets, &csr.indices),
+                    shim::values(sources),
+                    shim::values(&gradient),
+                    shim::values_mut(&mut result),
+                );
+                result
+            });
+            vec![of_sources, of_destinations]
+        })
+    })
 }
 
 /// For each destination and head, the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
@@ -124,9 +193,25 @@ pub(crate) fn attend(
     logits: &Tensor,
     dropout: Option<Dropout>,
 ) -> Tensor {
+    attend_along(backend, block, rows, None, logits, dropout)
+}
+
+/// As [`attend`], with the rows of edges, `[edges, width]`, added to the rows of their sources.
+pub(crate) fn attend_along(
+    backend: Backend,
+    block: &Block,
+    rows: &Tensor,
+    rows_of_edges: Option<&Tensor>,
+    logits: &Tensor,
+    dropout: Option<Dropout>,
+) -> Tensor {
     let dropout = dropout.map(|dropout| of_edges(block, dropout));
     let weights = apply(&softmax(backend, block, logits), Epilogue { relu: false, dropout });
-    weighted_sum(backend, block, rows, &weights)
+    let sums = weighted_sum(backend, block, rows, &weights);
+    match rows_of_edges {
+        None => sums,
+        Some(rows) => sums + weighted_sum(backend, block.alone(), rows, &weights),
+    }
 }
 
 /// The dropout of the edges of a block: an edge is named after its destination and its place among the edges of that.

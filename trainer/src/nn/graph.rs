@@ -34,9 +34,14 @@ pub struct Block {
     has_historical: bool,
     transposed: OnceLock<Arc<Transposed>>,
     tensors: OnceCell<Edges>,
+    features: OnceCell<Tensor>,
     weights: OnceCell<EdgeWeights>,
     destination_degrees: OnceCell<Tensor>,
     with_own: OnceCell<Box<Block>>,
+    /// The edges alone: each is a source with one edge.
+    alone: OnceCell<Box<Block>>,
+    /// The source and the destination of each edge.
+    ends: OnceCell<[Arc<Own>; 2]>,
 }
 
 /// The factors of edges in an aggregation.
@@ -55,6 +60,8 @@ pub(crate) struct Csr {
     pub(crate) indices: Vec<u32>,
     /// Edge weights; empty if all are 1.
     pub(crate) weights: Vec<f32>,
+    /// The features of edges, row by row; empty without.
+    pub(crate) features: Vec<f32>,
 }
 
 /// The places of destinations among the sources, as the CSR of a graph in which each destination has one edge: from itself.
@@ -127,10 +134,15 @@ impl Block {
             block.edge_weights.is_empty() || block.edge_weights.len() == edges,
             "weights of a block"
         );
+        assert!(
+            edges > 0 && block.edge_features.len().is_multiple_of(edges) || block.edge_features.is_empty(),
+            "features of edges of a block"
+        );
         let csr = Csr {
             offsets: block.offsets.clone(),
             indices: block.indices.clone(),
             weights: block.edge_weights.clone(),
+            features: block.edge_features.clone(),
         };
         let own = (!block.own.is_empty()).then(|| Arc::new(Own::new(&block.own)));
         let global = block.global.iter().map(|&degree| degree as f32).collect();
@@ -154,9 +166,12 @@ impl Block {
             has_historical: false,
             transposed: OnceLock::new(),
             tensors: OnceCell::new(),
+            features: OnceCell::new(),
             weights: OnceCell::new(),
             destination_degrees: OnceCell::new(),
             with_own: OnceCell::new(),
+            alone: OnceCell::new(),
+            ends: OnceCell::new(),
         }
     }
 
@@ -268,7 +283,20 @@ impl Block {
                 .chain(&edges.own)
         });
         let weights = self.weights.get().and_then(|weights| weights.values.as_ref());
-        edges.chain(weights).chain(self.destination_degrees.get())
+        let features = self.features.get();
+        edges
+            .chain(weights)
+            .chain(features)
+            .chain(self.destination_degrees.get())
+    }
+
+    /// The features of edges on the device, f32 of `[edges, features]`. `count` is the number of features, which a block without edges does
+    /// not know.
+    pub(crate) fn features(&self, count: usize) -> &Tensor {
+        self.features.get_or_init(|| {
+            let rows = Tensor::from_slice(&self.csr.features).view([self.edges() as i64, count as i64]);
+            send(rows, self.device)
+        })
     }
 
     /// The factors of edges in an aggregation, of `[edges]` on the device: the kept ones, or else the result of `make`.
@@ -313,24 +341,62 @@ impl Block {
         })
     }
 
-    /// The same edges, and, first for each destination, one from itself.
-    pub(crate) fn with_own(&self) -> &Self {
+    /// The same edges, and, first for each destination, one from itself. As in PyTorch Geometric, the features of that are the means of the
+    /// features of the others, or zeros if there are none. `features` is the number of features of an edge.
+    pub(crate) fn with_own(&self, features: usize) -> &Self {
         self.with_own.get_or_init(|| {
+            let edges = self.edges() + self.destinations;
             let mut csr = Csr {
                 offsets: vec![0],
-                indices: Vec::with_capacity(self.edges() + self.destinations),
+                indices: Vec::with_capacity(edges),
                 weights: Vec::new(),
+                features: Vec::with_capacity(edges * features),
             };
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
+                let of = bounds[0] as usize..bounds[1] as usize;
                 csr.indices.push(self.own(destination) as u32);
-                csr.indices
-                    .extend_from_slice(&self.csr.indices[bounds[0] as usize..bounds[1] as usize]);
+                csr.indices.extend_from_slice(&self.csr.indices[of.clone()]);
+                let rows = &self.csr.features[of.start * features..of.end * features];
+                let own = csr.features.len();
+                csr.features.resize(own + features, 0.0);
+                let factor = 1.0 / of.len().max(1) as f32;
+                for row in rows.chunks_exact(features.max(1)) {
+                    let mean = csr.features[own..].iter_mut().zip(row);
+                    mean.for_each(|(mean, value)| *mean += factor * value);
+                }
+                csr.features.extend_from_slice(rows);
                 let end =
                     u32::try_from(csr.indices.len()).expect("samplers leave room for an edge to each destination");
                 csr.offsets.push(end);
             }
             let shape = (self.destinations, self.sources, self.device);
             Box::new(Self::of_edges(shape, csr, self.own.clone(), Vec::new()))
+        })
+    }
+
+    /// The same destinations, with their edges as sources: for sums of rows of edges.
+    pub(crate) fn alone(&self) -> &Self {
+        self.alone.get_or_init(|| {
+            let csr = Csr {
+                offsets: self.csr.offsets.clone(),
+                indices: (0..self.edges() as u32).collect(),
+                weights: Vec::new(),
+                features: Vec::new(),
+            };
+            let shape = (self.destinations, self.edges(), self.device);
+            Box::new(Self::of_edges(shape, csr, None, Vec::new()))
+        })
+    }
+
+    /// The places of the sources of edges, and of their destinations.
+    pub(crate) fn ends(&self) -> &[Arc<Own>; 2] {
+        self.ends.get_or_init(|| {
+            let lists = self.csr.offsets.windows(2).zip(0..);
+            let destinations = lists.flat_map(|(bounds, destination): (&[u32], u32)| {
+                std::iter::repeat_n(destination, (bounds[1] - bounds[0]) as usize)
+            });
+            let destinations: Vec<u32> = destinations.collect();
+            [Own::new(&self.csr.indices), Own::new(&destinations)].map(Arc::new)
         })
     }
 

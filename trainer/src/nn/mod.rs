@@ -15,6 +15,8 @@ mod aggregate_kind;
 mod attention;
 mod backend;
 mod decoder;
+mod dot_attention;
+mod edge_weight;
 mod features;
 mod file;
 mod graph;

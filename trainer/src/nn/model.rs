@@ -18,7 +18,7 @@ use super::{
     graph::Block,
     historical::HistoricalEmbeddings,
     jump::Jump,
-    layers::{Gat, Gatv2, Gcn, Gin, Hop, Layer, PinSage, Sage},
+    layers::{Gat, Gatv2, Gcn, Gin, Gine, Hop, Layer, PinSage, Sage, Transformer},
     linear::{Dropout, Epilogue, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
@@ -461,10 +461,25 @@ fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i6
         LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
         LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
         LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
-        LayerKind::Gatv2 => Box::new(Gatv2::new(builder, inputs, outputs, heads, last)),
+        LayerKind::Gatv2 => Box::new(Gatv2::new(
+            builder,
+            [inputs, outputs],
+            heads,
+            last,
+            options.edges.features(),
+        )),
         LayerKind::Gin => {
             let widths = [inputs, options.hidden as i64, outputs];
             Box::new(Gin::new(builder, widths, options.norm != NormKind::None))
+        }
+        LayerKind::Gine => {
+            let widths = [inputs, options.hidden as i64, outputs];
+            let has_norm = options.norm != NormKind::None;
+            Box::new(Gine::new(builder, widths, has_norm, options.edges.features()))
+        }
+        LayerKind::Transformer => {
+            let features = options.edges.features();
+            Box::new(Transformer::new(builder, [inputs, outputs], heads, last, features))
         }
         LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
     }

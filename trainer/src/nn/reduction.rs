@@ -3,6 +3,10 @@
 use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum, WeightedMean, WeightedSum};
 use grappa_formats::features::FeatureLayout;
 
+use super::{
+    dot_attention::{DotAttention, weight_of_largest},
+    edge_weight::{EdgeWeight, STRIP},
+};
 use crate::kernels::attention::leaky;
 
 /// The aggregation of one layer over all in-neighbors.
@@ -25,8 +29,12 @@ pub enum Reduction {
     WeightedSum(WeightedSum),
     /// GCN's sum with weights of edges. Messages are as without.
     WeightedGcn(WeightedGcn),
+    /// GINE's sum.
+    ReluSum(ReluSum),
     /// A mean with attention weights.
     Attention(Attention),
+    /// A mean with attention weights that are dot products.
+    DotAttention(DotAttention),
 }
 
 macro_rules! each {
@@ -38,7 +46,9 @@ macro_rules! each {
             Self::WeightedMean($reduce) => $do,
             Self::WeightedSum($reduce) => $do,
             Self::WeightedGcn($reduce) => $do,
+            Self::ReluSum($reduce) => $do,
             Self::Attention($reduce) => $do,
+            Self::DotAttention($reduce) => $do,
         }
     };
 }
@@ -48,6 +58,7 @@ impl Reduction {
     pub fn result_width(&self) -> usize {
         match self {
             Self::Attention(attention) => attention.width(),
+            Self::DotAttention(attention) => attention.width(),
             other => other.source_width(),
         }
     }
@@ -170,6 +181,42 @@ impl Reduce for WeightedGcn {
     }
 }
 
+/// GINE's sum: of `relu(row + products of the edge's features)`.
+#[derive(Debug, Clone)]
+pub struct ReluSum(pub(super) EdgeWeight);
+
+impl Reduce for ReluSum {
+    fn source_width(&self) -> usize {
+        self.0.width()
+    }
+
+    fn edge_width(&self) -> usize {
+        self.0.features()
+    }
+
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        self.add_along(state, source, &[]);
+    }
+
+    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        for (strip, (sums, row)) in state.chunks_mut(STRIP).zip(source.chunks(STRIP)).enumerate() {
+            let mut values = [0.0; STRIP];
+            let values = &mut values[..row.len()];
+            values.copy_from_slice(row);
+            self.0.add_products(edge, strip * STRIP, values);
+            // NaN stays.
+            let relu = |value: f32| if value < 0.0 { 0.0 } else { value };
+            sums.iter_mut()
+                .zip(values)
+                .for_each(|(sum, value)| *sum += relu(*value));
+        }
+    }
+
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        WeightedSum { width: state.len() }.finish(list, state);
+    }
+}
+
 /// A softmax-weighted mean in one pass over the edges (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018).
 ///
 /// The state has the largest logit so far, and the sums of weights and weighted rows relative to it. A larger logit scales the sums
@@ -188,12 +235,20 @@ impl Reduce for WeightedGcn {
 ///        own     heads' rows as source | as destination
 ///        state   heads' sums | largest logits | sums of weights | rows as destination
 /// ```
+///
+/// The node itself is the first neighbor. With features of edges, GATv2 gives it the mean features of the others. These are not known
+/// before, so it is the last one, and the state ends with
+///
+/// ```text
+///        own rows as source | sums of the features
+/// ```
 #[derive(Debug, Clone)]
 pub struct Attention {
     heads: usize,
     head_width: usize,
     /// The attention vector of GATv2. GAT's scores are in the rows.
     attention: Option<Vec<f32>>,
+    edges: Option<EdgeWeight>,
 }
 
 impl Attention {
@@ -202,15 +257,17 @@ impl Attention {
             heads,
             head_width,
             attention: None,
+            edges: None,
         }
     }
 
-    pub(crate) fn gatv2(heads: usize, head_width: usize, attention: Vec<f32>) -> Self {
+    pub(crate) fn gatv2(heads: usize, head_width: usize, attention: Vec<f32>, edges: Option<EdgeWeight>) -> Self {
         assert_eq!(attention.len(), heads * head_width, "attention of all heads");
         Self {
             heads,
             head_width,
             attention: Some(attention),
+            edges,
         }
     }
 
@@ -227,8 +284,29 @@ impl Attention {
         }
     }
 
-    /// The logit of a head, from a source's row and the destination's query.
-    fn logit(&self, head: usize, source: &[f32], query: &[f32]) -> f32 {
+    /// The logit of a head, from a source's row, the destination's query, and the features of their edge.
+    fn logit(&self, head: usize, source: &[f32], query: &[f32], edge: &[f32]) -> f32 {
+        if let (Some(attention), Some(edges)) = (&self.attention, &self.edges) {
+            let first = head * self.head_width;
+            let strips = (first..first + self.head_width).step_by(STRIP);
+            let of_strip = |at: usize| {
+                let part = at..(at + STRIP).min(first + self.head_width);
+                let mut values = [0.0; STRIP];
+                let values = &mut values[..part.len()];
+                for (value, (source, own)) in values
+                    .iter_mut()
+                    .zip(source[part.clone()].iter().zip(&query[part.clone()]))
+                {
+                    *value = source + own;
+                }
+                edges.add_products(edge, at, values);
+                let products = values.iter().zip(&attention[part]);
+                products
+                    .map(|(value, attention)| attention * leaky(*value))
+                    .sum::<f32>()
+            };
+            return strips.map(of_strip).sum();
+        }
         match &self.attention {
             None => leaky(source[self.width() + head] + query[head]),
             Some(attention) => {
@@ -245,14 +323,6 @@ impl Attention {
     }
 }
 
-/// `exp(logit - largest)` of the largest logit: 1, or NaN if it is infinite, as in PyTorch's softmax.
-fn weight_of_largest(logit: f32) -> f32 {
-    match logit == f32::INFINITY {
-        true => f32::NAN,
-        false => 1.0,
-    }
-}
-
 impl Reduce for Attention {
     fn source_width(&self) -> usize {
         self.width() + if self.attention.is_some() { 0 } else { self.heads }
@@ -263,18 +333,37 @@ impl Reduce for Attention {
     }
 
     fn state_width(&self) -> usize {
-        self.width() + 2 * self.heads + self.query_width()
+        let of_edges = self.edges.as_ref().map_or(0, |edges| self.width() + edges.features());
+        self.width() + 2 * self.heads + self.query_width() + of_edges
+    }
+
+    fn edge_width(&self) -> usize {
+        self.edges.as_ref().map_or(0, EdgeWeight::features)
     }
 
     fn begin(&self, own: &[f32], state: &mut [f32]) {
         let (source, query) = own.split_at(self.source_width());
+        if self.edges.is_some() {
+            let (sums, rest) = state.split_at_mut(self.width());
+            let (largest, rest) = rest.split_at_mut(self.heads);
+            let (weights, rest) = rest.split_at_mut(self.heads);
+            let (kept, rest) = rest.split_at_mut(self.query_width());
+            let (own_row, features) = rest.split_at_mut(self.width());
+            sums.fill(0.0);
+            largest.fill(f32::NEG_INFINITY);
+            weights.fill(0.0);
+            kept.copy_from_slice(query);
+            own_row.copy_from_slice(source);
+            features.fill(0.0);
+            return;
+        }
         let (sums, rest) = state.split_at_mut(self.width());
         let (largest, rest) = rest.split_at_mut(self.heads);
         let (weights, kept) = rest.split_at_mut(self.heads);
         // The node itself is the first neighbor.
         sums.copy_from_slice(&source[..sums.len()]);
         for (head, largest) in largest.iter_mut().enumerate() {
-            *largest = self.logit(head, source, query);
+            *largest = self.logit(head, source, query, &[]);
         }
         weights
             .iter_mut()
@@ -285,6 +374,9 @@ impl Reduce for Attention {
 
     fn begin_part(&self, own: &[f32], state: &mut [f32]) {
         self.begin(own, state);
+        if self.edges.is_some() {
+            return;
+        }
         let (sums, rest) = state.split_at_mut(self.width());
         // The node itself is in the first part.
         sums.fill(0.0);
@@ -307,9 +399,45 @@ impl Reduce for Attention {
             add(&mut rest[head], part_weights[head]);
             largest[head] = common;
         }
+        let features = part.len() - self.edge_width();
+        let sums = state[features..].iter_mut().zip(&part[features..]);
+        sums.for_each(|(sum, value)| *sum += value);
     }
 
     fn add(&self, state: &mut [f32], source: &[f32]) {
+        self.add_neighbor(state, source, &[]);
+    }
+
+    fn add_along(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
+        self.add_neighbor(state, source, edge);
+        let features = state.len() - edge.len();
+        let sums = state[features..].iter_mut().zip(edge);
+        sums.for_each(|(sum, value)| *sum += value);
+    }
+
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        if self.edges.is_some() {
+            self.add_itself(list.added, state);
+        }
+        let (sums, rest) = state.split_at_mut(self.width());
+        for (sums, weight) in sums.chunks_exact_mut(self.head_width).zip(&rest[self.heads..]) {
+            sums.iter_mut().for_each(|sum| *sum /= weight);
+        }
+    }
+}
+
+impl Attention {
+    /// Adds the node itself, with the mean features of its `edges` edges.
+    fn add_itself(&self, edges: u64, state: &mut [f32]) {
+        let features = state.len() - self.edge_width();
+        let row = state[features - self.width()..features].to_vec();
+        let factor = 1.0 / edges.max(1) as f32;
+        let mean: Vec<f32> = state[features..].iter().map(|sum| factor * sum).collect();
+        self.add_neighbor(state, &row, &mean);
+    }
+
+    #[inline]
+    fn add_neighbor(&self, state: &mut [f32], source: &[f32], edge: &[f32]) {
         let (sums, rest) = state.split_at_mut(self.width());
         let (largest, rest) = rest.split_at_mut(self.heads);
         let (weights, query) = rest.split_at_mut(self.heads);
@@ -317,7 +445,7 @@ impl Reduce for Attention {
             .chunks_exact_mut(self.head_width)
             .zip(source.chunks_exact(self.head_width));
         for (head, (sums, row)) in heads.enumerate() {
-            let logit = self.logit(head, source, query);
+            let logit = self.logit(head, source, query, edge);
             let weight = if logit > largest[head] {
                 let scale = (largest[head] - logit).exp();
                 sums.iter_mut().for_each(|sum| *sum *= scale);
@@ -329,13 +457,6 @@ impl Reduce for Attention {
             };
             sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
             weights[head] += weight;
-        }
-    }
-
-    fn finish(&self, _list: ListSize, state: &mut [f32]) {
-        let (sums, rest) = state.split_at_mut(self.width());
-        for (sums, weight) in sums.chunks_exact_mut(self.head_width).zip(&rest[self.heads..]) {
-            sums.iter_mut().for_each(|sum| *sum /= weight);
         }
     }
 }

@@ -4,10 +4,7 @@ use grappa_io::{
     machine::free_memory_bytes,
     size::{ByteSize, count},
 };
-use grappa_run::{
-    config::TrainConfig,
-    model::{LayerKind, ModelOptions},
-};
+use grappa_run::{config::TrainConfig, model::ModelOptions};
 use grappa_sampling::partition::{Hosts, Schedule, Share};
 
 use super::resolved::ResolvedConfig;
@@ -93,7 +90,7 @@ fn expect(
     let nodes = nodes * (bases / f64::from(config.partitions())).min(1.0);
     let seeds = train_nodes as f64 / f64::from(config.partitions());
     let fanouts = config.fanouts();
-    let attends = matches!(config.model, LayerKind::Gat | LayerKind::Gatv2);
+    let attends = config.model.attends();
 
     let mut reached = (seeds.min(config.batch() as f64) * config.seeds_of_example()).min(nodes);
     let mut expected = Expected {
@@ -128,7 +125,10 @@ fn expect(
 
 #[cfg(test)]
 mod tests {
-    use grappa_run::{config::Auto, model::Task};
+    use grappa_run::{
+        config::Auto,
+        model::{LayerKind, Task},
+    };
 
     use super::*;
 

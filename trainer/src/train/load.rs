@@ -240,7 +240,7 @@ impl Loading {
         if self.device() != Device::Cpu {
             // Seeds first, as the blocks are.
             for (block, kind) in model.blocks.iter().zip(self.aggregates.iter().rev()) {
-                block.send(*kind, Scaling::HorvitzThompson);
+                block.send(*kind, Scaling::HorvitzThompson, self.data.edges.features());
             }
         }
         Ok(Tensors {
@@ -292,7 +292,9 @@ impl Loaded {
     pub fn kept(mut self, model: &Model, memory_max: u64) -> Option<Self> {
         let minibatch = self.batch.minibatch();
         let rows = &self.tensors.model.rows[0];
-        let bytes = BYTES_OF_EDGE * minibatch.edges() + BYTES_OF_NODE * minibatch.nodes.len();
+        let features: usize = minibatch.blocks.iter().map(|block| block.edge_features.len()).sum();
+        let bytes =
+            size_of::<f32>() * 2 * features + BYTES_OF_EDGE * minibatch.edges() + BYTES_OF_NODE * minibatch.nodes.len();
         if (bytes + rows.numel() * rows.kind().elt_size_in_bytes()) as u64 > memory_max {
             return None;
         }

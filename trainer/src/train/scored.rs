@@ -30,7 +30,7 @@ use crate::{Error, Resource, Result};
 /// (2026-11-26, the time of an evaluation).
 pub(super) const fn inference_time(model: LayerKind) -> f64 {
     match model {
-        LayerKind::Gat | LayerKind::Gatv2 => 1.5,
+        LayerKind::Gat | LayerKind::Gatv2 | LayerKind::Transformer => 1.5,
         LayerKind::PinSage => 1.0,
         _ => 0.55,
     }

@@ -170,7 +170,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
         };
         jobs.push(exported(folder.path().join(name), DENSE, config));
     }
-    for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
+    for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin, LayerKind::Gatv2] {
         let config = TrainConfig {
             model,
             layers: 3,

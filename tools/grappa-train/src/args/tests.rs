@@ -169,7 +169,7 @@ fn wrong_values_say_what_would_be_right() {
     for (args, expected) in [
         (
             ["--model", "sgae"],
-            "use sage, sage-max, gcn, gat, gatv2, gin or pinsage",
+            "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer or pinsage",
         ),
         (["--fanouts", "15,x"], "fanout 2 of the list"),
         (["--memory", "2 apples"], "unknown unit `apples`"),

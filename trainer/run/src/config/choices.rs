@@ -84,7 +84,7 @@ named_enum! {
 named_enum! {
     /// What the model takes of the edges of the store.
     "use of edge data" EdgeData {
-        /// weights for sage, gcn and gin, if edges have any
+        /// weights for sage, gcn and gin, and features for gatv2, gine and transformer, if edges have any
         Auto = "auto",
         /// as auto, and an error if the model takes nothing
         Use = "use",

@@ -37,6 +37,12 @@ impl TrainConfig {
     pub fn edge_input(&self, stored: StoredEdges) -> Result<EdgeInput> {
         let all = [EdgeValues::Weight, EdgeValues::Features];
         let Some(values) = all.into_iter().find(|&values| self.unused(values, stored).is_none()) else {
+            if self.model == LayerKind::Gine {
+                let why = self.unused(EdgeValues::Features, stored).unwrap_or_default();
+                refuse(format!(
+                    "model is gine, which needs edge features: {why}; or use `--model gin`"
+                ))?;
+            }
             return self.check_unused(stored).map(|()| EdgeInput::Nothing);
         };
         let (what, remedy) = (name(values), "or use `--edge-data ignore`");
@@ -172,6 +178,8 @@ mod tests {
             (LayerKind::Gcn, EdgeInput::Weights),
             (LayerKind::Gin, EdgeInput::Weights),
             (LayerKind::SageMax, EdgeInput::Nothing),
+            (LayerKind::Gatv2, EdgeInput::Features(4)),
+            (LayerKind::Transformer, EdgeInput::Features(4)),
             (LayerKind::Gat, EdgeInput::Nothing),
         ] {
             assert_eq!(of(model, EdgeData::Auto).edge_input(BOTH).unwrap(), expected, "{model}");
@@ -216,6 +224,11 @@ mod tests {
         );
         let error = refused(&of(LayerKind::SageMax, EdgeData::Use), BOTH);
         assert!(error.contains("these do: sage, gcn, gin"), "{error}");
+        let error = refused(&of(LayerKind::Gine, EdgeData::Auto), NONE);
+        assert!(
+            error.contains("model is gine") && error.contains("--model gin"),
+            "{error}"
+        );
         let preaggregated = TrainConfig {
             first_hop: FirstHop::Preaggregated,
             edge_data: EdgeData::Auto,

@@ -118,7 +118,7 @@ impl TrainConfig {
             && !self.model.attends()
         {
             return refuse(format!(
-                "{option} is {value}, and the model {} has no attention: use `--model gat` or gatv2, or leave {option} out",
+                "{option} is {value}, and the model {} has no attention: use `--model gat`, gatv2 or transformer, or leave {option} out",
                 self.model
             ));
         }

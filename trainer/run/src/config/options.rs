@@ -42,29 +42,30 @@ train_options! {
         model("LAYER"): LayerKind = LayerKind::default();
         /// Number of layers, 1 to 256
         layers("L"): usize = 2, bounds: &[AtLeastOne, AtMost(LAYERS_MAX)];
-        /// Hidden dimension: size of a node's embedding between layers; all heads together for gat and gatv2
+        /// Hidden dimension: size of a node's embedding between layers; all heads together for models with attention
         hidden("N"): usize = 128, bounds: &[AtLeastOne];
-        /// Number of attention heads, for gat and gatv2; must divide --hidden
+        /// Number of attention heads, for gat, gatv2 and transformer; must divide --hidden
         heads("N"): usize = 4, bounds: &[AtLeastOne];
-        /// Number of attention heads in the last layer, which are averaged, for gat and gatv2; auto: as --heads
+        /// Number of attention heads in the last layer, which are averaged, for gat, gatv2 and transformer; auto: as --heads
         #[serde(with = "serde_text")]
         last_heads("N"): Auto<NonZeroUsize> = Auto::Auto;
         /// Dropout probability after each layer but the last
         dropout("P"): f64 = 0.5, bounds: &[BelowOne];
         /// Dropout probability of features; above 0, the first hop is sampled
         input_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
-        /// Dropout probability of attention weights, for gat and gatv2
+        /// Dropout probability of attention weights, for gat, gatv2 and transformer
         attention_dropout("P"): f64 = 0.0, bounds: &[BelowOne];
         /// Nonlinearity after each layer but the last
         activation("NAME"): Activation = Activation::default();
         /// What the model takes of the edges of the store; if anything, the first hop is sampled
         ///
         /// Weights make the mean of sage and the sum of gin weighted ones, and gcn divides by sums of weights instead of
-        /// in-degrees. The first lines of a run tell what is used.
+        /// in-degrees. Features are a part of the attention of gatv2 and transformer, and of
+        /// the messages of gine and transformer. The first lines of a run tell what is used.
         edge_data("WHICH"): EdgeData = EdgeData::default();
         /// Normalization of features before the first layer; if any, the first hop is sampled
         normalize_features("HOW"): FeatureNorm = FeatureNorm::default();
-        /// Normalization after each layer but the last; if any, the perceptrons of gin have layer norms
+        /// Normalization after each layer but the last; if any, the perceptrons of gin and gine have layer norms
         #[serde(with = "serde_text")]
         norm("NORM"): Auto<NormKind> = Auto::Auto, choices: norm_choices();
         /// Add the input of each layer but the last to its output (residual connection)
@@ -288,7 +289,7 @@ train_options! {
 }
 
 fn norm_choices() -> Vec<Choice> {
-    let mut choices = vec![("auto", "batch for gin, none for other models")];
+    let mut choices = vec![("auto", "batch for gin and gine, none for other models")];
     choices.extend(NormKind::choices());
     choices
 }

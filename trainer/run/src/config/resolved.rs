@@ -63,11 +63,11 @@ impl TrainConfig {
         }
     }
 
-    /// The normalization after each layer but the last. `auto` is batch for GIN, because its sums would grow from layer to
+    /// The normalization after each layer but the last. `auto` is batch for GIN and GINE, because its sums would grow from layer to
     /// layer, and none for the others.
     pub fn norm(&self) -> NormKind {
         self.norm.value().unwrap_or(match self.model {
-            LayerKind::Gin => NormKind::Batch,
+            LayerKind::Gin | LayerKind::Gine => NormKind::Batch,
             _ => NormKind::None,
         })
     }

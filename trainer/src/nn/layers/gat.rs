@@ -68,7 +68,7 @@ impl Layer for Gat {
 
     fn neighbors(&self, hop: Hop<'_>) -> (Tensor, Tensor) {
         let transformed = self.transformed(hop.sources);
-        let looped = hop.block.with_own();
+        let looped = hop.block.with_own(0);
         let scores = self.scores(hop.sources);
         let of = |first: i64| scores.narrow(1, first, self.heads.count);
         let of_destinations = own_states(Backend::Fastest, hop.block, &of(self.heads.count));

@@ -33,14 +33,17 @@ impl Heads {
 
     /// The layer's result, from the results of the heads, `[nodes, count * width]`.
     pub(crate) fn finish(&self, heads: &Tensor, epilogue: Epilogue, kind: Kind) -> Tensor {
-        let heads = heads.to_kind(Kind::Float);
-        let values = if self.mean {
-            heads
-                .view([-1, self.count, self.width])
-                .mean_dim([1i64].as_slice(), false, Kind::Float)
-        } else {
-            heads
-        };
+        let values = combined(&heads.to_kind(Kind::Float), self.count, self.mean);
         apply(&(values + &self.bias), epilogue).to_kind(kind)
+    }
+}
+
+/// The mean of the heads, or their concatenation, from `[nodes, count * width]`, f32.
+pub(super) fn combined(heads: &Tensor, count: i64, mean: bool) -> Tensor {
+    match mean {
+        true => heads
+            .view([heads.size()[0], count, -1])
+            .mean_dim([1i64].as_slice(), false, Kind::Float),
+        false => heads.shallow_clone(),
     }
 }

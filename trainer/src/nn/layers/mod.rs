@@ -8,17 +8,21 @@ mod gat;
 mod gatv2;
 mod gcn;
 mod gin;
+mod gine;
 mod heads;
 mod layer;
 mod pinsage;
 mod sage;
+mod transformer;
 
 pub(crate) use self::{
     gat::Gat,
     gatv2::Gatv2,
     gcn::{Gcn, gcn_factors},
     gin::Gin,
+    gine::Gine,
     layer::{Hop, Layer, WeightsFirst},
     pinsage::PinSage,
     sage::Sage,
+    transformer::Transformer,
 };

@@ -17,36 +17,46 @@ use crate::nn::{
 /// Sizes of a block: destinations, sources, heads and values per head.
 type Sizes = (usize, usize, i64, i64);
 
-/// Logits, results and the gradients of all inputs of GATv2's attention, from sources' rows that `change` makes of random ones.
-fn attention_of(backend: Backend, block: &Block, sizes: Sizes, change: fn(&Tensor) -> Tensor) -> [Tensor; 5] {
+/// Logits, results and the gradients of all inputs of GATv2's attention, from sources' rows that `change` makes of random ones. The last
+/// gradient is of rows of edges.
+fn attention_of(
+    backend: Backend,
+    block: &Block,
+    sizes: Sizes,
+    has_edge_rows: bool,
+    change: fn(&Tensor) -> Tensor,
+) -> Vec<Tensor> {
     let (destinations, sources, heads, head_width) = sizes;
     let width = heads * head_width;
-    let looped = block.with_own();
+    let looped = block.with_own(0);
     let leaf = |seed, shape: &[i64]| random(seed, shape).set_requires_grad(true);
     let rows = change(&random(1, &[sources as i64, width])).set_requires_grad(true);
     let own = leaf(2, &[destinations as i64, width]);
     let attention = leaf(3, &[width]);
-    let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
+    let of_edges = has_edge_rows.then(|| leaf(5, &[looped.edges() as i64, width]));
+    let logits = pair_logits(backend, looped, [&rows, &own], of_edges.as_ref(), &attention, heads);
     let result = attend(backend, looped, &rows, &logits, None);
     (&result * random(4, &[destinations as i64, width]))
         .sum(Kind::Float)
         .backward();
-    [
-        logits.detach(),
-        result.detach(),
-        rows.grad(),
-        own.grad(),
-        attention.grad(),
-    ]
+    let gradients = [&rows, &own, &attention].into_iter().chain(&of_edges).map(Tensor::grad);
+    [logits.detach(), result.detach()]
+        .into_iter()
+        .chain(gradients)
+        .collect()
 }
 
 #[test]
 fn loops_equal_operators_forward_and_backward() {
     for sizes in [(1, 1, 1, 1), (40, 90, 3, 5), (300, 2000, 4, 32), (5, 9, 2, 100)] {
         let block = Block::new(&some_block(sizes.0, sizes.1), Device::Cpu);
-        let run = |backend| attention_of(backend, &block, sizes, Tensor::copy);
-        for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&run(Backend::Operators)).enumerate() {
-            assert_close(actual, expected, 1e-5, &format!("{i} of {sizes:?}"));
+        for has_edge_rows in [false, true] {
+            let run = |backend| attention_of(backend, &block, sizes, has_edge_rows, Tensor::copy);
+            let [actual, expected] = [Backend::Fastest, Backend::Operators].map(run);
+            assert_eq!(actual.len(), 5 + usize::from(has_edge_rows));
+            for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                assert_close(actual, expected, 1e-5, &format!("{i} of {sizes:?}, {has_edge_rows}"));
+            }
         }
     }
 }
@@ -62,7 +72,7 @@ fn logits_of_sums_equal_operators_forward_and_backward() {
     ] {
         let block = some_block_with(has_copies, destinations, sources);
         let block = Block::new(&block, Device::Cpu);
-        let looped = block.with_own();
+        let looped = block.with_own(0);
         let run = |backend| {
             let scores = random(1, &[sources as i64, 2 * heads]).set_requires_grad(true);
             let [of_sources, of_nodes] = [0, heads].map(|first| scores.narrow(1, first, heads));
@@ -82,7 +92,7 @@ fn logits_of_sums_equal_operators_forward_and_backward() {
 fn dropout_of_attention_weights_drops_sources_by_head_and_keeps_the_expectation() {
     let (destinations, sources, heads, head_width) = (300, 2000, 4, 8);
     let block = Block::new(&some_block(destinations, sources), Device::Cpu);
-    let looped = block.with_own();
+    let looped = block.with_own(0);
     let ones = Tensor::ones([sources as i64, heads * head_width], (Kind::Float, Device::Cpu));
     let logits = Tensor::zeros([looped.edges() as i64, heads], (Kind::Float, Device::Cpu));
     let run = |backend, key| {
@@ -108,7 +118,7 @@ fn dropout_of_attention_weights_drops_sources_by_head_and_keeps_the_expectation(
 fn nan_and_infinities_go_where_operators_take_them() {
     for sizes in [(40, 90, 3, 5), (300, 2000, 4, 32)] {
         let block = Block::new(&some_block(sizes.0, sizes.1), Device::Cpu);
-        let run = |backend| attention_of(backend, &block, sizes, with_specials);
+        let run = |backend| attention_of(backend, &block, sizes, false, with_specials);
         let expected = run(Backend::Operators);
         assert!(expected[1].isnan().any().int64_value(&[]) == 1, "nothing is at stake");
         for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&expected).enumerate() {
@@ -120,7 +130,7 @@ fn nan_and_infinities_go_where_operators_take_them() {
 #[test]
 fn large_logits_do_not_overflow() {
     let block = Block::new(&some_block(20, 50), Device::Cpu);
-    let looped = block.with_own();
+    let looped = block.with_own(0);
     let logits = random(1, &[looped.edges() as i64, 2]) * 1e4;
     for backend in [Backend::Fastest, Backend::Operators] {
         let result = attend(

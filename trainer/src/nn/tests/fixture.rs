@@ -18,10 +18,12 @@ pub(super) struct Fixture {
     pub(super) graph: Graph,
 }
 
-/// In-neighbors of each node, and the weights of edges.
+/// In-neighbors of each node, and the weights or features of edges.
 pub(super) struct Graph {
     pub(super) rows: Vec<Vec<(u32, f32)>>,
     pub(super) weighted: bool,
+    /// The features of the edges of each row.
+    pub(super) features: Vec<Vec<Vec<f32>>>,
 }
 
 /// The folder of the files: of the checkout, or of an unpacked `cargo xtask gpu-bundle`.
@@ -43,14 +45,23 @@ impl Fixture {
         let weights = arrays
             .get("weight")
             .map(|weights| Vec::<f32>::try_from(weights).expect("weights"));
+        let features = arrays
+            .get("edge_attr")
+            .map(|features| Vec::<Vec<f32>>::try_from(features).expect("features of edges"));
         let mut rows = vec![Vec::new(); arrays["x"].size()[0] as usize];
+        let mut of_rows = vec![Vec::new(); rows.len()];
         for (edge, (&source, &destination)) in ends[0].iter().zip(&ends[1]).enumerate() {
             let weight = weights.as_ref().map_or(1.0, |weights| weights[edge]);
             rows[destination as usize].push((source as u32, weight));
+            let of_edge = features
+                .as_ref()
+                .map_or_else(Vec::new, |features| features[edge].clone());
+            of_rows[destination as usize].push(of_edge);
         }
         let graph = Graph {
             rows,
             weighted: weights.is_some(),
+            features: of_rows,
         };
         Self { arrays, graph }
     }
@@ -98,7 +109,8 @@ impl Graph {
                 ..sample::Block::default()
             };
             for destination in 0..destinations {
-                for &(source, weight) in &self.rows[nodes[destination] as usize] {
+                let row = nodes[destination] as usize;
+                for (&(source, weight), features) in self.rows[row].iter().zip(&self.features[row]) {
                     let place = *places.entry(source).or_insert_with(|| {
                         nodes.push(source);
                         nodes.len() as u32 - 1
@@ -107,6 +119,7 @@ impl Graph {
                     if self.weighted {
                         block.edge_weights.push(weight);
                     }
+                    block.edge_features.extend_from_slice(features);
                 }
                 block.offsets.push(block.indices.len() as u32);
                 let degree = self.rows[nodes[destination] as usize].len() as u64;

@@ -16,10 +16,20 @@ const GRADIENT_TOLERANCE: f64 = 2e-5;
 
 /// The model whose arrays the file `name` has: its name says what it is.
 fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
-    let (layer, rest) = ["sage-max", "sage", "gcn", "gin", "gatv2", "gat", "pinsage"]
-        .into_iter()
-        .find_map(|layer| Some((layer, name.strip_prefix(layer)?)))
-        .expect("a kind of layer");
+    let (layer, rest) = [
+        "sage-max",
+        "sage",
+        "gcn",
+        "gine",
+        "gin",
+        "gatv2",
+        "gat",
+        "transformer",
+        "pinsage",
+    ]
+    .into_iter()
+    .find_map(|layer| Some((layer, name.strip_prefix(layer)?)))
+    .expect("a kind of layer");
     let options = ModelOptions {
         layer: layer.parse().expect("a kind of layer"),
         layers: if rest.contains('3') { 3 } else { 1 },
@@ -34,9 +44,10 @@ fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
             _ => NormKind::None,
         },
         residual: rest.contains("residual"),
-        edges: match rest.contains("weighted") {
-            true => EdgeInput::Weights,
-            false => EdgeInput::Nothing,
+        edges: match rest {
+            rest if rest.contains("weighted") => EdgeInput::Weights,
+            rest if rest.contains("edges") => EdgeInput::Features(4),
+            _ => EdgeInput::Nothing,
         },
         ..ModelOptions::default()
     };
@@ -116,6 +127,14 @@ equals_pytorch_geometric! {
     three_gat_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gat-3",
     one_gatv2_layer_equals_pytorch_geometric: "gatv2-1",
     three_gatv2_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gatv2-3",
+    one_gatv2_layer_with_features_of_edges_equals_pytorch_geometric: "gatv2-edges-1",
+    three_gatv2_layers_with_features_of_edges_equal_pytorch_geometric: "gatv2-edges-3",
+    one_gine_layer_equals_pytorch_geometric: "gine-edges-1",
+    three_gine_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gine-edges-3",
+    one_transformer_layer_equals_pytorch_geometric: "transformer-1",
+    three_transformer_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "transformer-3",
+    one_transformer_layer_with_features_of_edges_equals_pytorch_geometric: "transformer-edges-1",
+    three_transformer_layers_with_features_of_edges_equal_pytorch_geometric: "transformer-edges-3",
     one_pinsage_layer_equals_its_definition: "pinsage-1",
     three_pinsage_layers_on_blocks_equal_their_definition_on_the_graph: "pinsage-3",
     layer_norms_and_residuals_around_attention_equal_pytorch_geometric: "gat-3-layer-residual",
@@ -144,9 +163,10 @@ pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor
             let own = own.as_ref().map_or(&[][..], |own| &own[node]);
             assert_eq!(own.len(), reduction.own_width());
             reduction.begin(own, &mut state);
-            for &(source, weight) in row {
+            for (&(source, weight), features) in row.iter().zip(&fixture.graph.features[node]) {
                 assert_eq!(messages[source as usize].len(), reduction.source_width());
-                let values = [weight];
+                let weight = [weight];
+                let values = if features.is_empty() { &weight[..] } else { features };
                 let values = &values[..reduction.edge_width()];
                 reduction.add_along(&mut state, &messages[source as usize], values);
             }
@@ -177,6 +197,10 @@ fn layer_wise_inference_equals_pytorch_geometric() {
         "gin-weighted-3",
         "gat-3",
         "gatv2-3",
+        "gatv2-edges-3",
+        "gine-edges-3",
+        "transformer-3",
+        "transformer-edges-3",
         "gat-3-layer-residual",
         "sage-3-layer-residual",
         "sage-3-batch-residual",

@@ -184,9 +184,12 @@ impl Layers<'_> {
         self.inference.first_inputs.filter(|_| !self.has_first_parameters())
     }
 
-    /// Whether the messages of the first layer have parameters.
+    /// Whether the first layer uses parameters before it aggregates.
     fn has_first_parameters(&self) -> bool {
-        matches!(self.model.aggregate(0), Aggregate::Attention | Aggregate::WeightedMean)
+        matches!(
+            self.model.aggregate(0),
+            Aggregate::Attention | Aggregate::AttentionToOthers | Aggregate::ReluSum | Aggregate::WeightedMean
+        )
     }
 
     /// The features of the first layer's inputs as the layer takes them, kept from one inference to the next, if that saves reading or
@@ -412,6 +415,6 @@ impl Out<'_> {
 fn transforms(model: &Model, layer: usize) -> bool {
     matches!(
         model.aggregate(layer),
-        Aggregate::Gcn | Aggregate::Attention | Aggregate::WeightedMean
+        Aggregate::Gcn | Aggregate::Attention | Aggregate::AttentionToOthers | Aggregate::WeightedMean
     )
 }
