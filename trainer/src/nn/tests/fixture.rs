@@ -53,9 +53,13 @@ impl Fixture {
         for (edge, (&source, &destination)) in ends[0].iter().zip(&ends[1]).enumerate() {
             let weight = weights.as_ref().map_or(1.0, |weights| weights[edge]);
             rows[destination as usize].push((source as u32, weight));
-            let of_edge = features
-                .as_ref()
-                .map_or_else(Vec::new, |features| features[edge].clone());
+            // Any features, for models that need some.
+            let any = || {
+                (0..4)
+                    .map(|column| ((7 * edge + 3 * column) % 11) as f32 / 5.0 - 1.0)
+                    .collect()
+            };
+            let of_edge = features.as_ref().map_or_else(any, |features| features[edge].clone());
             of_rows[destination as usize].push(of_edge);
         }
         let graph = Graph {

@@ -166,8 +166,12 @@ pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor
             for (&(source, weight), features) in row.iter().zip(&fixture.graph.features[node]) {
                 assert_eq!(messages[source as usize].len(), reduction.source_width());
                 let weight = [weight];
-                let values = if features.is_empty() { &weight[..] } else { features };
-                let values = &values[..reduction.edge_width()];
+                let values: &[f32] = match model.options().edges {
+                    EdgeInput::Nothing => &[],
+                    EdgeInput::Weights => &weight[..],
+                    EdgeInput::Features(_) => features,
+                };
+                assert_eq!(values.len(), reduction.edge_width());
                 reduction.add_along(&mut state, &messages[source as usize], values);
             }
             reduction.finish(ListSize::whole(row.len() as u64), &mut state);

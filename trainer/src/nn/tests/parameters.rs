@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use grappa_run::model::{LayerKind, ModelOptions, NormKind};
+use grappa_run::model::{EdgeInput, LayerKind, ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
 
 use super::{assert_close, devices, random};
@@ -22,6 +22,10 @@ pub(super) fn options(layer: LayerKind) -> ModelOptions {
         dropout: 0.5,
         norm: NormKind::Batch,
         residual: true,
+        edges: match layer {
+            LayerKind::Gine => EdgeInput::Features(4),
+            _ => EdgeInput::Nothing,
+        },
         ..ModelOptions::default()
     }
 }

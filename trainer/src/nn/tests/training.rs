@@ -225,11 +225,14 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             let full = block.clone();
             block.offsets = vec![0];
             block.indices.clear();
+            block.edge_features.clear();
+            let features = full.edge_features.len() / full.indices.len();
             for destination in 0..full.destinations {
                 if !halo.contains(&(destination as i64)) {
-                    block
-                        .indices
-                        .extend_from_slice(&full.indices[full.edges_of(destination)]);
+                    let edges = full.edges_of(destination);
+                    block.indices.extend_from_slice(&full.indices[edges.clone()]);
+                    let of_edges = edges.start * features..edges.end * features;
+                    block.edge_features.extend_from_slice(&full.edge_features[of_edges]);
                 }
                 block.offsets.push(block.indices.len() as u32);
             }

@@ -296,7 +296,7 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
 #[test]
 fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
     for (file, expected) in grappa_skip::cases![
-        "model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin or pinsage";
+        "model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin, gine, transformer or pinsage";
         "epochs = 1\nlayers = -1", "RUN.toml:2:";
         "layers = 'two'", "layers is \"two\"; it must be a whole number, 0 or more, such as 2";
         "layers = -1", "layers is -1; it must be a whole number";
