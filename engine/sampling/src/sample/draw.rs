@@ -28,6 +28,8 @@ pub(super) struct DrawScratch {
     pub weight_sums: Vec<f64>,
     /// The time at which each position is drawn, and the position.
     pub times: Vec<(f64, u64)>,
+    /// Positions that were drawn by rejection.
+    pub drawn: Vec<u64>,
 }
 
 impl DrawScratch {
@@ -37,8 +39,9 @@ impl DrawScratch {
             bits,
             weight_sums,
             times,
+            drawn,
         } = self;
-        let bytes = bits.capacity() * size_of::<u64>()
+        let bytes = (bits.capacity() + drawn.capacity()) * size_of::<u64>()
             + weight_sums.capacity() * size_of::<f64>()
             + times.capacity() * size_of::<(f64, u64)>();
         bytes as u64

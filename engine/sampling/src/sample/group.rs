@@ -104,6 +104,27 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
             .edge_weights(&self.places[index], &self.state, count, edge_weights)
     }
 
+    /// Appends the weights of drawn edges of a list, of which `count` can be drawn, to `weights`.
+    #[inline]
+    pub(super) fn append_weights(
+        &mut self,
+        index: usize,
+        count: u64,
+        drawn: DrawnPositions,
+        weights: &mut Vec<f32>,
+    ) -> Result<()> {
+        if self.lists.weight_max(&self.places[index]).is_some() {
+            let all = self.lists.weights(&self.places[index]);
+            let positions = drawn.positions(&self.scratch.positions);
+            positions.for_each(|at| weights.push(all[at as usize]));
+            return Ok(());
+        }
+        self.read_edge_weights(index, count)?;
+        let positions = drawn.positions(&self.scratch.positions);
+        positions.for_each(|at| weights.push(self.scratch.edge_weights[at as usize]));
+        Ok(())
+    }
+
     /// Appends the ids of the drawn edges of a list to `ids`.
     pub(super) fn read_edge_ids(&self, index: usize, ids: &mut Vec<u64>) -> Result<()> {
         let positions = self.scratch.drawn[index].positions(&self.scratch.positions);

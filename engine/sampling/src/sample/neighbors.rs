@@ -23,7 +23,7 @@ use super::{
     size::check_size,
     weighted,
 };
-use crate::view::adjacency::AdjacencyLists;
+use crate::view::adjacency::{AdjacencyLists, weight_max};
 
 /// How neighbors are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
@@ -93,25 +93,13 @@ impl NeighborHop<'_> {
             block.halo.push(degrees.halo);
             let pool = degrees.listed;
             let draws = self.key.draws((first + index) as u64);
-            if self.by_weight || self.keeps_weights {
-                group.read_edge_weights(index, pool)?;
-            }
             let drawn = if self.by_weight {
-                weighted::check(&group.scratch.edge_weights, || self.ids.name(*node))?;
-                self.draw_by_weight(draws, group.scratch)
+                self.draw_by_weight(draws, pool, group, index, *node)?
             } else {
                 self.draw(draws, pool, group.scratch)
             };
             if self.keeps_weights {
-                let GroupScratch {
-                    positions,
-                    edge_weights,
-                    ..
-                } = &*group.scratch;
-                let weights = &mut block.edge_weights;
-                drawn
-                    .positions(positions)
-                    .for_each(|at| weights.push(edge_weights[at as usize]));
+                group.append_weights(index, pool, drawn, &mut block.edge_weights)?;
             }
             group.record(drawn);
         }
@@ -135,13 +123,51 @@ impl NeighborHop<'_> {
         DrawnPositions::since(start, positions)
     }
 
-    fn draw_by_weight(&self, mut draws: Draws, scratch: &mut GroupScratch) -> DrawnPositions {
+    /// Draws from the list of `node` by weight; `pool` edges of it can be drawn.
+    fn draw_by_weight<A: AdjacencyLists>(
+        &self,
+        mut draws: Draws,
+        pool: u64,
+        group: &mut Group<'_, A>,
+        index: usize,
+        node: NodeId,
+    ) -> Result<DrawnPositions> {
+        let few = self.fanout.filter(|&fanout| weighted::is_long(pool, fanout));
+        let lists = group.lists;
+        let place = &group.places[index];
+        let known = few.and_then(|_| lists.weight_max(place)).filter(|max| !max.is_nan());
+        group.scratch.draw.drawn.clear();
+        if let (Some(few), Some(max)) = (few, known) {
+            let weights = lists.weights(place);
+            let GroupScratch { positions, draw, .. } = &mut *group.scratch;
+            let drawn = &mut draw.drawn;
+            weighted::by_rejection(
+                &mut draws,
+                (pool, few, self.replace),
+                max,
+                |at| weights[at as usize],
+                drawn,
+            );
+            if drawn.len() == few as usize {
+                let start = positions.len();
+                positions.extend_from_slice(drawn);
+                positions[start..].sort_unstable();
+                return Ok(DrawnPositions::since(start, positions));
+            }
+        }
+        group.read_edge_weights(index, pool)?;
+        weighted::check(&group.scratch.edge_weights, || self.ids.name(node))?;
         let GroupScratch {
             edge_weights,
             positions,
             draw,
             ..
-        } = scratch;
+        } = &mut *group.scratch;
+        if let (Some(few), None) = (few, known) {
+            // The same draws as where the largest weight is known.
+            let (max, of) = (weight_max(edge_weights), |at: u64| edge_weights[at as usize]);
+            weighted::by_rejection(&mut draws, (pool, few, self.replace), max, of, &mut draw.drawn);
+        }
         let start = positions.len();
         match self.fanout {
             Some(fanout) if self.replace => {
@@ -150,6 +176,6 @@ impl NeighborHop<'_> {
             Some(fanout) => weighted::without_replacement(&mut draws, edge_weights, fanout, draw, positions),
             None => weighted::all(edge_weights, positions),
         }
-        DrawnPositions::since(start, positions)
+        Ok(DrawnPositions::since(start, positions))
     }
 }

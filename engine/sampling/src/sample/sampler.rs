@@ -91,7 +91,8 @@ impl Sampler {
         }
     }
 
-    /// The same sampler, with [`Block::edge_weights`] of the store. Sampling then reads the weights of whole adjacency lists.
+    /// The same sampler, with [`Block::edge_weights`] of the store. Without lists of the whole graph in memory, sampling then reads the weights
+    /// of whole adjacency lists.
     ///
     /// # Panics
     /// If it takes random walks: their edges have other weights.

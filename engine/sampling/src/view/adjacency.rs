@@ -75,6 +75,16 @@ pub(crate) trait AdjacencyLists {
         count: u64,
         edge_weights: &mut Vec<f32>,
     ) -> Result<()>;
+    /// The largest weight of the edges of the list if all are in memory; NaN if a weight is negative or not finite. Otherwise none.
+    #[inline(always)]
+    fn weight_max(&self, _: &Self::Place) -> Option<f32> {
+        None
+    }
+    /// The weights of the list's edges if [`AdjacencyLists::weight_max`] knows the largest.
+    #[inline(always)]
+    fn weights(&self, _: &Self::Place) -> &[f32] {
+        &[]
+    }
     /// Appends the ids of the edges at `positions`: their places in the store.
     fn edge_ids(
         &self,
@@ -127,4 +137,14 @@ impl Degrees {
         listed: 0,
         halo: true,
     };
+}
+
+/// The largest of the weights of a list, 0 if there are none, and NaN if one is negative or not finite.
+pub(crate) fn weight_max(weights: &[f32]) -> f32 {
+    let (mut max, mut are_sound) = (0.0f32, true);
+    for &weight in weights {
+        are_sound &= (0.0..f32::INFINITY).contains(&weight);
+        max = max.max(weight);
+    }
+    if are_sound { max } else { f32::NAN }
 }

@@ -7,6 +7,7 @@
 //!                             is its in-degree in the graph
 //! both          sources       4 bytes each, or 8 in graphs of more than 2^32 nodes
 //!               edge weights  4 bytes each, if there are any
+//! whole graph   maxima        the largest weight of each list, 4 bytes each, if there are weights
 //! ```
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Result, prefetch::prefetch, progress::Progress};
 
 use super::{
-    adjacency::{AdjacencyLists, Degrees, Positions},
+    adjacency::{AdjacencyLists, Degrees, Positions, weight_max},
     edge_filter::EdgeFilter,
     load::load,
     sources::{NARROW_NODES_MAX, Sources},
@@ -30,6 +31,8 @@ pub(super) struct Csr {
     heads: ReturnedArena,
     sources: ReturnedArena,
     edge_weights: ReturnedArena,
+    /// The largest weight of each list of a whole graph; NaN if a weight is negative or not finite.
+    weight_maxima: Vec<f32>,
     /// The first edge here of each owned chunk, and what makes it an edge of the store when it is added.
     chunk_shifts: Vec<(u64, u64)>,
     is_narrow: bool,
@@ -39,7 +42,12 @@ impl Csr {
     /// The number of bytes that the lists take.
     pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
         let weight_bytes = if filter.edge_data.weights { size_of::<f32>() } else { 0 };
-        8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
+        let maxima = if filter.edge_data.weights && filter.is_whole() {
+            4 * filter.owned.nodes()
+        } else {
+            0
+        };
+        maxima + 8 * head_numbers(filter) + (source_bytes(is_narrow(filter)) + weight_bytes) as u64 * filter.edges()
     }
 
     /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from
@@ -68,6 +76,7 @@ impl Csr {
             heads: ReturnedArena::new(8 * head_numbers(filter) as usize, spare)?,
             sources: ReturnedArena::new(source_bytes(is_narrow) * edges, spare)?,
             edge_weights: ReturnedArena::new(if filter.edge_data.weights { 4 * edges } else { 0 }, spare)?,
+            weight_maxima: Vec::new(),
             chunk_shifts: chunk_shifts(filter),
             is_narrow,
         };
@@ -95,6 +104,9 @@ impl Csr {
                 edge_weights,
             )?,
         }
+        if filter.edge_data.weights && filter.is_whole() {
+            csr.weight_maxima = weight_maxima(csr.heads.values(), csr.edge_weights.values());
+        }
         Ok(csr)
     }
 
@@ -104,6 +116,7 @@ impl Csr {
             starts: self.heads.values(),
             sources: self.sources(),
             edge_weights: self.edge_weights.values(),
+            weight_maxima: &self.weight_maxima,
         }
     }
 
@@ -128,6 +141,14 @@ impl Csr {
             false => Sources::Wide(self.sources.values()),
         }
     }
+}
+
+/// See [`Csr::weight_maxima`]. `starts` has the start of each list, and the end of the last one.
+fn weight_maxima(starts: &[u64], edge_weights: &[f32]) -> Vec<f32> {
+    let lists = starts.windows(2);
+    lists
+        .map(|bounds| weight_max(&edge_weights[bounds[0] as usize..bounds[1] as usize]))
+        .collect()
 }
 
 /// See [`Csr::chunk_shifts`]. Empty if edges need no ids.
@@ -166,6 +187,8 @@ pub(crate) struct WholeCsr<'a> {
     starts: &'a [u64],
     sources: Sources<'a>,
     edge_weights: &'a [f32],
+    /// Of each list; empty if there are no weights.
+    weight_maxima: &'a [f32],
 }
 
 /// The adjacency lists of owned nodes.
@@ -185,6 +208,8 @@ pub(crate) struct PartitionCsr<'a> {
 pub(crate) struct WholePlace {
     start: usize,
     end: usize,
+    /// None without weights.
+    weight_max: Option<f32>,
 }
 
 /// The place of a list of [`PartitionCsr`].
@@ -206,6 +231,9 @@ impl AdjacencyLists for WholeCsr<'_> {
         prefetch(self.starts, head);
         // The end is the next number. One in eight is in the next cache line.
         prefetch(self.starts, head + 1);
+        if !self.weight_maxima.is_empty() {
+            prefetch(self.weight_maxima, head);
+        }
         head
     }
 
@@ -214,6 +242,7 @@ impl AdjacencyLists for WholeCsr<'_> {
         WholePlace {
             start: self.starts[head] as usize,
             end: self.starts[head + 1] as usize,
+            weight_max: self.weight_maxima.get(head).copied(),
         }
     }
 
@@ -241,6 +270,16 @@ impl AdjacencyLists for WholeCsr<'_> {
     fn edge_weights(&self, place: &WholePlace, (): &(), count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
         edge_weights.extend_from_slice(&self.edge_weights[place.start..][..count as usize]);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn weight_max(&self, place: &WholePlace) -> Option<f32> {
+        place.weight_max
+    }
+
+    #[inline(always)]
+    fn weights(&self, place: &WholePlace) -> &[f32] {
+        &self.edge_weights[place.start..place.end]
     }
 
     fn edge_ids(&self, place: &WholePlace, (): &(), positions: Positions<'_>, ids: &mut Vec<u64>) -> Result<()> {

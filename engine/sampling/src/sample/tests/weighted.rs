@@ -33,8 +33,12 @@ fn draws_without_replacement_equal_successive_draws() {
     }
     expected.retain(|_, probability| *probability > 0.0);
     let draws = 20_000;
-    for kind in view::tests::KINDS {
-        let view = star(&weights, kind);
+    // Longer lists are drawn from by rejection; with many zeros, some draws are left for the end.
+    let cases = [0, 5, 500]
+        .into_iter()
+        .flat_map(|zeros| view::tests::KINDS.map(|kind| (zeros, kind)));
+    for (zeros, kind) in cases {
+        let view = star(&[&weights[..], &vec![0.0; zeros]].concat(), kind);
         let sampler = Sampler::by_weight(fanouts("2"), false);
         let mut counts = HashMap::new();
         for batch in 0..draws {
@@ -54,19 +58,38 @@ fn draws_without_replacement_equal_successive_draws() {
 fn draws_with_replacement_are_proportional_to_weights() {
     let weights = [0.0, 3.0, 1.0, 0.0, 8.0, 0.25, 0.0];
     let total: f32 = weights.iter().sum();
-    let view = star(&weights, ViewKind::Memory);
     let sampler = Sampler::by_weight(fanouts("6"), true);
-    let mut counts = vec![0; weights.len()];
-    for batch in 0..10_000 {
-        let drawn = drawn(&sampler, &view, batch);
-        assert_eq!(drawn.len(), 6);
-        drawn.iter().for_each(|&position| counts[position] += 1);
+    for zeros in [0, 20, 600] {
+        let weights = [&weights[..], &vec![0.0; zeros]].concat();
+        let view = star(&weights, ViewKind::Memory);
+        let mut counts = vec![0; weights.len()];
+        for batch in 0..10_000 {
+            let drawn = drawn(&sampler, &view, batch);
+            assert_eq!(drawn.len(), 6);
+            drawn.iter().for_each(|&position| counts[position] += 1);
+        }
+        let (counts, expected): (Vec<_>, Vec<_>) = (counts.iter().zip(weights))
+            .filter(|&(&count, weight)| weight > 0.0 || count > 0)
+            .map(|(&count, weight)| (count, f64::from(weight / total) * 60_000.0))
+            .unzip();
+        statistics::assert_fits(&counts, &expected, "six draws");
     }
-    let (counts, expected): (Vec<_>, Vec<_>) = (counts.iter().zip(weights))
-        .filter(|&(&count, weight)| weight > 0.0 || count > 0)
-        .map(|(&count, weight)| (count, f64::from(weight / total) * 60_000.0))
-        .unzip();
-    statistics::assert_fits(&counts, &expected, "six draws");
+}
+
+#[test]
+fn draws_by_rejection_do_not_depend_on_the_kind_of_view() {
+    let weights: Vec<f32> = (0..300).map(|i| ((i * i) % 37) as f32 / 9.0).collect();
+    for (text, replace) in [("5", false), ("12", true), ("60", false)] {
+        let sampler = Sampler::by_weight(fanouts(text), replace).with_edge_weights();
+        let [first, others @ ..] = view::tests::KINDS.map(|kind| {
+            let view = star(&weights, kind);
+            let batches = (0..50).map(|batch| sample(&sampler, &view, &nodes([0]), batch).unwrap());
+            batches.collect::<Vec<_>>()
+        });
+        assert!(others.iter().all(|other| *other == first), "{text} {replace}");
+        let found = first.iter().flat_map(|minibatch| &minibatch.blocks[0].edge_weights);
+        assert!(found.clone().count() > 0 && found.clone().all(|weight| *weight > 0.0));
+    }
 }
 
 #[test]
