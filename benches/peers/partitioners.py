@@ -32,7 +32,7 @@ def metis(pairs, nodes, parts):
     order = numpy.argsort(sources, kind="stable")
     starts = numpy.zeros(nodes + 1, dtype=numpy.int64)
     numpy.cumsum(numpy.bincount(sources, minlength=nodes), out=starts[1:])
-    _, part = pymetis.part_graph(parts, xadj=starts, adjncy=targets[order])
+    _, part = pymetis.part_graph(parts, pymetis.CSRAdjacency(starts, targets[order]))
     return numpy.array(part)
 
 

@@ -51,6 +51,8 @@ const ROUNDS: u32 = 10;
 const IMBALANCE_MAX: f64 = 1.05;
 /// Fennel's exponent of the cost of a part's size (Tsourakakis et al., WSDM 2014, section 4).
 const FENNEL_GAMMA: f64 = 1.5;
+/// Nodes of a chunk of the store with both directions. Small graphs have few files to sync.
+const CHUNK_NODES: u64 = 1 << 18;
 /// The part of a node that has none yet.
 const NO_PART: u32 = u32::MAX;
 
@@ -119,7 +121,7 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan, map: IdMap) -> Result<Store> 
             external: ExternalIds::Dense,
             permutation: PermutationSpec::Identity,
         },
-        chunks: plan::chunk_map(scan.nodes, None)?,
+        chunks: plan::chunk_map(scan.nodes, Some(scan.nodes.div_ceil(CHUNK_NODES).max(1) as u32))?,
     };
     let nested = IngestJob {
         options: &options,
