@@ -271,7 +271,7 @@ impl<'a> InNeighbors<'a> {
                     return Err(Error::Stopped);
                 }
                 let add = |decoded: &mut DecodedEdges| {
-                    grown.add_all(&mut decoded.sources);
+                    grown.add_all(&decoded.sources);
                     edges.fetch_add(decoded.sources.len() as u64, Ordering::Relaxed);
                     decoded.clear();
                 };
