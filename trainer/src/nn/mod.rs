@@ -39,12 +39,13 @@ pub use self::{
     aggregate::aggregate,
     aggregate_kind::{Aggregate, Scaling},
     decoder::LinkDecoder,
+    dot_attention::DotAttention,
     graph::Block,
     historical::{HistoricalEmbeddings, Neighbor},
     loss::Loss,
     model::{Input, Model},
     parameters::Parameters,
     pass::{Names, Pass},
-    reduction::{Attention, Reduction},
+    reduction::{Attention, Reduction, ReluSum, WeightedGcn},
 };
 pub(crate) use self::{features::ChangedRows, layers::gcn_factors};
