@@ -179,7 +179,12 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     let IngestInput {
         edges, values, files, ..
     } = input;
-    let mut ids = GraphIds::open(job, scan)?;
+    let mut ids = match &job.options.assign {
+        Assign::Random => GraphIds::at_random(job, scan.nodes)?,
+        Assign::Range => GraphIds::in_order(job, plan::chunk_map(scan.nodes, job.options.chunks)?)?,
+        Assign::File(path) => GraphIds::of_parts(job, scan.nodes, path)?,
+        Assign::Streamed { partitioner, parts } => streamed_parts::open_ids(job, scan, *partitioner, *parts)?,
+    };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
     let parts = 1 + job
         .options

@@ -1,6 +1,6 @@
 //! The steps from external ids to nodes that come before the edges: dictionary, node permutation and chunks.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use grappa_formats::{
     chunks::ChunkMap,
@@ -22,8 +22,8 @@ use crate::{
         job::IngestJob,
         journal::Scan,
         node_files::NodeFiles,
-        options::{Assign, RowIds, open_edges},
-        permutation, plan, streamed_parts,
+        options::{RowIds, open_edges},
+        permutation, plan,
     },
 };
 
@@ -91,77 +91,68 @@ fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -
 }
 
 impl GraphIds {
-    /// Opens the ids of a graph with `nodes` nodes, and writes the node permutation if it is a table and an earlier run has not.
-    pub fn open(job: &IngestJob<'_>, scan: Scan) -> Result<Self> {
-        let (options, seed, nodes) = (job.options, job.options.seed, scan.nodes);
-        let (permutation, spec, chunks) = match &options.assign {
-            Assign::Random => (
-                NodePermutation::Feistel(Feistel::new(nodes, seed)),
-                PermutationSpec::Feistel(seed),
-                plan::chunk_map(nodes, options.chunks)?,
-            ),
-            Assign::Range => (
-                NodePermutation::Identity,
-                PermutationSpec::Identity,
-                plan::chunk_map(nodes, options.chunks)?,
-            ),
-            Assign::File(_) | Assign::Streamed { .. } => {
-                let parts = part_sizes(job, scan)?;
-                let chunks = plan::chunk_map_of_parts(&parts, options.chunks)?;
-                let file = ContainerFile::open(&job.store.path().join(PERMUTATION), FileKind::PERMUTATION)?;
-                let table = Arc::new(NodeTable::load(file)?);
-                (NodePermutation::Table(table), PermutationSpec::Table, chunks)
+    /// Nodes at random: every chunk is a random sample of them.
+    pub fn at_random(job: &IngestJob<'_>, nodes: u64) -> Result<Self> {
+        let seed = job.options.seed;
+        let permutation = NodePermutation::Feistel(Feistel::new(nodes, seed));
+        let chunks = plan::chunk_map(nodes, job.options.chunks)?;
+        Self::new(job, permutation, PermutationSpec::Feistel(seed), chunks)
+    }
+
+    /// Nodes in the order of their dense ids.
+    pub fn in_order(job: &IngestJob<'_>, chunks: ChunkMap) -> Result<Self> {
+        Self::new(job, NodePermutation::Identity, PermutationSpec::Identity, chunks)
+    }
+
+    /// Nodes in the order of the parts in a file. Writes the table of the node permutation, unless an earlier run has.
+    pub fn of_parts(job: &IngestJob<'_>, nodes: u64, path: &Path) -> Result<Self> {
+        let parts = part_sizes(job, nodes, path)?;
+        let chunks = plan::chunk_map_of_parts(&parts, job.options.chunks)?;
+        let file = ContainerFile::open(&job.store.path().join(PERMUTATION), FileKind::PERMUTATION)?;
+        let table = Arc::new(NodeTable::load(file)?);
+        Self::new(job, NodePermutation::Table(table), PermutationSpec::Table, chunks)
+    }
+
+    fn new(job: &IngestJob<'_>, permutation: NodePermutation, spec: PermutationSpec, chunks: ChunkMap) -> Result<Self> {
+        let external = job.options.ids;
+        let map = match external {
+            ExternalIds::Dense => IdMap::dense(chunks.nodes(), permutation),
+            ExternalIds::Sparse | ExternalIds::String => {
+                let path = job.store.path().join(DICTIONARY);
+                IdMap::listed(Dictionary::open(&path, StringHash::default())?, permutation)
             }
         };
-        let map = open_map(job, nodes, permutation)?;
         let spec = IdSpec {
-            external: options.ids,
+            external,
             permutation: spec,
         };
         Ok(Self { map, spec, chunks })
     }
 }
 
-/// The map from external ids to nodes.
-fn open_map(job: &IngestJob<'_>, nodes: u64, permutation: NodePermutation) -> Result<IdMap> {
-    Ok(match job.options.ids {
-        ExternalIds::Dense => IdMap::dense(nodes, permutation),
-        ExternalIds::Sparse | ExternalIds::String => {
-            let path = job.store.path().join(DICTIONARY);
-            IdMap::listed(Dictionary::open(&path, StringHash::default())?, permutation)
-        }
-    })
-}
-
-/// The number of nodes of each part that `--assign` gives. Writes the table of the node permutation, unless an earlier run has.
-fn part_sizes(job: &IngestJob<'_>, scan: Scan) -> Result<Vec<u64>> {
-    let nodes = scan.nodes;
-    // Half of the user's budget is for the table, and the budget of the job is the other half.
-    let wanted = permutation::memory(nodes);
-    if wanted > job.budget.memory {
-        return Err(Error::Budget {
-            what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
-            given: job.options.memory,
-            least: 2 * wanted,
-            remedy: "raise --memory, or choose another --assign, which takes none",
-        });
-    }
+/// The number of nodes of each part in the file `path`.
+fn part_sizes(job: &IngestJob<'_>, nodes: u64, path: &Path) -> Result<Vec<u64>> {
+    check_table(job, nodes)?;
     if let Some(parts) = job.journal.part_sizes() {
         return Ok(parts);
     }
-    let parts_file = match &job.options.assign {
-        Assign::File(path) => path.clone(),
-        Assign::Streamed { partitioner, parts } => {
-            let map = open_map(job, nodes, NodePermutation::Identity)?;
-            streamed_parts::write(job, scan, map, *partitioner, *parts)?
-        }
-        Assign::Random | Assign::Range => unreachable!("they have no parts"),
-    };
     let dense = job.options.ids == ExternalIds::Dense;
-    let (parts, file) = permutation::build(&parts_file, nodes, dense, job.store, job.progress)?;
+    let (parts, file) = permutation::build(path, nodes, dense, job.store, job.progress)?;
     job.journal.permuted(parts.clone(), file)?;
-    if let Assign::Streamed { .. } = job.options.assign {
-        streamed_parts::remove(job)?;
-    }
     Ok(parts)
+}
+
+/// Fails if the table of the node permutation does not fit the budget.
+pub fn check_table(job: &IngestJob<'_>, nodes: u64) -> Result<()> {
+    // Half of the user's budget is for the table, and the budget of the job is the other half.
+    let wanted = permutation::memory(nodes);
+    if wanted <= job.budget.memory {
+        return Ok(());
+    }
+    Err(Error::Budget {
+        what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
+        given: job.options.memory,
+        least: 2 * wanted,
+        remedy: "raise --memory, or choose another --assign, which takes none",
+    })
 }

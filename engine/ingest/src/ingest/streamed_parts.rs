@@ -12,13 +12,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use bytemuck::cast_slice;
 use grappa_formats::{
     ChunkId,
-    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec},
+    manifest::{EdgeOptions, ExternalIds, Manifest},
 };
 use grappa_io::{
     Result,
@@ -31,18 +31,15 @@ use grappa_storage::{
     writer::{StoreFolder, partial_folder},
 };
 
-use crate::{
-    ids::IdMap,
-    ingest::{
-        edge_values::EdgeValues,
-        edges,
-        job::IngestJob,
-        journal::{IngestJournal, Scan},
-        node_ids::GraphIds,
-        options::{Assign, IngestOptions, Partitioner, open_edges},
-        plan,
-        rejects::RejectsFolder,
-    },
+use crate::ingest::{
+    edge_values::EdgeValues,
+    edges,
+    job::IngestJob,
+    journal::{IngestJournal, Scan},
+    node_ids::{GraphIds, check_table},
+    options::{Assign, IngestOptions, Partitioner, open_edges},
+    plan,
+    rejects::RejectsFolder,
 };
 
 /// Rounds over all nodes. The share of cut edges hardly falls in later ones.
@@ -56,9 +53,21 @@ const CHUNK_NODES: u64 = 1 << 18;
 /// The part of a node that has none yet.
 const NO_PART: u32 = u32::MAX;
 
-/// Writes the part of each node, in the order of dense ids. Returns the file. `map`: external ids to dense ids.
-pub fn write(job: &IngestJob<'_>, scan: Scan, map: IdMap, partitioner: Partitioner, parts: u32) -> Result<PathBuf> {
-    let store = neighbor_store(job, scan, map)?;
+/// The ids of a graph whose nodes lie in the order of parts that `partitioner` finds, unless an earlier run has.
+pub fn open_ids(job: &IngestJob<'_>, scan: Scan, partitioner: Partitioner, parts: u32) -> Result<GraphIds> {
+    check_table(job, scan.nodes)?;
+    let path = folder(job).join("parts.npy");
+    if job.journal.part_sizes().is_none() {
+        write(job, scan, partitioner, parts, &path)?;
+    }
+    let ids = GraphIds::of_parts(job, scan.nodes, &path)?;
+    durable::remove_folder(&folder(job))?;
+    Ok(ids)
+}
+
+/// Writes the part of each node to `path`, in the order of dense ids.
+fn write(job: &IngestJob<'_>, scan: Scan, partitioner: Partitioner, parts: u32, path: &Path) -> Result<()> {
+    let store = neighbor_store(job, scan)?;
     let (nodes, edges) = (store.manifest().nodes, store.manifest().edges / 2);
     let mut streamed = StreamedParts::new(nodes, edges, partitioner, parts);
     job.progress.stage("dividing the nodes into parts", None);
@@ -70,32 +79,20 @@ pub fn write(job: &IngestJob<'_>, scan: Scan, map: IdMap, partitioner: Partition
         "{:.2} % of the edges are between parts",
         50.0 * cut as f64 / edges.max(1) as f64
     );
-    let path = parts_path(job);
-    let header = npy::header("<u4", &[nodes]);
-    let file = Temporary::replace(&path)?;
-    file.write_all(&header)?;
+    let file = Temporary::replace(path)?;
+    file.write_all(&npy::header("<u4", &[nodes]))?;
     file.write_all(cast_slice(&streamed.of))?;
-    file.finish()?;
-    Ok(path)
+    file.finish()
 }
 
-/// Removes what [`write`] left.
-pub fn remove(job: &IngestJob<'_>) -> Result<()> {
-    durable::remove_file(&parts_path(job))?;
-    durable::remove_folder(&neighbors_path(job))
-}
-
-fn parts_path(job: &IngestJob<'_>) -> PathBuf {
-    job.store.lasting_scratch().join("parts.npy")
-}
-
-fn neighbors_path(job: &IngestJob<'_>) -> PathBuf {
-    job.store.lasting_scratch().join("neighbors.grappa")
+/// The folder of the parts, and of the store from which they are found.
+fn folder(job: &IngestJob<'_>) -> PathBuf {
+    job.store.lasting_scratch().join("parts")
 }
 
 /// The graph with both directions of each edge, as a store of its own. A run that is resumed keeps it if it is complete.
-fn neighbor_store(job: &IngestJob<'_>, scan: Scan, map: IdMap) -> Result<Store> {
-    let path = neighbors_path(job);
+fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
+    let path = folder(job).join("neighbors.grappa");
     if path.exists() {
         return Store::open(&path);
     }
@@ -111,18 +108,15 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan, map: IdMap) -> Result<Store> 
         chunks: None,
         ..job.options.clone()
     };
+    durable::create_folder(&folder(job))?;
     durable::remove_folder(&partial_folder(&path))?;
     let (store, begun) = StoreFolder::begin(path.as_path(), None, false)?;
     let journal = IngestJournal::create(store.path(), BTreeMap::new(), job.budget.block_bytes)?;
     let source = open_edges(&options, Some(scan.nodes), job.budget.block_bytes)?;
-    let mut ids = GraphIds {
-        map,
-        spec: IdSpec {
-            external: ExternalIds::Dense,
-            permutation: PermutationSpec::Identity,
-        },
-        chunks: plan::chunk_map(scan.nodes, Some(scan.nodes.div_ceil(CHUNK_NODES).max(1) as u32))?,
-    };
+    let chunks = plan::chunk_map(scan.nodes, Some(scan.nodes.div_ceil(CHUNK_NODES).max(1) as u32))?;
+    let mut ids = GraphIds::in_order(job, chunks)?;
+    // The store has dense ids only.
+    ids.spec.external = ExternalIds::Dense;
     let nested = IngestJob {
         options: &options,
         budget: job.budget,
