@@ -110,7 +110,7 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     };
     durable::create_folder(&folder(job))?;
     durable::remove_folder(&partial_folder(&path))?;
-    let (store, begun) = StoreFolder::begin(path.as_path(), None, false)?;
+    let (store, _) = StoreFolder::begin(path.as_path(), None, false)?;
     let journal = IngestJournal::create(store.path(), BTreeMap::new(), job.budget.block_bytes)?;
     let source = open_edges(&options, Some(scan.nodes), job.budget.block_bytes)?;
     let chunks = plan::chunk_map(scan.nodes, Some(scan.nodes.div_ceil(CHUNK_NODES).max(1) as u32))?;
@@ -126,9 +126,8 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
     };
     let held = plan::held_memory(&ids.chunks, 1, &nested.budget)?;
     let rejects = RejectsFolder::new(store.lasting_scratch());
-    edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held, &rejects)
-        .and_then(|()| store.commit(&manifest(&nested, ids)))
-        .map_err(|error| store.failed(begun, error))?;
+    edges::write(&nested, &source, &EdgeValues::none(), scan, &mut ids, held, &rejects)?;
+    store.commit(&manifest(&nested, ids))?;
     Store::open(&path)
 }
 

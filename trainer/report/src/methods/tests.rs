@@ -42,6 +42,7 @@ fn runs(parent: &TempDir, name: &str, partitions: u32, activation_bytes: u64, ac
             };
         }
         run.state.best.as_mut().unwrap().test = Some(accuracy);
+        run.state.scores.as_mut().unwrap().test_accuracy = Some(accuracy);
         run.write(parent, &format!("{name}-{partitions}-{seed}"))
     });
     MethodRuns {

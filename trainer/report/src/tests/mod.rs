@@ -218,7 +218,7 @@ pub(super) fn assert_well_formed(html: &str) {
         } else if name == "style" || name == "script" {
             // Its content is not HTML.
             rest = &rest[rest.find(&format!("</{name}>")).expect("it is closed") + name.len() + 3..];
-        } else if !tag.ends_with('/') && !["!DOCTYPE", "meta"].contains(&name) {
+        } else if !tag.ends_with('/') && !["!DOCTYPE", "meta", "input"].contains(&name) {
             open.push(name.to_owned());
         }
     }
