@@ -117,14 +117,14 @@ fn a_command_that_does_not_exist_is_told_from_a_store() {
         ("evaluate run graph.grappa", "unexpected argument 'run'"),
         ("train graph.grappa", "unexpected argument 'graph.grappa'"),
     ] {
-        let commands = "predict, export, report, env, config";
+        let commands = "predict, export, report, compare, env, config";
         run(&mut folder.program(arguments)).misuse(&[unexpected, "one store", commands, "--split test"]);
     }
 }
 
 /// Some output is about the kind of a store: of one store, and not of `graph.grappa`.
 #[test]
-fn training_says_that_it_ignores_edge_weights_and_that_scores_are_about_a_slice() {
+fn training_says_whether_it_uses_edge_weights_and_that_scores_are_about_a_slice() {
     let folder = TrainFolder::new();
     let edges = |node| format!("{node}\t{}\t0.5\n", (node + 1) % 60);
     let features = |node| format!("{},1\n", node % 2);
@@ -138,15 +138,22 @@ fn training_says_that_it_ignores_edge_weights_and_that_scores_are_about_a_slice(
     place.current_dir(folder.root());
     run(place.words("place graph.grappa --chunks 0-3 --edges inside --to slice.grappa")).success();
     let about_slice = "the store is a slice of its graph, with 4 of 8 chunks: training and scores are about";
-    for (store, has_weights, is_slice) in [
-        ("weighted.grappa", true, false),
-        ("slice.grappa", false, true),
-        ("graph.grappa", false, false),
+    for (arguments, uses_weights, ignores_weights, is_slice) in [
+        ("weighted.grappa", true, false, false),
+        ("weighted.grappa --model gat", false, true, false),
+        ("slice.grappa", false, false, true),
+        ("graph.grappa", false, false, false),
     ] {
-        let ran = run(&mut folder.program(&format!("{store} --epochs 1"))).success();
-        let warning = "does not use the edge weights";
-        assert_eq!(ran.stderr.contains(warning), has_weights, "{store}: {}", ran.stderr);
-        assert_eq!(ran.stdout.contains(about_slice), is_slice, "{store}: {}", ran.stdout);
+        let ran = run(&mut folder.program(&format!("{arguments} --epochs 1"))).success();
+        let output = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(
+            output.contains("edge weights are used"),
+            uses_weights,
+            "{arguments}: {output}"
+        );
+        let ignored = "edge weights are not used";
+        assert_eq!(ran.stderr.contains(ignored), ignores_weights, "{arguments}: {output}");
+        assert_eq!(ran.stdout.contains(about_slice), is_slice, "{arguments}: {output}");
     }
 }
 
