@@ -102,6 +102,14 @@ def open_folder(path):
     os.close(descriptor)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C raises. Shells ignore it in background jobs, and Python leaves that as it is."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_once_there_is(path):
     """Sends Ctrl-C to this process when `path` appears, or after 10 s."""
     deadline = time.monotonic() + 10
@@ -110,7 +118,7 @@ def interrupt_once_there_is(path):
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_leaves_what_a_resumed_ingest_continues(tmp_path):
+def test_ctrl_c_leaves_what_a_resumed_ingest_continues(tmp_path, ctrl_c):
     edges = np.random.default_rng(0).integers(0, 200_000, (6_000_000, 2))
     np.save(tmp_path / "edges.npy", edges)
     options = {"edges": tmp_path / "edges.npy", "out": tmp_path / "x.grappa", "memory": "64MiB"}
@@ -122,7 +130,7 @@ def test_ctrl_c_leaves_what_a_resumed_ingest_continues(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.npy", "x.grappa"]
 
 
-def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path):
+def test_a_stopped_ingest_of_arrays_continues_with_the_same_data_only(tmp_path, ctrl_c):
     edges = np.random.default_rng(0).integers(0, 200_000, (6_000_000, 2))
     out = tmp_path / "x.grappa"
     threading.Thread(target=interrupt_once_there_is, args=(tmp_path / "x.grappa.partial",)).start()
