@@ -133,7 +133,7 @@ impl Job {
         outcome
     }
 
-    /// Kills the job, whose results are those of `runs` runs, before its `last` changes and `others` of the earlier ones. Returns the number
+    /// Kills the job, which consists of `runs` runs, before its `last` changes and `others` of the earlier ones. Returns the number
     /// of its changes, and how often it was killed.
     ///
     /// # Panics

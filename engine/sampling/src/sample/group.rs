@@ -104,7 +104,7 @@ impl<'a, A: AdjacencyLists> Group<'a, A> {
             .edge_weights(&self.places[index], &self.state, count, edge_weights)
     }
 
-    /// Appends the weights of drawn edges of a list, of which `count` can be drawn, to `weights`.
+    /// Appends the weights of the drawn edges of a list to `weights`. The list has `count` edges that can be drawn.
     #[inline]
     pub(super) fn append_weights(
         &mut self,

@@ -43,7 +43,7 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// The configuration of a run that has these options besides those of all runs.
+    /// The configuration of a run with these options, and the options that all runs share.
     pub(super) fn configuration(&self, own: Table) -> Result<TrainConfig> {
         let mut flags = self.shared.0.clone();
         flags.extend(own);

@@ -92,7 +92,7 @@ fn partitions(number: u32) -> String {
 fn slider() -> String {
     let (_, name) = BANDWIDTHS[START];
     format!(
-        "<p class=\"note\">Modelled seconds are those of machines with a partition each, which compute and send side by side: the seconds of \
+        "<p class=\"note\">Modelled seconds assume one machine for each partition. Machines compute and send side by side: the seconds of \
          this process, and the bytes over the bandwidth, both divided by the number of machines. Delays are left out.</p>\n\
          <label class=\"slider\">Of each machine's link: <b class=\"bandwidth\">{name}</b><input type=\"range\" id=\"bandwidth\" min=\"0\" \
          max=\"{}\" value=\"{START}\"></label>\n",

@@ -99,7 +99,7 @@ impl PathGraphs {
         }
     }
 
-    /// All nodes: those of each tree one after the other, depth first.
+    /// All nodes: one tree after the other, each depth first.
     fn path(&self, epoch: u64) -> Vec<u32> {
         let nodes = self.components.len();
         let mut order: Vec<u64> = (0..nodes as u64).collect();
