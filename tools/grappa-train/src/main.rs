@@ -85,8 +85,8 @@ Examples:
     Report(args::ReportArgs),
     /// Compare methods of training on a store: accuracy, bytes and modelled time
     ///
-    /// Trains the methods one after the other, each in partitions of this process, and counts what partitions would send. Other options are
-    /// those of training, for all methods.
+    /// Trains the methods one after the other, each in partitions of this process, and counts what partitions would send. All other
+    /// options of training apply to all methods.
     #[command(after_long_help = "\
 Examples:
   Four methods, two numbers of partitions, three seeds:

@@ -92,9 +92,9 @@ fn partitions(number: u32) -> String {
 fn slider() -> String {
     let (_, name) = BANDWIDTHS[START];
     format!(
-        "<p class=\"note\">Modelled seconds assume one machine for each partition. Machines compute and send side by side: the seconds of \
-         this process, and the bytes over the bandwidth, both divided by the number of machines. Delays are left out.</p>\n\
-         <label class=\"slider\">Of each machine's link: <b class=\"bandwidth\">{name}</b><input type=\"range\" id=\"bandwidth\" min=\"0\" \
+        "<p class=\"note\">Modelled seconds assume a machine for each partition, and that machines compute and send side by side. They are the \
+         seconds of this process plus the bytes over the bandwidth, divided by the number of machines. Delays are left out.</p>\n\
+         <label class=\"slider\">Bandwidth of each machine: <b class=\"bandwidth\">{name}</b><input type=\"range\" id=\"bandwidth\" min=\"0\" \
          max=\"{}\" value=\"{START}\"></label>\n",
         BANDWIDTHS.len() - 1
     )
