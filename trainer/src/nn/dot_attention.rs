@@ -95,18 +95,9 @@ impl Reduce for DotAttention {
                 .zip(keys[part.clone()].iter().zip(along))
                 .map(|(query, (key, along))| query * (key + along));
             let logit = scale * products.sum::<f32>();
-            let weight = if logit > largest[head] {
-                let scale = (largest[head] - logit).exp();
-                sums.iter_mut().for_each(|sum| *sum *= scale);
-                weights[head] *= scale;
-                largest[head] = logit;
-                weight_of_largest(logit)
-            } else {
-                (logit - largest[head]).exp()
-            };
+            let weight = softmax_weight(logit, &mut largest[head], &mut weights[head], sums);
             let rows = sums.iter_mut().zip(values[part].iter().zip(along));
             rows.for_each(|(sum, (value, along))| *sum += weight * (value + along));
-            weights[head] += weight;
         }
     }
 
@@ -120,6 +111,22 @@ impl Reduce for DotAttention {
             sums.iter_mut().for_each(|sum| *sum /= weight);
         }
     }
+}
+
+/// The weight of a neighbor in a softmax over neighbors that come one after the other. `weights` is the sum of all weights, with this one.
+/// If the logit is the largest so far, the sums of messages and of weights so far are scaled to it.
+pub(super) fn softmax_weight(logit: f32, largest: &mut f32, weights: &mut f32, sums: &mut [f32]) -> f32 {
+    let weight = if logit > *largest {
+        let scale = (*largest - logit).exp();
+        sums.iter_mut().for_each(|sum| *sum *= scale);
+        *weights *= scale;
+        *largest = logit;
+        weight_of_largest(logit)
+    } else {
+        (logit - *largest).exp()
+    };
+    *weights += weight;
+    weight
 }
 
 /// `exp(logit - largest)` of the largest logit: 1, or NaN if it is infinite, as in PyTorch's softmax.

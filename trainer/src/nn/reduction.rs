@@ -4,7 +4,7 @@ use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum, WeightedMean, W
 use grappa_formats::features::FeatureLayout;
 
 use super::{
-    dot_attention::{DotAttention, weight_of_largest},
+    dot_attention::{DotAttention, softmax_weight, weight_of_largest},
     edge_weight::{EdgeWeight, STRIP},
 };
 use crate::kernels::attention::leaky;
@@ -446,17 +446,8 @@ impl Attention {
             .zip(source.chunks_exact(self.head_width));
         for (head, (sums, row)) in heads.enumerate() {
             let logit = self.logit(head, source, query, edge);
-            let weight = if logit > largest[head] {
-                let scale = (largest[head] - logit).exp();
-                sums.iter_mut().for_each(|sum| *sum *= scale);
-                weights[head] *= scale;
-                largest[head] = logit;
-                weight_of_largest(logit)
-            } else {
-                (logit - largest[head]).exp()
-            };
+            let weight = softmax_weight(logit, &mut largest[head], &mut weights[head], sums);
             sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
-            weights[head] += weight;
         }
     }
 }

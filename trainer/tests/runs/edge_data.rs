@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_engine::aggregate::StoreFeatures;
 use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
@@ -13,7 +13,7 @@ use grappa_run::{
 use grappa_sampling::{InNeighbors, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
-    nn::{self, Model},
+    nn::Model,
     predict::{Values, predict_file},
     train::{
         inference::{Inference, Needed, NeededOptions},
@@ -21,10 +21,10 @@ use grappa_trainer::{
         trained::Trained,
     },
 };
-use tch::{Device, Tensor};
+use tch::Device;
 
 use crate::{
-    evaluation::{BUDGETS, logits, minibatch, needed_options},
+    evaluation::{BUDGETS, logits, minibatch, needed_options, outputs_of},
     stores::{
         BUDGET, CLASSES, DENSE, EDGE_FEATURES, NODES, Seen, Shape, config, inference, refused_at, store, train_at,
     },
@@ -100,19 +100,7 @@ fn inference_in_any_memory_gives_the_logits_of_minibatches_with_edge_data() {
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let minibatch = minibatch(&chunks, &wanted, &samples, input_of(layer).values());
             let degrees: Vec<f32> = minibatch.nodes.iter().map(|node| sums[node.0 as usize]).collect();
-            let blocks = nn::Block::of_minibatch(&minibatch, Some(&degrees), Device::Cpu);
-            let mut rows = vec![0.0; minibatch.nodes.len() * features.width()];
-            for (node, row) in minibatch.nodes.iter().zip(rows.chunks_exact_mut(features.width())) {
-                features.read(node.0..node.0 + 1, row).unwrap();
-            }
-            let rows = Tensor::from_slice(&rows).view([minibatch.nodes.len() as i64, features.width() as i64]);
-            let pass = nn::Pass {
-                training: None,
-                names: None,
-                scaling: nn::Scaling::HorvitzThompson,
-            };
-            let expected = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
-            let expected = Vec::<f32>::try_from(expected.contiguous().view([-1])).unwrap();
+            let expected = outputs_of(&model, &minibatch, &degrees, &features);
             let options = NeededOptions {
                 samples: &samples,
                 ..needed_options(2, false, f64::INFINITY)

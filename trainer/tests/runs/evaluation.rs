@@ -321,6 +321,24 @@ pub fn minibatch(
     }
 }
 
+/// The outputs of a model on a minibatch. `degrees` are the in-degrees of its nodes, or sums of weights.
+pub fn outputs_of(model: &Model, minibatch: &Minibatch, degrees: &[f32], features: &StoreFeatures<'_>) -> Vec<f32> {
+    let blocks = nn::Block::of_minibatch(minibatch, Some(degrees), Device::Cpu);
+    let (nodes, width) = (minibatch.nodes.len(), features.width());
+    let mut rows = vec![0.0; nodes * width];
+    for (node, row) in minibatch.nodes.iter().zip(rows.chunks_exact_mut(width)) {
+        features.read(node.0..node.0 + 1, row).unwrap();
+    }
+    let rows = Tensor::from_slice(&rows).view([nodes as i64, width as i64]);
+    let pass = nn::Pass {
+        training: None,
+        names: None,
+        scaling: nn::Scaling::HorvitzThompson,
+    };
+    let outputs = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
+    Vec::<f32>::try_from(outputs.contiguous().view([-1])).unwrap()
+}
+
 #[test]
 fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
     let folder = tempfile::tempdir().unwrap();
@@ -354,19 +372,7 @@ fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
                 .iter()
                 .map(|node| chunks.degree(*node).unwrap() as f32)
                 .collect();
-            let blocks = nn::Block::of_minibatch(&minibatch, Some(&degrees), Device::Cpu);
-            let mut rows = vec![0.0; minibatch.nodes.len() * features.width()];
-            for (node, row) in minibatch.nodes.iter().zip(rows.chunks_exact_mut(features.width())) {
-                features.read(node.0..node.0 + 1, row).unwrap();
-            }
-            let rows = Tensor::from_slice(&rows).view([minibatch.nodes.len() as i64, features.width() as i64]);
-            let pass = nn::Pass {
-                training: None,
-                names: None,
-                scaling: nn::Scaling::HorvitzThompson,
-            };
-            let expected = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
-            let expected = Vec::<f32>::try_from(expected.contiguous().view([-1])).unwrap();
+            let expected = outputs_of(&model, &minibatch, &degrees, &features);
 
             let options = NeededOptions {
                 samples: &samples,
