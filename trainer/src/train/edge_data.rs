@@ -8,7 +8,7 @@ use std::sync::{
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::workers;
 use grappa_run::{
-    config::{HaloMode, StoredEdges, TrainConfig},
+    config::{StoredEdges, TrainConfig},
     model::{EdgeInput, LayerKind},
 };
 use grappa_sampling::{EdgeValues, sample::Sampler};
@@ -34,16 +34,6 @@ pub(super) fn stored(store: &Store) -> StoredEdges {
 /// If an option contradicts it.
 pub(super) fn input(store: &Store, config: &TrainConfig) -> Result<EdgeInput> {
     Ok(config.edge_input(stored(store))?)
-}
-
-/// A warning about halo nodes without in-neighbors, which a partition would sample for models that take nothing of edges.
-pub(super) fn warning_about_halo(config: &TrainConfig, input: EdgeInput) -> Option<String> {
-    let lacks = !input.is_nothing() && config.halo == HaloMode::Auto && config.partitions() > 1 && config.layers > 1;
-    lacks.then(|| {
-        "nodes of other partitions have no neighbors, because sampled ones have neither weights nor features of edges: accuracy can be \
-         several points lower; use --partitions 1, --halo history or --edge-data ignore"
-            .to_owned()
-    })
 }
 
 /// Checks that a store has the edge data that a model was trained with.

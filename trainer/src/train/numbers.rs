@@ -65,7 +65,7 @@ impl ChosenNumbers {
             partitions: of_host[0],
             schedule: config.schedule,
             super_epochs: config.epochs.div_ceil(config.repartition_every),
-            expands_halo: edges.is_nothing() && matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
+            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
         };
         let loader = LoaderOptions {
             concurrent: of_host[1].map(|concurrent| concurrent as usize),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_formats::assignment::Assignment;
 use grappa_io::progress::Progress;
-use grappa_run::{config::HaloMode, folder::ASSIGNMENTS, model::EdgeInput};
+use grappa_run::{config::HaloMode, folder::ASSIGNMENTS};
 use grappa_sampling::{
     Loader, LoaderOptions, Seeds,
     feed::{BatchSource, HostProcesses},
@@ -210,9 +210,8 @@ pub(super) fn repeated_batch_memory(config: &ResolvedConfig, uses_history: bool)
 
 /// Whether halo nodes get sampled in-neighbors: with `--halo auto`, if historical embeddings cannot be used, cost too much, or cost
 /// accuracy.
-/// Not if the model takes weights or features of edges, which sampled in-neighbors lack.
-pub(super) fn expands_halo(config: &ResolvedConfig, edges: EdgeInput, uses_history: bool) -> bool {
-    edges.is_nothing() && config.halo == HaloMode::Auto && config.partitions() > 1 && !uses_history
+pub(super) fn expands_halo(config: &ResolvedConfig, uses_history: bool) -> bool {
+    config.halo == HaloMode::Auto && config.partitions() > 1 && !uses_history
 }
 
 /// The assignment of chunks to the partitions of a super-epoch, a function of the configuration and the store.

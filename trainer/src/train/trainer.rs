@@ -15,7 +15,7 @@ use tch::Device;
 
 use super::{
     data::TrainingData,
-    edge_data, estimate,
+    estimate,
     evaluate::{Evaluation, Evaluations},
     full_graph, gradient_exchange,
     learner::Learner,
@@ -81,7 +81,6 @@ impl Trainer {
             warnings.extend(estimate::check(&processes.hosts, &config, &model, examples, share)?);
         }
         warnings.extend(config.warnings(config.knows_first_hop()));
-        warnings.extend(edge_data::warning_about_halo(&config, data.edges));
         if val_examples == 0 {
             warnings.extend(config.warnings_without_validation());
         }
@@ -183,7 +182,7 @@ impl Trainer {
         let stage = self.clock.enter(Stage::History);
         let (mut on, history, _) = self.on_graph(progress);
         history.plan(&mut on)?;
-        if partitions::expands_halo(&self.config, self.data.edges, self.history.is_planned()) {
+        if partitions::expands_halo(&self.config, self.history.is_planned()) {
             let lacks = self
                 .partitions
                 .expand_halo_nodes(assignment.generation(), &self.processes, progress)?;

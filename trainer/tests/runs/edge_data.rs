@@ -1,14 +1,19 @@
 //! Models that take the weights or the features of edges.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    num::{NonZeroU32, NonZeroUsize},
+    path::Path,
+    sync::Arc,
+};
 
 use grappa_engine::aggregate::StoreFeatures;
 use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
-    config::{Auto, EdgeData, Evaluate, FirstHop, Method, TrainConfig},
+    config::{Auto, EdgeData, Evaluate, FirstHop, HaloMode, Method, TrainConfig},
     folder::RunFolder,
-    model::{EdgeInput, LayerKind, ModelOptions, Task},
+    model::{EdgeInput, LayerKind, ModelOptions, NormKind, Task},
 };
 use grappa_sampling::{InNeighbors, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::{MappedChunks, Store};
@@ -195,6 +200,40 @@ fn runs_take_edge_data_tell_it_and_resume_with_it() {
         let trained = Trained::open(&run, Device::Cpu).unwrap();
         let error = trained.check_store(&other).unwrap_err().to_string();
         assert!(error.contains("edge data that the store lacks"), "{error}");
+    }
+}
+
+#[test]
+fn partitions_with_all_neighbors_of_halo_nodes_learn_from_edge_data_what_the_whole_graph_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("with"), EDGE_DATA);
+    for model in MODELS {
+        let losses = |partitions: u32| {
+            let config = TrainConfig {
+                model,
+                partitions: Auto::Value(partitions),
+                edge_data: EdgeData::Use,
+                epochs: 3,
+                layers: 3,
+                halo: HaloMode::Neighbors,
+                halo_neighbors: Auto::Value(NonZeroU32::new(1000).unwrap()),
+                fanouts: Auto::Value("-1,-1,-1".parse().unwrap()),
+                batch: Auto::Value(NonZeroUsize::new(3000).unwrap()),
+                norm: Auto::Value(NormKind::None),
+                dropout: 0.0,
+                lr: 0.003,
+                ..config()
+            };
+            let (_, seen) = train_at(&store, &config, &folder.path().join(format!("{model}-{partitions}"))).unwrap();
+            seen.records.iter().map(|record| record.loss).collect::<Vec<f64>>()
+        };
+        let (whole, parts) = (losses(1), losses(4));
+        for (whole, part) in whole.iter().zip(&parts) {
+            assert!(
+                (whole - part).abs() <= 1e-4 * whole.abs(),
+                "{model}: {whole} and {part}"
+            );
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use grappa_sampling::EdgeValues;
 
-use super::{EdgeData, FirstHop, HaloMode, Method, TrainConfig, effects::refuse};
+use super::{EdgeData, FirstHop, Method, TrainConfig, effects::refuse};
 use crate::{
     Result,
     model::{EdgeInput, LayerKind},
@@ -45,17 +45,11 @@ impl TrainConfig {
             }
             return self.check_unused(stored).map(|()| EdgeInput::Nothing);
         };
-        let (what, remedy) = (name(values), "or use `--edge-data ignore`");
         if self.first_hop == FirstHop::Preaggregated {
             refuse(format!(
-                "first-hop is preaggregated, and the first layer takes {what}, which pre-aggregated features lack: leave out --first-hop, \
-                 {remedy}"
-            ))?;
-        }
-        if self.halo == HaloMode::Neighbors && self.partitions() > 1 {
-            refuse(format!(
-                "halo is neighbors, and sampled in-neighbors of halo nodes have no {what}, which the model takes: use another --halo, \
-                 {remedy}"
+                "first-hop is preaggregated, and the first layer takes {}, which pre-aggregated features lack: leave out --first-hop, or \
+                 use `--edge-data ignore`",
+                name(values)
             ))?;
         }
         Ok(match values {
@@ -146,7 +140,6 @@ fn name(values: EdgeValues) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Auto;
 
     const BOTH: StoredEdges = StoredEdges {
         weights: true,
@@ -239,12 +232,5 @@ mod tests {
             error.contains("first-hop") && error.contains("--edge-data ignore"),
             "{error}"
         );
-        let neighbors = TrainConfig {
-            halo: HaloMode::Neighbors,
-            partitions: Auto::Value(4),
-            ..sage
-        };
-        let error = refused(&neighbors, BOTH);
-        assert!(error.contains("halo is neighbors"), "{error}");
     }
 }
