@@ -12,11 +12,12 @@ use grappa_engine::{
     ingest::{
         Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
         ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption, MissingOptions,
-        OnBadLine, PARTS_MAX, Partitioner, RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm,
-        TableOptions,
+        OnBadLine, RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
+
+use crate::assign::parse_assign;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -575,37 +576,4 @@ impl IngestArgs {
             },
         })
     }
-}
-
-fn parse_assign(text: &str) -> Result<Assign, String> {
-    match text {
-        "random" => Ok(Assign::Random),
-        "range" => Ok(Assign::Range),
-        _ => match text.split_once(':').unwrap_or((text, "")) {
-            ("file", path) if !path.is_empty() => Ok(Assign::File(path.into())),
-            (name, parts) => parse_streamed(name, parts),
-        },
-    }
-}
-
-/// The number of parts of `--assign ldg` and `--assign fennel`.
-const PARTS_DEFAULT: u32 = 16;
-
-fn parse_streamed(name: &str, parts: &str) -> Result<Assign, String> {
-    let Some(partitioner) = Partitioner::ALL
-        .into_iter()
-        .find(|partitioner| partitioner.name() == name)
-    else {
-        return Err(
-            "expected `random`, `range`, `file:PATH`, `ldg`, `ldg:PARTS`, `fennel` or `fennel:PARTS`".to_owned(),
-        );
-    };
-    let parts = match parts {
-        "" => PARTS_DEFAULT,
-        text => match text.parse() {
-            Ok(parts) if (2..=PARTS_MAX).contains(&parts) => parts,
-            _ => return Err(format!("expected from 2 to {PARTS_MAX} parts, found `{text}`")),
-        },
-    };
-    Ok(Assign::Streamed { partitioner, parts })
 }

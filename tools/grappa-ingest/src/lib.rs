@@ -1,6 +1,7 @@
 //! The program `grappa-ingest`, as a library: the Python package calls it with its options.
 
 mod args;
+mod assign;
 mod readings;
 
 use std::{ffi::OsString, path::Path, process::ExitCode, time::Instant};
