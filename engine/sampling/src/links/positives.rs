@@ -42,10 +42,11 @@ impl Positives {
         // Fails if the store lacks the part.
         store.part_edges(part)?;
         let chunks: Vec<ChunkId> = store.present_chunks().collect();
-        Self::of_chunks(store, part, &chunks, sample, memory, progress)
+        let edges = Self::count(store, part, &chunks, progress)?;
+        Self::of_chunks(store, part, &chunks, edges, sample, memory, progress)
     }
 
-    /// As [`Positives::of_part`], the edges to nodes of some chunks.
+    /// As [`Positives::of_part`], the edges to nodes of some chunks. There are `edges` of them, as [`Positives::count`] tells.
     ///
     /// # Errors
     /// As [`Positives::of_part`].
@@ -53,16 +54,13 @@ impl Positives {
         store: &Store,
         part: EdgePart,
         chunks: &[ChunkId],
+        edges: u64,
         sample: Option<(u64, u64)>,
         memory: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let edges = Self::count(store, part, chunks, progress)?;
-        let (wanted, order) = match sample {
-            Some((wanted, key)) if wanted < edges => (wanted, Some(Feistel::new(edges, key))),
-            _ => (edges, None),
-        };
-        let bytes_of_edge = if order.is_some() { 24 } else { 16 };
+        let sample = sample.filter(|&(wanted, _)| wanted < edges);
+        let (wanted, bytes_of_edge) = sample.map_or((edges, 16), |(wanted, _)| (wanted, 24));
         if wanted.saturating_mul(bytes_of_edge) > memory {
             return Err(Error::Budget {
                 what: format!("a list of {wanted} edges"),
@@ -73,30 +71,30 @@ impl Positives {
         }
         let mut found = Self {
             edges: Vec::with_capacity(wanted as usize),
-            numbers: Vec::with_capacity(order.as_ref().map_or(0, |_| wanted as usize)),
+            numbers: sample.map_or_else(Vec::new, |(wanted, key)| drawn_numbers(edges, wanted, key)),
         };
-        let mut number = 0;
-        for_each_positive(store, part, chunks, progress, |source, target| {
-            match &order {
-                None => found.edges.push((source, target)),
-                Some(order) if order.forward(number) < wanted => {
-                    found.edges.push((source, target));
-                    found.numbers.push(number);
-                }
-                Some(_) => {}
-            }
-            number += 1;
-        })?;
+        let each = |source, target| found.edges.push((source, target));
+        match sample {
+            None => for_each_positive(store, part, chunks, progress, each)?,
+            Some(_) => for_each_numbered(store, part, chunks, &found.numbers, progress, each)?,
+        }
         Ok(found)
     }
 
-    /// The number of edges of [`Positives::of_chunks`] without a sample.
+    /// The number of edges of [`Positives::of_chunks`] without a sample. Reads all edges of an undirected graph.
     ///
     /// # Errors
     /// If the store lacks the part, a file is damaged, or `progress` asks to stop.
     pub fn count(store: &Store, part: EdgePart, chunks: &[ChunkId], progress: &dyn Progress) -> Result<u64> {
         let mut edges = 0;
-        for_each_positive(store, part, chunks, progress, |_, _| edges += 1)?;
+        match has_both_directions(store, part) {
+            true => for_each_positive(store, part, chunks, progress, |_, _| edges += 1)?,
+            false => {
+                for &chunk in chunks {
+                    edges += store.part_in_order(part, chunk)?.rows().edges();
+                }
+            }
+        }
         Ok(edges)
     }
 
@@ -126,6 +124,19 @@ impl Positives {
     }
 }
 
+/// `wanted` of the numbers below `edges`, ascending.
+fn drawn_numbers(edges: u64, wanted: u64, key: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..wanted).collect();
+    Feistel::new(edges, key).inverse_all(&mut numbers);
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Whether a part has each edge in both directions, of which one counts.
+fn has_both_directions(store: &Store, part: EdgePart) -> bool {
+    part == EdgePart::Graph && store.manifest().edge_options.undirected
+}
+
 /// Reads the edges of a part to nodes of some chunks, by destination, then by source; in an undirected graph, each once.
 fn for_each_positive(
     store: &Store,
@@ -134,12 +145,48 @@ fn for_each_positive(
     progress: &dyn Progress,
     mut each: impl FnMut(NodeId, NodeId),
 ) -> Result<()> {
-    let undirected = part == EdgePart::Graph && store.manifest().edge_options.undirected;
+    let both_directions = has_both_directions(store, part);
     for_each_edge(store, part, chunks, progress, |source, target| {
-        if !undirected || is_counted(source, target) {
+        if !both_directions || is_counted(source, target) {
             each(source, target);
         }
     })
+}
+
+/// As [`for_each_positive`], those of the edges with some numbers, which ascend. If each edge is in one direction, this reads the
+/// in-degrees of all nodes and the adjacency lists with these edges.
+fn for_each_numbered(
+    store: &Store,
+    part: EdgePart,
+    chunks: &[ChunkId],
+    numbers: &[u64],
+    progress: &dyn Progress,
+    mut each: impl FnMut(NodeId, NodeId),
+) -> Result<()> {
+    let mut numbers = numbers.iter().copied().peekable();
+    let mut number = 0;
+    if has_both_directions(store, part) {
+        return for_each_positive(store, part, chunks, progress, |source, target| {
+            if numbers.next_if_eq(&number).is_some() {
+                each(source, target);
+            }
+            number += 1;
+        });
+    }
+    for &chunk in chunks {
+        check_stopped(progress)?;
+        let lists = store.part(part, chunk)?;
+        let (rows, first) = (lists.rows(), lists.span().first_node.0);
+        for (row, degree) in (0..).zip(rows.degrees(0..rows.rows())) {
+            let end = number + degree?;
+            while let Some(of_row) = numbers.next_if(|&next| next < end) {
+                each(NodeId(rows.row(row)?.get(of_row - number)), NodeId(first + row));
+            }
+            number = end;
+        }
+        lists.release_all_rows();
+    }
+    Ok(())
 }
 
 /// Reads the edges of a part to nodes of some chunks, by destination, then by source.

@@ -492,7 +492,9 @@ fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
     loader.partition(&parts, &Seeds::All, &Silent).unwrap();
     let owned: Vec<Owned> = loader.served().map(|part| part.view.owned().clone()).collect();
     let positives = owned.iter().map(|owned| {
-        Positives::of_chunks(&fixture.store, EdgePart::Graph, owned.base(), None, 1 << 20, &Silent).unwrap()
+        let (store, chunks) = (&fixture.store, owned.base());
+        let edges = Positives::count(store, EdgePart::Graph, chunks, &Silent).unwrap();
+        Positives::of_chunks(store, EdgePart::Graph, chunks, edges, None, 1 << 20, &Silent).unwrap()
     });
     let positives: Vec<_> = positives.map(Arc::new).collect();
     let counts: Vec<u64> = positives.iter().map(|positives| positives.len()).collect();

@@ -127,7 +127,7 @@ impl LinkData {
         let all = counts.iter().sum();
         let shares: Vec<u64> = match self.edges_per_epoch {
             Some(wanted) if wanted < all => shares(wanted, &counts),
-            _ => counts,
+            _ => counts.clone(),
         };
         let (mut positives, mut memory) = (Vec::with_capacity(owned.len()), self.memory);
         for owned in &owned {
@@ -135,8 +135,8 @@ impl LinkData {
             let key = [epoch, partition.into()]
                 .into_iter()
                 .fold(random::hash(self.seed), random::combine);
-            let sample = Some((shares[partition as usize], key));
-            let of_part = Positives::of_chunks(store, EdgePart::Graph, owned.base(), sample, memory, progress)?;
+            let (edges, sample) = (counts[partition as usize], Some((shares[partition as usize], key)));
+            let of_part = Positives::of_chunks(store, EdgePart::Graph, owned.base(), edges, sample, memory, progress)?;
             memory = memory.saturating_sub(of_part.bytes());
             positives.push(Arc::new(of_part));
         }
