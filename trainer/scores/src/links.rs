@@ -112,15 +112,21 @@ impl LinkScores {
 /// The candidates that edges were ranked among.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCandidates {
-    /// The number for each edge. None: all nodes.
+    /// The number for each edge; the largest one if they are listed. None: all nodes.
     pub count: Option<u32>,
-    /// How they are drawn: `uniform` or `degree`.
+    /// How they are drawn: `uniform` or `degree`; or `listed`, by the user.
     pub kind: String,
+}
+
+impl LinkCandidates {
+    /// The kind of candidates that the user lists.
+    pub const LISTED: &str = "listed";
 }
 
 impl std::fmt::Display for LinkCandidates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.count {
+            Some(count) if self.kind == Self::LISTED => write!(f, "up to {count} listed candidates"),
             Some(count) => write!(f, "{count} {} candidates", self.kind),
             None => f.write_str("all nodes"),
         }
@@ -261,6 +267,11 @@ mod tests {
             line.contains("MRR 1.0000 among 4 uniform candidates, filtered") && line.contains("AUC 75.00 %"),
             "{line}"
         );
+        let listed = LinkCandidates {
+            count: Some(4),
+            kind: LinkCandidates::LISTED.to_owned(),
+        };
+        assert_eq!(listed.to_string(), "up to 4 listed candidates");
         let none = LinkScores::default().report(candidates());
         assert_eq!((none.filtered.mrr, none.auc), (None, None));
     }

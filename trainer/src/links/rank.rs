@@ -99,7 +99,7 @@ impl LinkEmbeddings<'_> {
         for (&edge, ranked) in edges.edges.iter().zip(drawn) {
             pairs.extend([edge, ranked.pair]);
             pairs.extend(ranked.filtered.iter().map(|&node| (edge.0, node)));
-            // Most are the same.
+            // Most raw candidates are the filtered ones.
             pairs.extend(replaced(ranked).map(|node| (edge.0, node)));
         }
         let half = Self {
@@ -112,12 +112,8 @@ impl LinkEmbeddings<'_> {
             let (edge, pair) = (next(), next());
             scores.add_pair(edge, pair);
             let filtered: Vec<f32> = ranked.filtered.iter().map(|_| next()).collect();
-            let raw: Vec<f32> = ranked
-                .raw
-                .iter()
-                .zip(&ranked.filtered)
-                .zip(&filtered)
-                .map(|((raw, other), &score)| if raw == other { score } else { next() })
+            let raw: Vec<f32> = (0..ranked.raw.len())
+                .map(|at| if is_filtered(ranked, at) { filtered[at] } else { next() })
                 .collect();
             if edges.candidates.count.is_some() {
                 scores.filtered.add_scores(edge, filtered.into_iter());
@@ -182,8 +178,13 @@ impl LinkEmbeddings<'_> {
 
 /// Raw candidates that are no filtered ones.
 fn replaced(ranked: &Ranked) -> impl Iterator<Item = NodeId> + '_ {
-    let both = ranked.raw.iter().zip(&ranked.filtered);
-    both.filter(|(raw, filtered)| raw != filtered).map(|(&raw, _)| raw)
+    let others = (0..ranked.raw.len()).filter(|&at| !is_filtered(ranked, at));
+    others.map(|at| ranked.raw[at])
+}
+
+/// Whether the raw candidate at a place is the filtered one.
+fn is_filtered(ranked: &Ranked, at: usize) -> bool {
+    ranked.filtered.get(at) == Some(&ranked.raw[at])
 }
 
 /// Numbers of candidates with a higher and with the same score.

@@ -14,7 +14,7 @@ use grappa_run::{
 };
 use grappa_sampling::{
     NodeSet,
-    links::{Candidates, KnownEdges, RankCandidates},
+    links::{Candidates, KnownEdges, ListedPairs, RankCandidates},
 };
 use grappa_storage::Store;
 use tch::{Device, Tensor};
@@ -225,12 +225,14 @@ fn ranks_equal_a_plain_loop_and_depend_on_nothing_but_the_seed() {
         let is_edge: BTreeSet<_> = edges_of(&store, &EdgePart::ALL).into_iter().collect();
         let edges = edges_of(&store, &[EdgePart::Test]);
         assert!(edges.len() > 50);
-        for count in [Some(20), None] {
-            let candidates = RankCandidates {
-                count,
-                nodes: Candidates::Uniform,
-                seed: 4,
-            };
+        let pairs = (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))));
+        let listed = Arc::new(ListedPairs::new(pairs.step_by(7).collect()));
+        for (count, nodes) in [
+            (Some(20), Candidates::Uniform),
+            (Some(18), Candidates::Listed(listed)),
+            (None, Candidates::Uniform),
+        ] {
+            let candidates = RankCandidates { count, nodes, seed: 4 };
             let ranked = RankedEdges {
                 store: &store,
                 parts: &EdgePart::ALL,

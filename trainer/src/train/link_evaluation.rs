@@ -6,16 +6,12 @@ use grappa_engine::aggregate::StateRows;
 use grappa_formats::{EdgePart, manifest::FeatureDtype};
 use grappa_run::{
     config::Evaluate,
-    scores::{LinkCandidates, LinkReport, ScoreReport},
+    scores::{LinkReport, ScoreReport},
 };
-use grappa_sampling::{
-    NodeSet,
-    links::{Candidates, KnownEdges, Positives, RankCandidates},
-};
+use grappa_sampling::{NodeSet, links::KnownEdges};
 
 use super::{
-    evaluate::Evaluation, host_values::values, inference::needed::Needed, links::CANDIDATES,
-    model_on_graph::ModelOnGraph,
+    evaluate::Evaluation, host_values::values, inference::needed::Needed, links::LinkData, model_on_graph::ModelOnGraph,
 };
 use crate::{
     Result,
@@ -36,7 +32,8 @@ pub(super) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool
 }
 
 fn scores(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Evaluation> {
-    let mut room = on.make_room(0, false);
+    let listed = on.data.links().map_or(0, LinkData::candidate_bytes);
+    let mut room = on.make_room(listed, false);
     let store = &on.data.store;
     let (nodes, width) = (store.manifest().nodes, on.learner.model.options().outputs);
     let share = room.inference / TABLE_SHARE;
@@ -77,27 +74,19 @@ fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart
     if links.edges[part as usize] == 0 {
         return Ok(ScoreReport::default());
     }
-    let edges = Positives::of_part(store, part, None, embeddings.memory / 2, progress)?;
+    let edges = links.held_out(part, embeddings.memory / 2, progress)?;
     let known = |of_store: &EdgePart| *of_store <= part && links.edges[*of_store as usize] > 0;
     let parts: Vec<EdgePart> = EdgePart::ALL.into_iter().filter(known).collect();
-    let candidates = RankCandidates {
-        count: Some(CANDIDATES),
-        nodes: Candidates::Uniform,
-        seed: 0,
-    };
     let ranked = RankedEdges {
         store,
         parts: &parts,
         known: &KnownEdges::new(store, &parts, Vec::new())?,
-        candidates: &candidates,
+        candidates: &links.candidates,
         edges: edges.edges(),
         first: 0,
     };
     let scores = embeddings.rank(&ranked, progress)?;
-    Ok(of_links(scores.report(LinkCandidates {
-        count: candidates.count,
-        kind: "uniform".to_owned(),
-    })))
+    Ok(of_links(scores.report(links.ranked_among())))
 }
 
 /// Scores of links, where scores of nodes are expected.

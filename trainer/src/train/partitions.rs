@@ -57,6 +57,10 @@ impl OpenPartitions {
             host: local.map(|local| Arc::new(local) as Arc<dyn HostProcesses>),
             register: device_copy.memory(),
             links: data.links().map(|links| links.task.clone()),
+            memory: config
+                .memory
+                .0
+                .saturating_sub(data.links().map_or(0, LinkData::candidate_bytes)),
             ..loader_options(config, config.aggregates, data.edges)?
         };
         Ok(Self {

@@ -16,6 +16,8 @@ use crate::{
 /// Draws for a negative before it counts as impossible: one of a node that has edges to 99 of 100 nodes is then found with all but
 /// certainty.
 pub(super) const DRAWS_MAX: u64 = 2000;
+/// Draws among the listed pairs of a source before none of their destinations counts as a node of the partition.
+const OWNED_DRAWS: u64 = 32;
 /// Nodes per sum of a table of degrees.
 const BLOCK_NODES: u64 = 64;
 /// The power of degrees (Mikolov et al., "Distributed Representations of Words and Phrases", 2013).
@@ -61,32 +63,64 @@ impl Candidates {
         match self {
             Self::Uniform | Self::InBatch => 0,
             Self::ByDegree(sums) => ((sums.sums.capacity() + sums.first_blocks.capacity()) * size_of::<f64>()) as u64,
-            Self::Listed(pairs) => (pairs.0.capacity() * size_of::<(NodeId, NodeId)>()) as u64,
+            Self::Listed(listed) => listed.bytes(),
         }
     }
 }
 
 /// Pairs that negatives are drawn from: for [`Negatives::Destinations`] among the pairs of the source, otherwise among all pairs, each
-/// end on its own.
+/// end on its own. The candidates of an evaluation are all pairs of the source.
 #[derive(Debug)]
-pub struct ListedPairs(Vec<(NodeId, NodeId)>);
+pub struct ListedPairs {
+    /// Ascending.
+    pairs: Vec<(NodeId, NodeId)>,
+    /// Whether negatives are uniform where the list has none.
+    or_uniform: bool,
+}
 
 impl ListedPairs {
-    /// Pairs in any order. Pairs that are there several times are drawn as often.
+    /// Pairs in any order. Pairs that are there several times are drawn as often. A source without a pair is an error.
     ///
     /// # Panics
     /// If there are none.
     pub fn new(mut pairs: Vec<(NodeId, NodeId)>) -> Self {
         assert!(!pairs.is_empty(), "negatives are drawn from pairs");
         pairs.sort_unstable();
-        Self(pairs)
+        Self {
+            pairs,
+            or_uniform: false,
+        }
+    }
+
+    /// The same pairs, and uniform negatives for a source without a pair, or without one that the partition owns the destination of.
+    pub fn or_uniform(self) -> Self {
+        Self {
+            or_uniform: true,
+            ..self
+        }
+    }
+
+    /// All pairs, ascending.
+    pub fn all(&self) -> &[(NodeId, NodeId)] {
+        &self.pairs
     }
 
     /// The pairs of a source.
-    fn of(&self, source: NodeId) -> &[(NodeId, NodeId)] {
-        let start = self.0.partition_point(|pair| pair.0 < source);
-        let end = self.0.partition_point(|pair| pair.0 <= source);
-        &self.0[start..end]
+    pub fn of(&self, source: NodeId) -> &[(NodeId, NodeId)] {
+        let start = self.pairs.partition_point(|pair| pair.0 < source);
+        let end = self.pairs.partition_point(|pair| pair.0 <= source);
+        &self.pairs[start..end]
+    }
+
+    /// The largest number of pairs of a source.
+    pub fn of_source_max(&self) -> usize {
+        let of_sources = self.pairs.chunk_by(|a, b| a.0 == b.0);
+        of_sources.map(<[_]>::len).max().unwrap_or(0)
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.pairs.capacity() * size_of::<(NodeId, NodeId)>()) as u64
     }
 }
 
@@ -274,12 +308,18 @@ impl Draw<'_> {
             Candidates::Listed(listed) => {
                 let pairs = match (self.negatives, source) {
                     (Negatives::Destinations(_), Some(source)) => listed.of(source),
-                    _ => &listed.0,
+                    _ => listed.all(),
                 };
-                match pairs.len() {
-                    0 => Err(self.not_listed(source.unwrap_or(positives[0].0))),
-                    count => Ok(of_positive(&pairs[draws.below(count as u64) as usize])),
+                if !listed.or_uniform {
+                    return match pairs.len() {
+                        0 => Err(self.not_listed(source.unwrap_or(positives[0].0))),
+                        count => Ok(of_positive(&pairs[draws.below(count as u64) as usize])),
+                    };
                 }
+                let tries = if pairs.is_empty() { 0 } else { OWNED_DRAWS };
+                let mut drawn = (0..tries).map(|_| of_positive(&pairs[draws.below(pairs.len() as u64) as usize]));
+                let found = drawn.find(|&node| owned.contains(node));
+                Ok(found.unwrap_or_else(|| owned.at(LocalId(draws.below(owned.nodes())))))
             }
         };
         let source = source.map_or_else(|| node(|pair| pair.0), Ok)?;

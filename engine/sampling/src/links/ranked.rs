@@ -20,9 +20,9 @@ const EVALUATION: u64 = u64::MAX;
 /// How candidates are drawn.
 #[derive(Debug)]
 pub struct RankCandidates {
-    /// Number of candidates of each edge. None: all nodes, which need no draws.
+    /// Number of candidates of each edge; the largest one if they are listed. None: all nodes, which need no draws.
     pub count: Option<u32>,
-    /// The nodes that they are drawn from: uniform, or by degree.
+    /// The nodes that they are drawn from: uniform, or by degree. Or a list: all its pairs of the source, whatever their number.
     pub nodes: Candidates,
     /// The seed.
     pub seed: u64,
@@ -35,18 +35,24 @@ pub struct Ranked {
     pub filtered: Vec<NodeId>,
     /// Nodes other than the destination of the edge; true edges are not excluded.
     pub raw: Vec<NodeId>,
-    /// A pair without an edge, both ends drawn.
+    /// A pair without an edge, both ends drawn; uniform if candidates are listed.
     pub pair: (NodeId, NodeId),
 }
 
 impl RankCandidates {
-    /// Draws the candidates of the edge of this number. A node can be drawn several times.
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        self.nodes.bytes()
+    }
+
+    /// Draws the candidates of the edge of this number. A node can be drawn several times. Listed ones are in the order of the list,
+    /// known destinations last.
     ///
     /// # Errors
-    /// If the source has edges to nearly all candidates, or a file is damaged.
+    /// If the source has edges to nearly all candidates, the list has none for it, or a file is damaged.
     ///
     /// # Panics
-    /// If candidates are the ends of a minibatch, or of a list.
+    /// If candidates are the ends of a minibatch.
     pub fn draw(
         &self,
         store: &Store,
@@ -55,7 +61,21 @@ impl RankCandidates {
         (source, destination): (NodeId, NodeId),
     ) -> Result<Ranked> {
         let [mut filtered, mut raw] = [Vec::new(), Vec::new()];
-        let count = u64::from(self.count.unwrap_or(0));
+        let mut count = u64::from(self.count.unwrap_or(0));
+        if let Candidates::Listed(listed) = &self.nodes {
+            let mut known_ones = Vec::new();
+            for &(_, node) in listed.of(source).iter().filter(|pair| pair.1 != destination) {
+                match node == source || known.contains(store, source, node)? {
+                    true => known_ones.push(node),
+                    false => filtered.push(node),
+                }
+            }
+            if filtered.is_empty() {
+                return Err(not_listed(store, source));
+            }
+            raw = [&filtered[..], &known_ones].concat();
+            count = 0;
+        }
         for slot in 0..count {
             let is_other = |&[_, node]: &[NodeId; 2]| Ok(node != destination);
             raw.push(self.first(store, number, slot, is_other)?[1]);
@@ -90,9 +110,9 @@ impl RankCandidates {
         for round in 0..DRAWS_MAX {
             let mut draws = link_draws(key, slot, round);
             let mut node = || match &self.nodes {
-                Candidates::Uniform => Ok(NodeId(draws.below(store.manifest().nodes))),
+                Candidates::Uniform | Candidates::Listed(_) => Ok(NodeId(draws.below(store.manifest().nodes))),
                 Candidates::ByDegree(sums) => sums.node(draws.unit()),
-                Candidates::InBatch | Candidates::Listed(_) => panic!("candidates of a minibatch, or of a list"),
+                Candidates::InBatch => panic!("candidates of a minibatch"),
             };
             let pair = [node()?, node()?];
             if is_wanted(&pair)? {
@@ -101,7 +121,7 @@ impl RankCandidates {
         }
         Err(Error::conflict(
             format!("{DRAWS_MAX} draws found no pair of nodes without an edge, so edges cannot be ranked"),
-            "rank edges among all nodes, which are not drawn",
+            "rank edges among all nodes (--candidates all), which are not drawn",
         ))
     }
 }
@@ -114,10 +134,20 @@ fn no_candidate(error: Error, store: &Store, source: NodeId) -> Error {
                 "{DRAWS_MAX} draws found no node without an edge from {}, so its edges cannot be ranked",
                 store.ids().name(source)
             ),
-            "rank edges among all nodes, which are not drawn",
+            "rank edges among all nodes (--candidates all), which are not drawn",
         ),
         other => other,
     }
+}
+
+fn not_listed(store: &Store, source: NodeId) -> Error {
+    Error::conflict(
+        format!(
+            "the list of candidates has no node without an edge from {}, so its edges cannot be ranked",
+            store.ids().name(source)
+        ),
+        "list a candidate without an edge for the source of each edge that is held out, or rank edges among 100 drawn candidates",
+    )
 }
 
 /// The edges of these parts whose sources are among `sources`, which ascend: source and destination, ascending, each once. In an undirected

@@ -331,6 +331,36 @@ fn listed_negatives_are_destinations_of_their_source_and_no_edges() {
 }
 
 #[test]
+fn sources_without_a_listed_negative_have_uniform_ones_if_that_is_wished() {
+    let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    // Even sources have two listed negatives.
+    let two_of = |source| {
+        let pairs = (0..NODES).map(|target| (NodeId(source), NodeId(target)));
+        let negatives = pairs.filter(|pair| pair.0 != pair.1 && !edges.contains(pair));
+        negatives.take(2).collect::<Vec<_>>()
+    };
+    let listed: Vec<_> = (0..NODES).step_by(2).flat_map(two_of).collect();
+    let of_source = ListedPairs::new(listed.clone());
+    assert_eq!(of_source.of_source_max(), 2);
+    let task = LinkTask {
+        candidates: Candidates::Listed(Arc::new(ListedPairs::new(listed.clone()).or_uniform())),
+        ..fixture.task(Negatives::Destinations(4))
+    };
+    let batches = fixture.batches("2", task, ViewKind::Auto);
+    let mut others = BTreeSet::new();
+    for index in 0..batches.batches() {
+        for pair in sampled(&batches, index).1.negatives {
+            match of_source.of(pair.0) {
+                [] => drop(others.insert(pair.1)),
+                listed => assert!(listed.contains(&pair), "{pair:?}"),
+            }
+        }
+    }
+    assert!(others.len() > 100, "{}", others.len());
+}
+
+#[test]
 fn a_source_with_edges_to_all_nodes_is_an_error() {
     let fixture = Fixture::new();
     let every: Vec<_> = (0..NODES)
@@ -436,6 +466,31 @@ fn candidates_of_an_evaluation_are_no_edges_and_follow_from_the_number_of_the_ed
 }
 
 #[test]
+fn listed_candidates_are_all_of_the_source_and_filtered_without_known_ones() {
+    let graph = Graph::new(20, |node| if node == 5 { vec![1, 2] } else { vec![] });
+    let folder = graph.store(2);
+    let known = KnownEdges::new(&folder.store, &[EdgePart::Graph], Vec::new()).unwrap();
+    let listed = [(1, 5), (1, 7), (1, 1), (1, 9), (2, 5), (3, 4)];
+    let pairs = listed.map(|(source, target)| (NodeId(source), NodeId(target)));
+    let candidates = RankCandidates {
+        count: Some(4),
+        nodes: Candidates::Listed(Arc::new(ListedPairs::new(pairs.to_vec()))),
+        seed: 8,
+    };
+    let draw = |source, target| candidates.draw(&folder.store, &known, 0, (NodeId(source), NodeId(target)));
+    let ranked = draw(1, 9).unwrap();
+    assert_eq!(ranked.filtered, [NodeId(7)]);
+    assert_eq!(ranked.raw, [7, 1, 5].map(NodeId));
+    for source in [2, 8] {
+        let error = draw(source, 9).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("no node without an edge from node {source}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_source_with_edges_to_all_nodes_has_no_candidates() {
     let graph = Graph::new(20, |_| vec![0]);
     let folder = graph.store(2);
@@ -474,8 +529,22 @@ fn the_known_edges_of_sources_are_read_from_all_lists() {
 #[test]
 fn partitions_have_the_edges_to_their_nodes_and_draw_negatives_from_them() {
     let fixture = Fixture::new();
+    let edges = edges_of(&fixture.graph);
+    let pairs = (0..NODES).flat_map(|source| (0..NODES).map(move |target| (NodeId(source), NodeId(target))));
+    let listed = pairs
+        .filter(|pair| pair.0 != pair.1 && !edges.contains(pair))
+        .step_by(3);
+    for candidates in [
+        Candidates::by_degree(&fixture.store).unwrap(),
+        Candidates::Listed(Arc::new(ListedPairs::new(listed.collect()).or_uniform())),
+    ] {
+        assert_partitions_draw(&fixture, candidates);
+    }
+}
+
+fn assert_partitions_draw(fixture: &Fixture, candidates: Candidates) {
     let task = LinkTask {
-        candidates: Candidates::by_degree(&fixture.store).unwrap(),
+        candidates,
         ..fixture.task(Negatives::Destinations(2))
     };
     let options = LoaderOptions {

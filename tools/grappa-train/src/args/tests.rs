@@ -58,6 +58,8 @@ fn every_flag_sets_its_key() {
         ("embedding", "16"),
         ("negatives", "5"),
         ("negative-sampling", "shared"),
+        ("negatives-from", "hard.csv"),
+        ("candidates", "all"),
         ("temperature", "0.5"),
         ("exclude-targets", "forward"),
         ("edges-per-epoch", "1000"),

@@ -9,6 +9,7 @@ mod hosts;
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
 mod launcher;
+mod links;
 mod memory;
 mod network;
 mod peers;

@@ -25,6 +25,7 @@ const CONCURRENT: &str = "concurrent";
 const MULTI_LABEL: &str = "multi_label";
 /// The digest of the weights of classes, if the run has any.
 const CLASS_WEIGHTS: &str = "class_weights";
+const LINK_LISTS: &str = "link_lists";
 /// The digest of the file with the names of features and classes in the store, if it has names.
 const SCHEMA: &str = "schema";
 /// 1 if the run has names of classes that the user gave.
@@ -183,6 +184,18 @@ impl RunState {
     /// The digest of the weights of classes. None if the run has none.
     pub fn class_weights(&self) -> Option<u64> {
         self.counters.get(CLASS_WEIGHTS).copied()
+    }
+
+    /// Notes the digest of the pairs that the user lists for links.
+    pub fn note_link_lists(&mut self, digest: Option<u64>) {
+        if let Some(digest) = digest {
+            self.counters.insert(LINK_LISTS.to_owned(), digest);
+        }
+    }
+
+    /// The digest of the pairs that the user lists for links. None if the run has none.
+    pub fn link_lists(&self) -> Option<u64> {
+        self.counters.get(LINK_LISTS).copied()
     }
 
     /// Notes the changes that ingest made to the edges of the store.

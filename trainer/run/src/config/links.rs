@@ -1,16 +1,76 @@
 //! Options of link prediction: their values, and checks of other options that do not go with it.
 
+use std::{fmt, num::NonZeroU32, path::PathBuf, str::FromStr};
+
+use toml::Value;
+
 use super::{
     Auto, ClassWeights, Correction, Evaluate, ExcludeTargets, FirstHop, HaloMode, LossKind, Method, Monitor,
     NegativeSampling, TaskChoice, TrainConfig, effects::refuse,
 };
 use crate::{
-    Result,
+    Error, Result,
     model::{Decoder, Task},
+    option_value::{OptionValue, checked_text},
 };
 
 /// Negatives that the sources of a minibatch share, by default.
 const SHARED_NEGATIVES: u32 = 100;
+/// Candidates of an edge, by default.
+const CANDIDATES: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
+
+/// The nodes that the destination of an edge is ranked among.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RankAmong {
+    /// This many nodes, drawn for each edge.
+    Drawn(NonZeroU32),
+    /// All nodes.
+    All,
+    /// The destinations that a file lists for the source.
+    Listed(PathBuf),
+}
+
+impl Default for RankAmong {
+    fn default() -> Self {
+        Self::Drawn(CANDIDATES)
+    }
+}
+
+impl OptionValue for RankAmong {
+    fn read(text: &str) -> std::result::Result<Value, String> {
+        checked_text::<Self>(text)
+    }
+}
+
+impl FromStr for RankAmong {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text {
+            "all" => Ok(Self::All),
+            _ if is_number => match text.parse() {
+                Ok(count) => Ok(Self::Drawn(count)),
+                Err(_) => Err(Error::Options(format!(
+                    "`{text}` candidates: give 1 to {}, or all",
+                    u32::MAX
+                ))),
+            },
+            "" => Err(Error::Options("give a number of candidates, all, or a file".to_owned())),
+            path => Ok(Self::Listed(path.into())),
+        }
+    }
+}
+
+impl fmt::Display for RankAmong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drawn(count) => count.fmt(f),
+            Self::All => f.write_str("all"),
+            Self::Listed(path) => path.display().fmt(f),
+        }
+    }
+}
 
 impl TrainConfig {
     /// The number of values of a node's embedding. `auto` is the hidden dimension.
@@ -110,6 +170,15 @@ impl TrainConfig {
                  source: use --negative-sampling uniform, or --loss bce"
             ));
         }
+        if let Some(path) = &self.negatives_from
+            && self.negative_sampling != NegativeSampling::Uniform
+        {
+            return refuse(format!(
+                "negatives-from is {}, which has destinations for each source, and negative-sampling is {}: leave one of them out",
+                path.display(),
+                self.negative_sampling
+            ));
+        }
         if self.temperature != Auto::Auto && loss != LossKind::Softmax {
             return refuse(format!(
                 "temperature is {}, and only --loss softmax has one: leave it out",
@@ -149,6 +218,11 @@ impl TrainConfig {
             (
                 self.negative_sampling != default.negative_sampling,
                 format!("negative-sampling {}", self.negative_sampling),
+            ),
+            (self.negatives_from.is_some(), "negatives-from".to_owned()),
+            (
+                self.candidates != default.candidates,
+                format!("candidates {}", self.candidates),
             ),
             (
                 self.temperature != Auto::Auto,

@@ -35,6 +35,7 @@ pub use self::{
     declare::{OptionScope, TrainOption},
     edges::StoredEdges,
     layers::shown,
+    links::RankAmong,
     method::{MessageBits, Method, RateSchedule, RateUnit},
     options::TrainConfig,
     per_layer::PerLayer,

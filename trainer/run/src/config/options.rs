@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     Auto, ClassWeights, Compress, CompressRate, Correction, DeviceChoice, EdgeData, Evaluate, ExcludeTargets, FirstHop,
-    HaloMode, LossKind, LrSchedule, MessageBits, Method, Monitor, NegativeSampling, Optimizer, PerLayer, RateSchedule,
-    RateUnit, ReadEngine, TaskChoice,
+    HaloMode, LossKind, LrSchedule, MessageBits, Method, Monitor, NegativeSampling, Optimizer, PerLayer, RankAmong,
+    RateSchedule, RateUnit, ReadEngine, TaskChoice,
     declare::{
         Bound::{AboveZero, AtLeastOne, AtMost, BelowOne, Fraction, NotNegative, Share},
         OptionScope::{Continuation, Process},
@@ -102,9 +102,22 @@ train_options! {
         negatives("N"): Auto<NonZeroU32> = Auto::Auto;
         /// Where the negatives of an edge come from, for --task link; no edge of the graph is one
         negative_sampling("HOW"): NegativeSampling = NegativeSampling::default();
+        /// File of hard negatives, for --task link: pairs of a source and a destination without an edge
+        ///
+        /// The file is like a file of edges. The negatives of an edge are drawn from the pairs of its source whose
+        /// destination is in the partition; if there are none, they are uniform. In an undirected graph, a pair is for both
+        /// of its nodes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        negatives_from("FILE"): Option<PathBuf> = None;
         /// Divisor of the scores in --loss softmax; auto: 1
         #[serde(with = "serde_text")]
         temperature("T"): Auto<f64> = Auto::Auto, bounds: &[AboveZero];
+        /// Nodes that each edge that is held out is ranked among, for --task link: a number of drawn ones, all, or a file
+        ///
+        /// The file has pairs of a source and a candidate, like a file of edges. An edge is ranked among the candidates
+        /// of its source; in an undirected graph, of the end that the file has as a source.
+        #[serde(with = "serde_text")]
+        candidates("N|all|FILE"): RankAmong = RankAmong::default();
         /// Edges that messages do not use while a minibatch asks about them, for --task link; auto: both, and none with
         /// --full-graph, whose step asks about all
         #[serde(with = "serde_text")]

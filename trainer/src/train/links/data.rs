@@ -3,21 +3,27 @@
 use std::sync::Arc;
 
 use grappa_formats::{EdgePart, random};
-use grappa_io::{progress::Progress, size::count};
-use grappa_run::config::{ExcludeTargets, NegativeSampling, TrainConfig};
+use grappa_io::{
+    progress::{Progress, Silent},
+    size::count,
+};
+use grappa_run::{
+    config::{ExcludeTargets, NegativeSampling, RankAmong, TrainConfig},
+    scores::LinkCandidates,
+};
 use grappa_sampling::{
     Loader,
-    links::{Candidates, ExcludedEdges, KnownEdges, LinkTask, Negatives, Positives},
+    links::{Candidates, ExcludedEdges, KnownEdges, LinkTask, Negatives, Positives, RankCandidates},
 };
 use grappa_storage::Store;
 
-use super::super::processes::Processes;
+use super::{super::processes::Processes, lists};
 use crate::{Error, Result};
 
-/// Candidates of each edge that is scored.
-pub const CANDIDATES: u32 = 100;
 /// The lists of edges of a process take at most 1/LIST_SHARE of the memory.
 const LIST_SHARE: u64 = 4;
+/// A file of pairs takes at most 1/PAIRS_SHARE of the memory.
+const PAIRS_SHARE: u64 = 8;
 
 /// The edges of a store as link prediction uses them.
 pub struct LinkData {
@@ -25,6 +31,11 @@ pub struct LinkData {
     pub task: Arc<LinkTask>,
     /// Number of edges of the graph, for validation and for test.
     pub edges: [u64; 3],
+    /// The nodes that edges are ranked among.
+    pub candidates: RankCandidates,
+    among: RankAmong,
+    /// A sentence about hard negatives, if there are any.
+    hard: Option<String>,
     /// Edges that an epoch draws; none for all.
     edges_per_epoch: Option<u64>,
     seed: u64,
@@ -62,6 +73,12 @@ impl LinkData {
             )));
         }
         let negatives = config.negatives();
+        let pairs_memory = config.memory.0 / PAIRS_SHARE;
+        let hard = match &config.negatives_from {
+            Some(path) => Some(Arc::new(lists::hard_negatives(store, path, pairs_memory)?)),
+            None => None,
+        };
+        let candidates = rank_candidates(store, &config.candidates, pairs_memory)?;
         let task = LinkTask {
             store: store.clone(),
             negatives: match config.negative_sampling {
@@ -69,10 +86,13 @@ impl LinkData {
                 NegativeSampling::Shared | NegativeSampling::InBatch => Negatives::Shared(negatives),
                 NegativeSampling::Pairs => Negatives::Pairs(negatives.into()),
             },
-            candidates: match config.negative_sampling {
-                NegativeSampling::Uniform | NegativeSampling::Shared | NegativeSampling::Pairs => Candidates::Uniform,
-                NegativeSampling::Degree => Candidates::by_degree(store)?,
-                NegativeSampling::InBatch => Candidates::InBatch,
+            candidates: match (config.negative_sampling, &hard) {
+                (_, Some(hard)) => Candidates::Listed(hard.clone()),
+                (NegativeSampling::Uniform | NegativeSampling::Shared | NegativeSampling::Pairs, None) => {
+                    Candidates::Uniform
+                }
+                (NegativeSampling::Degree, None) => Candidates::by_degree(store)?,
+                (NegativeSampling::InBatch, None) => Candidates::InBatch,
             },
             // Training does not know the edges that are held out.
             known: Some(KnownEdges::default()),
@@ -82,22 +102,90 @@ impl LinkData {
                 ExcludeTargets::None => ExcludedEdges::None,
             },
         };
-        Ok(Self {
+        let links = Self {
             task: Arc::new(task),
             edges,
+            candidates,
+            among: config.candidates.clone(),
+            hard: config.negatives_from.as_ref().zip(hard).map(|(path, hard)| {
+                format!(
+                    "negatives are from {} pairs of {}; sources without a pair in their partition have uniform ones",
+                    count(hard.all().len() as u64),
+                    path.display()
+                )
+            }),
             edges_per_epoch: (config.edges_per_epoch > 0).then_some(config.edges_per_epoch),
             seed: config.seed,
             memory: config.memory.0 / LIST_SHARE,
-        })
+        };
+        if let RankAmong::Listed(_) = &links.among {
+            // An edge without candidates is told now, and not after an epoch.
+            for part in held_out {
+                links.held_out(part, links.memory, &Silent)?;
+            }
+        }
+        Ok(links)
     }
 
     /// A sentence about the edges.
     pub fn describe(&self) -> String {
         let [graph, val, test] = self.edges.map(count);
-        format!(
-            "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {CANDIDATES} uniform candidates that \
-             are no edges; evaluations are exact"
-        )
+        let told = format!(
+            "links: {graph} edges to learn, {val} for validation and {test} for test, each ranked among {}, filtered and raw; evaluations \
+             are exact",
+            self.ranked_among()
+        );
+        [Some(told), self.hard.clone()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// The number and the kind of the candidates.
+    pub fn ranked_among(&self) -> LinkCandidates {
+        LinkCandidates {
+            count: self.candidates.count,
+            kind: match self.among {
+                RankAmong::Drawn(_) | RankAmong::All => "uniform".to_owned(),
+                RankAmong::Listed(_) => LinkCandidates::LISTED.to_owned(),
+            },
+        }
+    }
+
+    /// A number that differs if the pairs that the user lists do. None without such pairs.
+    pub fn lists_digest(&self) -> Option<u64> {
+        let lists = [&self.task.candidates, &self.candidates.nodes].map(|candidates| match candidates {
+            Candidates::Listed(listed) => Some(lists::digest(listed)),
+            _ => None,
+        });
+        match lists {
+            [None, None] => None,
+            lists => Some(
+                lists
+                    .into_iter()
+                    .map(Option::unwrap_or_default)
+                    .fold(0, random::combine),
+            ),
+        }
+    }
+
+    /// Bytes of memory of listed candidates, which stay between evaluations.
+    pub fn candidate_bytes(&self) -> u64 {
+        self.candidates.bytes()
+    }
+
+    /// The edges of a part that is held out, by destination. They have at most `memory` bytes.
+    ///
+    /// # Errors
+    /// If they need more memory, files cannot be read, candidates are listed and an edge has none, or `progress` asks to stop.
+    pub fn held_out(&self, part: EdgePart, memory: u64, progress: &dyn Progress) -> Result<Positives> {
+        let store = &self.task.store;
+        let edges = Positives::of_part(store, part, None, memory, progress)?;
+        match (&self.among, &self.candidates.nodes) {
+            (RankAmong::Listed(path), Candidates::Listed(listed)) => lists::directed(store, part, edges, listed, path),
+            _ => Ok(edges),
+        }
     }
 
     /// Whether each epoch draws its edges.
@@ -143,6 +231,22 @@ impl LinkData {
         loader.set_positives(positives, &shares);
         Ok(())
     }
+}
+
+/// What edges are ranked among. Draws are the same in all runs, so runs with other seeds can be compared.
+fn rank_candidates(store: &Store, among: &RankAmong, memory: u64) -> Result<RankCandidates> {
+    let (count, nodes) = match among {
+        RankAmong::Drawn(count) => (Some(count.get()), Candidates::Uniform),
+        RankAmong::All => (None, Candidates::Uniform),
+        RankAmong::Listed(path) => {
+            let listed = lists::candidates(store, path, memory)?;
+            (
+                Some(listed.of_source_max() as u32),
+                Candidates::Listed(Arc::new(listed)),
+            )
+        }
+    };
+    Ok(RankCandidates { count, nodes, seed: 0 })
 }
 
 /// Divides `wanted` edges among partitions in proportion to their numbers of edges.

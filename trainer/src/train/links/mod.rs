@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! data        the edges to learn and to score, and what is drawn for them
+//! lists       pairs in files of the user: hard negatives, and candidates of evaluations
 //! pairs       the pairs of a step, as tensors
 //! loss        the loss of each edge, from the embeddings of its ends and of its negatives
 //! ```
@@ -12,11 +13,8 @@
 //! the partition of its destination. Its source may be a halo node, which has sampled in-neighbors there.
 
 mod data;
+mod lists;
 mod loss;
 mod pairs;
 
-pub(super) use self::{
-    data::{CANDIDATES, LinkData},
-    loss::LinkLoss,
-    pairs::PairTensors,
-};
+pub(super) use self::{data::LinkData, loss::LinkLoss, pairs::PairTensors};

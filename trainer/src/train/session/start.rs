@@ -26,8 +26,8 @@ use crate::{
     Error, Result,
     distributed::ProcessGroup,
     train::{
-        advice, data::TrainingData, edge_data, initial::Initial, processes::Processes, resolved::ResolvedConfig,
-        trainer::Trainer,
+        advice, data::TrainingData, edge_data, initial::Initial, links::LinkData, processes::Processes,
+        resolved::ResolvedConfig, trainer::Trainer,
     },
 };
 
@@ -127,6 +127,7 @@ impl NewRun {
         }
         tell_warnings(&mut trainer, watcher);
         let task = trainer.data.task();
+        let link_lists = agree_on_lists(&trainer)?;
         watcher.task(task);
         let resumed = match found {
             Some((path, checkpoint)) => {
@@ -140,6 +141,13 @@ impl NewRun {
                         trainer.config.class_weights
                     )));
                 }
+                if checkpoint.state.link_lists() != link_lists {
+                    return Err(Error::Options(
+                        "the file of --negatives-from or --candidates has other pairs than at the start of the run: restore the file, or \
+                         start a new run without --resume"
+                            .into(),
+                    ));
+                }
                 trainer.restore(&path, &checkpoint, watcher.progress())?;
                 state = checkpoint.state;
                 Some(path)
@@ -151,6 +159,7 @@ impl NewRun {
                 state.note_task(task);
                 trainer.measure(watcher.progress())?;
                 state.note_class_weights(trainer.learner.class_weights);
+                state.note_link_lists(link_lists);
                 initial.map_or(Ok(()), |initial| initial.load(&trainer.learner))?;
                 None
             }
@@ -168,6 +177,18 @@ impl NewRun {
             resumed,
             classes,
         })
+    }
+}
+
+/// The digest of the pairs that the user lists for links, after all ranks have read the same pairs.
+fn agree_on_lists(trainer: &Trainer) -> Result<Option<u64>> {
+    let digest = trainer.data.links().and_then(LinkData::lists_digest);
+    match trainer.processes.broadcast("listed pairs", || Ok(digest))? == digest {
+        true => Ok(digest),
+        false => Err(Error::Options(
+            "the file of --negatives-from or --candidates has other pairs here than at rank 0: copy it to all hosts"
+                .into(),
+        )),
     }
 }
 

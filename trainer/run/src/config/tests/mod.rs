@@ -56,6 +56,8 @@ fn everything() -> TrainConfig {
         embedding: Auto::Value(NonZeroUsize::new(16).unwrap()),
         negatives: Auto::Value(NonZeroU32::new(5).unwrap()),
         negative_sampling: NegativeSampling::Shared,
+        negatives_from: Some(PathBuf::from("hard.csv")),
+        candidates: RankAmong::All,
         temperature: Auto::Value(0.5),
         exclude_targets: Auto::Value(ExcludeTargets::Forward),
         edges_per_epoch: 1000,
@@ -369,10 +371,24 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
         "compress = 'int8'\ncompress-rate = 0.1",
             "compress-rate is 0.1, and `--compress int8` has no rate: use `--compress top-k`";
         "compress-rate = 0.1", "`--compress none` has no rate";
+        "candidates = 0", "`0` candidates: give 1 to 4294967295, or all";
+        "task = 'link'\nnegatives-from = 'hard.csv'\nnegative-sampling = 'shared'",
+            "negatives-from is hard.csv, which has destinations for each source, and negative-sampling is shared";
     ] {
         let text = error(file);
         assert!(text.contains(expected), "{file}: {text}");
     }
+}
+
+#[test]
+fn candidates_are_a_number_or_all_or_else_a_file() {
+    let read = |text: &str| layered(text, &none()).unwrap().candidates;
+    let number = |count| RankAmong::Drawn(NonZeroU32::new(count).unwrap());
+    assert_eq!(TrainConfig::default().candidates, number(100));
+    assert_eq!(read("candidates = 1000"), number(1000));
+    assert_eq!(read("candidates = '7'"), number(7));
+    assert_eq!(read("candidates = 'all'"), RankAmong::All);
+    assert_eq!(read("candidates = './7'"), RankAmong::Listed("./7".into()));
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! Pairs that the user lists: hard negatives, and candidates of evaluations.
+
+use std::path::Path;
+
+use grappa_engine::pair_list::read_pairs;
+use grappa_formats::{EdgePart, NodeId, random};
+use grappa_io::{Error as EngineError, Position};
+use grappa_sampling::links::{KnownEdges, ListedPairs, Positives};
+use grappa_storage::Store;
+
+use crate::{Error, Result};
+
+/// Reads hard negatives. In an undirected graph, a pair is for both of its nodes. Takes a lookup of an adjacency list for each pair, in the
+/// order of the lists.
+///
+/// # Errors
+/// If the file cannot be read, has no pairs, has a pair that is an edge of the graph or a node with itself, or needs more than `memory`
+/// bytes.
+pub fn hard_negatives(store: &Store, path: &Path, memory: u64) -> Result<ListedPairs> {
+    let mut pairs = read(store, path, memory / 2)?;
+    check_no_edges(store, path, &pairs)?;
+    if store.manifest().edge_options.undirected {
+        let reverses: Vec<_> = pairs
+            .iter()
+            .map(|&(source, destination)| (destination, source))
+            .collect();
+        pairs.extend(reverses);
+    }
+    Ok(ListedPairs::new(pairs).or_uniform())
+}
+
+/// Reads the candidates of edges that are held out.
+///
+/// # Errors
+/// If the file cannot be read, has no pairs, or needs more than `memory` bytes.
+pub fn candidates(store: &Store, path: &Path, memory: u64) -> Result<ListedPairs> {
+    Ok(ListedPairs::new(read(store, path, memory)?))
+}
+
+/// The edges of a part in the direction in which `candidates` lists pairs of their source. An undirected graph stores an edge in any of its
+/// directions.
+///
+/// # Errors
+/// If nothing is listed for an edge.
+pub fn directed(
+    store: &Store,
+    part: EdgePart,
+    edges: Positives,
+    candidates: &ListedPairs,
+    path: &Path,
+) -> Result<Positives> {
+    let undirected = store.manifest().edge_options.undirected;
+    let (mut directed, mut missing) = (Vec::with_capacity(edges.edges().len()), Vec::new());
+    for &(source, destination) in edges.edges() {
+        if !candidates.of(source).is_empty() {
+            directed.push((source, destination));
+        } else if undirected && !candidates.of(destination).is_empty() {
+            directed.push((destination, source));
+        } else {
+            missing.push(source);
+        }
+    }
+    match missing.first() {
+        None => Ok(Positives::list(directed)),
+        Some(&source) => {
+            let what = format!(
+                "no candidates for {} of {} edges for {part}, such as an edge of {}: list a pair of the source of each edge that is held \
+                 out, or use --candidates 100",
+                missing.len(),
+                edges.len(),
+                store.ids().name(source)
+            );
+            Err(EngineError::input(path, Position::Whole, what).into())
+        }
+    }
+}
+
+/// A number that differs if pairs do.
+pub fn digest(listed: &ListedPairs) -> u64 {
+    let numbers = listed.all().iter().flat_map(|pair| [pair.0.0, pair.1.0]);
+    numbers.fold(listed.all().len() as u64, random::combine)
+}
+
+/// The pairs of a file, in order.
+fn read(store: &Store, path: &Path, memory: u64) -> Result<Vec<(NodeId, NodeId)>> {
+    let pairs = read_pairs(store, path)?;
+    if pairs.is_empty() {
+        let what = "no pairs: list a source and a destination in each line";
+        return Err(EngineError::input(path, Position::Whole, what).into());
+    }
+    let bytes = (pairs.len() * size_of::<(NodeId, NodeId)>()) as u64;
+    if bytes > memory {
+        return Err(Error::Engine(EngineError::Budget {
+            what: format!("the {} pairs of {}", pairs.len(), path.display()),
+            given: memory,
+            least: bytes,
+            remedy: "raise --memory, or list fewer pairs",
+        }));
+    }
+    Ok(pairs)
+}
+
+/// Refuses negatives that are edges of the graph. Training does not know the edges that are held out.
+fn check_no_edges(store: &Store, path: &Path, pairs: &[(NodeId, NodeId)]) -> Result<()> {
+    let known = KnownEdges::new(store, &[EdgePart::Graph], Vec::new())?;
+    let mut order: Vec<usize> = (0..pairs.len()).collect();
+    order.sort_unstable_by_key(|&number| (pairs[number].1, pairs[number].0));
+    let mut first: Option<usize> = None;
+    for number in order {
+        let (source, destination) = pairs[number];
+        if first.is_none_or(|first| number < first)
+            && (source == destination || known.contains(store, source, destination)?)
+        {
+            first = Some(number);
+        }
+    }
+    let Some(number) = first else { return Ok(()) };
+    let [source, destination] = [pairs[number].0, pairs[number].1].map(|node| store.ids().name(node));
+    let what = match source == destination {
+        true => format!("{source} with itself, which is never a negative: remove the pair"),
+        false => format!("the graph has an edge from {source} to {destination}, so it is no negative: remove the pair"),
+    };
+    Err(EngineError::input(path, Position::Row(number as u64), what).into())
+}
