@@ -5,7 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{auc::Ranking, loss::LossSum};
+use super::{
+    auc::Ranking,
+    loss::LossSum,
+    words::{Words, push, push_ranking, push_sum},
+};
 
 /// The places up to which [`RankReport`] counts edges.
 pub const HITS_AT: [u64; 4] = [1, 10, 50, 100];
@@ -58,6 +62,20 @@ impl Ranks {
         self.edges
     }
 
+    fn push_words(&self, words: &mut Vec<u32>) {
+        push(words, self.edges);
+        self.hits.iter().for_each(|&hits| push(words, hits));
+        push_sum(words, self.reciprocals);
+    }
+
+    fn of_words(words: &mut Words<'_>) -> Self {
+        Self {
+            edges: words.next(),
+            hits: HITS_AT.map(|_| words.next()),
+            reciprocals: words.next_sum(),
+        }
+    }
+
     fn report(&self) -> RankReport {
         let [hits_at_1, hits_at_10, hits_at_50, hits_at_100] = self
             .hits
@@ -94,6 +112,30 @@ impl LinkScores {
         self.filtered.merge(&other.filtered);
         self.raw.merge(&other.raw);
         self.pairs.merge(other.pairs);
+    }
+
+    /// The scores as words, for [`LinkScores::merge_words`] on another process.
+    pub fn to_words(&self) -> Vec<u32> {
+        let mut words = Vec::new();
+        self.filtered.push_words(&mut words);
+        self.raw.push_words(&mut words);
+        push_ranking(&mut words, &self.pairs);
+        words
+    }
+
+    /// Adds scores that another process made words of.
+    ///
+    /// # Panics
+    /// If they are words of something else.
+    pub fn merge_words(&mut self, words: &[u32]) {
+        let mut words = Words::new(words);
+        let other = Self {
+            filtered: Ranks::of_words(&mut words),
+            raw: Ranks::of_words(&mut words),
+            pairs: words.next_ranking(),
+        };
+        words.finish();
+        self.merge(other);
     }
 
     /// The scores, among candidates of a kind.
@@ -244,9 +286,12 @@ mod tests {
             add(&mut parts[(edge % 2) as usize], 99 - edge);
         }
         let [mut first, second] = parts;
+        let mut by_words = first.clone();
+        by_words.merge_words(&second.to_words());
         first.merge(second);
         let report = all.report(candidates());
         assert_eq!(report, first.report(candidates()));
+        assert_eq!(report, by_words.report(candidates()));
         assert_eq!(report.edges, 100);
         assert!(report.filtered.mrr > report.raw.mrr);
     }

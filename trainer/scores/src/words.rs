@@ -11,6 +11,14 @@
 //!     sum of offsets                               i128
 //! ```
 //!
+//! Scores of links ([`LinkScores`](super::LinkScores)):
+//!
+//! ```text
+//! filtered, raw: edges, hits at each place         u64 each
+//!     sum of reciprocal ranks                      u128, u32
+//! ranking: edges, pairs                            as above
+//! ```
+//!
 //! Words are 32 bits, the lower ones first. Both processes know the labels and whether scores are ranked, so the words say nothing of these.
 
 use super::{ClassCounts, Scores, auc::Ranking, loss::LossSum, targets::TargetSums};
@@ -19,35 +27,22 @@ impl Scores {
     /// The scores as words, for [`Scores::merge_words`] on another process.
     pub fn to_words(&self) -> Vec<u32> {
         let mut words = Vec::new();
-        let (units, is_infinite) = self.losses.parts();
-        for count in [
-            self.nodes,
-            self.right,
-            self.undecided,
-            units as u64,
-            (units >> 64) as u64,
-        ] {
+        for count in [self.nodes, self.right, self.undecided] {
             push(&mut words, count);
         }
-        words.push(is_infinite.into());
+        push_sum(&mut words, self.losses);
         for counts in &self.counts {
             for count in [counts.support, counts.predicted, counts.hits] {
                 push(&mut words, count);
             }
         }
         self.confusion.iter().for_each(|&count| push(&mut words, count));
-        for side in self.rankings.iter().flat_map(Ranking::sides) {
-            push(&mut words, side.len() as u64);
-            words.extend(side.iter().map(|score| score.to_bits()));
-        }
+        self.rankings
+            .iter()
+            .for_each(|ranking| push_ranking(&mut words, ranking));
         for target in &self.targets {
             push(&mut words, target.nodes);
-            for sum in target.sums {
-                let (units, is_infinite) = sum.parts();
-                push(&mut words, units as u64);
-                push(&mut words, (units >> 64) as u64);
-                words.push(is_infinite.into());
-            }
+            target.sums.into_iter().for_each(|sum| push_sum(&mut words, sum));
             push(&mut words, target.offset as u64);
             push(&mut words, (target.offset >> 64) as u64);
         }
@@ -59,7 +54,7 @@ impl Scores {
     /// # Panics
     /// If they are of other labels, or not ranked as these are.
     pub fn merge_words(&mut self, words: &[u32]) {
-        let mut words = Words(words.iter());
+        let mut words = Words::new(words);
         let mut other = Self {
             nodes: words.next(),
             right: words.next(),
@@ -73,27 +68,56 @@ impl Scores {
             spec: self.spec,
         };
         for ranking in &mut other.rankings {
-            ranking.extend([words.next_scores(), words.next_scores()]);
+            *ranking = words.next_ranking();
         }
         other.targets = self.targets.iter().map(|_| words.next_target()).collect();
-        assert!(words.0.as_slice().is_empty(), "words of other scores");
+        words.finish();
         self.merge(other);
     }
 }
 
-fn push(words: &mut Vec<u32>, count: u64) {
+/// Appends a count.
+pub(super) fn push(words: &mut Vec<u32>, count: u64) {
     words.extend([count as u32, (count >> 32) as u32]);
 }
 
-/// The words that were not read yet.
-struct Words<'a>(std::slice::Iter<'a, u32>);
+/// Appends a sum of losses.
+pub(super) fn push_sum(words: &mut Vec<u32>, sum: LossSum) {
+    let (units, is_infinite) = sum.parts();
+    push(words, units as u64);
+    push(words, (units >> 64) as u64);
+    words.push(is_infinite.into());
+}
 
-impl Words<'_> {
+/// Appends both sides of a ranking.
+pub(super) fn push_ranking(words: &mut Vec<u32>, ranking: &Ranking) {
+    for side in ranking.sides() {
+        push(words, side.len() as u64);
+        words.extend(side.iter().map(|score| score.to_bits()));
+    }
+}
+
+/// The words that were not read yet.
+pub(super) struct Words<'a>(std::slice::Iter<'a, u32>);
+
+impl<'a> Words<'a> {
+    /// All words.
+    pub fn new(words: &'a [u32]) -> Self {
+        Self(words.iter())
+    }
+
+    /// # Panics
+    /// If words are left.
+    pub fn finish(self) {
+        assert!(self.0.as_slice().is_empty(), "words of other scores");
+    }
+
     fn next_half(&mut self) -> u32 {
         *self.0.next().expect("words of other scores")
     }
 
-    fn next(&mut self) -> u64 {
+    /// A count.
+    pub fn next(&mut self) -> u64 {
         let low = u64::from(self.next_half());
         low | u64::from(self.next_half()) << 32
     }
@@ -106,7 +130,8 @@ impl Words<'_> {
         }
     }
 
-    fn next_sum(&mut self) -> LossSum {
+    /// A sum of losses.
+    pub fn next_sum(&mut self) -> LossSum {
         let units = u128::from(self.next()) | u128::from(self.next()) << 64;
         LossSum::of_parts(units, self.next_half() != 0)
     }
@@ -117,6 +142,13 @@ impl Words<'_> {
             sums: [self.next_sum(), self.next_sum(), self.next_sum()],
             offset: (u128::from(self.next()) | u128::from(self.next()) << 64).cast_signed(),
         }
+    }
+
+    /// Both sides of a ranking.
+    pub fn next_ranking(&mut self) -> Ranking {
+        let mut ranking = Ranking::default();
+        ranking.extend([self.next_scores(), self.next_scores()]);
+        ranking
     }
 
     fn next_scores(&mut self) -> Vec<f32> {

@@ -1,12 +1,13 @@
 //! Evaluation of links: embeddings of all nodes by one exact inference, then scores of the edges that are held out.
 //!
-//! Rank 0 does it alone; the others wait.
+//! Each rank ranks a part of the edges. The candidates of an edge may be any nodes, so each rank computes the embeddings of all: ranks exchange
+//! gradients, and never embeddings. Rank 0 adds up the counts, which are the counts of a single process.
 
 use grappa_engine::aggregate::StateRows;
 use grappa_formats::{EdgePart, manifest::FeatureDtype};
 use grappa_run::{
     config::Evaluate,
-    scores::{LinkReport, ScoreReport},
+    scores::{LinkReport, LinkScores, ScoreReport},
 };
 use grappa_sampling::{NodeSet, links::KnownEdges};
 
@@ -24,14 +25,34 @@ const TABLE_SHARE: u64 = 3;
 /// Scores the edges for validation, and the edges for test if `improves` says that the monitored number is better than all before, or there are
 /// no edges for validation. None on ranks other than 0.
 pub(super) fn evaluate(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Option<Evaluation>> {
-    let scored = match on.processes.is_first() {
-        true => scores(on, improves).map(Some),
-        false => Ok(None),
+    let embedded = embed(on);
+    let (rows, memory) = on.processes.agree(embedded, on.progress)?;
+    let embeddings = LinkEmbeddings {
+        decoder: on.learner.model.decoder().expect("a model of links has a decoder"),
+        rows: &rows,
+        nodes: &NodeSet::all(on.data.store.manifest().nodes),
+        memory,
+        threads: on.config.threads(),
+        device: on.config.device,
     };
-    on.processes.agree(scored, on.progress)
+    let val = report(on, &embeddings, EdgePart::Val)?;
+    let is_tested = on.processes.broadcast("test", || {
+        let val = val.as_ref().expect("rank 0 has the scores");
+        Ok(on.config.monitor.of(val).is_none_or(improves))
+    })?;
+    let test = match is_tested {
+        true => report(on, &embeddings, EdgePart::Test)?,
+        false => None,
+    };
+    Ok(val.map(|val| Evaluation {
+        val,
+        test,
+        method: Evaluate::Exact,
+    }))
 }
 
-fn scores(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<Evaluation> {
+/// The embeddings of all nodes, and the bytes of memory that are left to compute with them.
+fn embed(on: &mut ModelOnGraph<'_>) -> Result<(StateRows, u64)> {
     let listed = on.data.links().map_or(0, LinkData::candidate_bytes);
     let mut room = on.make_room(listed, false);
     let store = &on.data.store;
@@ -46,47 +67,49 @@ fn scores(on: &mut ModelOnGraph<'_>, improves: &dyn Fn(f64) -> bool) -> Result<E
             Ok(rows.write(positions.start, &values(embeddings))?)
         })
     })?;
-    let embeddings = LinkEmbeddings {
-        decoder: on.learner.model.decoder().expect("a model of links has a decoder"),
-        rows: &rows,
-        nodes: &NodeSet::all(nodes),
-        memory: room.inference,
-        threads: on.config.threads(),
-        device: on.config.device,
-    };
-    let val = report(on, &embeddings, EdgePart::Val)?;
-    let is_tested = on.config.monitor.of(&val).is_none_or(improves);
-    let test = match is_tested {
-        true => Some(report(on, &embeddings, EdgePart::Test)?),
-        false => None,
-    };
-    Ok(Evaluation {
-        val,
-        test,
-        method: Evaluate::Exact,
-    })
+    Ok((rows, room.inference))
 }
 
-/// The scores of a part of the edges. Edges that come before, and its own, are known.
-fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart) -> Result<ScoreReport> {
-    let (store, progress) = (&on.data.store, on.progress);
+/// The scores of a part of the edges, of all ranks. None on ranks other than 0.
+fn report(on: &ModelOnGraph<'_>, embeddings: &LinkEmbeddings<'_>, part: EdgePart) -> Result<Option<ScoreReport>> {
     let links = on.data.links().expect("links are scored");
     if links.edges[part as usize] == 0 {
-        return Ok(ScoreReport::default());
+        return Ok(Some(ScoreReport::default()));
     }
+    let scores = scores(on, links, embeddings, part);
+    let mut scores = on.processes.agree(scores, on.progress)?;
+    if let Some(group) = &on.processes.group {
+        let Some(all) = group.gather_words(&scores.to_words(), on.progress)? else {
+            return Ok(None);
+        };
+        all[1..].iter().for_each(|words| scores.merge_words(words));
+    }
+    Ok(Some(of_links(scores.report(links.ranked_among()))))
+}
+
+/// The scores of the edges of a part that this rank ranks. Edges of parts that come before, and all of this one, are known.
+fn scores(
+    on: &ModelOnGraph<'_>,
+    links: &LinkData,
+    embeddings: &LinkEmbeddings<'_>,
+    part: EdgePart,
+) -> Result<LinkScores> {
+    let (store, progress) = (&on.data.store, on.progress);
     let edges = links.held_out(part, embeddings.memory / 2, progress)?;
+    let edges = edges.edges();
     let known = |of_store: &EdgePart| *of_store <= part && links.edges[*of_store as usize] > 0;
     let parts: Vec<EdgePart> = EdgePart::ALL.into_iter().filter(known).collect();
+    let (rank, ranks) = (on.processes.rank() as usize, on.processes.count() as usize);
+    let [start, end] = [rank, rank + 1].map(|rank| edges.len() * rank / ranks);
     let ranked = RankedEdges {
         store,
         parts: &parts,
         known: &KnownEdges::new(store, &parts, Vec::new())?,
         candidates: &links.candidates,
-        edges: edges.edges(),
-        first: 0,
+        edges: &edges[start..end],
+        first: start as u64,
     };
-    let scores = embeddings.rank(&ranked, progress)?;
-    Ok(of_links(scores.report(links.ranked_among())))
+    embeddings.rank(&ranked, progress)
 }
 
 /// Scores of links, where scores of nodes are expected.

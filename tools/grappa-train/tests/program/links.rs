@@ -4,7 +4,7 @@ use std::fs;
 
 use grappa_tests::program::run;
 
-use crate::fixture::TrainFolder;
+use crate::fixture::{TrainFolder, assert_close};
 
 const USERS: u32 = 80;
 const ITEMS: u32 = 60;
@@ -26,7 +26,12 @@ fn purchases() -> Vec<(u32, u32)> {
 
 fn lines(pairs: impl IntoIterator<Item = (u32, u32)>) -> String {
     let lines = pairs.into_iter().map(|(user, item)| format!("u{user},i{item}\n"));
-    format!("user,item\n{}", lines.collect::<String>())
+    format!("source,target\n{}", lines.collect::<String>())
+}
+
+/// The parts of an error's text.
+fn parts(words: &str) -> Vec<&str> {
+    words.split('|').collect()
 }
 
 /// A folder with the store `shop.grappa`.
@@ -96,7 +101,7 @@ fn lists_that_do_not_fit_the_graph_are_refused() {
     for (file, text) in [
         ("unknown.csv", lines(user(0).chain([(0, 999)]))),
         ("empty.csv", lines([])),
-        ("itself.csv", "user,item\nu0,i1\nu3,u3\n".to_owned()),
+        ("itself.csv", "source,target\nu0,i1\nu3,u3\n".to_owned()),
         ("edge.csv", lines(user(0).chain(purchases()))),
         ("one.csv", lines(user(0))),
         ("known.csv", lines(purchases())),
@@ -105,24 +110,24 @@ fn lists_that_do_not_fit_the_graph_are_refused() {
         folder.write(file, &text);
     }
     assert_eq!(in_graph.0, 0);
-    for (options, parts) in grappa_skip::cases![
-        "--negatives-from none.csv", ["none.csv", "No such file"];
-        "--negatives-from unknown.csv", ["unknown.csv", "row 3", "no node", "i999"];
-        "--negatives-from empty.csv", ["empty.csv", "no pairs"];
-        "--negatives-from itself.csv", ["itself.csv", "row 1", "u3 with itself"];
-        "--negatives-from edge.csv", ["edge.csv", "the graph has an edge from", "remove the pair"];
-        "--negatives-from hard.csv --negative-sampling degree", ["negatives-from is hard.csv", "degree"];
-        "--candidates none.csv", ["none.csv", "No such file"];
-        "--candidates unknown.csv", ["unknown.csv", "row 3", "i999"];
-        "--candidates one.csv", ["one.csv", "no candidates for", "--candidates 100"];
-        "--candidates known.csv", ["no node without an edge from"];
-        "--candidates 0", ["candidates: give 1 to"];
+    for (options, words) in grappa_skip::cases![
+        "--negatives-from none.csv", "none.csv|No such file";
+        "--negatives-from unknown.csv", "unknown.csv|row 3|no node|i999";
+        "--negatives-from empty.csv", "empty.csv|no edges in this file";
+        "--negatives-from itself.csv", "itself.csv|row 1|u3 with itself";
+        "--negatives-from edge.csv", "edge.csv|the graph has an edge from|remove the pair";
+        "--negatives-from hard.csv --negative-sampling degree", "negatives-from is hard.csv|degree";
+        "--candidates none.csv", "none.csv|No such file";
+        "--candidates unknown.csv", "unknown.csv|row 3|i999";
+        "--candidates one.csv", "one.csv|no candidates for|--candidates 100";
+        "--candidates known.csv", "no node without an edge from";
+        "--candidates 0", "candidates: give 1 to";
     ] {
         let ran = run(&mut folder.program(&format!("{OPTIONS} --epochs 1 --quiet {options} --out refused --force")));
         if options.ends_with(" 0") {
-            ran.misuse(&parts);
+            ran.misuse(&parts(words));
         } else {
-            ran.failure(&parts);
+            ran.failure(&parts(words));
         }
     }
     let train = |more: &str| run(&mut folder.program(&format!("{OPTIONS} --quiet --out run {more}")));
@@ -133,4 +138,160 @@ fn lists_that_do_not_fit_the_graph_are_refused() {
     train("--epochs 2 --resume").success();
     fs::remove_file(folder.path("hard.csv")).unwrap();
     train("--epochs 3 --resume").failure(&["hard.csv", "No such file"]);
+}
+
+#[test]
+fn scores_are_the_same_for_any_number_of_ranks_and_after_a_stop() {
+    let folder = shop();
+    folder.write("candidates.csv", &lines(others(5).chain(purchases())));
+    for candidates in ["20", "all", "candidates.csv"] {
+        // Parameters stay what they are, so that all runs score the same model.
+        let still = OPTIONS.replace("--lr 0.03", "--lr 1e-30");
+        let options = format!("{still} --epochs 1 --candidates {candidates} --quiet --force");
+        let scores = |ranks: u32, memory: &str| {
+            let out = format!("ranks-{ranks}");
+            let placed = format!("--partitions 4 --memory {memory} --workers {ranks} --out {out}");
+            run(&mut folder.program(&format!("{options} {placed}"))).success();
+            folder.summary(&out)["links"].clone()
+        };
+        let alone = scores(1, "1GiB");
+        assert!(alone["filtered"]["mrr"].is_f64(), "{alone}");
+        for ranks in [2, 3] {
+            assert_eq!(scores(ranks, "1GiB"), alone, "{candidates}, {ranks} ranks");
+        }
+        assert_eq!(scores(1, "64MiB"), alone, "{candidates}, less memory");
+    }
+    let options = format!("{OPTIONS} --partitions 4 --quiet");
+    let train = |rest: &str| run(&mut folder.program(&format!("{options} {rest}"))).success();
+    train("--epochs 4 --out whole");
+    train("--epochs 2 --out parts");
+    train("--epochs 4 --out parts --resume --workers 2");
+    train("--epochs 4 --out two --workers 2");
+    for out in ["parts", "two"] {
+        let (whole, other) = (folder.metrics("whole"), folder.metrics(out));
+        assert_eq!((whole.len(), other.len()), (4, 4), "{out}");
+        for (one, other) in whole.iter().zip(&other) {
+            for key in ["loss", "val_roc_auc", "val_mrr"] {
+                assert_close(&one[key], &other[key], &format!("{key} of {out}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slice_neither_trains_links_nor_ranks_all_nodes() {
+    let folder = shop();
+    run(&mut folder.program(&format!("{OPTIONS} --epochs 2 --quiet --out run"))).success();
+    folder.success("store place shop.grappa --chunks 0-3 --halo-features --to half");
+    let train = OPTIONS.replace("shop.grappa", "half");
+    run(&mut folder.program(&format!("{train} --epochs 1 --out refused")))
+        .failure(&["slice of its graph", "whole store"]);
+    folder.write("users.txt", "u1\n");
+    let top = "predict run half --top-k 3 --for users.txt --out top.csv";
+    run(&mut folder.program(top)).failure(&["slice of its graph", "--links"]);
+    folder.write("pairs.csv", &lines(others(2)));
+    let pairs = "predict run half --links pairs.csv --out scores.csv";
+    run(&mut folder.program(pairs)).failure(&["slice of its graph and has only the chunks 0-3"]);
+}
+
+#[test]
+fn predictions_of_links_that_are_impossible_say_why() {
+    let folder = shop();
+    run(&mut folder.program(&format!("{OPTIONS} --epochs 2 --quiet --out run"))).success();
+    folder.generate("graph.grappa", "sbm --nodes 200 --feature-dim 8 --chunks 4");
+    folder.trained("--epochs 1 --layers 1 --quiet --out nodes");
+    for (file, text) in [
+        ("pairs.csv", "source,target\nu1,i2\nu2,i3\n"),
+        ("unknown.csv", "source,target\nu1,i2\nu2,i999\n"),
+        ("users.txt", "u1\nu2\n"),
+        ("strangers.txt", "u1\nstranger\n"),
+        ("numbers.csv", "1,2\n"),
+        ("there.csv", ""),
+    ] {
+        folder.write(file, text);
+    }
+    for (options, words) in grappa_skip::cases![
+        "run shop.grappa --links none.csv --out new.csv", "none.csv|No such file";
+        "run shop.grappa --links unknown.csv --out new.csv", "unknown.csv|row 1|no node|i999";
+        "run shop.grappa --links pairs.csv --out there.csv", "there.csv|exists|--force";
+        "run shop.grappa --links pairs.csv --out new.npy", "new.npy|.parquet or .csv";
+        "nodes graph.grappa --links numbers.csv --out new.csv", "predicts nodes, not links|--task link";
+        "run shop.grappa --top-k 3 --for none.txt --out new.csv", "none.txt|No such file";
+        "run shop.grappa --top-k 3 --for strangers.txt --out new.csv", "strangers.txt:2|no node|stranger";
+        "run shop.grappa --top-k 3 --for users.txt --out there.csv", "there.csv|exists|--force";
+        "run shop.grappa --out new.csv", "predicts links|--embeddings";
+        "run shop.grappa --nodes u1", "predicts links|--top-k";
+        "run graph.grappa --links numbers.csv --out new.csv", "8 features per node|trained with 4";
+    ] {
+        run(&mut folder.program(&format!("predict {options}"))).failure(&parts(words));
+        assert!(
+            !folder.path("new.csv").exists() && folder.read("there.csv").is_empty(),
+            "{options}"
+        );
+    }
+    for (options, words) in grappa_skip::cases![
+        "--top-k 0 --for users.txt --out new.csv", "--top-k|0";
+        "--top-k 3 --out new.csv", "--for";
+        "--links pairs.csv", "--out";
+        "--links pairs.csv --exclude-known --out new.csv", "--top-k";
+        "--links pairs.csv --top-k 3 --for users.txt --out new.csv", "--links|--top-k";
+    ] {
+        run(&mut folder.program(&format!("predict run shop.grappa {options}"))).misuse(&parts(words));
+    }
+
+    // More destinations than there are: all others.
+    let top = "predict run shop.grappa --top-k 1000 --for users.txt --out top.csv --force";
+    let ran = run(&mut folder.program(top)).success();
+    assert!(
+        ran.stderr.contains("2 node(s) of --for have fewer destinations"),
+        "{}",
+        ran.stderr
+    );
+    let others = (USERS + ITEMS - 1) as usize;
+    assert_eq!(folder.read("top.csv").lines().count(), 2 * others + 1);
+    run(&mut folder.program(&format!("{top} --exclude-known"))).success();
+    let lines = folder.read("top.csv");
+    let bought = purchases().into_iter().filter(|&(user, _)| user == 1 || user == 2);
+    assert_eq!(lines.lines().count(), 2 * others - bought.clone().count() + 1);
+    for (user, item) in bought {
+        assert!(!lines.contains(&format!("u{user},i{item},")), "u{user},i{item}");
+    }
+}
+
+#[test]
+fn tasks_that_a_store_or_a_run_does_not_serve_are_refused() {
+    let folder = shop();
+    run(&mut folder.program(&format!("{OPTIONS} --epochs 1 --quiet --out links"))).success();
+    folder.generate("graph.grappa", "sbm --nodes 200 --feature-dim 4 --chunks 4");
+    folder.trained("--epochs 1 --layers 1 --quiet --out nodes");
+    for (line, words) in grappa_skip::cases![
+        "graph.grappa --task link --out new", "no edges are held out|--edge-split 80/10/10";
+        "graph.grappa --candidates all --out new", "candidates all is for links|--task link";
+        "graph.grappa --negatives-from hard.csv --out new", "negatives-from is for links|--task link";
+        "graph.grappa --out nodes --resume --task link", "has task \"auto\"";
+        "shop.grappa --out links --resume --task classes", "has task \"link\"";
+        "shop.grappa --out links --resume --candidates all", "has candidates 100";
+        "shop.grappa --task classes --out new", "shop.grappa|labels";
+    ] {
+        run(&mut folder.program(&format!("{line} --layers 1 --quiet --epochs 2"))).failure(&parts(words));
+        assert!(!folder.path("new").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_source_with_edges_to_all_nodes_is_ranked_among_all_or_refused() {
+    let folder = TrainFolder::empty();
+    let nodes = 60;
+    let hub = (1..nodes).map(|node| format!("0\t{node}\n"));
+    folder.write("edges.tsv", hub.collect::<String>());
+    let features = (0..nodes).map(|node| format!("{},1\n", f64::from(node % 7)));
+    folder.write("features.csv", features.collect::<String>());
+    folder.success("ingest --edges edges.tsv --features features.csv --edge-split 60/20/20 --out hub.grappa");
+    let train = "hub.grappa --task link --layers 1 --epochs 1 --threads 1 --quiet --out run --force";
+    run(&mut folder.program(train)).failure(&["no node without an edge from", "--candidates all"]);
+    run(&mut folder.program(&format!("{train} --candidates all"))).success();
+    let links = &folder.summary("run")["links"];
+    // No other node is a filtered candidate.
+    assert_eq!(links["filtered"]["mrr"], 1.0, "{links}");
+    assert!(links["raw"]["mrr"].as_f64().unwrap() < 1.0, "{links}");
 }

@@ -290,7 +290,7 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
     );
     let text = error("color = 'red'");
     assert!(
-        text.contains("no option `color`") && text.contains("boundary-share, checkpoint-every"),
+        text.contains("no option `color`") && text.contains("boundary-share, candidates, checkpoint-every"),
         "{text}"
     );
 }
