@@ -15,9 +15,9 @@ fn main() -> Result<()> {
     let store = arguments.next().context("usage: ingest FOLDER STORE")?;
 
     let mut options = IngestOptions::new(vec![folder.join("edges.tsv")], store);
-    options.features = Some(folder.join("features.npz"));
-    options.labels = Some(folder.join("labels.npy"));
-    options.splits = ["train", "val", "test"]
+    options.node_data.features = Some(folder.join("features.npz"));
+    options.node_data.labels = Some(folder.join("labels.npy"));
+    options.splits.files = ["train", "val", "test"]
         .map(|name| SplitFile {
             name,
             path: folder.join(format!("{name}.npy")),
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
         .into();
     options.edge_options.undirected = true;
     options.edge_options.dedup = true;
-    options.memory = 256 << 20;
+    options.resources.memory = 256 << 20;
 
     let summary = ingest(&options, &Silent)?;
     println!(

@@ -75,8 +75,8 @@
 //! std::fs::write(&edges, "day,who,whom\n2026-01-31,ada,bob\n2026-02-01,eve,bob\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out);
 //! options.ids = ExternalIds::String;
-//! options.edge_columns.source = Some("who".into());
-//! options.edge_columns.target = Some("whom".into());
+//! options.edge_form.columns.source = Some("who".into());
+//! options.edge_form.columns.target = Some("whom".into());
 //! let summary = ingest(&options, &Silent)?;
 //! assert_eq!((summary.nodes, summary.edges), (3, 2));
 //! assert_eq!(summary.readings[0].columns[0], ("source", "who".into()));
@@ -95,7 +95,7 @@
 //! let error = ingest(&options, &Silent).unwrap_err().to_string();
 //! assert!(error.contains("edges.txt:2"), "{error}");
 //!
-//! options.on_bad_line = OnBadLine::Skip;
+//! options.edge_form.on_bad_line = OnBadLine::Skip;
 //! assert_eq!(ingest(&options, &Silent)?.rejected, 1);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
@@ -112,10 +112,10 @@
 //!
 //! let file = |name| Cora::files().join(name);
 //! let mut options = IngestOptions::new(vec![file("edges.tsv")], out);
-//! options.features = Some(file("features.npz"));
-//! options.feature_dtype = Some(FeatureDtype::Int8); // a quarter of the bytes
-//! options.labels = Some(file("labels.npy"));
-//! options.splits = vec![SplitFile { name: "train", path: file("train.npy") }];
+//! options.node_data.features = Some(file("features.npz"));
+//! options.node_data.feature_dtype = Some(FeatureDtype::Int8); // a quarter of the bytes
+//! options.node_data.labels = Some(file("labels.npy"));
+//! options.splits.files = vec![SplitFile { name: "train", path: file("train.npy") }];
 //! assert_eq!(ingest(&options, &Silent)?.nodes, 2708);
 //! # Ok::<(), grappa_engine::Error>(())
 //! ```
@@ -132,7 +132,7 @@
 //! std::fs::write(&people, "id,age,country\nbob,30,DE\neve,40,FR\nada,50,DE\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out);
 //! options.ids = ExternalIds::String;
-//! options.features = Some(people);
+//! options.node_data.features = Some(people);
 //! let schema = ingest(&options, &Silent)?.schema;
 //! assert_eq!(schema.feature_names(), ["age", "country=DE", "country=FR", "country=other"]);
 //! # Ok::<(), grappa_engine::Error>(())
@@ -147,8 +147,8 @@
 //! # let out = folder.path().join("cora.grappa");
 //!
 //! let mut options = IngestOptions::new(vec![Cora::files().join("edges.tsv")], out.clone());
-//! options.labels = Some(Cora::files().join("labels.npy"));
-//! options.random_split = Some(RandomSplit { shares: "60/20/20".parse()?, seed: 0, stratify: true });
+//! options.node_data.labels = Some(Cora::files().join("labels.npy"));
+//! options.splits.random = Some(RandomSplit { shares: "60/20/20".parse()?, seed: 0, stratify: true });
 //! ingest(&options, &Silent)?;
 //! assert_eq!(Store::open(&out)?.manifest().random_split(), Some("60/20/20, seed 0, stratified"));
 //! # Ok::<(), grappa_engine::Error>(())
@@ -165,8 +165,8 @@
 //!
 //! std::fs::write(&edges, "0 1\n1 2\n2 3\n").unwrap();
 //! let mut options = IngestOptions::new(vec![edges], out.clone());
-//! options.assign = Assign::Range;
-//! options.chunks = Some(2);
+//! options.layout.assign = Assign::Range;
+//! options.layout.chunks = Some(2);
 //! ingest(&options, &Silent)?;
 //!
 //! let store = Store::open(&out)?;
@@ -196,8 +196,8 @@ pub use grappa_formats::{
     schema::{CategoryForm, Schema},
 };
 pub use grappa_ingestion::ingest::{
-    Assign, EdgeSplit, IngestOptions, Merge, MergeOption, PARTS_MAX, Partitioner, RandomSplit, Shares, SplitFile,
-    Summary, examine, ingest,
+    Assign, EdgeForm, EdgeSplit, IngestOptions, Merge, MergeOption, NodeData, PARTS_MAX, Partitioner, RandomSplit,
+    Resources, Shares, SplitFile, SplitOptions, StoreLayout, Summary, examine, ingest,
 };
 pub use grappa_input::{
     ColumnReading, Comments, EDGE_FEATURES_MAX, EdgeColumnOptions, EdgeFormat, EncodingOptions, HeaderLine, LabelType,

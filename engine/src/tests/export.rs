@@ -10,7 +10,7 @@ use grappa_formats::{
     features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
-use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
+use grappa_ingestion::ingest::{EdgeForm, IngestOptions, NodeData, SplitFile, SplitOptions, StoreLayout, ingest};
 use grappa_io::{npy, progress::Silent};
 use grappa_storage::Store;
 
@@ -361,11 +361,20 @@ fn exported_and_reingested_stores_are_equal() {
 
     let options = IngestOptions {
         nodes: Some(500),
-        features: Some(at("x.npy")),
-        labels: Some(at("y.csv")),
-        splits: vec![SplitFile::new("train", at("train.txt"))],
-        chunks: Some(7),
-        seed: 7,
+        node_data: NodeData {
+            features: Some(at("x.npy")),
+            labels: Some(at("y.csv")),
+            ..NodeData::default()
+        },
+        splits: SplitOptions {
+            files: vec![SplitFile::new("train", at("train.txt"))],
+            ..SplitOptions::default()
+        },
+        layout: StoreLayout {
+            chunks: Some(7),
+            seed: 7,
+            ..StoreLayout::default()
+        },
         ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))
     };
     ingest(&options, &Silent).unwrap();
@@ -392,15 +401,24 @@ fn exported_and_reingested_stores_are_equal() {
             export_edges(&first, EdgePart::Graph, &at(edges), format, &OF_TABLES, &Silent).unwrap();
             let again = IngestOptions {
                 edges: vec![at(edges)],
-                weights: weights.map(at),
                 out: at(&format!("{edges}.grappa")),
-                features: Some(at(&format!("x2.{nodes}"))),
-                feature_dtype: Some(FeatureDtype::F16),
-                labels: Some(at(&format!("y2.{nodes}"))),
-                splits: vec![SplitFile {
-                    name: "train",
-                    path: at(&format!("train2.{nodes}")),
-                }],
+                edge_form: EdgeForm {
+                    weights: weights.map(at),
+                    ..options.edge_form.clone()
+                },
+                node_data: NodeData {
+                    features: Some(at(&format!("x2.{nodes}"))),
+                    feature_dtype: Some(FeatureDtype::F16),
+                    labels: Some(at(&format!("y2.{nodes}"))),
+                    ..options.node_data.clone()
+                },
+                splits: SplitOptions {
+                    files: vec![SplitFile {
+                        name: "train",
+                        path: at(&format!("train2.{nodes}")),
+                    }],
+                    ..options.splits.clone()
+                },
                 ..options.clone()
             };
             ingest(&again, &Silent).unwrap();

@@ -9,15 +9,21 @@ use std::{
 };
 
 use grappa_engine::verify::verify;
-use grappa_ingestion::ingest::{IngestOptions, ingest};
+use grappa_ingestion::ingest::{IngestOptions, Resources, StoreLayout, ingest};
 use grappa_io::progress::{Progress, Silent};
 
 /// Options for small graphs, from the edge list `edges` to the store `folder/out.grappa`.
 pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
     IngestOptions {
-        seed: 7,
-        memory: 64 << 20,
-        threads: 2,
+        layout: StoreLayout {
+            seed: 7,
+            ..StoreLayout::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            threads: 2,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![edges.to_owned()], folder.join("out.grappa"))
     }
 }

@@ -46,7 +46,7 @@ fn write_text(path: &Path, edges: &[Edge], id: impl Fn(u64) -> String) {
 
 fn with_columns(options: IngestOptions) -> IngestOptions {
     let mut options = options;
-    options.edge_columns.features = vec!["amount".into(), "hour".into()];
+    options.edge_form.columns.features = vec!["amount".into(), "hour".into()];
     options
 }
 
@@ -175,7 +175,11 @@ fn features_follow_their_edges_whatever_becomes_of_them() {
         // In the smallest memory, shards are divided.
         for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
             options.out = folder.path().join(format!("{case}-{threads}.grappa"));
-            (options.memory, options.threads, options.chunks) = (memory, threads, Some(3));
+            (
+                options.resources.memory,
+                options.resources.threads,
+                options.layout.chunks,
+            ) = (memory, threads, Some(3));
             ingest(&options, &Silent).unwrap();
             assert!(sorted(edges_of(&options.out)) == wanted, "{merge} {edge_options:?}");
             stores.push(files_of(&options.out));
@@ -191,7 +195,7 @@ fn edges_that_are_held_out_keep_their_features() {
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges, |id| id.to_string());
     let mut options = with_columns(options(folder.path(), &input));
-    options.edge_split = Some(EdgeSplit::random("60/20/20".parse().unwrap(), 3).unwrap());
+    options.splits.edges = Some(EdgeSplit::random("60/20/20".parse().unwrap(), 3).unwrap());
     ingest(&options, &Silent).unwrap();
     let mut all = Vec::new();
     for part in EdgePart::ALL {
@@ -220,7 +224,11 @@ fn ids_that_do_not_fit_in_memory_carry_features_through_the_join() {
         options.edge_options.dedup = true;
         options.merge = vec!["amount=first".parse().unwrap(), "hour=last".parse().unwrap()];
         options.out = folder.path().join(format!("{threads}.grappa"));
-        (options.memory, options.threads, options.chunks) = (memory, threads, Some(2));
+        (
+            options.resources.memory,
+            options.resources.threads,
+            options.layout.chunks,
+        ) = (memory, threads, Some(2));
         ingest(&options, &Silent).unwrap();
         stores.push(files_of(&options.out));
     }
@@ -249,7 +257,7 @@ fn a_killed_ingest_of_edge_features_is_continued_to_the_same_store() {
     let mut options = with_columns(options(folder.path(), &input));
     options.edge_options.dedup = true;
     options.merge = vec!["last".parse().unwrap()];
-    (options.memory, options.chunks) = (1 << 20, Some(4));
+    (options.resources.memory, options.layout.chunks) = (1 << 20, Some(4));
     options.out = folder.path().join("whole.grappa");
     ingest(&options, &Silent).unwrap();
     let whole = files_of(&options.out);
@@ -260,7 +268,7 @@ fn a_killed_ingest_of_edge_features_is_continued_to_the_same_store() {
         if interrupted(steps, |progress| ingest(&options, progress)) {
             kills += 1;
             options.resume = folder.path().join(format!("{steps}.grappa.partial")).exists();
-            options.threads = 1;
+            options.resources.threads = 1;
             ingest(&options, &Silent).unwrap();
         }
         assert!(files_of(&options.out) == whole, "killed at step {steps}");
@@ -287,7 +295,7 @@ fn arrays_of_features_have_the_type_of_the_file_or_of_the_option() {
     let halves = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
     let features = write("features.npy", "<f2", &[3, 2], halves);
     let mut options = options(folder.path(), &edges);
-    options.edge_features = Some(features);
+    options.edge_form.features = Some(features);
     let rows = [[1.0, 2.0], [0.5, -3.0], [4.0, 65504.0]];
     for (dtype, expected) in [
         (None, FeatureDtype::F16),
@@ -295,7 +303,7 @@ fn arrays_of_features_have_the_type_of_the_file_or_of_the_option() {
         (Some(FeatureDtype::Bf16), FeatureDtype::Bf16),
         (Some(FeatureDtype::Int8), FeatureDtype::Int8),
     ] {
-        options.edge_feature_dtype = dtype;
+        options.edge_form.feature_dtype = dtype;
         options.out = folder.path().join(format!("{}.grappa", expected.name()));
         ingest(&options, &Silent).unwrap();
         let store = Store::open(&options.out).unwrap();
@@ -321,9 +329,9 @@ fn features_without_a_meaning_are_refused() {
     fs::write(&input, "src,dst,a,b\n0,1,2,70000\n1,2,3,4\n").unwrap();
     let base = |features: &[&str]| {
         let mut options = options(folder.path(), &input);
-        options.edge_columns.source = Some("src".into());
-        options.edge_columns.target = Some("dst".into());
-        options.edge_columns.features = features.iter().map(|&name| name.to_owned()).collect();
+        options.edge_form.columns.source = Some("src".into());
+        options.edge_form.columns.target = Some("dst".into());
+        options.edge_form.columns.features = features.iter().map(|&name| name.to_owned()).collect();
         options
     };
     let refused = |options: &IngestOptions, parts: &[&str]| {
@@ -340,7 +348,7 @@ fn features_without_a_meaning_are_refused() {
     options.edge_options.dedup = false;
     refused(&options, &["--merge c=sum", "add --dedup"]);
     let mut options = base(&["a", "b"]);
-    options.edge_feature_dtype = Some(FeatureDtype::F16);
+    options.edge_form.feature_dtype = Some(FeatureDtype::F16);
     refused(
         &options,
         &[
@@ -350,7 +358,7 @@ fn features_without_a_meaning_are_refused() {
         ],
     );
     let mut options = base(&[]);
-    options.edge_feature_dtype = Some(FeatureDtype::F16);
+    options.edge_form.feature_dtype = Some(FeatureDtype::F16);
     refused(&options, &["no features", "--edge-features-from"]);
 }
 
@@ -405,7 +413,7 @@ fn sampled_edges_bring_their_features_from_any_view_in_any_memory() {
     let input = folder.path().join("edges.csv");
     write_text(&input, &edges, |id| id.to_string());
     let mut options = with_columns(options(folder.path(), &input));
-    options.chunks = Some(6);
+    options.layout.chunks = Some(6);
     ingest(&options, &Silent).unwrap();
     let store = Arc::new(Store::open(&options.out).unwrap());
     let fanouts: Fanouts = "4,-1".parse().unwrap();
@@ -455,7 +463,7 @@ fn stores_without_features_are_refused() {
     write_text(&input, &edges(3000), |id| id.to_string());
     let mut without = options(folder.path(), &input);
     without.out = folder.path().join("without.grappa");
-    (without.edge_columns.source, without.edge_columns.target) = (Some("src".into()), Some("dst".into()));
+    (without.edge_form.columns.source, without.edge_form.columns.target) = (Some("src".into()), Some("dst".into()));
     ingest(&without, &Silent).unwrap();
     let store = Arc::new(Store::open(&without.out).unwrap());
     let loading = LoaderOptions {

@@ -17,7 +17,7 @@ use grappa_ingestion::{
         store::{FeatureOptions, StoreOptions, generate_store},
         write_classes, write_edge_list, write_features, write_split,
     },
-    ingest::{Assign, IngestOptions, SplitFile, ingest},
+    ingest::{Assign, IngestOptions, NodeData, SplitFile, SplitOptions, StoreLayout, ingest},
 };
 use grappa_io::progress::Silent;
 use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, Split, SplitShares};
@@ -106,17 +106,25 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
             out: ingested.clone(),
             nodes: Some(model.nodes()),
             edge_options,
-            features: Some(features),
-            feature_dtype: Some(FeatureDtype::F16),
-            labels: has_classes.then_some(labels),
-            splits: splits.collect(),
-            chunks: Some(5),
-            assign: if random_permutation {
-                Assign::Random
-            } else {
-                Assign::Range
+            node_data: NodeData {
+                features: Some(features),
+                feature_dtype: Some(FeatureDtype::F16),
+                labels: has_classes.then_some(labels),
+                ..NodeData::default()
             },
-            seed: generate.recipe.seed,
+            splits: SplitOptions {
+                files: splits.collect(),
+                ..SplitOptions::default()
+            },
+            layout: StoreLayout {
+                chunks: Some(5),
+                assign: if random_permutation {
+                    Assign::Random
+                } else {
+                    Assign::Range
+                },
+                seed: generate.recipe.seed,
+            },
             ..common::options(folder.path(), &edges)
         };
         let read = ingest(&ingest_options, &Silent).unwrap();

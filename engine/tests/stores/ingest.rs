@@ -153,13 +153,13 @@ fn with_node_files(folder: &Path, nodes: u64, dim: usize) -> (IngestOptions, Vec
     write_npy(&folder.join("features.npy"), "<f4", &[nodes as usize, dim], &floats);
     write_npy(&folder.join("labels.npy"), "<i8", &[nodes as usize], &bytes(&labels));
     let mut options = options(folder, &input);
-    options.features = Some(folder.join("features.npy"));
-    options.labels = Some(folder.join("labels.npy"));
+    options.node_data.features = Some(folder.join("features.npy"));
+    options.node_data.labels = Some(folder.join("labels.npy"));
     for (name, rest) in [("train", 0), ("val", 1), ("test", 2)] {
         let path = folder.join(format!("{name}.npy"));
         let ids: Vec<i64> = (0..nodes as i64).filter(|id| id % 5 == rest).collect();
         write_npy(&path, "<i8", &[ids.len()], &bytes(&ids));
-        options.splits.push(SplitFile { name, path });
+        options.splits.files.push(SplitFile { name, path });
     }
     (options, features, labels)
 }
@@ -173,14 +173,18 @@ fn features_labels_and_splits_follow_their_nodes() {
     // In 1 MiB the 450 KiB of features must be spilled in several shards a chunk.
     for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
         options.out = folder.path().join(format!("{threads}.grappa"));
-        (options.memory, options.threads, options.chunks) = (memory, threads, Some(4));
+        (
+            options.resources.memory,
+            options.resources.threads,
+            options.layout.chunks,
+        ) = (memory, threads, Some(4));
         let summary = ingest(&options, &Silent).unwrap();
         assert_eq!(summary.nodes, nodes);
         stores.push(files_of(&options.out));
     }
     assert!(stores[0] == stores[1], "the budget shows");
     let manifest = Manifest::decode(&stores[0]["manifest"]).unwrap();
-    let permutation = Feistel::new(nodes, options.seed);
+    let permutation = Feistel::new(nodes, options.layout.seed);
     for chunk in 0..4 {
         let (header, rows) = payload_of(&options.out, chunk, "features", FileKind::FEATURES);
         let layout = FeaturesMeta::decode(&header).unwrap().layout;
@@ -210,7 +214,7 @@ fn features_labels_and_splits_follow_their_nodes() {
 fn a_run_with_features_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
-    options.chunks = Some(6);
+    options.layout.chunks = Some(6);
     resumes_to_the_same_store(&options, 1..30);
 }
 
@@ -219,23 +223,23 @@ fn features_are_written_in_ranges_if_a_run_is_resumed_with_less_memory() {
     let folder = tempfile::tempdir().unwrap();
     // A shard of 2.4 MB, which does not fit in the second budget.
     let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
-    options.chunks = Some(1);
+    options.layout.chunks = Some(1);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     let mut before_edges = 0;
     for steps in 1..30 {
         options.out = folder.path().join(format!("{steps}.grappa"));
-        (options.memory, options.resume) = (64 << 20, false);
+        (options.resources.memory, options.resume) = (64 << 20, false);
         if !interrupted(steps, |progress| ingest(&options, progress)) {
             continue;
         }
-        (options.memory, options.resume) = (2 << 20, true);
+        (options.resources.memory, options.resume) = (2 << 20, true);
         match ingest(&options, &Silent) {
             Ok(_) => before_edges += 1,
             // A run that has begun to read edges reads them in blocks of the size that it began with.
             Err(Error::Budget { least, .. }) => {
                 assert!((8 << 20..64 << 20).contains(&least), "{least}");
-                options.memory = least;
+                options.resources.memory = least;
                 ingest(&options, &Silent).unwrap();
             }
             Err(error) => panic!("{error}"),
@@ -258,16 +262,16 @@ fn features_that_are_not_finite_are_counted_and_refused() {
         error.contains("row 77") && error.contains("--allow-nan") && error.contains("1 more"),
         "{error}"
     );
-    options.allow_nan = true;
+    options.node_data.allow_nan = true;
     ingest(&options, &Silent).unwrap();
     options.out = folder.path().join("int8.grappa");
-    options.feature_dtype = Some(FeatureDtype::Int8);
+    options.node_data.feature_dtype = Some(FeatureDtype::Int8);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("int8"), "{error}");
     features.iter_mut().filter(|v| !v.is_finite()).for_each(|v| *v = 1e9);
     let bytes: Vec<u8> = features.iter().flat_map(|v| v.to_le_bytes()).collect();
     write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
-    (options.allow_nan, options.feature_dtype) = (false, Some(FeatureDtype::F16));
+    (options.node_data.allow_nan, options.node_data.feature_dtype) = (false, Some(FeatureDtype::F16));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     for part in [
         "features.npy at row 77: ",
@@ -279,7 +283,7 @@ fn features_that_are_not_finite_are_counted_and_refused() {
     }
     // With ids in another order, the row is not the node.
     let ids: String = (0..500).rev().map(|id| format!("{id}\n")).collect();
-    options.node_ids = Some(folder.path().join("ids.txt"));
+    options.node_data.ids = Some(folder.path().join("ids.txt"));
     fs::write(folder.path().join("ids.txt"), ids).unwrap();
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("row 77: column 3 of node 422 is"), "{error}");
@@ -290,7 +294,7 @@ fn splits_that_overlap_or_name_unknown_nodes_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (mut options, ..) = with_node_files(folder.path(), 500, 2);
     fs::write(folder.path().join("more.txt"), "11\n10\n").unwrap();
-    options.splits[2].path = folder.path().join("more.txt");
+    options.splits.files[2].path = folder.path().join("more.txt");
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("overlap") && error.contains("more.txt"), "{error}");
     fs::write(folder.path().join("more.txt"), "12\n500\n").unwrap();
@@ -325,9 +329,9 @@ proptest! {
         let nodes = edges.iter().map(|e| e.0.max(e.1) + 1).max().unwrap() + more_nodes;
         let mut options = options(folder.path(), &input);
         options.nodes = (more_nodes > 0).then_some(nodes);
-        options.chunks = Some(chunks.min(nodes as u32));
+        options.layout.chunks = Some(chunks.min(nodes as u32));
         options.edge_options = EdgeOptions { undirected, dedup, self_loops };
-        options.assign = if range { Assign::Range } else { Assign::Random };
+        options.layout.assign = if range { Assign::Range } else { Assign::Random };
         let summary = ingest(&options, &Silent).unwrap();
         prop_assert_eq!(summary.nodes, nodes);
         prop_assert_eq!(summary.edges_read, edges.len() as u64);
@@ -359,10 +363,10 @@ fn the_store_does_not_depend_on_budget_threads_or_scratch_folder() {
     for (memory, threads, tmp) in [(256 << 20, 1, None), (2 << 20, 2, Some("tmp")), (2 << 20, 1, None)] {
         let mut options = options(folder.path(), &input);
         options.out = folder.path().join(format!("{memory}-{threads}.grappa"));
-        options.chunks = Some(3);
-        options.assign = Assign::Range;
-        (options.memory, options.threads) = (memory, threads);
-        options.tmp = tmp.map(|tmp| folder.path().join(tmp));
+        options.layout.chunks = Some(3);
+        options.layout.assign = Assign::Range;
+        (options.resources.memory, options.resources.threads) = (memory, threads);
+        options.resources.tmp = tmp.map(|tmp| folder.path().join(tmp));
         ingest(&options, &Silent).unwrap();
         assert_eq!(edges_of(&options.out), twin(&edges, 5000, options.edge_options, false));
         stores.push(files_of(&options.out));
@@ -379,7 +383,11 @@ fn a_row_too_large_for_the_budget_names_one_that_would_do() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &edges, false);
     let mut options = options(folder.path(), &input);
-    (options.memory, options.threads, options.chunks) = (1 << 20, 1, Some(2));
+    (
+        options.resources.memory,
+        options.resources.threads,
+        options.layout.chunks,
+    ) = (1 << 20, 1, Some(2));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     let wanted = error
         .split("at least ")
@@ -392,7 +400,7 @@ fn a_row_too_large_for_the_budget_names_one_that_would_do() {
         !folder.path().join("out.grappa.partial").exists(),
         "nothing is left of a run that can't succeed"
     );
-    options.memory = wanted.parse::<u64>().unwrap() << 20;
+    options.resources.memory = wanted.parse::<u64>().unwrap() << 20;
     ingest(&options, &Silent).unwrap();
     assert_eq!(edges_of(&options.out).len(), 100_000);
 }
@@ -404,7 +412,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &edges, false);
     let mut options = options(folder.path(), &input);
-    (options.memory, options.chunks) = (2 << 20, Some(5));
+    (options.resources.memory, options.layout.chunks) = (2 << 20, Some(5));
     resumes_to_the_same_store(&options, (1..40).step_by(3));
 }
 
@@ -414,7 +422,7 @@ fn a_run_may_be_resumed_with_another_budget() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &crowded(3000, 150_000), false);
     let mut options = options(folder.path(), &input);
-    (options.memory, options.chunks) = (2 << 20, Some(5));
+    (options.resources.memory, options.layout.chunks) = (2 << 20, Some(5));
     // The number of nodes is known, so the first steps are those of pass 1: one worker is interrupted, and the other one
     // finishes and records its blocks.
     options.nodes = Some(3000);
@@ -422,10 +430,10 @@ fn a_run_may_be_resumed_with_another_budget() {
     let expected = files_of(&options.out);
     for steps in [2, 4, 10, 15] {
         options.out = folder.path().join(format!("{steps}.grappa"));
-        (options.memory, options.threads, options.resume) = (2 << 20, 2, false);
+        (options.resources.memory, options.resources.threads, options.resume) = (2 << 20, 2, false);
         assert!(interrupted(steps, |progress| ingest(&options, progress)));
         // With this budget, blocks would be larger.
-        (options.memory, options.threads, options.resume) = (64 << 20, 1, true);
+        (options.resources.memory, options.resources.threads, options.resume) = (64 << 20, 1, true);
         ingest(&options, &Silent).unwrap();
         assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
     }
@@ -438,17 +446,17 @@ fn resuming_with_other_options_or_input_is_refused() {
     write_text(&input, &crowded(100, 5000), false);
     let mut options = options(folder.path(), &input);
     assert!(interrupted(3, |progress| ingest(&options, progress)));
-    (options.resume, options.seed) = (true, 8);
+    (options.resume, options.layout.seed) = (true, 8);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("--seed 7") && error.contains('8'), "{error}");
-    options.seed = 7;
-    options.header = HeaderLine::Yes;
+    options.layout.seed = 7;
+    options.edge_form.header = HeaderLine::Yes;
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(
         error.contains("had --header auto, this one has --header yes"),
         "{error}"
     );
-    options.header = HeaderLine::Auto;
+    options.edge_form.header = HeaderLine::Auto;
     write_text(&input, &crowded(100, 5001), false);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv"), "{error}");
@@ -481,11 +489,11 @@ fn resuming_with_input_files_in_other_roles_is_refused() {
         "no edges[2]",
     );
     refused(|options| options.edges.truncate(1), "this one has no edges[1]");
-    refused(|options| options.features = None, "no --features");
-    refused(|options| options.splits.truncate(2), "no --test");
+    refused(|options| options.node_data.features = None, "no --features");
+    refused(|options| options.splits.files.truncate(2), "no --test");
     let swapped = |options: &mut IngestOptions| {
-        let train = options.splits[0].path.clone();
-        options.splits[0].path = std::mem::replace(&mut options.splits[1].path, train);
+        let train = options.splits.files[0].path.clone();
+        options.splits.files[0].path = std::mem::replace(&mut options.splits.files[1].path, train);
     };
     refused(swapped, "--train ");
     ingest(&options, &Silent).unwrap();
@@ -498,7 +506,7 @@ fn a_run_that_lost_its_spill_files_has_to_start_again() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &crowded(3000, 150_000), false);
     let mut options = options(folder.path(), &input);
-    (options.memory, options.chunks, options.nodes) = (2 << 20, Some(5), Some(3000));
+    (options.resources.memory, options.layout.chunks, options.nodes) = (2 << 20, Some(5), Some(3000));
     let lose: [fn(&Path); 2] = [
         |path| fs::remove_file(path).unwrap(),
         |path| {
@@ -555,7 +563,7 @@ fn a_bad_line_leaves_nothing_behind_or_is_listed() {
         1,
         "only the input is there"
     );
-    options.on_bad_line = OnBadLine::Skip;
+    options.edge_form.on_bad_line = OnBadLine::Skip;
     let summary = ingest(&options, &Silent).unwrap();
     assert_eq!((summary.edges, summary.rejected), (2, 2));
     let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();

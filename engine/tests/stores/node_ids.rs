@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use grappa_formats::{NodeId, manifest::ExternalIds, random::GOLDEN};
-use grappa_ingestion::ingest::{Assign, IngestOptions, ingest};
+use grappa_ingestion::ingest::{Assign, IngestOptions, NodeData, StoreLayout, ingest};
 use grappa_io::{Error, npy, progress::Silent};
 use grappa_storage::Store;
 
@@ -67,9 +67,16 @@ pub(crate) fn write_rows(folder: &Path, ids: ExternalIds, rows: &[u64]) {
 pub(crate) fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
         ids,
-        features: Some(folder.join("features.npy")),
-        labels: Some(folder.join("labels.npy")),
-        chunks: Some(4),
+        node_data: NodeData {
+            features: Some(folder.join("features.npy")),
+            labels: Some(folder.join("labels.npy")),
+            ..NodeData::default()
+        },
+        layout: StoreLayout {
+            chunks: Some(4),
+            seed: 7,
+            ..StoreLayout::default()
+        },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -92,12 +99,12 @@ fn rows_in_any_order_make_the_store_of_sorted_rows() {
             &["ids.txt", "ids.npy"]
         };
         for (file, (memory, threads)) in files.iter().zip([(1 << 20, 1), (64 << 20, 2)].into_iter().cycle()) {
-            options.node_ids = Some(folder.path().join(file));
-            (options.memory, options.threads) = (memory, threads);
+            options.node_data.ids = Some(folder.path().join(file));
+            (options.resources.memory, options.resources.threads) = (memory, threads);
             assert!(store_of(&options) == expected, "{ids:?}, {file}, {threads} threads");
         }
-        (options.memory, options.threads) = (64 << 20, 2);
-        options.node_ids = Some(folder.path().join("ids.txt"));
+        (options.resources.memory, options.resources.threads) = (64 << 20, 2);
+        options.node_data.ids = Some(folder.path().join("ids.txt"));
         assert!(store_of(&options) == expected, "{ids:?}, in memory");
     }
 }
@@ -126,7 +133,7 @@ fn listed_ids_without_edges_are_nodes() {
         write_edges(folder.path(), ids, with_edges);
         write_rows(folder.path(), ids, &shuffled(nodes));
         let mut options = options(folder.path(), ids);
-        options.node_ids = Some(folder.path().join("ids.txt"));
+        options.node_data.ids = Some(folder.path().join("ids.txt"));
         assert_eq!(ingest(&options, &Silent).unwrap().nodes, nodes);
         let mut files = files_of(&options.out);
         files.retain(|name, _| name.starts_with("chunk-"));
@@ -139,7 +146,7 @@ fn listed_ids_without_edges_are_nodes() {
         fs::remove_dir_all(&options.out).unwrap();
 
         // Without rows, the file only adds nodes: it need not have those of the edges.
-        (options.features, options.labels) = (None, None);
+        (options.node_data.features, options.node_data.labels) = (None, None);
         let lines = format!("{}\n{}\n", name(ids, 2), name(ids, 999));
         fs::write(folder.path().join("ids.txt"), lines).unwrap();
         assert_eq!(ingest(&options, &Silent).unwrap().nodes, with_edges + 1);
@@ -155,13 +162,13 @@ fn a_run_with_node_ids_interrupted_anywhere_resumes_to_the_same_store() {
     write_rows(folder.path(), ids, &shuffled(26_000));
     let mut options = options(folder.path(), ids);
     // The ids are looked up segment by segment.
-    (options.memory, options.threads) = (1 << 20, 1);
-    options.node_ids = Some(folder.path().join("ids.txt"));
+    (options.resources.memory, options.resources.threads) = (1 << 20, 1);
+    options.node_data.ids = Some(folder.path().join("ids.txt"));
     resumes_to_the_same_store(&options, 1..40);
 
     // The order of the rows is part of the run.
     assert!(interrupted(6, |progress| ingest(&options, progress)));
-    (options.resume, options.node_ids) = (true, None);
+    (options.resume, options.node_data.ids) = (true, None);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("no --node-ids") && error.contains("ids.txt"), "{error}");
 }
@@ -187,7 +194,7 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         write_rows(folder.path(), ids, &order);
         let mut options = options(folder.path(), ids);
         let file = folder.path().join("ids.txt");
-        options.node_ids = Some(file.clone());
+        options.node_data.ids = Some(file.clone());
         let lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
         let write = |lines: &[String]| fs::write(&file, lines.join("\n")).unwrap();
 
@@ -198,14 +205,14 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
 
         write(&lines[..38]);
         refused(&options, &["ids.txt", "40 ids", "features.npy", "found 38", "each row"]);
-        options.features = None;
+        options.node_data.features = None;
         refused(&options, &["ids.txt", "40 ids", "labels.npy", "found 38", "each row"]);
         // The number of rows of text is known only when they are read.
-        options.labels = Some(folder.path().join("labels.txt"));
+        options.node_data.labels = Some(folder.path().join("labels.txt"));
         fs::write(folder.path().join("labels.txt"), "1\n".repeat(38)).unwrap();
         let first = sorted(ids, nodes);
         let missing = first.iter().map(|&k| name(ids, k)).find(|id| lines[38..].contains(id));
-        options.assign = Assign::Range;
+        options.layout.assign = Assign::Range;
         refused(
             &options,
             &["ids.txt", "2 of the 40 nodes", &missing.unwrap(), "labels.txt"],
@@ -215,12 +222,12 @@ fn ids_that_are_not_those_of_the_rows_are_refused() {
         fs::write(folder.path().join("labels.txt"), "1\n".repeat(41)).unwrap();
         refused(&options, &["labels.txt", "--node-ids", "one row for each id"]);
 
-        options.assign = Assign::File(folder.path().join("labels.txt"));
+        options.layout.assign = Assign::File(folder.path().join("labels.txt"));
         refused(&options, &["--assign file:", "--node-ids", "omit one"]);
-        options.assign = Assign::Random;
+        options.layout.assign = Assign::Random;
         let mask = [npy::header("|b1", &[40]).to_vec(), vec![1; 40]].concat();
         fs::write(folder.path().join("mask.npy"), mask).unwrap();
-        options.node_ids = Some(folder.path().join("mask.npy"));
+        options.node_data.ids = Some(folder.path().join("mask.npy"));
         match ids {
             ExternalIds::String => refused(&options, &["mask.npy", "text file"]),
             _ => refused(&options, &["mask.npy", "bool", "integers of shape [N];"]),
@@ -238,7 +245,7 @@ fn ids_looked_up_in_segments_are_refused_at_their_lines() {
         write_rows(folder.path(), ids, &order);
         let mut options = options(folder.path(), ids);
         let file = folder.path().join("ids.txt");
-        (options.memory, options.node_ids) = (1 << 20, Some(file.clone()));
+        (options.resources.memory, options.node_data.ids) = (1 << 20, Some(file.clone()));
         let mut lines: Vec<String> = order.iter().map(|&k| name(ids, k)).collect();
         for (line, other) in [(20_000, 10), (10, 20_000), (24_999, 0)] {
             let before = std::mem::replace(&mut lines[line], name(ids, order[other]));
@@ -259,20 +266,24 @@ fn sorted_ids_are_kept_if_what_follows_needs_more_memory() {
     let ids = ExternalIds::Sparse;
     write_edges(folder.path(), ids, 500_000);
     let mut options = options(folder.path(), ids);
-    (options.features, options.labels, options.node_ids) = (None, None, None);
-    options.chunks = Some(1);
+    (
+        options.node_data.features,
+        options.node_data.labels,
+        options.node_data.ids,
+    ) = (None, None, None);
+    options.layout.chunks = Some(1);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     options.out = folder.path().join("little.grappa");
     // One chunk has a directory of 600 KB.
-    options.memory = 1 << 20;
+    options.resources.memory = 1 << 20;
     let error = ingest(&options, &Silent).unwrap_err();
     let Error::Interrupted { source, .. } = &error else {
         panic!("{error}");
     };
     assert!(matches!(**source, Error::Budget { .. }), "{source}");
     assert!(error.to_string().contains("--resume"), "{error}");
-    (options.memory, options.resume) = (64 << 20, true);
+    (options.resources.memory, options.resume) = (64 << 20, true);
     ingest(&options, &Silent).unwrap();
     assert!(files_of(&options.out) == expected);
 }
@@ -285,7 +296,7 @@ fn dense_ids_of_rows_are_below_the_number_of_nodes() {
     write_rows(folder.path(), ids, &shuffled(50));
     let mut options = options(folder.path(), ids);
     let file = folder.path().join("ids.txt");
-    options.node_ids = Some(file.clone());
+    options.node_data.ids = Some(file.clone());
     // The rows give the number of nodes.
     assert_eq!(ingest(&options, &Silent).unwrap().nodes, 50);
     fs::remove_dir_all(&options.out).unwrap();
@@ -297,7 +308,7 @@ fn dense_ids_of_rows_are_below_the_number_of_nodes() {
     options.nodes = Some(50);
     refused(&options, &[&place, "--nodes 50", "raise"]);
     options.nodes = None;
-    (options.features, options.labels) = (None, None);
+    (options.node_data.features, options.node_data.labels) = (None, None);
     refused(&options, &["--node-ids", "--features", "omit", "--nodes"]);
 }
 
@@ -308,11 +319,11 @@ fn a_number_of_nodes_counts_the_listed_ids() {
     write_edges(folder.path(), ids, 40);
     write_rows(folder.path(), ids, &shuffled(50));
     let mut options = options(folder.path(), ids);
-    options.node_ids = Some(folder.path().join("ids.txt"));
+    options.node_data.ids = Some(folder.path().join("ids.txt"));
     options.nodes = Some(40);
     refused(&options, &["--nodes 40", "edges and --node-ids", "50 different ids"]);
     let long = format!("a\n{}\n", "x".repeat(65_536));
     fs::write(folder.path().join("ids.txt"), long).unwrap();
-    (options.nodes, options.features, options.labels) = (None, None, None);
+    (options.nodes, options.node_data.features, options.node_data.labels) = (None, None, None);
     refused(&options, &["ids.txt:2", "65535 bytes", "shorten"]);
 }

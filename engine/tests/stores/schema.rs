@@ -13,7 +13,7 @@ use grappa_formats::{
     manifest::ExternalIds,
     schema::{Column, Schema},
 };
-use grappa_ingestion::ingest::{IngestOptions, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeData, StoreLayout, ingest};
 use grappa_input::TableOptions;
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store, files};
@@ -38,12 +38,19 @@ fn write_tables(folder: &Path, rows: &[u64]) {
 fn options(folder: &Path) -> IngestOptions {
     let mut options = IngestOptions {
         ids: ExternalIds::String,
-        features: Some(folder.join("users.csv")),
-        labels: Some(folder.join("plans.csv")),
-        chunks: Some(4),
+        node_data: NodeData {
+            features: Some(folder.join("users.csv")),
+            labels: Some(folder.join("plans.csv")),
+            ..NodeData::default()
+        },
+        layout: StoreLayout {
+            chunks: Some(4),
+            seed: 7,
+            ..StoreLayout::default()
+        },
         ..common::options(folder, &folder.join("edges.tsv"))
     };
-    options.tables.columns = TableOptions {
+    options.node_data.tables.columns = TableOptions {
         id: vec!["id".into(), "user".into()],
         label: vec!["plan".into()],
         ..TableOptions::default()
@@ -98,9 +105,12 @@ fn a_store_without_names_has_no_schema() {
         "sets", "1,2\n3,4\n5,6\n", "b,a\n0,1\n1,1\n0,0\n", schema(&[], &["b", "a"]);
     ] {
         let options = IngestOptions {
-            features: write("features.csv", features),
-            labels: write("labels.csv", labels),
             out: folder.path().join(format!("{case}.grappa")),
+            node_data: NodeData {
+                features: write("features.csv", features),
+                labels: write("labels.csv", labels),
+                ..NodeData::default()
+            },
             ..common::options(folder.path(), &folder.path().join("edges.tsv"))
         };
         ingest(&options, &Silent).unwrap();
@@ -145,12 +155,15 @@ fn exported_tables_bring_the_names_back() {
         export_features(&store, features.as_path(), &budget, &Silent).unwrap();
         export_labels(&store, labels.as_path(), &budget, &Silent).unwrap();
         let mut again = IngestOptions {
-            features: Some(features),
-            labels: Some(labels),
             out: folder.path().join(format!("{format}.grappa")),
+            node_data: NodeData {
+                features: Some(features),
+                labels: Some(labels),
+                ..options.node_data.clone()
+            },
             ..options.clone()
         };
-        again.tables.columns = TableOptions::default();
+        again.node_data.tables.columns = TableOptions::default();
         ingest(&again, &Silent).unwrap();
         let copy = Store::open(&again.out).unwrap();
         assert_eq!(copy.schema().unwrap(), store.schema().unwrap(), "{format}");

@@ -38,8 +38,8 @@ fn inputs(folder: &Path, ids: ExternalIds) -> IngestOptions {
     fs::write(folder.join("labels.txt"), labels).unwrap();
     let mut options = options(folder, &folder.join("edges.tsv"));
     options.ids = ids;
-    options.labels = Some(folder.join("labels.txt"));
-    options.random_split = Some(split("60/20/20", false));
+    options.node_data.labels = Some(folder.join("labels.txt"));
+    options.splits.random = Some(split("60/20/20", false));
     options
 }
 
@@ -103,8 +103,8 @@ fn labelled_nodes_are_split_in_exact_shares() {
     );
 
     // Without labels, all nodes are split. A share of 0 makes no split.
-    options.labels = None;
-    options.random_split = Some(split("12.5/0/87.5", false));
+    options.node_data.labels = None;
+    options.splits.random = Some(split("12.5/0/87.5", false));
     let splits = made(&options);
     assert_eq!([&splits[0], &splits[1], &splits[2]].map(BTreeSet::len), [375, 0, 2626]);
     assert!(!options.out.join("splits/val.roaring").exists());
@@ -114,7 +114,7 @@ fn labelled_nodes_are_split_in_exact_shares() {
 fn a_stratified_split_has_the_shares_of_each_class() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::Dense);
-    options.random_split = Some(split("50/25/25", true));
+    options.splits.random = Some(split("50/25/25", true));
     let splits = made(&options);
     let count = |nodes: &BTreeSet<u64>| {
         let mut counts = BTreeMap::new();
@@ -134,7 +134,7 @@ fn a_stratified_split_has_the_shares_of_each_class() {
             );
         }
     }
-    options.random_split = Some(split("50/25/25", false));
+    options.splits.random = Some(split("50/25/25", false));
     assert_ne!(made(&options), splits);
 }
 
@@ -143,10 +143,10 @@ fn a_stratified_split_has_the_shares_of_each_class() {
 fn the_draw_is_uniform_over_ids_and_depends_on_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::Dense);
-    options.labels = None;
+    options.node_data.labels = None;
     let mut drawn = Vec::new();
     for seed in 0..4 {
-        options.random_split = Some(RandomSplit {
+        options.splits.random = Some(RandomSplit {
             seed,
             ..split("50/25/25", false)
         });
@@ -170,20 +170,20 @@ fn the_split_depends_on_ids_labels_shares_and_seed_only() {
     for stratify in [false, true] {
         let with = |ids: ExternalIds, change: &dyn Fn(&mut IngestOptions)| {
             let mut options = inputs(folder.path(), ids);
-            options.random_split = Some(split("60/20/20", stratify));
+            options.splits.random = Some(split("60/20/20", stratify));
             change(&mut options);
             made(&options)
         };
         let expected = with(ExternalIds::Dense, &|_| ());
         let file = Assign::File(folder.path().join("parts.txt"));
         let changes: [&dyn Fn(&mut IngestOptions); 6] = [
-            &|options| options.assign = Assign::Range,
-            &|options| options.assign = file.clone(),
-            &|options| options.seed = 99,
-            &|options| options.chunks = Some(3),
-            &|options| options.threads = 5,
+            &|options| options.layout.assign = Assign::Range,
+            &|options| options.layout.assign = file.clone(),
+            &|options| options.layout.seed = 99,
+            &|options| options.layout.chunks = Some(3),
+            &|options| options.resources.threads = 5,
             // In 1 MiB, a round tells few bits of each key.
-            &|options| (options.memory, options.threads) = (1 << 20, 1),
+            &|options| (options.resources.memory, options.resources.threads) = (1 << 20, 1),
         ];
         for (at, change) in changes.into_iter().enumerate() {
             assert!(
@@ -201,7 +201,7 @@ fn the_split_depends_on_ids_labels_shares_and_seed_only() {
 fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::String);
-    options.random_split = Some(split("60/20/20", true));
+    options.splits.random = Some(split("60/20/20", true));
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
     for steps in 1..30 {
@@ -211,11 +211,11 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
             continue;
         }
         options.resume = true;
-        let drawn = options.random_split;
-        options.random_split = Some(split("60/20/20", false));
+        let drawn = options.splits.random;
+        options.splits.random = Some(split("60/20/20", false));
         let error = ingest(&options, &Silent).unwrap_err().to_string();
         assert!(error.contains("--s"), "{error}");
-        options.random_split = drawn;
+        options.splits.random = drawn;
         ingest(&options, &Silent).unwrap();
         assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
     }
@@ -225,12 +225,16 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_split() {
 fn a_split_that_does_not_fit_the_budget_names_one_that_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = inputs(folder.path(), ExternalIds::Dense);
-    options.labels = None;
+    options.node_data.labels = None;
     options.nodes = Some(8 << 20);
-    (options.memory, options.threads, options.chunks) = (1 << 20, 1, Some(32));
+    (
+        options.resources.memory,
+        options.resources.threads,
+        options.layout.chunks,
+    ) = (1 << 20, 1, Some(32));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("a split of 8388608 nodes: at least 3 MiB"), "{error}");
-    options.memory = 3 << 20;
+    options.resources.memory = 3 << 20;
     made(&options);
 }
 
@@ -240,8 +244,8 @@ fn classes_that_do_not_fit_the_budget_of_a_split_name_one_that_would_do() {
     let mut options = inputs(folder.path(), ExternalIds::Dense);
     let labels: String = (0..NODES).map(|node| format!("{}\n", node / 10 * 200)).collect();
     fs::write(folder.path().join("labels.txt"), labels).unwrap();
-    options.random_split = Some(split("60/20/20", true));
-    (options.memory, options.threads) = (1 << 20, 1);
+    options.splits.random = Some(split("60/20/20", true));
+    (options.resources.memory, options.resources.threads) = (1 << 20, 1);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     let wanted = error.split("a split of 60001 classes: at least ").nth(1);
     let wanted = wanted
@@ -249,6 +253,6 @@ fn classes_that_do_not_fit_the_budget_of_a_split_name_one_that_would_do() {
         .split(" MiB")
         .next()
         .unwrap();
-    options.memory = wanted.parse::<u64>().unwrap() << 20;
+    options.resources.memory = wanted.parse::<u64>().unwrap() << 20;
     made(&options);
 }

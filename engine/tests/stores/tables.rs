@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use grappa_formats::manifest::{ExternalIds, LabelKind};
-use grappa_ingestion::ingest::{Assign, IngestOptions, ingest};
+use grappa_ingestion::ingest::{Assign, IngestOptions, NodeData, StoreLayout, ingest};
 use grappa_io::progress::Silent;
 use grappa_storage::Store;
 
@@ -41,9 +41,16 @@ fn write_tables(folder: &Path, ids: ExternalIds, rows: &[u64]) {
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
         ids,
-        features: Some(folder.join("features.csv")),
-        labels: Some(folder.join("labels.tsv")),
-        chunks: Some(4),
+        node_data: NodeData {
+            features: Some(folder.join("features.csv")),
+            labels: Some(folder.join("labels.tsv")),
+            ..NodeData::default()
+        },
+        layout: StoreLayout {
+            chunks: Some(4),
+            seed: 7,
+            ..StoreLayout::default()
+        },
         ..common::options(folder, &folder.join("edges.tsv"))
     }
 }
@@ -51,8 +58,11 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
 /// The same rows in arrays, in ascending order of the ids.
 fn with_arrays(options: &IngestOptions, folder: &Path) -> IngestOptions {
     IngestOptions {
-        features: Some(folder.join("features.npy")),
-        labels: Some(folder.join("labels.npy")),
+        node_data: NodeData {
+            features: Some(folder.join("features.npy")),
+            labels: Some(folder.join("labels.npy")),
+            ..options.node_data.clone()
+        },
         ..options.clone()
     }
 }
@@ -77,21 +87,27 @@ fn tables_make_the_store_of_sorted_rows() {
         let arrays = with_arrays(&options, folder.path());
         let expected = rows_of(&arrays);
         for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
-            (options.memory, options.threads) = (memory, threads);
+            (options.resources.memory, options.resources.threads) = (memory, threads);
             assert!(rows_of(&options) == expected, "{ids:?}, {memory} bytes");
         }
         // Each of them beside the other in an array, whose rows have another order.
         write_rows(folder.path(), ids, &shuffled(nodes));
         let list = Some(folder.path().join("ids.txt"));
         let labels_only = IngestOptions {
-            features: arrays.features.clone(),
-            node_ids: list.clone(),
+            node_data: NodeData {
+                features: arrays.node_data.features.clone(),
+                ids: list.clone(),
+                ..options.node_data.clone()
+            },
             ..options.clone()
         };
         assert!(rows_of(&labels_only) == expected, "{ids:?}, a table of labels");
         let features_only = IngestOptions {
-            labels: arrays.labels.clone(),
-            node_ids: list,
+            node_data: NodeData {
+                labels: arrays.node_data.labels.clone(),
+                ids: list,
+                ..options.node_data.clone()
+            },
             ..options.clone()
         };
         assert!(rows_of(&features_only) == expected, "{ids:?}, a table of features");
@@ -107,7 +123,10 @@ fn ids_of_a_table_of_features_are_nodes_without_edges() {
         write_tables(folder.path(), ids, &shuffled(620));
         let mut options = options(folder.path(), ids);
         let listed = IngestOptions {
-            node_ids: Some(folder.path().join("ids.txt")),
+            node_data: NodeData {
+                ids: Some(folder.path().join("ids.txt")),
+                ..with_arrays(&options, folder.path()).node_data.clone()
+            },
             ..with_arrays(&options, folder.path())
         };
         assert!(rows_of(&options) == rows_of(&listed), "{ids:?}");
@@ -124,7 +143,7 @@ fn a_run_with_tables_interrupted_anywhere_resumes_to_the_same_store() {
     write_tables(folder.path(), ids, &shuffled(26_000));
     let mut options = options(folder.path(), ids);
     // The ids are looked up segment by segment.
-    (options.memory, options.threads) = (1 << 20, 1);
+    (options.resources.memory, options.resources.threads) = (1 << 20, 1);
     resumes_to_the_same_store(&options, 1..45);
 }
 
@@ -133,11 +152,11 @@ fn sets_of_labels_may_be_in_a_table() {
     let folder = tempfile::tempdir().unwrap();
     write_edges(folder.path(), ExternalIds::Dense, 6);
     let mut options = options(folder.path(), ExternalIds::Dense);
-    options.features = None;
+    options.node_data.features = None;
     // Two nodes have no label.
     let table = "node,sports,music,art\n4,1,0,1\n0,0,0,0\n5,,,\n2,0,1,0\n3,1,1,1\n";
     fs::write(folder.path().join("labels.tsv"), table).unwrap();
-    options.assign = Assign::Range;
+    options.layout.assign = Assign::Range;
     ingest(&options, &Silent).unwrap();
     let labels = Store::open(&options.out).unwrap().manifest().labels.unwrap();
     assert_eq!((labels.classes, labels.kind), (3, LabelKind::Multi));
@@ -147,7 +166,7 @@ fn sets_of_labels_may_be_in_a_table() {
     });
     let rows = "0,0,0\n,,\n0,1,0\n1,1,1\n1,0,1\n,,\n";
     fs::write(folder.path().join("rows.txt"), rows).unwrap();
-    options.labels = Some(folder.path().join("rows.txt"));
+    options.node_data.labels = Some(folder.path().join("rows.txt"));
     options.out = folder.path().join("rows.grappa");
     assert!(rows_of(&options) == tables);
 }
@@ -164,7 +183,7 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         // A table of labels names nodes only.
         let other = name(ids, 999);
         write("labels.tsv", &format!("id,label\n{},1\n{other},2\n", name(ids, 7)));
-        options.features = None;
+        options.node_data.features = None;
         let remedy = match ids {
             ExternalIds::Dense => "--nodes",
             _ => "--node-ids",
@@ -183,8 +202,8 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         refused(&options, &["labels.tsv", "no node has a label"]);
 
         // A table of features has each node.
-        options.labels = None;
-        options.features = Some(folder.path().join("features.csv"));
+        options.node_data.labels = None;
+        options.node_data.features = Some(folder.path().join("features.csv"));
         write_tables(folder.path(), ids, &shuffled(nodes)[..38]);
         refused(
             &options,
@@ -193,7 +212,7 @@ fn ids_of_tables_that_do_not_fit_the_graph_are_refused_at_their_lines() {
         write_tables(folder.path(), ids, &[shuffled(nodes), vec![3]].concat());
         refused(&options, &["features.csv:42", &name(ids, 3), "twice"]);
         if ids == ExternalIds::Dense {
-            options.node_ids = Some(folder.path().join("features.csv"));
+            options.node_data.ids = Some(folder.path().join("features.csv"));
             refused(&options, &["--node-ids", "without ids", "omit"]);
         }
     }

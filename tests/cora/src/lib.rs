@@ -26,16 +26,16 @@ impl Cora {
         let file = |name: &str| Self::files().join(name);
         let mut options = IngestOptions::new(vec![file("edges.tsv")], cora.path("cora.grappa"));
         options.edge_options.undirected = true;
-        options.features = Some(file("features.npz"));
-        options.labels = Some(file("labels.npy"));
-        options.splits = ["train", "val", "test"]
+        options.node_data.features = Some(file("features.npz"));
+        options.node_data.labels = Some(file("labels.npy"));
+        options.splits.files = ["train", "val", "test"]
             .map(|name| SplitFile {
                 name,
                 path: file(&format!("{name}.npy")),
             })
             .into();
-        options.chunks = Some(16);
-        options.memory = 256 << 20;
+        options.layout.chunks = Some(16);
+        options.resources.memory = 256 << 20;
         ingest(&options, &Silent).unwrap();
         let store = Arc::new(Store::open(&options.out).unwrap());
         (cora, store)

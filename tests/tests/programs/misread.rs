@@ -253,19 +253,15 @@ fn words(arguments: &str) -> Vec<String> {
 
 /// The options of these arguments, which `grappa-ingest` has under the same names.
 fn options(folder: &Path, arguments: &str) -> IngestOptions {
-    let mut options = IngestOptions {
-        edges: Vec::new(),
-        memory: 64 << 20,
-        threads: 1,
-        ..IngestOptions::new(Vec::new(), folder.join("out.grappa"))
-    };
+    let mut options = IngestOptions::new(Vec::new(), folder.join("out.grappa"));
+    (options.resources.memory, options.resources.threads) = (64 << 20, 1);
     let words = words(arguments);
     let mut rest = &words[..];
     while let [option, after @ ..] = rest {
         let value = after.first().map_or("", String::as_str);
         rest = after.get(1..).unwrap_or_default();
         let path = folder.join(value);
-        let columns = &mut options.tables.columns;
+        let columns = &mut options.node_data.tables.columns;
         match option.as_str() {
             "--edges" => {
                 options.edges.push(path);
@@ -279,40 +275,40 @@ fn options(folder: &Path, arguments: &str) -> IngestOptions {
             "--ids" if value == "string" => options.ids = ExternalIds::String,
             "--ids" if value == "sparse" => options.ids = ExternalIds::Sparse,
             "--nodes" => options.nodes = Some(value.parse().unwrap()),
-            "--features" => options.features = Some(path),
-            "--labels" => options.labels = Some(path),
-            "--node-ids" => options.node_ids = Some(path),
-            "--weights" => options.weights = Some(path),
-            "--train" => options.splits.push(SplitFile { name: "train", path }),
-            "--val" => options.splits.push(SplitFile { name: "val", path }),
-            "--test" => options.splits.push(SplitFile { name: "test", path }),
+            "--features" => options.node_data.features = Some(path),
+            "--labels" => options.node_data.labels = Some(path),
+            "--node-ids" => options.node_data.ids = Some(path),
+            "--weights" => options.edge_form.weights = Some(path),
+            "--train" => options.splits.files.push(SplitFile { name: "train", path }),
+            "--val" => options.splits.files.push(SplitFile { name: "val", path }),
+            "--test" => options.splits.files.push(SplitFile { name: "test", path }),
             "--allow-nan" => {
-                options.allow_nan = true;
+                options.node_data.allow_nan = true;
                 rest = after;
             }
-            "--format" if value == "u64" => options.format = InputFormat::U64,
-            "--src" => options.edge_columns.source = Some(value.to_owned()),
-            "--dst" => options.edge_columns.target = Some(value.to_owned()),
-            "--weight" => options.edge_columns.weight = Some(value.to_owned()),
+            "--format" if value == "u64" => options.edge_form.format = InputFormat::U64,
+            "--src" => options.edge_form.columns.source = Some(value.to_owned()),
+            "--dst" => options.edge_form.columns.target = Some(value.to_owned()),
+            "--weight" => options.edge_form.columns.weight = Some(value.to_owned()),
             "--id" => columns.id = names(value),
             "--label" => columns.label = names(value),
             "--features-from" => columns.features = names(value),
             "--split-column" => columns.split = names(value),
             "--missing" => {
                 let columns = value.split(',').map(|column| column.parse().unwrap());
-                options.encoding.missing = MissingOptions(columns.collect());
+                options.node_data.encoding.missing = MissingOptions(columns.collect());
             }
-            "--categories" if value == "index" => options.encoding.categories = Some(CategoryForm::Index),
-            "--categories" => options.encoding.categories = Some(CategoryForm::OneHot),
-            "--categories-max" => options.encoding.categories_max = Some(value.parse().unwrap()),
-            "--schema-of" => options.encoding.schema = Some(Store::open(&path).unwrap().schema().unwrap()),
-            "--separator" => options.separator = Some(value.parse::<Separator>().unwrap()),
-            "--table-separator" => options.tables.separator = Some(value.parse::<Separator>().unwrap()),
-            "--header" if value == "yes" => options.header = HeaderLine::Yes,
-            "--header" => options.header = HeaderLine::No,
-            "--comments" if value == "yes" => options.comments = Comments::Yes,
-            "--comments" => options.comments = Comments::No,
-            "--on-bad-line" => options.on_bad_line = OnBadLine::Skip,
+            "--categories" if value == "index" => options.node_data.encoding.categories = Some(CategoryForm::Index),
+            "--categories" => options.node_data.encoding.categories = Some(CategoryForm::OneHot),
+            "--categories-max" => options.node_data.encoding.categories_max = Some(value.parse().unwrap()),
+            "--schema-of" => options.node_data.encoding.schema = Some(Store::open(&path).unwrap().schema().unwrap()),
+            "--separator" => options.edge_form.separator = Some(value.parse::<Separator>().unwrap()),
+            "--table-separator" => options.node_data.tables.separator = Some(value.parse::<Separator>().unwrap()),
+            "--header" if value == "yes" => options.edge_form.header = HeaderLine::Yes,
+            "--header" => options.edge_form.header = HeaderLine::No,
+            "--comments" if value == "yes" => options.edge_form.comments = Comments::Yes,
+            "--comments" => options.edge_form.comments = Comments::No,
+            "--on-bad-line" => options.edge_form.on_bad_line = OnBadLine::Skip,
             _ => panic!("{option} {value} is not an option of these tests"),
         }
     }

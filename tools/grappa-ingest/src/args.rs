@@ -1,8 +1,11 @@
 //! The command line, and its translation to the options of the engine.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    thread::available_parallelism,
+};
 
-use clap::{Parser, builder::TypedValueParser};
+use clap::{Args, Parser, builder::TypedValueParser};
 use grappa_console::{
     ByteSize,
     options::{Chunks, choices, dtypes, self_loops},
@@ -10,9 +13,10 @@ use grappa_console::{
 use grappa_engine::{
     Store,
     ingest::{
-        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeFormat, EdgeOptions, EdgeSplit, EncodingOptions,
-        ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption, MissingOptions,
-        OnBadLine, RandomSplit, Schema, SelfLoops, Separator, Shares, SplitFile, TableForm, TableOptions,
+        Assign, CategoryForm, Comments, EdgeColumnOptions, EdgeForm, EdgeFormat, EdgeOptions, EdgeSplit,
+        EncodingOptions, ExternalIds, FeatureDtype, HeaderLine, IngestOptions, LabelType, MergeOption, MissingOption,
+        MissingOptions, NodeData, OnBadLine, RandomSplit, Resources, Schema, SelfLoops, Separator, Shares, SplitFile,
+        SplitOptions, StoreLayout, TableForm, TableOptions,
         ogb::{self, OgbLayout},
     },
 };
@@ -56,58 +60,8 @@ const RESOURCES: &str = "Resources";
 #[derive(Debug, Parser)]
 #[command(name = "grappa-ingest", version, after_long_help = EXAMPLES)]
 pub struct IngestArgs {
-    /// Files with edges, or folders of them, source before destination
-    ///
-    /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
-    /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, names that begin with _ or . do not count. A file that is there
-    /// twice is an error.
-    #[arg(long, help_heading = INPUT, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
-    edges: Vec<PathBuf>,
-    /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
-    ///
-    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test. --split replaces its split.
-    #[arg(
-        long,
-        help_heading = INPUT,
-        value_name = "DIR",
-        conflicts_with_all = ["edges", "features", "labels", "node_ids", "train", "val", "test"]
-    )]
-    ogb: Option<PathBuf>,
-    /// Format of the edge files
-    #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = edge_formats())]
-    format: EdgeFormat,
-    /// Whether the first line of text files with edges is a header
-    ///
-    /// auto: it is one if its columns are called source and target, src and dst, or the like, or as --src, --dst or --weight say,
-    /// and, in CSV, if it has no number. With --ids string, such a line may be an edge: then only these names are a header, unless
-    /// spaces separate them, and a warning says how a line that may have names is read.
-    #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = header_lines())]
-    header: HeaderLine,
-    /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: found in the first lines]
-    ///
-    /// The summary says which one was found. Integers may also have spaces or tabs between them.
-    #[arg(long, help_heading = INPUT, value_name = "SEPARATOR")]
-    separator: Option<Separator>,
-    /// Whether first lines of text that begin with # or % are comments
-    ///
-    /// auto: they are, but with --ids string, one that may be an edge is an error. After the first line of data, no line is a
-    /// comment. The summary has their number.
-    #[arg(long, help_heading = INPUT, default_value = "auto", value_parser = comment_lines())]
-    comments: Comments,
-    /// Column of sources in text or Parquet: its name, or its number, from 1
-    ///
-    /// Without it, it is the column named src, source or the like; in text without a header, the first one. With --src and --dst,
-    /// columns of unknown names are left out.
-    #[arg(long, help_heading = INPUT, value_name = "COLUMN")]
-    src: Option<String>,
-    /// Column of destinations, as for --src
-    #[arg(long, help_heading = INPUT, value_name = "COLUMN")]
-    dst: Option<String>,
-    /// Column of edge weights in text or Parquet: its name or number, or none
-    ///
-    /// Without it, it is the column named weight or the like; in text without a header, the third of three columns.
-    #[arg(long, help_heading = INPUT, value_name = "COLUMN", conflicts_with = "weights")]
-    weight: Option<String>,
+    #[command(flatten)]
+    edges: EdgeArgs,
     /// Kind of node ids in all input files
     #[arg(long, help_heading = INPUT, default_value = "dense", value_parser = id_kinds())]
     ids: ExternalIds,
@@ -117,27 +71,109 @@ pub struct IngestArgs {
     /// if there are no edges and no --features or --labels.
     #[arg(long, help_heading = INPUT, value_name = "N")]
     nodes: Option<u64>,
+    #[command(flatten)]
+    node_data: NodeArgs,
+    #[command(flatten)]
+    splits: SplitArgs,
+    #[command(flatten)]
+    edge_splits: EdgeSplitArgs,
+    #[command(flatten)]
+    changes: ChangeArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    resources: ResourceArgs,
+    /// Messages.
+    #[command(flatten)]
+    pub console: grappa_console::ConsoleArgs,
+}
+
+// Edges.
+#[derive(Debug, Args)]
+#[command(next_help_heading = INPUT)]
+struct EdgeArgs {
+    /// Files with edges, or folders of them, source before destination
+    ///
+    /// Text (.gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), sparse matrices of SciPy in .npz, raw integers, Parquet, or
+    /// Matrix Market. Shape (2, 2) is read as (E, 2). In a folder, names that begin with _ or . do not count. A file that is there
+    /// twice is an error.
+    #[arg(long, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
+    edges: Vec<PathBuf>,
+    /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
+    ///
+    /// Replaces --edges, --features, --labels, --node-ids, --train, --val and --test. --split replaces its split.
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["edges", "features", "labels", "node_ids", "train", "val", "test"]
+    )]
+    ogb: Option<PathBuf>,
+    /// Format of the edge files
+    #[arg(long, default_value = "auto", value_parser = edge_formats())]
+    format: EdgeFormat,
+    /// Whether the first line of text files with edges is a header
+    ///
+    /// auto: it is one if its columns are called source and target, src and dst, or the like, or as --src, --dst or --weight say,
+    /// and, in CSV, if it has no number. With --ids string, such a line may be an edge: then only these names are a header, unless
+    /// spaces separate them, and a warning says how a line that may have names is read.
+    #[arg(long, default_value = "auto", value_parser = header_lines())]
+    header: HeaderLine,
+    /// Separator of text files with edges: tab, comma, semicolon, bar or spaces [default: found in the first lines]
+    ///
+    /// The summary says which one was found. Integers may also have spaces or tabs between them.
+    #[arg(long, value_name = "SEPARATOR")]
+    separator: Option<Separator>,
+    /// Whether first lines of text that begin with # or % are comments
+    ///
+    /// auto: they are, but with --ids string, one that may be an edge is an error. After the first line of data, no line is a
+    /// comment. The summary has their number.
+    #[arg(long, default_value = "auto", value_parser = comment_lines())]
+    comments: Comments,
+    /// Column of sources in text or Parquet: its name, or its number, from 1
+    ///
+    /// Without it, it is the column named src, source or the like; in text without a header, the first one. With --src and --dst,
+    /// columns of unknown names are left out.
+    #[arg(long, value_name = "COLUMN")]
+    src: Option<String>,
+    /// Column of destinations, as for --src
+    #[arg(long, value_name = "COLUMN")]
+    dst: Option<String>,
+    /// Column of edge weights in text or Parquet: its name or number, or none
+    ///
+    /// Without it, it is the column named weight or the like; in text without a header, the third of three columns.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "weights")]
+    weight: Option<String>,
     /// Edge weights: a .npy with one number per edge, for edges that are not text
     ///
     /// Numbers are in the order of the edges. Text and Parquet have the weight in a column; see --weight.
-    #[arg(long, help_heading = INPUT, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     /// Columns of edge features in text or Parquet, separated by commas: numbers
     ///
     /// An edge feature follows its edge: reverse edges of --undirected have the features of their edge, parallel edges have their own
     /// unless --merge says how they become one, and self-loops that --self-loops add adds have 0.
-    #[arg(long, help_heading = INPUT, value_name = "COLUMNS", value_delimiter = ',', conflicts_with = "edge_features")]
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        value_delimiter = ',',
+        conflicts_with = "edge_features"
+    )]
     edge_features_from: Vec<String>,
     /// Edge features: a .npy of shape (E, d) or (E,), with a row per edge, for edges that are not text
-    #[arg(long, help_heading = INPUT, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     edge_features: Option<PathBuf>,
     /// Type of a stored edge feature [default: f16 if the file has float16, else f32]
-    #[arg(long, help_heading = INPUT, value_parser = dtypes(), value_name = "DTYPE")]
+    #[arg(long, value_parser = dtypes(), value_name = "DTYPE")]
     edge_feature_dtype: Option<FeatureDtype>,
     /// Action for lines and rows that are not an edge
-    #[arg(long, help_heading = INPUT, default_value = "fail", value_parser = bad_lines())]
+    #[arg(long, default_value = "fail", value_parser = bad_lines())]
     on_bad_line: OnBadLine,
+}
 
+// Features and labels.
+#[derive(Debug, Args)]
+#[command(next_help_heading = NODES)]
+struct NodeArgs {
     /// Node features: .npy, .npz (dense or sparse), Parquet or text, with one row of numbers per node
     ///
     /// Rows are in ascending order of ids, or in the order of --node-ids. With --ids sparse or string, there is one row for
@@ -150,28 +186,28 @@ pub struct IngestArgs {
     /// the options that say what it has. Parquet may have one column of lists instead.
     ///
     /// Wherever Parquet is accepted, a folder of Parquet files is accepted too: their rows one after another, part.10 after part.9.
-    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
     /// Type of a stored feature value [default: f16 if the file has float16, else f32]
-    #[arg(long, help_heading = NODES, value_parser = dtypes(), value_name = "DTYPE")]
+    #[arg(long, value_parser = dtypes(), value_name = "DTYPE")]
     feature_dtype: Option<FeatureDtype>,
     /// Accept features that are NaN or infinite
-    #[arg(long, help_heading = NODES)]
+    #[arg(long)]
     allow_nan: bool,
     /// Replacement of missing values in a table of features: mean, indicator, other or a number, perhaps after COLUMN=
     ///
     /// Missing values are empty cells, NA, NaN, null and the like, and nulls of Parquet. indicator: the mean, and a second dimension
     /// that is 1 where the value is missing. A missing category is other. Several, separated by commas, are for several columns:
     /// --missing income=0,age=mean
-    #[arg(long, help_heading = NODES, value_name = "[COLUMN=]VALUE,..", value_delimiter = ',')]
+    #[arg(long, value_name = "[COLUMN=]VALUE,..", value_delimiter = ',')]
     missing: Vec<MissingOption>,
     /// Form of categories, which are columns of text with few different values, in a table of features [default: one-hot]
     ///
     /// one-hot: a dimension for each value, and one for other values. index: the position of the value in alphabetical order.
-    #[arg(long, help_heading = NODES, value_parser = category_forms())]
+    #[arg(long, value_parser = category_forms())]
     categories: Option<CategoryForm>,
     /// Most values of a category [default: 100]
-    #[arg(long, help_heading = NODES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     categories_max: Option<u32>,
     /// Store whose schema the tables get: its columns by name, its means, categories and classes
     ///
@@ -179,7 +215,6 @@ pub struct IngestArgs {
     /// become other. A class that it does not have is an error.
     #[arg(
         long,
-        help_heading = NODES,
         value_name = "STORE",
         conflicts_with_all = ["features_from", "missing", "categories", "categories_max", "ogb"]
     )]
@@ -192,53 +227,58 @@ pub struct IngestArgs {
     ///
     /// In a table with ids, as for --features, nodes may be missing: they have no label. Of several columns, the one named label,
     /// y or class counts, or those that --label names.
-    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// What the values of --labels are: classes, numbers to predict, or zeros and ones with missing entries
     ///
     /// float and partial may have NaN or nothing for a value that is missing. float: one number per node, or several.
-    #[arg(long, help_heading = NODES, default_value = "classes", value_parser = label_types())]
+    #[arg(long, default_value = "classes", value_parser = label_types())]
     label_type: LabelType,
     /// Column with the ids of the rows in tables of --features, --labels and lists: its name or number, or none
     ///
     /// Several names, separated by commas, are for several tables: each has the first name that it has. none: the rows are in the
     /// order of the ids.
-    #[arg(long, help_heading = NODES, value_name = "COLUMN", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     id: Vec<String>,
     /// Column with the label of each node, in the table of --labels; the table of --features leaves it out
     ///
     /// Several columns, separated by commas, have a zero or one for each class.
-    #[arg(long, help_heading = NODES, value_name = "COLUMN", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     label: Vec<String>,
     /// Columns with features, in the table of --features
-    #[arg(long, help_heading = NODES, value_name = "COLUMN,..", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
     features_from: Vec<String>,
     /// Separator of tables in text, as for --separator
-    #[arg(long, help_heading = NODES, value_name = "SEPARATOR")]
+    #[arg(long, value_name = "SEPARATOR")]
     table_separator: Option<Separator>,
     /// Id of each row of --features and --labels: .npy, Parquet, or text with one id per line
     ///
     /// For rows that are not in ascending order of ids, unless they are in a table with ids. Every node must be there once. With --ids sparse or string, ids that
     /// no edge has are nodes without edges.
-    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     node_ids: Option<PathBuf>,
+}
+
+// Splits of nodes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = NODES)]
+struct SplitArgs {
     /// Ids of the training nodes: .npy, Parquet, or text with one id per line
     ///
     /// With --ids dense, a .npy of type bool is a mask with one entry per node. Each id is listed once.
-    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     train: Option<PathBuf>,
     /// Ids or mask of the validation nodes, as for --train
-    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     val: Option<PathBuf>,
     /// Ids or mask of the test nodes, as for --train
-    #[arg(long, help_heading = NODES, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     test: Option<PathBuf>,
     /// Column of the table of --features or --labels with the split of each node: train, val, valid, validation, test or nothing
     ///
     /// Or columns of zeros and ones, separated by commas: train_mask,val_mask,test_mask
     #[arg(
         long,
-        help_heading = NODES,
         value_name = "COLUMN",
         value_delimiter = ',',
         conflicts_with_all = ["train", "val", "test", "split", "ogb"]
@@ -249,71 +289,92 @@ pub struct IngestArgs {
     /// The shares may add up to less than 100; the other nodes are in no split. If there are labels, only labelled nodes are
     /// split. The split depends on the ids, the labels, the shares and
     /// --split-seed only.
-    #[arg(long, help_heading = NODES, value_name = "TRAIN/VAL/TEST", conflicts_with_all = ["train", "val", "test"])]
+    #[arg(long, value_name = "TRAIN/VAL/TEST", conflicts_with_all = ["train", "val", "test"])]
     split: Option<Shares>,
     /// Seed of --split
-    #[arg(long, help_heading = NODES, value_name = "N", default_value_t = 0, requires = "split")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "split")]
     split_seed: u64,
     /// Split the nodes of each class in the shares of --split
-    #[arg(long, help_heading = NODES, requires = "split")]
+    #[arg(long, requires = "split")]
     stratify: bool,
+}
 
+// Edges that the graph does not have.
+#[derive(Debug, Args)]
+#[command(next_help_heading = CHANGES)]
+struct EdgeSplitArgs {
     /// Hold edges out of the graph at random, for link prediction: percent for the graph, val and test, such as 80/10/10
     ///
     /// Edges of val and test are stored apart: messages do not use them. An edge is in the part of its reverse and of parallel
     /// edges; with --undirected, an edge that is held out is listed once. Each pair of nodes is drawn on its own, so shares are exact
     /// on average. The split depends on the nodes of the store (--seed, --assign), the shares and --edge-split-seed only.
-    #[arg(long, help_heading = CHANGES, value_name = "TRAIN/VAL/TEST")]
+    #[arg(long, value_name = "TRAIN/VAL/TEST")]
     edge_split: Option<Shares>,
     /// Files with the edges for validation, which the graph does not have; in the formats of --edges
     ///
     /// Edges that are also in --edges are left out of the graph; their reverses too with --undirected, and only then. Rows of --weights
     /// and --edge-features are first for --edges, then for --val-edges and --test-edges.
-    #[arg(long, help_heading = CHANGES, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
     val_edges: Vec<PathBuf>,
     /// Files with the edges for test, as for --val-edges
-    #[arg(long, help_heading = CHANGES, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "edge_split")]
     test_edges: Vec<PathBuf>,
     /// Seed of --edge-split
-    #[arg(long, help_heading = CHANGES, value_name = "N", default_value_t = 0, requires = "edge_split")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "edge_split")]
     edge_split_seed: u64,
     /// Column of times: the last edges are for test, those before them for val, instead of a random --edge-split
     ///
     /// An edge feature that --edge-features-from names, the number of one in --edge-features, or weight. Edges with one time are in one
     /// part, and an edge that comes again later is held out. Times are compared as 32-bit floats: Unix times to about two minutes.
-    #[arg(long, help_heading = CHANGES, value_name = "COLUMN", requires = "edge_split", conflicts_with = "edge_split_seed")]
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        requires = "edge_split",
+        conflicts_with = "edge_split_seed"
+    )]
     edge_split_by: Option<String>,
+}
+
+// Changes to edges.
+#[derive(Debug, Args)]
+#[command(next_help_heading = CHANGES)]
+struct ChangeArgs {
     /// Add the reverse of each edge
-    #[arg(long, help_heading = CHANGES)]
+    #[arg(long)]
     undirected: bool,
     /// Merge parallel edges; their weights are added, unless --merge says otherwise
-    #[arg(long, help_heading = CHANGES)]
+    #[arg(long)]
     dedup: bool,
     /// How --dedup merges the values of parallel edges: sum, mean, first, last, min or max, perhaps after COLUMN=
     ///
     /// COLUMN is a column of edge features, the number of a feature in --edge-features, from 1, or weight. first and last are by the
     /// order of the input. Several, separated by commas, are for several columns: amount=sum,time=last. Edge features need one.
-    #[arg(long, help_heading = CHANGES, value_name = "HOW", value_delimiter = ',', requires = "dedup")]
+    #[arg(long, value_name = "HOW", value_delimiter = ',', requires = "dedup")]
     merge: Vec<MergeOption>,
     /// Treatment of edges from a node to itself
-    #[arg(long, help_heading = CHANGES, default_value = "keep", value_parser = self_loops())]
+    #[arg(long, default_value = "keep", value_parser = self_loops())]
     self_loops: SelfLoops,
+}
 
+// The store.
+#[derive(Debug, Args)]
+#[command(next_help_heading = STORE)]
+struct StoreArgs {
     /// Store to write, usually NAME.grappa; it must not exist, unless --force is given
-    #[arg(long, help_heading = STORE, value_name = "STORE", required_unless_present = "dry_run")]
+    #[arg(long, value_name = "STORE", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
     /// Replace the store of --out, with all that was added to it, when the new one is complete
     ///
     /// Only a store is replaced. A folder with other files is an error.
-    #[arg(long, help_heading = STORE)]
+    #[arg(long)]
     force: bool,
     /// Print what each column of edges and tables would become, and write nothing
-    #[arg(long, help_heading = STORE)]
-    pub dry_run: bool,
+    #[arg(long)]
+    dry_run: bool,
     /// Number of chunks; partitions are groups of chunks
     ///
     /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
-    #[arg(long, help_heading = STORE, value_name = "C", default_value = "auto")]
+    #[arg(long, value_name = "C", default_value = "auto")]
     chunks: Chunks,
     /// Assignment of nodes to chunks: random, range or file:PATH
     ///
@@ -325,7 +386,6 @@ pub struct IngestArgs {
     /// edges. The edges are read and sorted twice.
     #[arg(
         long,
-        help_heading = STORE,
         value_name = "random|range|file:PATH|ldg[:PARTS]|fennel[:PARTS]",
         default_value = "random",
         value_parser = parse_assign,
@@ -333,28 +393,29 @@ pub struct IngestArgs {
     )]
     assign: Assign,
     /// Seed of --assign random
-    #[arg(long, help_heading = STORE, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Continue a run that was stopped or killed, with the same options
-    #[arg(long, help_heading = STORE)]
+    #[arg(long)]
     resume: bool,
+}
 
+// Memory, threads and scratch space.
+#[derive(Debug, Args)]
+#[command(next_help_heading = RESOURCES)]
+struct ResourceArgs {
     /// Memory limit, such as 512MiB or 2GiB
-    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     memory: ByteSize,
     /// Number of worker threads [default: one per processor]
-    #[arg(long, help_heading = RESOURCES, value_name = "T")]
+    #[arg(long, value_name = "T")]
     threads: Option<std::num::NonZeroUsize>,
     /// Folder for scratch files [default: in the unfinished store]
     ///
     /// They are in a folder of their own with a random name. A killed run leaves it for --resume. If you remove the
     /// unfinished store instead, the next run with the same --out and --tmp removes it.
-    #[arg(long, help_heading = RESOURCES, value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     tmp: Option<PathBuf>,
-
-    #[command(flatten)]
-    /// Messages.
-    pub console: grappa_console::ConsoleArgs,
 }
 
 fn edge_formats() -> impl TypedValueParser<Value = EdgeFormat> {
@@ -447,46 +508,133 @@ fn schema_of(path: &Path) -> anyhow::Result<Schema> {
 }
 
 impl IngestArgs {
+    /// Whether to print what would be written, and write nothing.
+    pub fn is_dry_run(&self) -> bool {
+        self.store.dry_run
+    }
+
     /// The engine's options.
     pub fn options(&self) -> anyhow::Result<IngestOptions> {
-        let threads = match self.threads {
-            Some(threads) => threads,
-            None => std::thread::available_parallelism()?,
-        };
         let files = self.files()?;
         let named = [("train", files.train), ("val", files.valid), ("test", files.test)];
-        let splits = named
-            .into_iter()
-            .filter_map(|(name, path)| Some(SplitFile { name, path: path? }))
-            .collect();
         Ok(IngestOptions {
             edges: files.edges,
-            out: self.out.clone().unwrap_or_default(),
+            edge_form: self.edges.form(),
+            edge_options: EdgeOptions {
+                undirected: self.changes.undirected,
+                dedup: self.changes.dedup,
+                self_loops: self.changes.self_loops,
+            },
+            merge: self.changes.merge.clone(),
+            ids: self.ids,
+            nodes: self.nodes.or(files.nodes),
+            nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
+            node_data: NodeData {
+                features: files.features,
+                labels: files.labels,
+                ..self.node_data.options(&self.splits.split_column)?
+            },
+            splits: SplitOptions {
+                files: named
+                    .into_iter()
+                    .filter_map(|(name, path)| Some(SplitFile { name, path: path? }))
+                    .collect(),
+                random: self.splits.random(),
+                edges: self.edge_splits.options()?,
+            },
+            layout: StoreLayout {
+                chunks: self.store.chunks.0,
+                assign: self.store.assign.clone(),
+                seed: self.store.seed,
+            },
+            resources: self.resources.options()?,
+            out: self.store.out.clone().unwrap_or_default(),
+            replace: self.store.force,
+            resume: self.store.resume,
+            writer: concat!("grappa-ingest ", env!("CARGO_PKG_VERSION")).to_owned(),
+        })
+    }
+
+    /// The input files: those named by options, or those in the OGB folder.
+    fn files(&self) -> anyhow::Result<OgbLayout> {
+        let split = self.splits.split;
+        let Some(folder) = &self.edges.ogb else {
+            return Ok(OgbLayout {
+                edges: self.edges.edges.clone(),
+                nodes: None,
+                nodes_file: None,
+                features: self.node_data.features.clone(),
+                labels: self.node_data.labels.clone(),
+                train: self.splits.train.clone(),
+                valid: self.splits.val.clone(),
+                test: self.splits.test.clone(),
+            });
+        };
+        if !self.changes.undirected && ogb::is_undirected(folder) {
+            tracing::warn!(
+                "{}: the Open Graph Benchmark gives this graph both directions of each edge, and the file has one; give --undirected \
+                 for the same graph",
+                folder.display()
+            );
+        }
+        let layout = ogb::discover(folder, split.is_none())?;
+        if let Some(shares) = split
+            && folder.join("split").is_dir()
+        {
+            tracing::warn!(
+                "{}: --split {shares} replaces the split of this dataset",
+                folder.display()
+            );
+        } else if split.is_none() && layout.train.is_none() {
+            tracing::warn!(
+                "{}: there is no split/NAME/train.csv.gz, so the store has no splits; give --split to draw them",
+                folder.display()
+            );
+        }
+        Ok(layout)
+    }
+}
+
+impl EdgeArgs {
+    fn form(&self) -> EdgeForm {
+        EdgeForm {
             format: self.format,
             header: self.header,
             comments: self.comments,
             separator: self.separator,
-            edge_columns: EdgeColumnOptions {
+            columns: EdgeColumnOptions {
                 source: self.src.clone(),
                 target: self.dst.clone(),
                 weight: self.weight.clone(),
                 features: self.edge_features_from.clone(),
             },
+            weights: self.weights.clone(),
+            features: self.edge_features.clone(),
+            feature_dtype: self.edge_feature_dtype,
+            on_bad_line: self.on_bad_line,
+        }
+    }
+}
+
+impl NodeArgs {
+    fn options(&self, split_column: &[String]) -> anyhow::Result<NodeData> {
+        Ok(NodeData {
+            features: self.features.clone(),
+            feature_dtype: self.feature_dtype,
+            allow_nan: self.allow_nan,
+            labels: self.labels.clone(),
+            label_type: self.label_type,
+            ids: self.node_ids.clone(),
             tables: TableForm {
                 columns: TableOptions {
                     id: self.id.clone(),
                     label: self.label.clone(),
                     features: self.features_from.clone(),
-                    split: self.split_column.clone(),
+                    split: split_column.to_vec(),
                     schema: Vec::new(),
                 },
                 separator: self.table_separator,
             },
-            ids: self.ids,
-            nodes: self.nodes.or(files.nodes),
-            nodes_file: files.nodes_file.filter(|_| self.nodes.is_none()),
-            features: files.features,
-            feature_dtype: self.feature_dtype,
             encoding: EncodingOptions {
                 missing: MissingOptions(self.missing.clone()),
                 categories: self.categories,
@@ -494,86 +642,40 @@ impl IngestArgs {
                 schema: self.schema_of.as_deref().map(schema_of).transpose()?,
                 examine: false,
             },
-            allow_nan: self.allow_nan,
-            labels: files.labels,
-            label_type: self.label_type,
-            node_ids: self.node_ids.clone(),
-            splits,
-            random_split: self.split.map(|shares| RandomSplit {
-                shares,
-                seed: self.split_seed,
-                stratify: self.stratify,
-            }),
-            edge_split: match (self.edge_split, &self.edge_split_by) {
-                (Some(shares), Some(column)) => Some(EdgeSplit::by_column(shares, column.clone())?),
-                (Some(shares), None) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
-                (None, _) if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
-                (None, _) => Some(EdgeSplit::Files {
-                    val: self.val_edges.clone(),
-                    test: self.test_edges.clone(),
-                }),
-            },
-            edge_options: EdgeOptions {
-                undirected: self.undirected,
-                dedup: self.dedup,
-                self_loops: self.self_loops,
-            },
-            weights: self.weights.clone(),
-            edge_features: self.edge_features.clone(),
-            edge_feature_dtype: self.edge_feature_dtype,
-            merge: self.merge.clone(),
-            chunks: self.chunks.0,
-            assign: self.assign.clone(),
-            seed: self.seed,
-            memory: self.memory.0,
-            threads: threads.get(),
-            on_bad_line: self.on_bad_line,
-            resume: self.resume,
-            replace: self.force,
-            tmp: self.tmp.clone(),
-            writer: concat!("grappa-ingest ", env!("CARGO_PKG_VERSION")).to_owned(),
         })
     }
 }
 
-impl IngestArgs {
-    /// The input files: those named by options, or those in the OGB folder.
-    fn files(&self) -> anyhow::Result<OgbLayout> {
-        Ok(match &self.ogb {
-            Some(folder) => {
-                if !self.undirected && ogb::is_undirected(folder) {
-                    tracing::warn!(
-                        "{}: the Open Graph Benchmark gives this graph both directions of each edge, and the file has one; give \
-                         --undirected for the same graph",
-                        folder.display()
-                    );
-                }
-                let layout = ogb::discover(folder, self.split.is_none())?;
-                if let Some(shares) = self.split
-                    && folder.join("split").is_dir()
-                {
-                    tracing::warn!(
-                        "{}: --split {shares} replaces the split of this dataset",
-                        folder.display()
-                    );
-                } else if self.split.is_none() && layout.train.is_none() {
-                    tracing::warn!(
-                        "{}: there is no split/NAME/train.csv.gz, so the store has no splits; give --split to draw them",
-                        folder.display()
-                    );
-                }
-                layout
-            }
-            None => OgbLayout {
-                edges: self.edges.clone(),
-                nodes: None,
-                nodes_file: None,
-                features: self.features.clone(),
-                labels: self.labels.clone(),
-                train: self.train.clone(),
-                valid: self.val.clone(),
-                test: self.test.clone(),
-            },
+impl SplitArgs {
+    fn random(&self) -> Option<RandomSplit> {
+        Some(RandomSplit {
+            shares: self.split?,
+            seed: self.split_seed,
+            stratify: self.stratify,
+        })
+    }
+}
+
+impl EdgeSplitArgs {
+    fn options(&self) -> anyhow::Result<Option<EdgeSplit>> {
+        Ok(match (self.edge_split, &self.edge_split_by) {
+            (Some(shares), Some(column)) => Some(EdgeSplit::by_column(shares, column.clone())?),
+            (Some(shares), None) => Some(EdgeSplit::random(shares, self.edge_split_seed)?),
+            (None, _) if self.val_edges.is_empty() && self.test_edges.is_empty() => None,
+            (None, _) => Some(EdgeSplit::Files {
+                val: self.val_edges.clone(),
+                test: self.test_edges.clone(),
+            }),
+        })
+    }
+}
+
+impl ResourceArgs {
+    fn options(&self) -> anyhow::Result<Resources> {
+        Ok(Resources {
+            memory: self.memory.0,
+            threads: self.threads.map_or_else(available_parallelism, Ok)?.get(),
+            tmp: self.tmp.clone(),
         })
     }
 }

@@ -41,7 +41,7 @@ pub fn call(line: impl IntoIterator<Item = OsString>, console: &Console) -> anyh
 }
 
 fn run(args: &IngestArgs, console: &Console) -> anyhow::Result<()> {
-    if args.dry_run {
+    if args.is_dry_run() {
         return console.finish(&DryRun::of(&examine(&args.options()?, &console.bars())?));
     }
     tell_what_is_kept(&args.options()?.out);
@@ -84,7 +84,7 @@ impl Ingested {
             built,
             readings: summary.readings,
             schema: summary.schema,
-            label_type: options.label_type,
+            label_type: options.node_data.label_type,
         })
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 
 use grappa_engine::{
     aggregate::StateRows,
-    ingest::{EdgeSplit, IngestOptions, ingest},
+    ingest::{EdgeSplit, IngestOptions, SplitOptions, ingest},
 };
 use grappa_formats::{EdgePart, NodeId, manifest::FeatureDtype, random::SplitMix64};
 use grappa_io::progress::Silent;
@@ -100,7 +100,10 @@ impl Fixture {
             .collect();
         fs::write(&edges, lines.join("\n")).unwrap();
         let options = IngestOptions {
-            edge_split: Some(EdgeSplit::random("70/15/15".parse().unwrap(), 1).unwrap()),
+            splits: SplitOptions {
+                edges: Some(EdgeSplit::random("70/15/15".parse().unwrap(), 1).unwrap()),
+                ..SplitOptions::default()
+            },
             ..IngestOptions::new(vec![edges], out.clone())
         };
         ingest(&options, &Silent).unwrap();

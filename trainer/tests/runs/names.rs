@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_ingestion::ingest::{IngestOptions, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeData, Resources, SplitOptions, StoreLayout, ingest};
 use grappa_io::{npy, progress::Silent};
 use grappa_run::{
     checkpoint::read_tensors,
@@ -62,11 +62,23 @@ fn named(folder: &Path, name: &str, order: &[usize], columns: &[&str], plans: &[
         path: arrays.join(format!("{name}.txt")),
     };
     let options = IngestOptions {
-        features: file("users", table),
-        labels: file("plans", format!("label\n{labels}")),
-        splits: ["train", "val", "test"].map(split).to_vec(),
-        chunks: Some(4),
-        memory: 64 << 20,
+        node_data: NodeData {
+            features: file("users", table),
+            labels: file("plans", format!("label\n{labels}")),
+            ..NodeData::default()
+        },
+        splits: SplitOptions {
+            files: ["train", "val", "test"].map(split).to_vec(),
+            ..SplitOptions::default()
+        },
+        layout: StoreLayout {
+            chunks: Some(4),
+            ..StoreLayout::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![arrays.join("edges.tsv")], out.clone())
     };
     ingest(&options, &Silent).unwrap();

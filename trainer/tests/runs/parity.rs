@@ -11,7 +11,7 @@ use std::{
 };
 
 use grappa_formats::manifest::EdgeOptions;
-use grappa_ingestion::ingest::{IngestOptions, SplitFile, ingest};
+use grappa_ingestion::ingest::{IngestOptions, NodeData, Resources, SplitFile, SplitOptions, ingest};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{LrSchedule, Optimizer, TrainConfig},
@@ -74,10 +74,19 @@ fn cora(folder: &Path, features: &Path) -> Arc<Store> {
             undirected: true,
             ..EdgeOptions::default()
         },
-        features: Some(features.to_owned()),
-        labels: Some(file("labels.npy")),
-        splits: vec![split("train"), split("val"), split("test")],
-        memory: 64 << 20,
+        node_data: NodeData {
+            features: Some(features.to_owned()),
+            labels: Some(file("labels.npy")),
+            ..NodeData::default()
+        },
+        splits: SplitOptions {
+            files: vec![split("train"), split("val"), split("test")],
+            ..SplitOptions::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv")], out.clone())
     };
     ingest(&options, &Silent).unwrap();

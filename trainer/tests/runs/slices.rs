@@ -14,7 +14,7 @@ use grappa_formats::{
 };
 use grappa_ingestion::{
     generate::store::{FeatureOptions, StoreOptions, generate_store},
-    ingest::{Assign, IngestOptions, SplitFile, ingest},
+    ingest::{Assign, IngestOptions, NodeData, Resources, SplitFile, SplitOptions, StoreLayout, ingest},
 };
 use grappa_io::{npy, progress::Silent};
 use grappa_run::{
@@ -109,12 +109,24 @@ fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<S
     let out = folder.join("whole.grappa");
     let options = IngestOptions {
         nodes: Some(NODES),
-        assign: Assign::Range,
-        features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect())),
-        labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
-        splits: splits.to_vec(),
-        chunks: Some(CHUNKS),
-        memory: 64 << 20,
+        layout: StoreLayout {
+            assign: Assign::Range,
+            chunks: Some(CHUNKS),
+            ..StoreLayout::default()
+        },
+        node_data: NodeData {
+            features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect())),
+            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
+            ..NodeData::default()
+        },
+        splits: SplitOptions {
+            files: splits.to_vec(),
+            ..SplitOptions::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();
@@ -512,12 +524,24 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
     let out = folder.path().join("halves.grappa");
     let options = IngestOptions {
         nodes: Some(NODES),
-        assign: Assign::Range,
-        features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect())),
-        labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
-        splits: vec![split("train", 0..=2), split("val", 3..=3), split("test", 4..=4)],
-        chunks: Some(4),
-        memory: 64 << 20,
+        layout: StoreLayout {
+            assign: Assign::Range,
+            chunks: Some(4),
+            ..StoreLayout::default()
+        },
+        node_data: NodeData {
+            features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect())),
+            labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
+            ..NodeData::default()
+        },
+        splits: SplitOptions {
+            files: vec![split("train", 0..=2), split("val", 3..=3), split("test", 4..=4)],
+            ..SplitOptions::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();

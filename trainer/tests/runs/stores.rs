@@ -4,7 +4,9 @@ use std::{fs, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{Budget, NodeRows, StoreFeatures};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
-use grappa_ingestion::ingest::{EdgeSplit, IngestOptions, SplitFile, ingest};
+use grappa_ingestion::ingest::{
+    EdgeSplit, IngestOptions, NodeData, Resources, SplitFile, SplitOptions, StoreLayout, ingest,
+};
 use grappa_io::{
     npy,
     progress::{Progress, Silent},
@@ -263,28 +265,40 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let mut options = IngestOptions {
         ids: shape.ids,
-        allow_nan: shape.nan.is_some(),
-        features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
-        labels: shape.labelled.then_some(labels),
-        splits: [("train", 0..5), ("val", 5..7), ("test", 7..10)]
-            .into_iter()
-            .filter(|(name, _)| shape.validated || *name != "val")
-            .map(|(name, part)| split(name, part))
-            .collect(),
         edge_options: EdgeOptions {
             undirected: shape.undirected,
             self_loops: shape.self_loops,
             ..EdgeOptions::default()
         },
-        edge_split: shape
-            .edge_split
-            .then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap()),
-        chunks: Some(4),
-        memory: 64 << 20,
+        node_data: NodeData {
+            allow_nan: shape.nan.is_some(),
+            features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
+            labels: shape.labelled.then_some(labels),
+            ..NodeData::default()
+        },
+        splits: SplitOptions {
+            files: [("train", 0..5), ("val", 5..7), ("test", 7..10)]
+                .into_iter()
+                .filter(|(name, _)| shape.validated || *name != "val")
+                .map(|(name, part)| split(name, part))
+                .collect(),
+            edges: shape
+                .edge_split
+                .then(|| EdgeSplit::random("80/10/10".parse().unwrap(), 1).unwrap()),
+            ..SplitOptions::default()
+        },
+        layout: StoreLayout {
+            chunks: Some(4),
+            ..StoreLayout::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     if shape.edge_data {
-        options.edge_columns.features = ["amount", "hour", "kind"].map(Into::into).to_vec();
+        options.edge_form.columns.features = ["amount", "hour", "kind"].map(Into::into).to_vec();
     }
     ingest(&options, &Silent).unwrap();
     Arc::new(Store::open(&out).unwrap())

@@ -68,10 +68,10 @@ pub fn commit(
 /// The program, and how it drew splits.
 fn writer(options: &IngestOptions) -> String {
     let mut writer = options.writer.clone();
-    if let Some(split) = &options.random_split {
+    if let Some(split) = &options.splits.random {
         writer += &format!("; split: {}", split.describe());
     }
-    if let Some(split) = options.edge_split.as_ref().and_then(EdgeSplit::describe) {
+    if let Some(split) = options.splits.edges.as_ref().and_then(EdgeSplit::describe) {
         writer += &format!("; edge split: {split}");
     }
     writer

@@ -18,7 +18,7 @@ use grappa_io::{
 
 use crate::ingest::{
     journal::Scan,
-    options::{IngestOptions, open_edges},
+    options::{EdgeForm, IngestOptions, open_edges},
 };
 
 /// This many nodes are always accepted. They take some tens of MB.
@@ -50,7 +50,7 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
     let source = open_edges(options, None, block_bytes)?;
     progress.stage("scanning ids", Some(source.total_bytes()));
     let (largest, edges) = (Mutex::new(None::<Largest>), AtomicU64::new(0));
-    let threads = options.threads;
+    let threads = options.resources.threads;
     source.read_ahead(threads, &|_| false, |blocks| {
         workers::run(threads, |turn| {
             let mut batch = EdgeBatch::default();
@@ -103,7 +103,10 @@ fn implausible(
 /// makes the id an error. None if the input has changed meanwhile.
 fn position_of(options: &IngestOptions, block_bytes: usize, id: u64, block: BlockId) -> Option<Position> {
     let strict = IngestOptions {
-        on_bad_line: OnBadLine::Fail,
+        edge_form: EdgeForm {
+            on_bad_line: OnBadLine::Fail,
+            ..options.edge_form.clone()
+        },
         ..options.clone()
     };
     let read = || {

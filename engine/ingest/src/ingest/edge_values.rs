@@ -56,7 +56,7 @@ impl EdgeValues {
                 "rename columns of the edges, so that each has a name of its own",
             ));
         }
-        let dtype = match options.edge_feature_dtype {
+        let dtype = match options.edge_form.feature_dtype {
             Some(_) if width == 0 => {
                 return Err(Error::conflict(
                     "--edge-feature-dtype was given, but the edges have no features",
@@ -98,7 +98,7 @@ impl EdgeValues {
     /// # Errors
     /// If edges have no such value.
     pub fn place_of(&self, wanted: &str, options: &IngestOptions) -> Result<usize> {
-        let columns = &options.edge_columns;
+        let columns = &options.edge_form.columns;
         let first = usize::from(self.weighted);
         if self.weighted && (wanted == "weight" || columns.weight.as_deref() == Some(wanted)) {
             return Ok(0);
@@ -148,7 +148,7 @@ fn rules(options: &IngestOptions, source: &EdgeSource) -> Result<Vec<Merge>> {
             None => Ok(Vec::new()),
         };
     }
-    let (given, header) = (&options.edge_columns.features, source.feature_names());
+    let (given, header) = (&options.edge_form.columns.features, source.feature_names());
     let numbers: Vec<String> = (1..=source.features()).map(|number| number.to_string()).collect();
     let names = if given.is_empty() { &numbers } else { given };
     let is_called = |feature: usize, wanted: &str| {

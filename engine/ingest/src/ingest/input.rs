@@ -45,7 +45,7 @@ impl IngestInput {
             edges = open_edges(options, nodes, budget.block_bytes)?;
         }
         let values = EdgeValues::of(options, &edges)?;
-        if let Some(EdgeSplit::Column { name, .. }) = &options.edge_split {
+        if let Some(EdgeSplit::Column { name, .. }) = &options.splits.edges {
             values.place_of(name, options)?;
         }
         for warning in edges.warnings() {

@@ -46,12 +46,16 @@ impl IngestJob<'_> {
             .filter(|chunk| !before.contains(chunk))
             .map(ChunkId)
             .collect();
-        self.store
-            .write_chunks(self.options.threads, &missing, write, |chunk, mut done, files| {
+        self.store.write_chunks(
+            self.options.resources.threads,
+            &missing,
+            write,
+            |chunk, mut done, files| {
                 done.files = files;
                 self.journal.chunk_done(stage, chunk, done)?;
                 after(chunk)
-            })
+            },
+        )
     }
 
     /// Calls `visit` for each chunk, on all threads, with a value of its own for each call, and joins these values.
@@ -64,7 +68,7 @@ impl IngestJob<'_> {
     ) -> Result<T> {
         let all: Vec<_> = (0..chunks.chunks()).map(ChunkId).collect();
         let sum = Mutex::new(new());
-        workers::for_each(self.options.threads, &all, |chunk| {
+        workers::for_each(self.options.resources.threads, &all, |chunk| {
             check_stopped(self.progress)?;
             let mut part = new();
             visit(chunk, &mut part)?;

@@ -37,6 +37,7 @@ mod edge_split;
 mod edge_values;
 mod edges;
 mod features;
+mod fingerprint;
 mod id_lists;
 mod input;
 mod job;
@@ -74,15 +75,19 @@ pub use self::{
     edge_split::EdgeSplit,
     edge_values::ValueShape,
     merge::{Merge, MergeOption},
-    options::{Assign, IngestOptions, PARTS_MAX, Partitioner, SplitFile, Summary},
+    options::{
+        Assign, EdgeForm, IngestOptions, NodeData, PARTS_MAX, Partitioner, Resources, SplitFile, SplitOptions,
+        StoreLayout, Summary,
+    },
     shares::{RandomSplit, Shares},
 };
 use self::{
+    fingerprint::fingerprint,
     input::IngestInput,
     job::IngestJob,
     journal::{IngestJournal, Scan},
     node_ids::GraphIds,
-    options::{fingerprint, open_edges},
+    options::open_edges,
     plan::IngestBudget,
     rejects::RejectsFolder,
 };
@@ -103,7 +108,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         path: &options.out,
         replaces: options.replace,
     };
-    let (store, begun) = StoreFolder::begin(out, options.tmp.as_deref(), options.resume)?;
+    let (store, begun) = StoreFolder::begin(out, options.resources.tmp.as_deref(), options.resume)?;
     begin_or_continue(options, budget, input, fingerprint, &store, progress)
         .map(|summary| Summary { readings, ..summary })
         .map_err(|error| store.failed(begun, error))
@@ -115,7 +120,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
 /// As for [`ingest`], if the options contradict each other, or an input file can't be read as they say.
 pub fn examine(options: &IngestOptions, progress: &dyn Progress) -> Result<Vec<Reading>> {
     let mut options = options.resolved()?;
-    options.encoding.examine = true;
+    options.node_data.encoding.examine = true;
     Ok(IngestInput::open(&options, &options.budget(), progress)?.readings())
 }
 
@@ -133,7 +138,7 @@ fn begin_or_continue(
         true => Some(IngestJournal::resume(folder, fingerprint.clone())?),
         false => None,
     };
-    if let Some(manifest) = store.committing(options.threads, progress)? {
+    if let Some(manifest) = store.committing(options.resources.threads, progress)? {
         let bytes_on_disk = store.commit(&manifest)?;
         return Summary::of(&manifest, bytes_on_disk, options);
     }
@@ -141,7 +146,7 @@ fn begin_or_continue(
         Some(journal) => {
             // The spill files from which they were made are removed, so damaged ones cannot be written again.
             let files = finished::with_kinds(folder, journal.files())?;
-            finished::expect_sound(folder, &files, options.threads, progress)?;
+            finished::expect_sound(folder, &files, options.resources.threads, progress)?;
             journal
         }
         None => IngestJournal::create(folder, fingerprint, budget.block_bytes)?,
@@ -179,16 +184,17 @@ fn write_store(job: &IngestJob<'_>, scan: Scan, input: IngestInput) -> Result<Su
     let IngestInput {
         edges, values, files, ..
     } = input;
-    let mut ids = match &job.options.assign {
+    let mut ids = match &job.options.layout.assign {
         Assign::Random => GraphIds::at_random(job, scan.nodes)?,
-        Assign::Range => GraphIds::in_order(job, plan::chunk_map(scan.nodes, job.options.chunks)?)?,
+        Assign::Range => GraphIds::in_order(job, plan::chunk_map(scan.nodes, job.options.layout.chunks)?)?,
         Assign::File(path) => GraphIds::of_parts(job, scan.nodes, path)?,
         Assign::Streamed { partitioner, parts } => streamed_parts::open_ids(job, scan, *partitioner, *parts)?,
     };
     plan::check_buckets(&ids.chunks, u64::from(ids.chunks.chunks()))?;
     let parts = 1 + job
         .options
-        .edge_split
+        .splits
+        .edges
         .as_ref()
         .map_or(0, |split| split.held_out().len() as u64);
     let held = plan::held_memory(&ids.chunks, parts, &job.budget)?;

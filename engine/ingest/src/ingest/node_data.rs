@@ -31,7 +31,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     let nodes = ids.chunks.nodes();
     // The table of ids makes the lookups of splits and rows fast; it is freed for the rest. If it does not fit, long lists are joined in
     // the segments of ids that edges need later. A resumed run that has come to the edges has looked up all lists.
-    let splits_are_listed = !job.options.splits.is_empty() && job.journal.splits().is_none();
+    let splits_are_listed = !job.options.splits.files.is_empty() && job.journal.splits().is_none();
     let listed = splits_are_listed || files.has_lists(job.options);
     let join = match listed && job.journal.stage(Stage::Edges).plan.is_none() {
         true if ids.map.table_memory() <= job.budget.memory / 2 => {
@@ -62,7 +62,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     let mut labels = None;
     if let Some(source) = files.labels {
         let input = LabelInput::new(source, nodes, if_more)?;
-        if let Some(schema) = &job.options.encoding.schema {
+        if let Some(schema) = &job.options.node_data.encoding.schema {
             input.check_classes_of(schema)?;
         }
         schema.classes = input.class_names();
@@ -72,7 +72,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
             spec: input.spec(),
         });
     }
-    if let Some(split) = job.options.random_split {
+    if let Some(split) = job.options.splits.random {
         (splits, split_files) = random_split::write(job, split, &ids.chunks, ids.map.permutation(), labels.as_ref())?;
     }
     if let Some(labels) = &labels {
@@ -84,7 +84,7 @@ pub fn write(job: &IngestJob<'_>, files: NodeFiles, ids: &mut GraphIds) -> Resul
     }
     let mut features = None;
     if let Some(matrix) = files.features {
-        let (dtype, allow_nan) = (job.options.feature_dtype, job.options.allow_nan);
+        let (dtype, allow_nan) = (job.options.node_data.feature_dtype, job.options.node_data.allow_nan);
         let id_of_row = |row| ids.map.external(rows.features().node(row)?);
         let input = FeatureInput::new(matrix, dtype, nodes, if_more, allow_nan, &id_of_row)?;
         columns::write(job, &input, &ids.chunks, rows.features())?;

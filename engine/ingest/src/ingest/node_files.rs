@@ -11,7 +11,7 @@ use grappa_input::{Conversion, LabelSource, LabelType, MatrixSource, NodeFile, R
 use grappa_io::{Error, Position, Result, progress::Progress, text::printable};
 
 use crate::ingest::{
-    options::{Assign, IngestOptions, RowIds, id_kind},
+    options::{Assign, IngestOptions, NodeData, RowIds, id_kind},
     plan::IngestBudget,
 };
 
@@ -28,26 +28,27 @@ pub struct NodeFiles {
 impl NodeFiles {
     /// Opens the files, and reads a table of features if it must be examined. `budget` must have room for what they hold in memory.
     pub fn open(options: &IngestOptions, budget: &IngestBudget, progress: &dyn Progress) -> Result<Self> {
-        let splits = open_split_columns(options)?;
+        let data = &options.node_data;
+        let splits = open_split_columns(data)?;
         if let Some(splits) = &splits {
             check_held(splits.path(), splits.held_bytes(), budget)?;
         }
-        if let Some(schema) = &options.encoding.schema
+        if let Some(schema) = &data.encoding.schema
             && schema.features.is_empty()
-            && options.features.is_some()
+            && data.features.is_some()
         {
             return Err(Error::conflict(
                 "--schema-of names a store whose features have no names",
                 "name a store that was built from a table, or omit --schema-of",
             ));
         }
-        let features = options.features.as_deref();
+        let features = data.features.as_deref();
         let mut features = features
-            .map(|path| MatrixSource::open_with(path, &options.tables))
+            .map(|path| MatrixSource::open_with(path, &data.tables))
             .transpose()?;
         if let Some(matrix) = &mut features {
             check_held(matrix.path(), matrix.held_bytes(), budget)?;
-            matrix.fit(&options.encoding, options.allow_nan, id_kind(options.ids), progress)?;
+            matrix.fit(&data.encoding, data.allow_nan, id_kind(options.ids), progress)?;
             for column in matrix.constant_columns() {
                 tracing::warn!(
                     "{}: the column {} has the same value in each row, so it tells nodes apart by nothing",
@@ -62,17 +63,17 @@ impl NodeFiles {
                 );
             }
         }
-        let labels = options.labels.as_deref();
+        let labels = data.labels.as_deref();
         let labels = labels
-            .map(|path| LabelSource::open_with(path, &options.tables, options.label_type))
+            .map(|path| LabelSource::open_with(path, &data.tables, data.label_type))
             .transpose()?;
         if let Some(labels) = &labels {
-            if let Some(schema) = &options.encoding.schema {
+            if let Some(schema) = &data.encoding.schema {
                 labels.use_classes_of(schema)?;
             }
             check_held(labels.path(), labels.held_bytes(), budget)?;
         }
-        if options.labels.is_none() && options.label_type != LabelType::Classes {
+        if data.labels.is_none() && data.label_type != LabelType::Classes {
             return Err(Error::conflict(
                 "--label-type says what labels are, and there are none",
                 "give --labels, or omit --label-type",
@@ -127,34 +128,20 @@ impl NodeFiles {
 
     /// Fails if an option names columns of a table, and there is none.
     fn check_columns(&self, options: &IngestOptions) -> Result<()> {
-        let is_table = |reading: &Reading| reading.format == "text" || reading.format == "Parquet";
-        let features = self.features.as_deref().map(NodeFile::reading).filter(is_table);
-        let labels = self.labels.as_deref().map(NodeFile::reading).filter(is_table);
-        let lists = options
-            .node_ids
-            .iter()
-            .chain(options.splits.iter().map(|split| &split.path));
-        let (features, any) = (features.is_some(), features.is_some() || labels.is_some());
-        let columns = &options.tables.columns;
+        let features = self.features.as_deref().is_some_and(is_table);
+        let any = features || self.labels.as_deref().is_some_and(is_table);
+        let data = &options.node_data;
+        let has_lists = data.ids.is_some() || !options.splits.files.is_empty();
+        let (columns, encoding) = (&data.tables.columns, &data.encoding);
         for (option, is_given, is_used, of) in [
             ("--features-from", !columns.features.is_empty(), features, "--features"),
-            (
-                "--missing",
-                !options.encoding.missing.0.is_empty(),
-                features,
-                "--features",
-            ),
-            (
-                "--categories",
-                options.encoding.categories.is_some(),
-                features,
-                "--features",
-            ),
+            ("--missing", !encoding.missing.0.is_empty(), features, "--features"),
+            ("--categories", encoding.categories.is_some(), features, "--features"),
             ("--label", !columns.label.is_empty(), any, "--labels"),
             (
                 "--id",
                 !columns.id.is_empty(),
-                any || lists.count() > 0,
+                any || has_lists,
                 "--features or --labels",
             ),
         ] {
@@ -170,10 +157,10 @@ impl NodeFiles {
 
     /// Fails if the options of a random split contradict the files.
     pub fn check_split(&self, options: &IngestOptions) -> Result<()> {
-        let Some(split) = options.random_split else {
+        let Some(split) = options.splits.random else {
             return Ok(());
         };
-        if let Some(file) = options.splits.first() {
+        if let Some(file) = options.splits.files.first() {
             return Err(Error::conflict(
                 format!(
                     "--split {} contradicts the file of the {} nodes, {}",
@@ -206,7 +193,7 @@ impl NodeFiles {
 
     /// The lists whose ids are nodes, though no edge may have them.
     pub fn lists_of_nodes<'a>(&'a self, options: &'a IngestOptions) -> impl Iterator<Item = RowIds<'a>> {
-        let list = options.node_ids.as_deref().map(RowIds::List);
+        let list = options.node_data.ids.as_deref().map(RowIds::List);
         list.into_iter().chain(self.ids_of_features())
     }
 
@@ -232,7 +219,7 @@ impl NodeFiles {
     /// dense have no such list, because rows may then have another order than the user thinks.
     pub fn check_node_ids(&self, options: &IngestOptions) -> Result<()> {
         let names = self.names();
-        let Some(list) = &options.node_ids else {
+        let Some(list) = &options.node_data.ids else {
             let example = match options.ids {
                 ExternalIds::Dense => return Ok(()),
                 ExternalIds::Sparse => "",
@@ -257,7 +244,7 @@ impl NodeFiles {
                 "omit --node-ids, or give one of them; nodes without edges need --nodes",
             ));
         }
-        if let Assign::File(_) = options.assign {
+        if let Assign::File(_) = options.layout.assign {
             return Err(Error::conflict(
                 "--assign file: has the parts in ascending order of the ids, and --node-ids gives another order",
                 "omit one of them",
@@ -309,25 +296,30 @@ impl NodeFiles {
     }
 }
 
+/// Whether a file is a table, whose columns may have names.
+fn is_table(file: &NodeFile) -> bool {
+    matches!(file.reading().format, "text" | "Parquet")
+}
+
 /// The ids of the rows of a file, if it is a table with ids.
 fn ids_of(file: &NodeFile) -> Option<RowIds<'_>> {
     file.has_ids().then(|| RowIds::Table(file.path()))
 }
 
 /// Opens the columns of `--split-column`, in the table of features, or in the table of labels if the first has none.
-fn open_split_columns(options: &IngestOptions) -> Result<Option<SplitColumns>> {
-    if options.tables.columns.split.is_empty() {
+fn open_split_columns(data: &NodeData) -> Result<Option<SplitColumns>> {
+    if data.tables.columns.split.is_empty() {
         return Ok(None);
     }
-    let mut tables = options.features.iter().chain(&options.labels);
+    let mut tables = data.features.iter().chain(&data.labels);
     let Some(first) = tables.next() else {
         return Err(Error::conflict(
             "--split-column names a column of a table, and there is none",
             "give --features or --labels with the table",
         ));
     };
-    match (SplitColumns::open(first, &options.tables), tables.next()) {
-        (Err(error), Some(other)) => SplitColumns::open(other, &options.tables).map_err(|_| error).map(Some),
+    match (SplitColumns::open(first, &data.tables), tables.next()) {
+        (Err(error), Some(other)) => SplitColumns::open(other, &data.tables).map_err(|_| error).map(Some),
         (opened, _) => opened.map(Some),
     }
 }

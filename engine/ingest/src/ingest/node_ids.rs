@@ -63,7 +63,7 @@ pub fn scan(job: &IngestJob<'_>, input: &IngestInput) -> Result<Scan> {
 
 /// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
 fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -> Result<Scan> {
-    plan::check_before_ids(job.options.chunks, &job.budget)?;
+    plan::check_before_ids(job.options.layout.chunks, &job.budget)?;
     let source = open_edges(job.options, nodes, job.budget.block_bytes)?;
     let lists = files.lists_of_nodes(job.options).map(|list| list.open(job.options));
     let lists = lists.collect::<Result<_>>()?;
@@ -93,9 +93,9 @@ fn scan_dictionary(job: &IngestJob<'_>, nodes: Option<u64>, files: &NodeFiles) -
 impl GraphIds {
     /// Nodes at random: every chunk is a random sample of them.
     pub fn at_random(job: &IngestJob<'_>, nodes: u64) -> Result<Self> {
-        let seed = job.options.seed;
+        let seed = job.options.layout.seed;
         let permutation = NodePermutation::Feistel(Feistel::new(nodes, seed));
-        let chunks = plan::chunk_map(nodes, job.options.chunks)?;
+        let chunks = plan::chunk_map(nodes, job.options.layout.chunks)?;
         Self::new(job, permutation, PermutationSpec::Feistel(seed), chunks)
     }
 
@@ -107,7 +107,7 @@ impl GraphIds {
     /// Nodes in the order of the parts in a file. Writes the table of the node permutation, unless an earlier run has.
     pub fn of_parts(job: &IngestJob<'_>, nodes: u64, path: &Path) -> Result<Self> {
         let parts = part_sizes(job, nodes, path)?;
-        let chunks = plan::chunk_map_of_parts(&parts, job.options.chunks)?;
+        let chunks = plan::chunk_map_of_parts(&parts, job.options.layout.chunks)?;
         let file = ContainerFile::open(&job.store.path().join(PERMUTATION), FileKind::PERMUTATION)?;
         let table = Arc::new(NodeTable::load(file)?);
         Self::new(job, NodePermutation::Table(table), PermutationSpec::Table, chunks)
@@ -151,7 +151,7 @@ pub fn check_table(job: &IngestJob<'_>, nodes: u64) -> Result<()> {
     }
     Err(Error::Budget {
         what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
-        given: job.options.memory,
+        given: job.options.resources.memory,
         least: 2 * wanted,
         remedy: "raise --memory, or choose another --assign, which takes none",
     })

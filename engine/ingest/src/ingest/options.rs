@@ -1,21 +1,17 @@
-//! Options and summary of an ingest, and the fingerprint that a resumed run must have.
+//! Options and summary of an ingest.
 
 use std::{
-    collections::BTreeMap,
-    fmt, fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
 };
 
 use grappa_formats::{
     manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest},
-    schema::{CategoryForm, Schema},
+    schema::Schema,
 };
 use grappa_input::{
     Comments, EdgeColumnOptions, EdgeFormat, EdgeSource, EdgeSourceOptions, EncodingOptions, HeaderLine, IdKind,
-    IdLimit, LabelType, LimitSource, MissingOption, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of,
-    files_of_all,
+    IdLimit, LabelType, LimitSource, OnBadLine, Reading, Separator, SplitSource, TableForm, files_of_all,
 };
 use grappa_io::{Error, Result};
 use grappa_storage::{read_schema, writer::with_suffix};
@@ -27,43 +23,67 @@ use crate::ingest::{edge_split::EdgeSplit, merge::MergeOption, plan::IngestBudge
 pub struct IngestOptions {
     /// Edge list files, or folders of them.
     pub edges: Vec<PathBuf>,
-    /// The store to write.
-    pub out: PathBuf,
-    /// Format of the edge list files.
-    pub format: EdgeFormat,
-    /// Whether edge lists in text have a header.
-    pub header: HeaderLine,
-    /// Whether edge lists in text begin with comments.
-    pub comments: Comments,
-    /// The separator of edge lists in text. None finds it from the first lines.
-    pub separator: Option<Separator>,
-    /// The columns of edges that the user names.
-    pub edge_columns: EdgeColumnOptions,
-    /// The form of tables of features and labels.
-    pub tables: TableForm,
+    /// How to read them.
+    pub edge_form: EdgeForm,
+    /// Whether to add reverse edges, merge parallel edges, and drop or add self-loops.
+    pub edge_options: EdgeOptions,
+    /// How parallel edges merge their values, if they are merged. Weights are added unless it says otherwise.
+    pub merge: Vec<MergeOption>,
     /// Kind of external ids.
     pub ids: ExternalIds,
     /// The number of nodes, if known. Dense ids need no scan of the input then.
     pub nodes: Option<u64>,
     /// The file that says the number of nodes, if no option does.
     pub nodes_file: Option<PathBuf>,
-    /// Whether to add reverse edges, merge parallel edges, and drop or add self-loops.
-    pub edge_options: EdgeOptions,
+    /// Features and labels.
+    pub node_data: NodeData,
+    /// Splits of nodes and edges.
+    pub splits: SplitOptions,
+    /// The order of the nodes in the store.
+    pub layout: StoreLayout,
+    /// Memory, threads and scratch space.
+    pub resources: Resources,
+    /// The store to write.
+    pub out: PathBuf,
+    /// Whether an existing store of this name is replaced, when the new one is complete.
+    pub replace: bool,
+    /// Whether to continue an unfinished run.
+    pub resume: bool,
+    /// Name and version of the program, for the manifest.
+    pub writer: String,
+}
+
+/// How to read edge lists.
+#[derive(Debug, Clone, Default)]
+pub struct EdgeForm {
+    /// Format of the files.
+    pub format: EdgeFormat,
+    /// Whether text has a header.
+    pub header: HeaderLine,
+    /// Whether text begins with comments.
+    pub comments: Comments,
+    /// The separator of text. None finds it from the first lines.
+    pub separator: Option<Separator>,
+    /// The columns that the user names.
+    pub columns: EdgeColumnOptions,
     /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A `.npy` file with a row of features per edge. Text and Parquet have them in columns, which [`IngestOptions::edge_columns`] names.
-    pub edge_features: Option<PathBuf>,
+    /// A `.npy` file with a row of features per edge. Text and Parquet have them in columns, which [`EdgeForm::columns`] names.
+    pub features: Option<PathBuf>,
     /// The stored type of edge features. By default f16 if the file has f16, otherwise f32.
-    pub edge_feature_dtype: Option<FeatureDtype>,
-    /// How parallel edges merge their values, if they are merged. Weights are added unless it says otherwise.
-    pub merge: Vec<MergeOption>,
-    /// A matrix with one feature row per node, in ascending order of their ids or in the order of `node_ids`, or a table with ids, which are
+    pub feature_dtype: Option<FeatureDtype>,
+    /// Whether a malformed line is an error or skipped.
+    pub on_bad_line: OnBadLine,
+}
+
+/// Features and labels of nodes.
+#[derive(Debug, Clone, Default)]
+pub struct NodeData {
+    /// A matrix with one feature row per node, in ascending order of their ids or in the order of `ids`, or a table with ids, which are
     /// nodes even if no edge has them. Each of these files may be a folder of Parquet files.
     pub features: Option<PathBuf>,
     /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
-    /// How the columns of a table of features become numbers.
-    pub encoding: EncodingOptions,
     /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
     /// A file with one label, or one set of labels, per node, in the same order, or a table with the ids of the nodes that have labels.
@@ -72,75 +92,86 @@ pub struct IngestOptions {
     pub label_type: LabelType,
     /// A file with the external id of each row of features and labels, unless they are tables with ids. Ids that are not dense are
     /// nodes even if no edge has them.
-    pub node_ids: Option<PathBuf>,
+    pub ids: Option<PathBuf>,
+    /// The form of tables of features and labels.
+    pub tables: TableForm,
+    /// How the columns of a table of features become numbers.
+    pub encoding: EncodingOptions,
+}
+
+/// Splits of nodes and edges.
+#[derive(Debug, Clone, Default)]
+pub struct SplitOptions {
     /// Files with the ids of each split.
-    pub splits: Vec<SplitFile>,
+    pub files: Vec<SplitFile>,
     /// How to draw the splits, instead of files.
-    pub random_split: Option<RandomSplit>,
+    pub random: Option<RandomSplit>,
     /// How to hold edges out of the graph for validation and test.
-    pub edge_split: Option<EdgeSplit>,
+    pub edges: Option<EdgeSplit>,
+}
+
+/// The order of the nodes in the store.
+#[derive(Debug, Clone)]
+pub struct StoreLayout {
     /// The number of chunks. None chooses by the number of nodes.
     pub chunks: Option<u32>,
     /// The node permutation.
     pub assign: Assign,
     /// Seed of the random permutation.
     pub seed: u64,
+}
+
+impl Default for StoreLayout {
+    /// A random permutation with seed 0.
+    fn default() -> Self {
+        Self {
+            chunks: None,
+            assign: Assign::Random,
+            seed: 0,
+        }
+    }
+}
+
+/// Memory, threads and scratch space of an ingest.
+#[derive(Debug, Clone)]
+pub struct Resources {
     /// Memory budget in bytes.
     pub memory: u64,
     /// Number of worker threads.
     pub threads: usize,
-    /// Whether a malformed line is an error or skipped.
-    pub on_bad_line: OnBadLine,
-    /// Whether to continue an unfinished run.
-    pub resume: bool,
-    /// Whether an existing store of this name is replaced, when the new one is complete.
-    pub replace: bool,
     /// Folder for scratch files. By default they are in the folder of the unfinished store.
     pub tmp: Option<PathBuf>,
-    /// Name and version of the program, for the manifest.
-    pub writer: String,
+}
+
+impl Default for Resources {
+    /// 2 GiB of memory and all processors.
+    fn default() -> Self {
+        Self {
+            memory: 2 << 30,
+            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            tmp: None,
+        }
+    }
 }
 
 impl IngestOptions {
-    /// Options for the edge lists `edges` with dense ids and the store `out`: a random permutation with seed 0, 2 GiB of
-    /// memory, all processors, and defaults otherwise.
+    /// Options for the edge lists `edges` with dense ids and the store `out`, and defaults otherwise.
     pub fn new(edges: Vec<PathBuf>, out: PathBuf) -> Self {
         Self {
             edges,
-            out,
-            format: EdgeFormat::Auto,
-            header: HeaderLine::Auto,
-            comments: Comments::Auto,
-            separator: None,
-            edge_columns: EdgeColumnOptions::default(),
-            tables: TableForm::default(),
+            edge_form: EdgeForm::default(),
+            edge_options: EdgeOptions::default(),
+            merge: Vec::new(),
             ids: ExternalIds::Dense,
             nodes: None,
             nodes_file: None,
-            edge_options: EdgeOptions::default(),
-            weights: None,
-            edge_features: None,
-            edge_feature_dtype: None,
-            merge: Vec::new(),
-            features: None,
-            feature_dtype: None,
-            encoding: EncodingOptions::default(),
-            allow_nan: false,
-            labels: None,
-            label_type: LabelType::Classes,
-            node_ids: None,
-            splits: Vec::new(),
-            random_split: None,
-            edge_split: None,
-            chunks: None,
-            assign: Assign::Random,
-            seed: 0,
-            memory: 2 << 30,
-            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            on_bad_line: OnBadLine::Fail,
-            resume: false,
+            node_data: NodeData::default(),
+            splits: SplitOptions::default(),
+            layout: StoreLayout::default(),
+            resources: Resources::default(),
+            out,
             replace: false,
-            tmp: None,
+            resume: false,
             writer: concat!("grappa-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }
@@ -149,25 +180,25 @@ impl IngestOptions {
     pub(super) fn resolved(&self) -> Result<Self> {
         let mut options = self.clone();
         options.edges = files_of_all(&self.edges)?;
-        if let Some(EdgeSplit::Files { val, test }) = &mut options.edge_split {
+        if let Some(EdgeSplit::Files { val, test }) = &mut options.splits.edges {
             // A file in two parts is an error, too.
             files_of_all(&[&self.edges[..], val, test].concat())?;
             (*val, *test) = (files_of_all(val)?, files_of_all(test)?);
         }
-        if let Some(schema) = &self.encoding.schema {
+        if let Some(schema) = &self.node_data.encoding.schema {
             let names = schema.features.iter().map(|column| column.name.clone());
-            options.tables.columns.schema = names.collect();
+            options.node_data.tables.columns.schema = names.collect();
         }
         Ok(options)
     }
 
     /// The memory and threads of the steps. A permutation that takes memory gets half of the user's budget.
     pub(super) fn budget(&self) -> IngestBudget {
-        let share = match self.assign {
+        let share = match self.layout.assign {
             Assign::Random | Assign::Range => 1,
             Assign::File(_) | Assign::Streamed { .. } => 2,
         };
-        IngestBudget::new(self.memory / share, share, self.threads)
+        IngestBudget::new(self.resources.memory / share, share, self.resources.threads)
     }
 }
 
@@ -286,31 +317,34 @@ pub(super) fn rejects_path(options: &IngestOptions) -> PathBuf {
 
 /// Opens the edge lists, to be read in blocks of about `block_bytes`. Dense ids must be below `nodes`, if that is known.
 pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_bytes: usize) -> Result<EdgeSource> {
+    let (form, data) = (&options.edge_form, &options.node_data);
     let source_options = EdgeSourceOptions {
-        format: options.format,
-        header: options.header,
-        comments: options.comments,
-        separator: options.separator,
-        columns: options.edge_columns.clone(),
+        format: form.format,
+        header: form.header,
+        comments: form.comments,
+        separator: form.separator,
+        columns: form.columns.clone(),
         ids: id_kind(options.ids),
         id_limit: id_limit(options.ids, nodes),
         limited_by: match options.nodes {
             Some(_) => options.nodes_file.clone().map(LimitSource::Count),
             // The number of nodes is the number of rows of a file, or not known yet.
-            None if nodes.is_some() => {
-                let rows = options.features.clone().or_else(|| options.labels.clone());
-                rows.map(LimitSource::Rows)
-            }
+            None if nodes.is_some() => data
+                .features
+                .as_ref()
+                .or(data.labels.as_ref())
+                .cloned()
+                .map(LimitSource::Rows),
             None => None,
         },
-        weights: options.weights.clone(),
-        features: options.edge_features.clone(),
+        weights: form.weights.clone(),
+        features: form.features.clone(),
         // Then something else gives the nodes.
         allow_empty: match options.ids {
             ExternalIds::Dense => nodes.is_some(),
-            ExternalIds::Sparse | ExternalIds::String => options.node_ids.is_some(),
+            ExternalIds::Sparse | ExternalIds::String => data.ids.is_some(),
         },
-        on_bad_line: options.on_bad_line,
+        on_bad_line: form.on_bad_line,
         // Parsed strings take up to twice the memory of parsed integers.
         block_bytes: if options.ids == ExternalIds::String {
             block_bytes / 2
@@ -319,9 +353,8 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         },
     };
     let mut paths = options.edges.clone();
-    let held_out = options.edge_split.as_ref().map(EdgeSplit::files).into_iter().flatten();
     let mut parts = Vec::new();
-    for (part, files) in held_out {
+    for (part, files) in options.splits.edges.iter().flat_map(EdgeSplit::files) {
         parts.push((part, paths.len()..paths.len() + files.len()));
         paths.extend_from_slice(files);
     }
@@ -358,8 +391,8 @@ impl RowIds<'_> {
     pub fn open(&self, options: &IngestOptions) -> Result<SplitSource> {
         let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, None));
         match self {
-            Self::List(path) => SplitSource::open_ordered(path, kind, limit, &options.tables),
-            Self::Table(path) => SplitSource::open_table(path, kind, limit, &options.tables),
+            Self::List(path) => SplitSource::open_ordered(path, kind, limit, &options.node_data.tables),
+            Self::Table(path) => SplitSource::open_table(path, kind, limit, &options.node_data.tables),
         }
     }
 }
@@ -384,209 +417,11 @@ pub(super) fn id_limit(ids: ExternalIds, nodes: Option<u64>) -> IdLimit {
 /// Advice for a file that has more rows than there are nodes.
 pub(super) fn surplus_rows_remedy(options: &IngestOptions) -> &'static str {
     match options.ids {
-        _ if options.node_ids.is_some() => "give one row for each id of --node-ids, in the same order",
+        _ if options.node_data.ids.is_some() => "give one row for each id of --node-ids, in the same order",
         ExternalIds::Dense => "give --nodes if there are more nodes than the edges show",
         ExternalIds::Sparse | ExternalIds::String => {
             "with --ids sparse or string, the nodes are the different ids in the edges: give one row for each, in \
              ascending order of the ids, or the id of each row with --node-ids"
         }
-    }
-}
-
-/// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
-pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
-    let mut fingerprint = BTreeMap::new();
-    let mut add = |name: &str, value: String| fingerprint.insert(name.to_owned(), value);
-    // The journal numbers the blocks of the edges by the index of their file, so the order of files counts too.
-    for (index, path) in options.edges.iter().enumerate() {
-        add(&format!("edges[{index}]"), version_of(path)?);
-    }
-    for (part, files) in options.edge_split.iter().flat_map(EdgeSplit::files) {
-        for (index, path) in files.iter().enumerate() {
-            add(&format!("--{part}-edges[{index}]"), version_of(path)?);
-        }
-    }
-    let parts = match &options.assign {
-        Assign::Random | Assign::Range | Assign::Streamed { .. } => None,
-        Assign::File(path) => Some(path),
-    };
-    let arrays = [
-        ("--weights", options.weights.as_ref()),
-        ("--edge-features", options.edge_features.as_ref()),
-        ("--features", options.features.as_ref()),
-        ("--labels", options.labels.as_ref()),
-        ("--node-ids", options.node_ids.as_ref()),
-        ("parts", parts),
-    ];
-    let arrays = arrays.into_iter().filter_map(|(role, path)| Some((role, path?)));
-    let arrays = arrays.map(|(role, path)| (role.to_owned(), path));
-    let splits = options.splits.iter();
-    for (role, path) in arrays.chain(splits.map(|split| (format!("--{}", split.name), &split.path))) {
-        if !path.is_dir() {
-            add(&role, version_of(path)?);
-            continue;
-        }
-        for (index, file) in files_of(path)?.iter().enumerate() {
-            add(&format!("{role}[{index}]"), version_of(file)?);
-        }
-    }
-    // Messages show the values, so they are written as on the command line, and defaults that have no value are left out.
-    let EdgeOptions {
-        undirected,
-        dedup,
-        self_loops,
-    } = options.edge_options;
-    let flags = [
-        ("--undirected", undirected),
-        ("--dedup", dedup),
-        ("--allow-nan", options.allow_nan),
-        ("--stratify", options.random_split.is_some_and(|split| split.stratify)),
-    ];
-    for (flag, _) in flags.into_iter().filter(|&(_, is_given)| is_given) {
-        add(flag, String::new());
-    }
-    if options.label_type != LabelType::Classes {
-        add("--label-type", format!("{:?}", options.label_type));
-    }
-    let tables = &options.tables;
-    for (name, columns) in [
-        ("--id", &tables.columns.id),
-        ("--label", &tables.columns.label),
-        ("--features-from", &tables.columns.features),
-        ("--split-column", &tables.columns.split),
-    ] {
-        if !columns.is_empty() {
-            add(name, columns.join(","));
-        }
-    }
-    let EncodingOptions {
-        missing,
-        categories,
-        categories_max,
-        schema,
-        examine: _,
-    } = &options.encoding;
-    if let Some(schema) = schema {
-        let (_, digest) = schema.encode();
-        add(
-            "--schema-of",
-            format!("a store whose schema has the digest {digest:016x}"),
-        );
-    }
-    if !missing.0.is_empty() {
-        let missing: Vec<_> = missing.0.iter().map(MissingOption::to_string).collect();
-        add("--missing", missing.join(","));
-    }
-    if !options.merge.is_empty() {
-        let merge: Vec<_> = options.merge.iter().map(MergeOption::to_string).collect();
-        add("--merge", merge.join(","));
-    }
-    let EdgeColumnOptions {
-        source,
-        target,
-        weight,
-        features,
-    } = &options.edge_columns;
-    if !features.is_empty() {
-        add("--edge-features-from", features.join(","));
-    }
-    let word_of = |separator: Option<Separator>| separator.map(|separator| separator.word().to_owned());
-    let values = [
-        ("--src", source.clone()),
-        ("--dst", target.clone()),
-        ("--weight", weight.clone()),
-        ("--separator", word_of(options.separator)),
-        ("--table-separator", word_of(tables.separator)),
-        ("--nodes", options.nodes.map(|nodes| nodes.to_string())),
-        (
-            "--edge-feature-dtype",
-            options.edge_feature_dtype.map(|dtype| dtype.name().to_owned()),
-        ),
-        (
-            "--feature-dtype",
-            options.feature_dtype.map(|dtype| dtype.name().to_owned()),
-        ),
-        ("--categories", categories.map(|form| word_of_form(form).to_owned())),
-        ("--categories-max", categories_max.map(|max| max.to_string())),
-        ("--split", options.random_split.map(|split| split.shares.to_string())),
-        ("--split-seed", options.random_split.map(|split| split.seed.to_string())),
-        (
-            "--edge-split",
-            options.edge_split.as_ref().and_then(EdgeSplit::describe),
-        ),
-        ("--chunks", options.chunks.map(|chunks| chunks.to_string())),
-        ("--tmp", options.tmp.as_ref().map(|tmp| tmp.display().to_string())),
-    ];
-    for (name, value) in values {
-        if let Some(value) = value {
-            add(name, value);
-        }
-    }
-    // The names of these variants are the words of the command line.
-    let word = |variant: &dyn fmt::Debug| format!("{variant:?}").to_lowercase();
-    add("--format", word(&options.format));
-    add("--header", word(&options.header));
-    add("--comments", word(&options.comments));
-    add("--ids", word(&options.ids));
-    add("--on-bad-line", word(&options.on_bad_line));
-    add("--self-loops", word(&self_loops));
-    add(
-        "--assign",
-        match &options.assign {
-            Assign::File(path) => format!("file:{}", path.display()),
-            Assign::Streamed { partitioner, parts } => format!("{}:{parts}", partitioner.name()),
-            assign => word(assign),
-        },
-    );
-    add("--seed", options.seed.to_string());
-    add("version", options.writer.clone());
-    Ok(fingerprint)
-}
-
-/// The word of the command line for a form of categories.
-fn word_of_form(form: CategoryForm) -> &'static str {
-    match form {
-        CategoryForm::OneHot => "one-hot",
-        CategoryForm::Index => "index",
-    }
-}
-
-/// Path, length and modification time of a file, to notice that it is another or changed since an earlier run.
-fn version_of(path: &Path) -> Result<String> {
-    let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
-    let modified = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    Ok(format!(
-        "{} ({} bytes, modified at {})",
-        path.display(),
-        metadata.len(),
-        modified.map_or(0, |time| time.as_nanos())
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_that_comes_later_is_another_input() {
-        let folder = tempfile::tempdir().unwrap();
-        let parts = folder.path().join("nodes");
-        fs::create_dir(&parts).unwrap();
-        fs::write(parts.join("part.0.parquet"), "0").unwrap();
-        let mut options = IngestOptions::new(vec![parts.clone()], folder.path().join("out"));
-        options.features = Some(parts.clone());
-        let version = |options: &IngestOptions| fingerprint(&options.resolved().unwrap()).unwrap();
-        let before = version(&options);
-        fs::write(parts.join("_SUCCESS"), "").unwrap();
-        assert_eq!(version(&options), before);
-        fs::write(parts.join("part.1.parquet"), "1").unwrap();
-        let after = version(&options);
-        let new: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
-        assert_eq!(new, ["--features[1]", "edges[1]"]);
-        fs::write(parts.join("part.0.parquet"), "00").unwrap();
-        assert_ne!(version(&options)["--features[0]"], before["--features[0]"]);
     }
 }

@@ -114,10 +114,10 @@ impl NodesOfFiles {
             ids,
             strings: Strings::Known,
             join,
-            threads: job.options.threads,
+            threads: job.options.resources.threads,
         };
         let without_ids = files.names();
-        let listed = match &job.options.node_ids {
+        let listed = match &job.options.node_data.ids {
             None => RowNodes::Ascending(ids.permutation().clone()),
             Some(path) => nodes_of_ids(job, RowIds::List(path), &lookup, Demand::AllOf(&without_ids), files)?,
         };

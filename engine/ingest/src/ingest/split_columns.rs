@@ -19,7 +19,7 @@ const ROWS: usize = 1 << 14;
 /// The splits with their files, for messages.
 pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<SplitFile> {
     let Some(columns) = columns else {
-        return options.splits.clone();
+        return options.splits.files.clone();
     };
     let file = |name| SplitFile::new(name, columns.path().to_owned());
     SPLITS.into_iter().map(file).collect()

@@ -78,7 +78,7 @@ pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels:
     let train = written_split(job, "train", chunks.nodes())?;
     job.progress.stage("checking the split", None);
     // One byte per class in each thread, and in their sum. Classes that do not fit take another pass over the labels.
-    let classes_max = job.budget.memory / CLASSES_SHARE / (job.options.threads as u64 + 1);
+    let classes_max = job.budget.memory / CLASSES_SHARE / (job.options.resources.threads as u64 + 1);
     let classes_max = classes_max.clamp(1, u32::MAX.into()) as u32;
     let (mut first, mut missing) = (0, UntrainedClasses::default());
     while first < labels.spec.classes {
@@ -90,7 +90,7 @@ pub fn warn_of_untrained_classes(job: &IngestJob<'_>, chunks: &ChunkMap, labels:
         }
     }
     if missing.count > 0 {
-        tracing::warn!("{}", missing.warning(job.options.random_split));
+        tracing::warn!("{}", missing.warning(job.options.splits.random));
     }
     Ok(())
 }

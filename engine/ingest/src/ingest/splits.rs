@@ -23,7 +23,7 @@ use crate::{
 /// Reads the ids of all listed splits and writes a file with the nodes of each, unless an earlier run has.
 pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) -> Result<Vec<SplitEntry>> {
     let (options, nodes) = (job.options, ids.nodes());
-    if options.splits.is_empty() {
+    if options.splits.files.is_empty() {
         return Ok(Vec::new());
     }
     if let Some(splits) = job.journal.splits() {
@@ -33,10 +33,10 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
         ids,
         strings: Strings::Any,
         join,
-        threads: options.threads,
+        threads: options.resources.threads,
     };
     let mut bytes = 0;
-    for split in &options.splits {
+    for split in &options.splits.files {
         let source = open(&split.path, options, nodes)?;
         if let Some(warning) = source.warning()? {
             tracing::warn!("{warning}");
@@ -45,7 +45,7 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
     }
     check_sets("the sets of the nodes of all splits".to_owned(), bytes, &job.budget)?;
     let read_set = |split: &SplitFile| Ok((split.clone(), read(&split.path, options, nodes, &lookup)?));
-    let sets: Vec<_> = options.splits.iter().map(read_set).collect::<Result<_>>()?;
+    let sets: Vec<_> = options.splits.files.iter().map(read_set).collect::<Result<_>>()?;
     check_disjoint(&sets, options.ids, |node| ids.external(node))?;
     let sets: Vec<_> = sets.iter().map(|(split, set)| (split.name, set)).collect();
     write(job, nodes, &sets)
@@ -61,7 +61,7 @@ pub fn write(job: &IngestJob<'_>, nodes: u64, sets: &[(&str, &RoaringTreemap)]) 
 /// Opens the file of a split of a graph with `nodes` nodes.
 fn open(path: &Path, options: &IngestOptions, nodes: u64) -> Result<SplitSource> {
     let (kind, limit) = (id_kind(options.ids), id_limit(options.ids, Some(nodes)));
-    SplitSource::open_with(path, kind, limit, &options.tables)
+    SplitSource::open_with(path, kind, limit, &options.node_data.tables)
 }
 
 /// Reads the ids of a split of a graph with `nodes` nodes and looks up its nodes.
@@ -69,7 +69,7 @@ fn read(path: &Path, options: &IngestOptions, nodes: u64, lookup: &Lookup<'_>) -
     let kind = id_kind(options.ids);
     let source = open(path, options, nodes)?;
     // Row N of a mask is the node with the id N.
-    if source.is_mask() && (options.ids != ExternalIds::Dense || options.node_ids.is_some()) {
+    if source.is_mask() && (options.ids != ExternalIds::Dense || options.node_data.ids.is_some()) {
         let what = "a mask needs --ids dense without --node-ids, where row N is the node N; with --node-ids or --ids sparse, \
                     give a list of the ids of its nodes";
         return Err(Error::input(path, Position::Whole, what));

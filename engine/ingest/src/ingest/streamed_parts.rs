@@ -37,7 +37,7 @@ use crate::ingest::{
     job::IngestJob,
     journal::{IngestJournal, Scan},
     node_ids::{GraphIds, check_table},
-    options::{Assign, IngestOptions, Partitioner, open_edges},
+    options::{Assign, IngestOptions, Partitioner, SplitOptions, StoreLayout, open_edges},
     plan,
     rejects::RejectsFolder,
 };
@@ -103,9 +103,15 @@ fn neighbor_store(job: &IngestJob<'_>, scan: Scan) -> Result<Store> {
             dedup: true,
             ..EdgeOptions::default()
         },
-        edge_split: None,
-        assign: Assign::Range,
-        chunks: None,
+        splits: SplitOptions {
+            edges: None,
+            ..job.options.splits.clone()
+        },
+        layout: StoreLayout {
+            assign: Assign::Range,
+            chunks: None,
+            ..job.options.layout.clone()
+        },
         ..job.options.clone()
     };
     durable::create_folder(&folder(job))?;

@@ -101,7 +101,7 @@ pub fn write(
         spill: &spill,
         rejects,
         buffer_bytes: plan.buffer_bytes,
-        threads: job.options.threads,
+        threads: job.options.resources.threads,
     };
     match &join {
         _ if are_spilled => {}
@@ -171,7 +171,7 @@ fn key_parts(
     chunks: &ChunkMap,
     are_spilled: bool,
 ) -> Result<Option<KeyParts>> {
-    Ok(match &job.options.edge_split {
+    Ok(match &job.options.splits.edges {
         None | Some(EdgeSplit::Random(_)) => None,
         Some(EdgeSplit::Files { val, .. }) => {
             let starts = [0, val.len()].map(|more| (job.options.edges.len() + more) as u64);

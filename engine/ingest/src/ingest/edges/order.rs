@@ -54,8 +54,8 @@ fn counts(job: &IngestJob<'_>, nodes: u64, at: usize, half: impl Fn(u32) -> Opti
     let source = open_edges(options, nodes, job.budget.block_bytes)?;
     let width = usize::from(source.weighted()) + source.features();
     let counts = Mutex::new(vec![0; HALVES]);
-    source.read_ahead(options.threads, &|_| false, |blocks| {
-        workers::run(options.threads, |turn| {
+    source.read_ahead(options.resources.threads, &|_| false, |blocks| {
+        workers::run(options.resources.threads, |turn| {
             let (mut batch, mut text, mut of_worker) = (EdgeBatch::default(), TextBatch::default(), vec![0u64; HALVES]);
             while turn.goes_on()
                 && let Some(block) = blocks.next()?

@@ -45,7 +45,7 @@ impl<'a> PartWriters<'a> {
         features: Option<FeatureLayout>,
     ) -> Result<Self> {
         let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features);
-        let held_out = match &job.options.edge_split {
+        let held_out = match &job.options.splits.edges {
             None => None,
             Some(split) => {
                 let part = |part| {

@@ -5,7 +5,7 @@ use grappa_formats::{
     manifest::{EdgeOptions, ExternalIds},
     random::scale,
 };
-use grappa_ingestion::ingest::{IngestOptions, ingest};
+use grappa_ingestion::ingest::{IngestOptions, Resources, StoreLayout, ingest};
 use grappa_synthetic::random::{Purpose, Source};
 
 use super::*;
@@ -220,8 +220,14 @@ fn named(folder: &Path, grown: bool) -> Store {
             undirected: true,
             ..EdgeOptions::default()
         },
-        chunks: Some(3),
-        memory: 64 << 20,
+        layout: StoreLayout {
+            chunks: Some(3),
+            ..StoreLayout::default()
+        },
+        resources: Resources {
+            memory: 64 << 20,
+            ..Resources::default()
+        },
         ..IngestOptions::new(vec![input], out.clone())
     };
     ingest(&options, &Silent).unwrap();
