@@ -307,12 +307,15 @@ impl Manifest {
 
     /// The parts of the edges that the store has beside the graph.
     pub fn held_out(&self) -> Vec<EdgePart> {
-        let has = |part: &EdgePart| {
-            let name = part.file("edges");
-            let of_part = |file: &FileEntry| file.path.split_once('/').is_some_and(|(_, file)| file == name);
-            self.files.iter().any(of_part)
-        };
-        EdgePart::HELD_OUT.into_iter().filter(has).collect()
+        EdgePart::HELD_OUT
+            .into_iter()
+            .filter(|part| {
+                let name = part.file("edges");
+                self.files
+                    .iter()
+                    .any(|file| file.path.split_once('/').is_some_and(|(_, file)| file == name))
+            })
+            .collect()
     }
 
     /// How edges were held out: at random, such as `80/10/10, seed 0`, or by a column, such as `80/10/10 by time`. None if files named them, or

@@ -117,11 +117,12 @@ impl Array {
         }
         let start = features.bytes_mut().as_mut_ptr();
         let leased = Arc::new(OfProcess::new(leased));
-        let of_column = |column| {
-            let start = start.wrapping_add(column * values * F32.bytes);
-            Self::new(start, Box::new(leased.clone()), F32, &shape)
-        };
-        (0..columns).map(of_column).collect()
+        (0..columns)
+            .map(|column| {
+                let start = start.wrapping_add(column * values * F32.bytes);
+                Self::new(start, Box::new(leased.clone()), F32, &shape)
+            })
+            .collect()
     }
 
     fn new(start: *mut u8, owner: Box<dyn Any + Send>, value: ValueType, shape: &[usize]) -> Self {

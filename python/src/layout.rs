@@ -176,13 +176,16 @@ impl Neighborhood {
                     edges_of_hops: blocks.iter().map(|block| block.indices.len()).collect(),
                 }
             }
-            Kind::Blocks => {
-                let block = |block: &Block| {
-                    let coo = Coo::of(std::slice::from_ref(block), layout.edges);
-                    (coo, (block.sources, block.destinations))
-                };
-                Edges::Blocks(blocks.iter().rev().map(block).collect())
-            }
+            Kind::Blocks => Edges::Blocks(
+                blocks
+                    .iter()
+                    .rev()
+                    .map(|block| {
+                        let coo = Coo::of(std::slice::from_ref(block), layout.edges);
+                        (coo, (block.sources, block.destinations))
+                    })
+                    .collect(),
+            ),
             Kind::Induced {
                 chunks,
                 first_edges,
@@ -254,17 +257,16 @@ impl Coo {
             }
         }
         let ids = || blocks.iter().flat_map(|block| &block.edge_ids);
-        let features = |dim| {
-            let all = blocks.iter().map(|block| &block.edge_features[..]).collect::<Vec<_>>();
-            (all.concat(), dim)
-        };
         Self {
             index,
             weights: parts
                 .weights
                 .then(|| blocks.iter().flat_map(|block| &block.edge_weights).copied().collect()),
             ids: parts.ids.then(|| ids().map(|&id| id as i64).collect()),
-            features: parts.dim.map(features),
+            features: parts.dim.map(|dim| {
+                let all = blocks.iter().map(|block| &block.edge_features[..]).collect::<Vec<_>>();
+                (all.concat(), dim)
+            }),
         }
     }
 
@@ -274,15 +276,16 @@ impl Coo {
         let part = nodes.len().div_ceil(threads.max(1)).max(1);
         let parts: Vec<Result<Induced>> = thread::scope(|scope| {
             let parts = nodes.chunks(part).zip((0..).step_by(part));
-            let find = |(nodes, first)| {
-                let indices = &indices;
-                scope.spawn(move || find.among(nodes, first, indices))
-            };
-            let threads: Vec<_> = parts.map(find).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(join).collect()
+            let threads: Vec<_> = parts
+                .map(|(nodes, first)| {
+                    let indices = &indices;
+                    scope.spawn(move || find.among(nodes, first, indices))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
         });
         let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
         let sources = parts.iter().flat_map(|part| &part.sources);

@@ -421,8 +421,11 @@ impl Delivery {
         self.deliver_each(&batches, command, |delivery, batch| {
             let (index, partitions) = (batch.index(), &delivery.partitions);
             let loss_weight = partitions.loss_weight(&batches, &batch, seeds_per_step);
-            let input_ids = |of: &Neighborhood| partitions.input_ids(&batches, index, of.numbers());
-            delivery.prepare(batch, input_ids, loss_weight)
+            delivery.prepare(
+                batch,
+                |of| partitions.input_ids(&batches, index, of.numbers()),
+                loss_weight,
+            )
         })
     }
 

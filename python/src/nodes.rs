@@ -22,13 +22,15 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Numbers {
 /// The nodes with these numbers.
 pub fn nodes_of(store: &Store, numbers: &[i64]) -> PyResult<Vec<NodeId>> {
     let nodes = store.manifest().nodes;
-    let node = |&number: &i64| match u64::try_from(number) {
-        Ok(number) if number < nodes => store.ids().node_of(DenseId(number)).map_err(exception),
-        _ => Err(PyIndexError::new_err(format!(
-            "there is no node {number}: the graph has {nodes} nodes, from 0"
-        ))),
-    };
-    numbers.iter().map(node).collect()
+    numbers
+        .iter()
+        .map(|&number| match u64::try_from(number) {
+            Ok(number) if number < nodes => store.ids().node_of(DenseId(number)).map_err(exception),
+            _ => Err(PyIndexError::new_err(format!(
+                "there is no node {number}: the graph has {nodes} nodes, from 0"
+            ))),
+        })
+        .collect()
 }
 
 /// The numbers of these nodes.
@@ -40,13 +42,15 @@ pub fn numbers_of(store: &Store, nodes: &[NodeId]) -> grappa_engine::Result<Vec<
 /// The nodes at these positions of the store.
 pub fn nodes_at(store: &Store, positions: &[i64]) -> PyResult<Vec<NodeId>> {
     let nodes = store.manifest().nodes;
-    let node = |&position: &i64| match u64::try_from(position) {
-        Ok(position) if position < nodes => Ok(NodeId(position)),
-        _ => Err(PyIndexError::new_err(format!(
-            "there is no position {position}: the graph has {nodes} nodes, from 0"
-        ))),
-    };
-    positions.iter().map(node).collect()
+    positions
+        .iter()
+        .map(|&position| match u64::try_from(position) {
+            Ok(position) if position < nodes => Ok(NodeId(position)),
+            _ => Err(PyIndexError::new_err(format!(
+                "there is no position {position}: the graph has {nodes} nodes, from 0"
+            ))),
+        })
+        .collect()
 }
 
 /// The positions of these nodes in the store.

@@ -152,7 +152,7 @@ impl Store {
 
     /// The nodes of a split, ascending.
     fn split(&self, py: Python<'_>, name: &str) -> PyResult<Array> {
-        let read = || -> PyResult<Vec<i64>> {
+        let numbers = py.detach(|| -> PyResult<Vec<i64>> {
             let Some(split) = self.store.split(name).map_err(exception)? else {
                 let names: Vec<_> = self
                     .store
@@ -169,8 +169,7 @@ impl Store {
             let mut numbers = numbers_of(&self.store, &nodes).map_err(exception)?;
             numbers.sort_unstable();
             Ok(numbers)
-        };
-        let numbers = py.detach(read)?;
+        })?;
         let len = numbers.len();
         Ok(Array::i64s(numbers, &[len]))
     }
@@ -281,15 +280,16 @@ impl Store {
         nodes_of(&self.store, &nodes.0)?;
         let dense_ids = nodes.0.into_iter().map(|number| DenseId(number as u64));
         if self.has_string_ids() {
-            let read = || -> Result<_, EngineError> {
-                let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(len));
-                for id in dense_ids {
-                    ids.append_text_at(id, &mut text)?;
-                    ends.push(text.len());
-                }
-                Ok((text, ends))
-            };
-            let (text, ends) = py.detach(read).map_err(exception)?;
+            let (text, ends) = py
+                .detach(|| -> Result<_, EngineError> {
+                    let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(len));
+                    for id in dense_ids {
+                        ids.append_text_at(id, &mut text)?;
+                        ends.push(text.len());
+                    }
+                    Ok((text, ends))
+                })
+                .map_err(exception)?;
             let list = PyList::empty(py);
             let mut start = 0;
             for end in ends {
@@ -302,8 +302,9 @@ impl Store {
             }
             return Ok(list.into_any());
         }
-        let read = || dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>();
-        let numbers = py.detach(read).map_err(exception)?;
+        let numbers = py
+            .detach(|| dense_ids.map(|id| ids.integer_at(id)).collect::<Result<Vec<_>, _>>())
+            .map_err(exception)?;
         let array = match numbers.iter().any(|&id| i64::try_from(id).is_err()) {
             true => Array::u64s(numbers, &[len]),
             false => Array::i64s(numbers.into_iter().map(|id| id as i64).collect(), &[len]),

@@ -47,9 +47,11 @@ impl Conversion {
     /// The command for a file, with `name` in the place of `NAME` or `COLUMN`, unless its letters mean something to a shell or to
     /// Python. Then the user must write it.
     pub fn command_for(self, file: &Path, name: &str) -> String {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" _-.:()/".contains(&byte) || byte >= 0x80;
         let command = self.command(file);
-        match name.bytes().all(is_plain) {
+        match name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b" _-.:()/".contains(&byte) || byte >= 0x80)
+        {
             // The file comes last, and its name may have the same letters.
             true => command
                 .replacen("'NAME'", &format!("'{name}'"), 1)

@@ -54,8 +54,12 @@ pub(crate) fn wrong_rows(nodes: u64, rows: u64, if_more: &str) -> String {
 
 /// A word of a command line.
 pub(crate) fn in_shell(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte);
-    match !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {
+    match !word.is_empty()
+        && !word.starts_with('-')
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-.:@/+,".contains(&byte))
+    {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }

@@ -173,8 +173,10 @@ impl Separator {
     /// The separator of a line that stands alone.
     fn of_line(line: &[u8]) -> Self {
         let strong = [Self::Tab, Self::Comma, Self::Semicolon, Self::Bar];
-        let splits = |separator: &Self| separator.count(line).is_some_and(|count| count >= 2);
-        strong.into_iter().find(splits).unwrap_or(Self::Spaces)
+        strong
+            .into_iter()
+            .find(|separator| separator.count(line).is_some_and(|count| count >= 2))
+            .unwrap_or(Self::Spaces)
     }
 }
 

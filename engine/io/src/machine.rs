@@ -121,12 +121,16 @@ impl MemoryGroup {
         let limit = self.limit_bytes()?;
         let used = self.number(self.files.used)?;
         let statistics = fs::read_to_string(self.folder.join("memory.stat")).ok()?;
-        let line = |name: &&str| {
-            statistics
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
-        };
-        let cached: u64 = self.files.cached.iter().filter_map(line).sum();
+        let cached: u64 = self
+            .files
+            .cached
+            .iter()
+            .filter_map(|name| {
+                statistics
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
+            })
+            .sum();
         Some(limit.saturating_sub(used.saturating_sub(cached)))
     }
 

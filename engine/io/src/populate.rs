@@ -45,26 +45,28 @@ impl Populate {
         let filled = Arc::new(AtomicUsize::new(0));
         // A pointer cannot be sent to a thread.
         let (place, seen) = (start.expose_provenance(), filled.clone());
-        let add = move || {
-            let mut next = 0;
-            loop {
-                let ahead = seen.load(Ordering::Relaxed).saturating_add(DISTANCE_BYTES);
-                next = next.max(ahead / PIECE_BYTES * PIECE_BYTES);
-                if next >= bytes {
-                    break;
+        let thread = thread::Builder::new()
+            .name("populate".into())
+            .spawn(move || {
+                let mut next = 0;
+                loop {
+                    let ahead = seen.load(Ordering::Relaxed).saturating_add(DISTANCE_BYTES);
+                    next = next.max(ahead / PIECE_BYTES * PIECE_BYTES);
+                    if next >= bytes {
+                        break;
+                    }
+                    let length = PIECE_BYTES.min(bytes - next);
+                    let piece = std::ptr::with_exposed_provenance_mut::<c_void>(place + next);
+                    // SAFETY: the piece is mapped, as the caller promises, because a drop waits for this thread. The kernel adds zeros
+                    // where there is no page yet, and changes nothing where there is one.
+                    if let Err(error) = unsafe { madvise(piece, length, Advice::LinuxPopulateWrite) } {
+                        tracing::debug!("memory is not added ahead: {error}");
+                        break;
+                    }
+                    next += length;
                 }
-                let length = PIECE_BYTES.min(bytes - next);
-                let piece = std::ptr::with_exposed_provenance_mut::<c_void>(place + next);
-                // SAFETY: the piece is mapped, as the caller promises, because a drop waits for this thread. The kernel adds zeros
-                // where there is no page yet, and changes nothing where there is one.
-                if let Err(error) = unsafe { madvise(piece, length, Advice::LinuxPopulateWrite) } {
-                    tracing::debug!("memory is not added ahead: {error}");
-                    break;
-                }
-                next += length;
-            }
-        };
-        let thread = thread::Builder::new().name("populate".into()).spawn(add).ok()?;
+            })
+            .ok()?;
         Some(Self {
             filled,
             thread: Some(thread),

@@ -61,17 +61,16 @@ pub fn run(threads: usize, work: impl Fn(Worker<'_>) -> Result<()> + Sync) -> Re
     check_threads(threads)?;
     let (work, stop) = (&work, &AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let start = |number| {
-            spawn(scope, move || {
-                let result = work(Worker { number, stop });
-                if result.is_err() {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                result
-            })
-        };
         let workers: Vec<_> = (0..threads as u32)
-            .map(start)
+            .map(|number| {
+                spawn(scope, move || {
+                    let result = work(Worker { number, stop });
+                    if result.is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    result
+                })
+            })
             .collect::<Result<_>>()
             .inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         let results: Vec<Result<()>> = workers.into_iter().map(join).collect();

@@ -381,15 +381,13 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let far_bytes = EdgeLists::edge_words(width) * ((sources >> 28) + 2);
         let more_parts = (parts(longest) - 1) * (4 * self.reduce.state_width() as u64 + far_bytes);
         let row_bytes = bytes_of(1, longest, self.reduce) + far_bytes + more_parts + self.kept_bytes;
-        let is_enough = |memory: &u64| {
+        let sufficient = iter::successors(Some(1 << 10), |memory| Some(memory + memory / 64)).find(|memory| {
             let blocks = Blocks::new(sources, stride, *memory);
             let blocks_bytes = blocks.bytes_max(*memory);
             let lists_bytes = EdgeLists::bytes_of_lists_max(width, blocks.count(), self.threads as u64, *memory);
             let (_, own_bytes) = own_rows(self.reduce, *memory);
             blocks_bytes + lists_bytes + own_bytes + row_bytes <= *memory
-        };
-        let larger = |memory: &u64| Some(memory + memory / 64);
-        let sufficient = iter::successors(Some(1 << 10), larger).find(is_enough);
+        });
         Ok(sufficient.expect("what is needed grows more slowly than the memory"))
     }
 }

@@ -64,7 +64,6 @@ impl WholeGraph<'_> {
         };
         let held = if destinations.is_all() { 0 } else { sets };
         // A larger budget may be the first that holds sets, which take at most their share of it.
-        let whole = |least: u64| least + sets.min(least / (SETS_SHARE - 1));
         let mut aggregation = Aggregation {
             store: self.store,
             lists,
@@ -91,7 +90,9 @@ impl WholeGraph<'_> {
         let mut take = |positions: Range<u64>, states: &mut Vec<f32>| filled.take(positions, states);
         aggregation
             .run(reduce, destinations.position(NodeId(first)), None, progress, &mut take)
-            .map_err(Error::in_budget(self.budget.memory, whole))?;
+            .map_err(Error::in_budget(self.budget.memory, |least| {
+                least + sets.min(least / (SETS_SHARE - 1))
+            }))?;
         filled.fill_to(nodes)
     }
 

@@ -33,7 +33,7 @@ use grappa_io::{
 use grappa_storage::{
     Store,
     aggregates::{folder, manifest_digest, partial_folder},
-    feature_rows::{FeatureRowsWriter, Finished},
+    feature_rows::FeatureRowsWriter,
     files, no_features,
     writer::with_suffix,
 };
@@ -197,11 +197,14 @@ fn make(
     }
     .map_err(Error::in_budget(options.budget.memory, |least| least + beside))?;
     writer.complete()?;
-    let listed = |file: &Finished| AggregateFile {
-        bytes: file.bytes,
-        digest: file.digest,
-    };
-    let files: Vec<_> = writer.finished().iter().map(listed).collect();
+    let files: Vec<_> = writer
+        .finished()
+        .iter()
+        .map(|file| AggregateFile {
+            bytes: file.bytes,
+            digest: file.digest,
+        })
+        .collect();
     let index = AggregateIndex {
         kind: options.kind,
         manifest_digest: manifest_digest(store.path())?,

@@ -105,8 +105,10 @@ pub fn features_table(
 
 /// A column of one value for each name.
 fn of_each(names: &[String], scalar: Scalar) -> Vec<table::Column> {
-    let column = |name: &String| table::Column::new(name, scalar, Shape::One);
-    names.iter().map(column).collect()
+    names
+        .iter()
+        .map(|name| table::Column::new(name, scalar, Shape::One))
+        .collect()
 }
 
 /// The values of each column of `width` values, where a row of `dim` values has one column after another.
@@ -148,8 +150,11 @@ fn procedural_rows(
 }
 
 fn feature_spec(store: &Store) -> Result<&FeatureSpec> {
-    let none = || Error::input(store.path(), Position::Whole, "the nodes have no features");
-    store.manifest().features.as_ref().ok_or_else(none)
+    store
+        .manifest()
+        .features
+        .as_ref()
+        .ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no features"))
 }
 
 /// Writes the labels of all nodes to a new file: a table as [`labels_table`] if it is called `.parquet` or `.csv`, else a NumPy array. With
@@ -370,8 +375,10 @@ struct LabelColumn<'a> {
 
 impl<'a> LabelColumn<'a> {
     fn new(store: &'a Store) -> Result<Self> {
-        let none = || Error::input(store.path(), Position::Whole, "the nodes have no labels");
-        let spec = store.manifest().labels.ok_or_else(none)?;
+        let spec = store
+            .manifest()
+            .labels
+            .ok_or_else(|| Error::input(store.path(), Position::Whole, "the nodes have no labels"))?;
         Ok(Self { store, spec })
     }
 

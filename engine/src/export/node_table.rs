@@ -149,16 +149,19 @@ pub(super) fn id_scalar(store: &Store) -> Result<Scalar> {
 /// The external ids of some nodes.
 pub(super) fn id_values(store: &Store, ids: impl Iterator<Item = DenseId>, escapes: bool) -> Result<Values> {
     if store.manifest().ids.external != ExternalIds::String {
-        let integer = |id| Ok(store.ids().integer_at(id)?.cast_signed());
-        return ids.map(integer).collect::<Result<_>>().map(Values::Integers);
+        return ids
+            .map(|id| Ok(store.ids().integer_at(id)?.cast_signed()))
+            .collect::<Result<_>>()
+            .map(Values::Integers);
     }
-    let text = |id| {
+    ids.map(|id| {
         let mut text = Vec::new();
         store.ids().append_text_at(id, &mut text)?;
         Ok(match escapes && std::str::from_utf8(&text).is_err() {
             true => text.escape_ascii().to_string().into_bytes(),
             false => text,
         })
-    };
-    ids.map(text).collect::<Result<_>>().map(Values::Texts)
+    })
+    .collect::<Result<_>>()
+    .map(Values::Texts)
 }

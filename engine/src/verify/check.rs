@@ -90,13 +90,15 @@ impl StoreCheck<'_> {
         };
         self.looked_at(file.bytes());
         let mut count = 0;
-        let on_problem = |error| {
-            count += 1;
-            if count <= PROBLEMS_MAX {
-                self.failed(path, error);
-            }
-        };
-        if let Err(error) = file.verify(|bytes| self.progress.advance(bytes, 0), on_problem) {
+        if let Err(error) = file.verify(
+            |bytes| self.progress.advance(bytes, 0),
+            |error| {
+                count += 1;
+                if count <= PROBLEMS_MAX {
+                    self.failed(path, error);
+                }
+            },
+        ) {
             count += 1;
             self.failed(path, error);
         }

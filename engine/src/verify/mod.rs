@@ -118,8 +118,7 @@ impl StoreCheck<'_> {
         }
         let manifest_bytes = fs::metadata(self.root.join(files::MANIFEST)).map_or(0, |m| m.len());
         self.looked_at(manifest_bytes);
-        let is_listed = |path: &str| entry_of(manifest, path).is_some();
-        let stray = self.list(is_listed)?;
+        let stray = self.list(|path| entry_of(manifest, path).is_some())?;
         let assignments: Vec<&str> = stray.iter().filter_map(|found| is_assignment(found)).collect();
         assignments::current(self, &assignments);
         for found in &stray {
@@ -152,8 +151,12 @@ impl StoreCheck<'_> {
             // Another part reports an index that cannot be read.
             let index = stored_aggregates::read_index(self.root, kind, &chunks);
             let files = index.into_iter().flat_map(|index| index.files);
-            let of_chunk = |(chunk, file): (_, Option<_>)| Some(Part::AggregatesOf(kind, chunk, file?));
-            parts.extend((0..).map(ChunkId).zip(files).filter_map(of_chunk));
+            parts.extend(
+                (0..)
+                    .map(ChunkId)
+                    .zip(files)
+                    .filter_map(|(chunk, file)| Some(Part::AggregatesOf(kind, chunk, file?))),
+            );
         }
         parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
         let others = manifest.files.iter().filter(|file| !required.contains_key(&file.path));

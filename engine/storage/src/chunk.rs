@@ -193,12 +193,13 @@ impl Store {
         if part == EdgePart::Graph {
             return Ok(self.manifest().edges);
         }
-        let edges = |chunk| {
-            Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?
-                .meta
-                .edges)
-        };
-        self.present_chunks().map(edges).sum()
+        self.present_chunks()
+            .map(|chunk| {
+                Ok(AdjacencyFiles::open_part(self, self.span(chunk)?, part, false)?
+                    .meta
+                    .edges)
+            })
+            .sum()
     }
 
     fn expect_part(&self, part: EdgePart) -> Result<()> {

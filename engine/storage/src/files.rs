@@ -183,11 +183,13 @@ pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     if manifest.has_schema() {
         paths.push(SCHEMA.to_owned());
     }
-    let with_kind = |path: String| {
-        let kind = kind_of(&path).expect("all names are names of files of stores");
-        (path, kind)
-    };
-    paths.into_iter().map(with_kind).collect()
+    paths
+        .into_iter()
+        .map(|path| {
+            let kind = kind_of(&path).expect("all names are names of files of stores");
+            (path, kind)
+        })
+        .collect()
 }
 
 /// The differences between the manifest's list of files and the files that its other parts require: one sentence per file.

@@ -171,14 +171,15 @@ impl Store {
 
     /// Chunks that the store lacks, though it has edges from their nodes. The in-edges of these nodes are unknown.
     pub fn missing_sources(&self) -> Vec<ChunkId> {
-        let has_edges = |chunk: &ChunkId| {
-            let mut present = self.manifest.chunks.iter().filter(|entry| entry.present);
-            present.any(|entry| entry.bucket_edges[chunk.0 as usize] > 0)
-        };
         let absent = (0..self.chunks.chunks())
             .map(ChunkId)
             .filter(|&chunk| !self.is_present(chunk));
-        absent.filter(has_edges).collect()
+        absent
+            .filter(|chunk| {
+                let mut present = self.manifest.chunks.iter().filter(|entry| entry.present);
+                present.any(|entry| entry.bucket_edges[chunk.0 as usize] > 0)
+            })
+            .collect()
     }
 
     /// Chunks whose in-degrees are missing: [`Store::missing_sources`] without the chunks whose in-degrees the slice has.
@@ -358,8 +359,11 @@ pub fn read_schema(path: &Path, manifest: &Manifest) -> Result<Schema> {
 /// The layout of edge features, which all chunks have in common.
 fn edge_features(path: &Path, manifest: &Manifest) -> Result<Option<FeatureLayout>> {
     let mut layout: Option<FeatureLayout> = None;
-    let is_of_edges = |entry: &&FileEntry| files::kind_of(&entry.path) == Some(FileKind::EDGE_FEATURES);
-    for entry in manifest.files.iter().filter(is_of_edges) {
+    for entry in manifest
+        .files
+        .iter()
+        .filter(|entry| files::kind_of(&entry.path) == Some(FileKind::EDGE_FEATURES))
+    {
         let file = files::open(path, entry)?;
         let found = EdgeRowsMeta::decode(file.header())
             .map_err(Error::format(file.path()))?

@@ -95,10 +95,11 @@ impl PatternClasses {
         let class_bits = u32::BITS - classes.saturating_sub(1).leading_zeros();
         let patterns = 1 << scale.min(PATTERN_BITS.max(class_bits + CLASS_PATTERN_BITS));
         let permutation = Feistel::new(patterns, Source::new(seed, Purpose::Pattern).at(0));
-        let class = |pattern| (permutation.forward(pattern) % u64::from(classes)) as u32;
         Self {
             mask: patterns - 1,
-            class_of: (0..patterns).map(class).collect(),
+            class_of: (0..patterns)
+                .map(|pattern| (permutation.forward(pattern) % u64::from(classes)) as u32)
+                .collect(),
         }
     }
 
@@ -147,13 +148,12 @@ impl PatternSampler {
         }
         // Multiplied one by one, because the last bit of `powi` may differ between machines.
         let bits = classes.bits();
-        let mass = |pattern: u32| {
-            let of_bit = |bit| if pattern >> bit & 1 == 1 { one } else { 1.0 - one };
-            (0..bits).map(of_bit).fold(1.0, |product, of_bit| product * of_bit)
-        };
         let (mut starts, mut cells) = (vec![0], Vec::new());
         for members in members {
-            cells.extend(alias_table(&members, mass));
+            cells.extend(alias_table(&members, |pattern| {
+                let of_bit = |bit| if pattern >> bit & 1 == 1 { one } else { 1.0 - one };
+                (0..bits).map(of_bit).fold(1.0, |product, of_bit| product * of_bit)
+            }));
             starts.push(cells.len());
         }
         Self {
@@ -212,19 +212,23 @@ fn alias_table(patterns: &[u32], mass: impl Fn(u32) -> f64) -> Vec<Cell> {
         return Vec::new();
     }
     let all = CELL * patterns.len() as u64;
-    let share = |&pattern: &u32| (mass(pattern) / sum * all as f64).round() as u64;
-    let mut masses: Vec<u64> = patterns.iter().map(share).collect();
+    let mut masses: Vec<u64> = patterns
+        .iter()
+        .map(|&pattern| (mass(pattern) / sum * all as f64).round() as u64)
+        .collect();
     // The likeliest pattern gets the rest, so that the masses add up to all cells.
     let likeliest = (0..masses.len()).max_by_key(|&i| masses[i]).expect("a mass above 0");
     let others = masses.iter().sum::<u64>() - masses[likeliest];
     masses[likeliest] = all - others;
 
-    let of = |&pattern: &u32| Cell {
-        pattern,
-        alias: pattern,
-        threshold: 0,
-    };
-    let mut cells: Vec<Cell> = patterns.iter().map(of).collect();
+    let mut cells: Vec<Cell> = patterns
+        .iter()
+        .map(|&pattern| Cell {
+            pattern,
+            alias: pattern,
+            threshold: 0,
+        })
+        .collect();
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..cells.len()).partition(|&i| masses[i] < CELL);
     while let Some(poor) = small.pop() {
         let rich = *large

@@ -61,8 +61,9 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
     if generator.classes() > 0 {
         node_files.push(NodeFile::Classes);
         // A list without ids is no input of ingest.
-        let has_nodes = |split: &Split| (0..generator.nodes()).any(|label| generator.split(label) == Some(*split));
-        let splits = [Split::Train, Split::Val, Split::Test].into_iter().filter(has_nodes);
+        let splits = [Split::Train, Split::Val, Split::Test]
+            .into_iter()
+            .filter(|split| (0..generator.nodes()).any(|label| generator.split(label) == Some(*split)));
         node_files.extend(splits.map(NodeFile::Split));
     }
     let node_files: Vec<_> = node_files

@@ -52,15 +52,6 @@ pub fn write_edge_list<'a>(
     progress.stage("writing edges", expected);
     let mut spans = Spans::new(generator);
     let mut edges = 0;
-    let plan = || {
-        Ok(spans.next().map(|span| {
-            edges += span.edges;
-            Planned {
-                edges: span.edges,
-                block: span,
-            }
-        }))
-    };
     let header_bytes = match format {
         EdgeListFormat::Tsv => 0,
         EdgeListFormat::Npy => npy::HEADER_BYTES,
@@ -71,7 +62,15 @@ pub fn write_edge_list<'a>(
         progress,
     }
     .write(
-        plan,
+        || {
+            Ok(spans.next().map(|span| {
+                edges += span.edges;
+                Planned {
+                    edges: span.edges,
+                    block: span,
+                }
+            }))
+        },
         |span, buffer: &mut AdjacencyBuffer, out| {
             match format {
                 EdgeListFormat::Tsv => span.append_tsv(generator, buffer, out),
@@ -98,14 +97,13 @@ pub fn print_edge_list(generator: &Generator, out: &mut (impl Write + Send), pro
     progress.stage("writing edges", None);
     let mut spans = Spans::new(generator);
     let mut edges = 0;
-    let plan = || {
-        Ok(spans.next().map(|span| Planned {
-            edges: span.edges,
-            block: span,
-        }))
-    };
     write_in_order(
-        plan,
+        || {
+            Ok(spans.next().map(|span| Planned {
+                edges: span.edges,
+                block: span,
+            }))
+        },
         |span, buffer: &mut AdjacencyBuffer, out| {
             span.append_tsv(generator, buffer, out);
             Ok(())

@@ -121,18 +121,17 @@ fn write<S: Default + Send + Sync>(
 ) -> Result<u64> {
     let (nodes, step) = (generator.nodes(), (BLOCK_BYTES / node_bytes).max(1));
     let mut start = 0;
-    let plan = || {
-        let block = start..nodes.min(start + step);
-        start = block.end;
-        Ok((!block.is_empty()).then_some(Planned { block, edges: 0 }))
-    };
     let payload = NewFile {
         destination,
         header_bytes: npy::HEADER_BYTES,
         progress,
     }
     .write(
-        plan,
+        || {
+            let block = start..nodes.min(start + step);
+            start = block.end;
+            Ok((!block.is_empty()).then_some(Planned { block, edges: 0 }))
+        },
         |labels, state, out| {
             make(labels.clone(), state, out);
             Ok(())

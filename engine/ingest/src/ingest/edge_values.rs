@@ -103,15 +103,14 @@ impl EdgeValues {
         if self.weighted && (wanted == "weight" || columns.weight.as_deref() == Some(wanted)) {
             return Ok(0);
         }
-        let is_called = |feature: &usize| {
-            [self.names.get(*feature), columns.features.get(*feature)]
-                .into_iter()
-                .flatten()
-                .any(|name| name == wanted)
-                || columns.features.is_empty() && (feature + 1).to_string() == wanted
-        };
         (0..self.shape.width - first)
-            .find(is_called)
+            .find(|feature| {
+                [self.names.get(*feature), columns.features.get(*feature)]
+                    .into_iter()
+                    .flatten()
+                    .any(|name| name == wanted)
+                    || columns.features.is_empty() && (feature + 1).to_string() == wanted
+            })
             .map(|feature| first + feature)
             .ok_or_else(|| {
                 Error::conflict(
@@ -310,17 +309,16 @@ fn record_words(shape: ValueShape, records: &[u64], record: u32) -> &[u64] {
 /// Sorts the numbers of records with equal keys by the values of their records, and then by their places, so that the result does not
 /// depend on the order of the records.
 pub fn sort_equal_keys(shape: ValueShape, keys: &[u64], numbers: &mut [u32], records: &[u64]) {
-    let compare = |&a: &u32, &b: &u32| -> Ordering {
-        let [a, b] = [a, b].map(|record| record_words(shape, records, record));
-        let bits = |words: &[u64], at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
-        let by_value = (0..shape.width).map(|at| bits(a, at).cmp(&bits(b, at)));
-        let found = by_value.into_iter().find(|order| order.is_ne());
-        found.unwrap_or_else(|| a.last().cmp(&b.last()))
-    };
     let mut start = 0;
     for equal in keys.chunk_by(|a, b| a == b) {
         if equal.len() > 1 {
-            numbers[start..start + equal.len()].sort_unstable_by(compare);
+            numbers[start..start + equal.len()].sort_unstable_by(|&a, &b| -> Ordering {
+                let [a, b] = [a, b].map(|record| record_words(shape, records, record));
+                let bits = |words: &[u64], at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
+                let by_value = (0..shape.width).map(|at| bits(a, at).cmp(&bits(b, at)));
+                let found = by_value.into_iter().find(|order| order.is_ne());
+                found.unwrap_or_else(|| a.last().cmp(&b.last()))
+            });
         }
         start += equal.len();
     }

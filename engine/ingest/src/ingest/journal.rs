@@ -404,11 +404,15 @@ impl Known {
             }
             Record::Joining(plan) => self.join = plan,
             Record::Split(splits) => {
-                let entry = |(name, nodes, file)| {
-                    self.files.push(file);
-                    SplitEntry { name, nodes }
-                };
-                self.splits = Some(splits.into_iter().map(entry).collect());
+                self.splits = Some(
+                    splits
+                        .into_iter()
+                        .map(|(name, nodes, file)| {
+                            self.files.push(file);
+                            SplitEntry { name, nodes }
+                        })
+                        .collect(),
+                );
             }
             Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
             Record::Spilled {

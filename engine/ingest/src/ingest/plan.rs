@@ -83,8 +83,9 @@ pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap
     let mut start = 0;
     for &size in sizes {
         let pieces = per_part.max(size.div_ceil(ChunkMap::CHUNK_NODES_MAX)).min(size);
-        let end = |piece: u64| start + (u128::from(piece) * u128::from(size) / u128::from(pieces)) as u64;
-        starts.extend((1..=pieces).map(end));
+        starts.extend(
+            (1..=pieces).map(|piece| start + (u128::from(piece) * u128::from(size) / u128::from(pieces)) as u64),
+        );
         start += size;
     }
     ChunkMap::from_starts(starts).map_err(|error| Error::conflict(error.to_string(), "assign the nodes to other parts"))

@@ -191,25 +191,29 @@ fn nodes_of_ids(
     let folder = job.store.lasting_scratch().to_owned();
     let file = unnamed_file(&folder)?;
     let (mut rows, mut unknown) = (RowFile::new(&file, &folder), Unknown::default());
-    let open = || list.open(job.options);
-    id_lists::for_each_node(open, id_kind(job.options.ids), lookup, |row, place, node, id| {
-        let Some(node) = node else {
-            if demand == Demand::Nodes {
-                unknown.add(row, place, id);
-                return Ok(());
+    id_lists::for_each_node(
+        || list.open(job.options),
+        id_kind(job.options.ids),
+        lookup,
+        |row, place, node, id| {
+            let Some(node) = node else {
+                if demand == Demand::Nodes {
+                    unknown.add(row, place, id);
+                    return Ok(());
+                }
+                return Err(place.error(not_a_node(job.options, &id(), nodes)));
+            };
+            if !found.insert(node) {
+                let what = format!(
+                    "the id {} is in {} twice; give the id of each row once",
+                    id(),
+                    if place.path == path { "this file" } else { "this folder" }
+                );
+                return Err(place.error(what));
             }
-            return Err(place.error(not_a_node(job.options, &id(), nodes)));
-        };
-        if !found.insert(node) {
-            let what = format!(
-                "the id {} is in {} twice; give the id of each row once",
-                id(),
-                if place.path == path { "this file" } else { "this folder" }
-            );
-            return Err(place.error(what));
-        }
-        rows.set(row, node, || check_stopped(job.progress))
-    })?;
+            rows.set(row, node, || check_stopped(job.progress))
+        },
+    )?;
     rows.flush()?;
     if let Some(error) = unknown.error(job.options, found.len()) {
         return Err(error);

@@ -104,8 +104,11 @@ fn near(parts: [u32; 3]) -> Option<Shares> {
 /// A number of percent, in units. At most 100.
 fn units(text: &str) -> Option<u32> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-    let are_digits = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if ![whole, decimals].iter().all(are_digits) || decimals.len() > DECIMALS {
+    if ![whole, decimals]
+        .iter()
+        .all(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+        || decimals.len() > DECIMALS
+    {
         return None;
     }
     let whole: u32 = whole.parse().ok().filter(|&whole| whole <= 100)?;

@@ -9,7 +9,7 @@
 //! The sum depends neither on the order of records nor on the size of buffers, and costs one multiplication per word.
 
 use std::{
-    fs::{self, File},
+    fs,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -78,11 +78,12 @@ impl SpillFolder {
         }
         let path = self.path(worker, shard);
         let offset = first * self.record_words as u64 * 8;
-        let read = |file: File| {
-            file.read_exact_at(bytemuck::cast_slice_mut(words), offset)
-                .map_err(Error::io("read the spill file", &path))
-        };
-        regular::open(&path).and_then(read).map_err(scratch_error)
+        regular::open(&path)
+            .and_then(|file| {
+                file.read_exact_at(bytemuck::cast_slice_mut(words), offset)
+                    .map_err(Error::io("read the spill file", &path))
+            })
+            .map_err(scratch_error)
     }
 
     /// Reads a file in pieces of at most `records` records, passes each to `piece`, and then compares the file with its sum.

@@ -21,8 +21,10 @@ pub fn listed(options: &IngestOptions, columns: Option<&SplitColumns>) -> Vec<Sp
     let Some(columns) = columns else {
         return options.splits.files.clone();
     };
-    let file = |name| SplitFile::new(name, columns.path().to_owned());
-    SPLITS.into_iter().map(file).collect()
+    SPLITS
+        .into_iter()
+        .map(|name| SplitFile::new(name, columns.path().to_owned()))
+        .collect()
 }
 
 /// Reads the split of each row of a table and writes a file with the nodes of each split, unless an earlier run has.

@@ -27,8 +27,10 @@ pub fn warn_of_unlabelled(
     ids: &IdMap,
 ) -> Result<()> {
     job.progress.stage("checking the split", None);
-    let is_there = |split: &&SplitFile| entries.iter().any(|entry| entry.name == split.name);
-    for SplitFile { name, path } in listed.iter().filter(is_there) {
+    for SplitFile { name, path } in listed
+        .iter()
+        .filter(|split| entries.iter().any(|entry| entry.name == split.name))
+    {
         let set = written_split(job, name, chunks.nodes())?;
         let unlabelled = job.sum_chunks(
             chunks,

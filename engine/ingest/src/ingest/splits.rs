@@ -44,8 +44,12 @@ pub fn write_listed(job: &IngestJob<'_>, ids: &IdMap, join: Option<Join<'_>>) ->
         bytes += id_lists::set_memory(&source, nodes);
     }
     check_sets("the sets of the nodes of all splits".to_owned(), bytes, &job.budget)?;
-    let read_set = |split: &SplitFile| Ok((split.clone(), read(&split.path, options, nodes, &lookup)?));
-    let sets: Vec<_> = options.splits.files.iter().map(read_set).collect::<Result<_>>()?;
+    let sets: Vec<_> = options
+        .splits
+        .files
+        .iter()
+        .map(|split| Ok((split.clone(), read(&split.path, options, nodes, &lookup)?)))
+        .collect::<Result<_>>()?;
     check_disjoint(&sets, options.ids, |node| ids.external(node))?;
     let sets: Vec<_> = sets.iter().map(|(split, set)| (split.name, set)).collect();
     write(job, nodes, &sets)

@@ -224,8 +224,11 @@ impl StreamedParts {
             self.neighbors[part as usize] += 1;
         }
         let &(_, smallest) = self.by_size.first().expect("there are parts");
-        let has_room = |part: &u32| self.sizes[*part as usize] < self.size_max;
-        let candidates = found.iter().copied().filter(has_room).chain([smallest]);
+        let candidates = found
+            .iter()
+            .copied()
+            .filter(|part| self.sizes[*part as usize] < self.size_max)
+            .chain([smallest]);
         let best = candidates.max_by(|&a, &b| {
             let (size_a, size_b) = (self.sizes[a as usize], self.sizes[b as usize]);
             self.score(a)

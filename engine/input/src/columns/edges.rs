@@ -223,8 +223,7 @@ pub(crate) fn is_header_of_edges(fields: &[&str]) -> bool {
 /// The column with the first of these names that a column has, but not the column `taken`.
 fn named(columns: &[&str], names: &str, taken: Option<usize>) -> Option<usize> {
     names.split(' ').find_map(|name| {
-        let found = |&column: &usize| Some(column) != taken && neo4j(columns[column]).eq_ignore_ascii_case(name);
-        (0..columns.len()).find(found)
+        (0..columns.len()).find(|&column| Some(column) != taken && neo4j(columns[column]).eq_ignore_ascii_case(name))
     })
 }
 

@@ -235,12 +235,13 @@ impl Table<'_> {
         if id.is_some() || !self.options.id.is_empty() || !self.header || self.columns.len() == 1 {
             return Ok(());
         }
-        let may_be = |&column: &usize| match self.named(column) {
-            Named::Unclear("ids") => true,
-            Named::Other => self.kind(column) == Kind::DistinctIntegers,
-            _ => false,
-        };
-        let columns: Vec<usize> = columns.filter(may_be).collect();
+        let columns: Vec<usize> = columns
+            .filter(|&column| match self.named(column) {
+                Named::Unclear("ids") => true,
+                Named::Other => self.kind(column) == Kind::DistinctIntegers,
+                _ => false,
+            })
+            .collect();
         if columns.is_empty() {
             return Ok(());
         }
@@ -296,13 +297,16 @@ impl Table<'_> {
             .collect();
         self.expect_no_edges()?;
         self.expect_no_ids(id, others.iter().copied())?;
-        let is_unclear = |&&column: &&usize| match self.named(column) {
-            _ if matches!(self.kind(column), Kind::Strings | Kind::Others) => true,
-            Named::Id | Named::SomeId => true,
-            Named::Unclear(what) => what != "ids",
-            _ => false,
-        };
-        let unclear: Vec<usize> = others.iter().filter(is_unclear).copied().collect();
+        let unclear: Vec<usize> = others
+            .iter()
+            .filter(|&&column| match self.named(column) {
+                _ if matches!(self.kind(column), Kind::Strings | Kind::Others) => true,
+                Named::Id | Named::SomeId => true,
+                Named::Unclear(what) => what != "ids",
+                _ => false,
+            })
+            .copied()
+            .collect();
         if unclear.is_empty() {
             return Ok(others);
         }
@@ -343,8 +347,9 @@ impl Table<'_> {
         let options = self.options;
         let given = self.given(&options.label, "--label")?;
         let by_name = LABEL_NAMES.iter().find_map(|name| {
-            let is = |&column: &usize| self.names[column].eq_ignore_ascii_case(name);
-            self.all().find(is).filter(|_| self.header)
+            self.all()
+                .find(|&column| self.names[column].eq_ignore_ascii_case(name))
+                .filter(|_| self.header)
         });
         let labels = match (given.is_empty(), by_name) {
             (false, _) => given,
@@ -362,11 +367,10 @@ impl Table<'_> {
         self.expect_no_ids(id, others.filter(|&column| !self.is_other_data(column)))?;
         if !is_named && labels.len() > 1 {
             self.expect_no_ids(id, labels.iter().copied())?;
-            let is_unclear = |&&column: &&usize| {
+            if let Some(&unclear) = labels.iter().find(|&&column| {
                 matches!(self.kind(column), Kind::Strings | Kind::Encodable | Kind::Others)
                     || matches!(self.named(column), Named::Id | Named::SomeId)
-            };
-            if let Some(&unclear) = labels.iter().find(is_unclear) {
+            }) {
                 return Err(format!(
                     "which column has the labels is not known, as {} has none; give --label with one of {}",
                     in_shell(self.names[unclear]),

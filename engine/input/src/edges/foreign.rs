@@ -39,8 +39,11 @@ pub(super) fn refuse_adjacency_lists(
     path: &Path,
 ) -> Result<()> {
     // Lines of integers that begin as comments are bad lines.
-    let is_data = |line: &&&[u8]| ids == IdKind::String || !is_comment(line);
-    let data: Vec<&[u8]> = data.iter().filter(is_data).copied().collect();
+    let data: Vec<&[u8]> = data
+        .iter()
+        .filter(|line| ids == IdKind::String || !is_comment(line))
+        .copied()
+        .collect();
     let counts: Vec<usize> = data
         .iter()
         .map(|line| match ids {

@@ -456,12 +456,15 @@ impl Sniffer<'_> {
 
 /// The number of last columns that are empty in all lines, after the first `named` columns.
 fn empty_columns(lines: &[&[u8]], separator: Separator, named: usize) -> usize {
-    let empty = |line: &&[u8]| {
-        let fields = separator.fields(line).unwrap_or_default();
-        let ends = fields.iter().rev().take_while(|field| field.is_empty()).count();
-        ends.min(fields.len().saturating_sub(named))
-    };
-    lines.iter().map(empty).min().unwrap_or(0)
+    lines
+        .iter()
+        .map(|line| {
+            let fields = separator.fields(line).unwrap_or_default();
+            let ends = fields.iter().rev().take_while(|field| field.is_empty()).count();
+            ends.min(fields.len().saturating_sub(named))
+        })
+        .min()
+        .unwrap_or(0)
 }
 
 /// Whether a line of string ids that is read as an edge may have column names instead.

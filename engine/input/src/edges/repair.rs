@@ -43,21 +43,23 @@ fn has_odd_characters(line: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(line) else {
         return false;
     };
-    let is_odd = |c: char| match c {
+    text.chars().any(|c| match c {
         '\t' | '\r' => false,
         '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' => true,
         c if c.is_ascii() => c.is_control(),
         c => c.is_whitespace() || c.is_numeric() || c.is_control(),
-    };
-    text.chars().any(is_odd)
+    })
 }
 
 /// Whether a line has two or three integers among arrows, brackets and colons.
 fn has_decorated_integers(line: &[u8]) -> bool {
     let numbers = line.split(|byte| !byte.is_ascii_digit());
     let count = numbers.filter(|digits| !digits.is_empty()).count();
-    let is_known = |byte: &u8| byte.is_ascii_digit() || b"()[]{}<>-=:;,| \t\r'\"".contains(byte);
-    (2..=3).contains(&count) && line.iter().all(is_known) && line.iter().any(|byte| b"()[]{}<>=:'".contains(byte))
+    (2..=3).contains(&count)
+        && line
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || b"()[]{}<>-=:;,| \t\r'\"".contains(byte))
+        && line.iter().any(|byte| b"()[]{}<>=:'".contains(byte))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::{forms::TableForm, text_table::FirstValues};
 use crate::{
     columns::{Kind, Purpose, Roles, TableColumn},
     conversions::Conversion,
-    edges::{BadEdge, IdKind, id_of_float},
+    edges::{IdKind, id_of_float},
     file::InputFile,
     parquet::{
         ParquetTable, read_column,
@@ -119,13 +119,15 @@ impl ParquetIds {
                 }),
                 _ => unreachable!("floats are read from columns of floats"),
             })?;
-            let id = |(row, id): (u64, std::result::Result<u64, (f64, BadEdge)>)| {
-                id.map(i128::from).map_err(|(value, bad)| {
-                    let what = format!("expected a node id, found {value}: {}", bad.reason());
-                    Error::input(self.table.file().path(), Position::Row(row), what)
+            return (first..)
+                .zip(floats)
+                .map(|(row, id)| {
+                    id.map(i128::from).map_err(|(value, bad)| {
+                        let what = format!("expected a node id, found {value}: {}", bad.reason());
+                        Error::input(self.table.file().path(), Position::Row(row), what)
+                    })
                 })
-            };
-            return (first..).zip(floats).map(id).collect();
+                .collect();
         }
         let signed = is_signed(&self.table.schema().column(self.column));
         self.next(count, |ids, reader, rows| match reader {

@@ -15,7 +15,6 @@ use grappa_io::{Error, Position, Result};
 use parquet::{
     basic::Type,
     column::reader::ColumnReader,
-    data_type::ByteArray,
     schema::types::{ColumnDescriptor, SchemaDescriptor},
 };
 
@@ -268,15 +267,22 @@ impl ParquetRows {
     /// Bytes of the pages that stay in memory: of each column a dictionary, a page, and its compressed bytes, if the writer did not choose
     /// other sizes.
     pub fn held_bytes(&self) -> u64 {
-        let of_column = |&column: &usize| self.columns.table.column_bytes_max(column).min(3 * PAGE_BYTES);
-        self.columns.numbers.iter().map(of_column).sum()
+        self.columns
+            .numbers
+            .iter()
+            .map(|&column| self.columns.table.column_bytes_max(column).min(3 * PAGE_BYTES))
+            .sum()
     }
 
     /// Whether all columns have numbers, or zeros and ones.
     pub fn are_numbers(&self) -> bool {
         let schema = self.columns.table.schema();
-        let has_numbers = |&column: &usize| ValueType::of(&schema.column(column)).is_number();
-        self.is_list() || self.columns.numbers.iter().all(has_numbers)
+        self.is_list()
+            || self
+                .columns
+                .numbers
+                .iter()
+                .all(|&column| ValueType::of(&schema.column(column)).is_number())
     }
 
     /// Whether rows are lists in one column.
@@ -390,8 +396,10 @@ impl NumberColumns {
         match values {
             Values::Numbers(numbers) | Values::Booleans(numbers) | Values::Dates(numbers) => numbers.into(),
             Values::Strings(names) => {
-                let class = |name: &ByteArray| self.class_names.number(name.data());
-                let classes = names.iter().map(|name| name.as_ref().map_or(f64::NAN, class));
+                let classes = names.iter().map(|name| {
+                    name.as_ref()
+                        .map_or(f64::NAN, |name| self.class_names.number(name.data()))
+                });
                 classes.collect::<Vec<_>>().into()
             }
         }
@@ -402,8 +410,11 @@ impl NumberColumns {
         let after = self.table.groups().partition_point(|group| group.first_row <= row);
         let group = after - 1;
         let skip = (row - self.table.groups()[group].first_row) as usize;
-        let open = |&column: &usize| self.table.column(group, column);
-        let readers = self.numbers.iter().map(open).collect::<Result<_>>()?;
+        let readers = self
+            .numbers
+            .iter()
+            .map(|&column| self.table.column(group, column))
+            .collect::<Result<_>>()?;
         Ok((group, skip, readers))
     }
 

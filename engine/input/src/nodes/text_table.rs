@@ -94,8 +94,11 @@ impl TextTable {
 
     /// Whether it is a matrix of numbers without names.
     pub fn is_matrix(&self) -> bool {
-        let is_text = |kind: &Kind| matches!(kind, Kind::Strings | Kind::Encodable);
-        !self.header && !self.kinds.iter().any(is_text)
+        !self.header
+            && !self
+                .kinds
+                .iter()
+                .any(|kind| matches!(kind, Kind::Strings | Kind::Encodable))
     }
 
     /// Whether all first values of these columns are numbers.

@@ -80,8 +80,8 @@ const DEPTH_MAX: usize = 64;
 /// With other types, the reader would go on elsewhere than this walk, and skip what it takes for a list there.
 pub(super) fn check_metadata(metadata: &[u8]) -> ParquetResult<()> {
     check_schema(metadata)?;
-    let unreadable = || ParquetError::General("its metadata cannot be read".to_owned());
-    walk_struct(&mut Walk::new(metadata), FILE_METADATA).ok_or_else(unreadable)
+    walk_struct(&mut Walk::new(metadata), FILE_METADATA)
+        .ok_or_else(|| ParquetError::General("its metadata cannot be read".to_owned()))
 }
 
 /// Refuses the metadata of a file if a group of its schema claims more children than follow, or if groups are nested too deeply.

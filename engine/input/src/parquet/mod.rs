@@ -127,7 +127,7 @@ impl ParquetTable {
     /// A column of a row group.
     pub fn column(&self, group: usize, column: usize) -> Result<ColumnReader> {
         let RowGroup { index, first_row, .. } = self.groups[group];
-        let open = || {
+        guarded(|| {
             let group = self.reader.get_row_group(index)?;
             let described = group.metadata().column(column).column_descr_ptr();
             let pages = CheckedPages {
@@ -135,8 +135,8 @@ impl ParquetTable {
                 value_bytes: value_bytes(described.physical_type()),
             };
             Ok(get_column_reader(described, Box::new(pages)))
-        };
-        guarded(open).map_err(|error| self.damaged(first_row, &error))
+        })
+        .map_err(|error| self.damaged(first_row, &error))
     }
 
     /// The message about a column whose compression is not read.

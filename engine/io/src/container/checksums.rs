@@ -161,13 +161,12 @@ impl Checksums {
 
     #[inline]
     fn check_table(&self) -> grappa_formats::Result<()> {
-        let check = || -> grappa_formats::Result<()> {
+        match self.table_is_right.get_or_init(|| -> grappa_formats::Result<()> {
             self.table.read_ahead();
             let checked = self.header.check_table(&self.table);
             self.table.release_all();
             checked
-        };
-        match self.table_is_right.get_or_init(check) {
+        }) {
             Ok(()) => Ok(()),
             Err(error) => Err(FormatError::clone(error)),
         }

@@ -172,14 +172,13 @@ fn holder(file: &File) -> Option<u32> {
 
 /// The process of a line like `3: FLOCK  ADVISORY  WRITE 1234 fe:01:56789 0 EOF`, by the file's id.
 fn holder_in(locks: &str, id: &str) -> Option<u32> {
-    let fields = |line: &str| -> Option<u32> {
+    locks.lines().find_map(|line| -> Option<u32> {
         let fields: Vec<_> = line.split_whitespace().collect();
         match fields[..] {
             [_, "FLOCK", _, "WRITE", pid, file, ..] if file == id => pid.parse().ok(),
             _ => None,
         }
-    };
-    locks.lines().find_map(fields)
+    })
 }
 
 #[cfg(test)]

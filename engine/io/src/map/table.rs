@@ -65,10 +65,13 @@ pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
         return Listed { entry: None };
     }
     let _lock = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let free = |entry: &&Entry| entry.bytes.load(Ordering::Relaxed) == 0;
     let mut block = &TABLE;
     let entry = loop {
-        match block.entries.iter().find(free) {
+        match block
+            .entries
+            .iter()
+            .find(|entry| entry.bytes.load(Ordering::Relaxed) == 0)
+        {
             Some(entry) => break entry,
             None => block = block.next.get_or_init(|| Box::new(Block::new())),
         }

@@ -115,7 +115,7 @@ impl MinibatchDemand {
         demand.held_bytes = source.bytes();
         // Other groups of partitions reach more nodes, above all those that own hubs.
         let share = if batches < demand.batches { 2 } else { 8 };
-        let with_margin = |share: Option<usize>| {
+        Ok([Some(share), Some(2 * share), Some(4 * share), None].map(|share| {
             let mut demand = demand.clone();
             let more = |n: usize| n + share.map_or(0, |share| n / share + 64);
             demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
@@ -125,8 +125,7 @@ impl MinibatchDemand {
                 block.edges = more(block.edges);
             }
             demand
-        };
-        Ok([Some(share), Some(2 * share), Some(4 * share), None].map(with_margin))
+        }))
     }
 
     /// The minibatch that probe `probe` samples, below `end`. Fractional parts of multiples of the golden ratio are
@@ -214,17 +213,22 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
     fn bytes<T>(vec: &Vec<T>) -> u64 {
         (vec.capacity() * size_of::<T>()) as u64
     }
-    let block = |block: &Block| {
-        bytes(&block.offsets)
-            + bytes(&block.indices)
-            + bytes(&block.own)
-            + bytes(&block.edge_weights)
-            + bytes(&block.edge_ids)
-            + bytes(&block.edge_features)
-            + bytes(&block.visible)
-            + bytes(&block.global)
-            + bytes(&block.halo)
-            + size_of::<Block>() as u64
-    };
-    bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>() + minibatch.links.bytes()
+    bytes(&minibatch.nodes)
+        + minibatch
+            .blocks
+            .iter()
+            .map(|block| {
+                bytes(&block.offsets)
+                    + bytes(&block.indices)
+                    + bytes(&block.own)
+                    + bytes(&block.edge_weights)
+                    + bytes(&block.edge_ids)
+                    + bytes(&block.edge_features)
+                    + bytes(&block.visible)
+                    + bytes(&block.global)
+                    + bytes(&block.halo)
+                    + size_of::<Block>() as u64
+            })
+            .sum::<u64>()
+        + minibatch.links.bytes()
 }

@@ -107,11 +107,16 @@ impl PartitionBatches {
     /// If `options.batch` or `options.concurrent` is 0.
     pub fn new(parts: Vec<Part>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
-        let batches = |part: &Part| options.division.batches(part.seeds(), options.batch as u64);
         let groups: Vec<&[Part]> = parts.chunks(options.concurrent).collect();
         let steps: Vec<u64> = groups
             .iter()
-            .map(|group| group.iter().map(batches).max().unwrap_or(0))
+            .map(|group| {
+                group
+                    .iter()
+                    .map(|part| options.division.batches(part.seeds(), options.batch as u64))
+                    .max()
+                    .unwrap_or(0)
+            })
             .collect();
         let taken = shares(&steps, &options);
         let (mut places, mut first_step) = (Vec::new(), 0);
@@ -380,12 +385,14 @@ fn shares(steps: &[u64], options: &EpochOptions) -> Vec<u64> {
     let mut before: u64 = 0;
     // Products may exceed 64 bits.
     let share_until = |end: u64| ((wanted * u128::from(end) + offset) / u128::from(all)) as u64;
-    let share = |&of_group: &u64| {
-        let begin = before;
-        before += of_group;
-        share_until(before) - share_until(begin)
-    };
-    steps.iter().map(share).collect()
+    steps
+        .iter()
+        .map(|&of_group| {
+            let begin = before;
+            before += of_group;
+            share_until(before) - share_until(begin)
+        })
+        .collect()
 }
 
 /// A random number of the run and the epoch.

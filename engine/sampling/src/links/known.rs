@@ -23,15 +23,17 @@ impl KnownEdges {
     pub fn new(store: &Store, parts: &[EdgePart], mut list: Vec<(NodeId, NodeId)>) -> Result<Self> {
         list.sort_unstable();
         list.dedup();
-        let chunks = |&part: &EdgePart| {
-            let mut chunks: Vec<_> = (0..store.chunks().chunks()).map(|_| None).collect();
-            for chunk in store.present_chunks() {
-                chunks[chunk.0 as usize] = Some(store.part(part, chunk)?);
-            }
-            Ok(chunks)
-        };
         Ok(Self {
-            parts: parts.iter().map(chunks).collect::<Result<_>>()?,
+            parts: parts
+                .iter()
+                .map(|&part| {
+                    let mut chunks: Vec<_> = (0..store.chunks().chunks()).map(|_| None).collect();
+                    for chunk in store.present_chunks() {
+                        chunks[chunk.0 as usize] = Some(store.part(part, chunk)?);
+                    }
+                    Ok(chunks)
+                })
+                .collect::<Result<_>>()?,
             list,
             undirected: store.manifest().edge_options.undirected,
         })

@@ -77,18 +77,15 @@ impl RankCandidates {
             count = 0;
         }
         for slot in 0..count {
-            let is_other = |&[_, node]: &[NodeId; 2]| Ok(node != destination);
-            raw.push(self.first(store, number, slot, is_other)?[1]);
-            let is_no_edge = |&[_, node]: &[NodeId; 2]| {
+            raw.push(self.first(store, number, slot, |&[_, node]| Ok(node != destination))?[1]);
+            let found = self.first(store, number, slot, |&[_, node]| {
                 Ok(node != destination && node != source && !known.contains(store, source, node)?)
-            };
-            let found = self.first(store, number, slot, is_no_edge);
+            });
             filtered.push(found.map_err(|error| no_candidate(error, store, source))?[1]);
         }
-        let is_no_edge = |&[source, destination]: &[NodeId; 2]| {
+        let [one, other] = self.first(store, number, count, |&[source, destination]| {
             Ok(source != destination && !known.contains(store, source, destination)?)
-        };
-        let [one, other] = self.first(store, number, count, is_no_edge)?;
+        })?;
         let pair = (one, other);
         Ok(Ranked { filtered, raw, pair })
     }

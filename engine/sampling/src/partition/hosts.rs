@@ -24,11 +24,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use grappa_formats::{
-    ChunkId, PartitionId,
-    assignment::Assignment,
-    manifest::{ChunkEntry, Manifest},
-};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
 use grappa_io::{Error, Result};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
@@ -60,18 +56,17 @@ pub type HeldChunks = Vec<Option<HeldChunk>>;
 
 /// The chunks of a store with this manifest. `seeds` are its training nodes.
 pub fn held_chunks(manifest: &Manifest, seeds: &RoaringTreemap) -> HeldChunks {
-    let held = |(bounds, entry): (&[u64], &ChunkEntry)| {
-        entry.present.then(|| HeldChunk {
-            nodes: bounds[1] - bounds[0],
-            edges: entry.edges,
-            seeds: seeds.range_cardinality(bounds[0]..bounds[1]),
-        })
-    };
     manifest
         .chunk_starts
         .windows(2)
         .zip(&manifest.chunks)
-        .map(held)
+        .map(|(bounds, entry)| {
+            entry.present.then(|| HeldChunk {
+                nodes: bounds[1] - bounds[0],
+                edges: entry.edges,
+                seeds: seeds.range_cardinality(bounds[0]..bounds[1]),
+            })
+        })
         .collect()
 }
 
@@ -106,12 +101,16 @@ impl Hosts {
             held.iter().all(|held| held.len() == count),
             "chunks of different graphs"
         );
-        let present = |held: &HeldChunks| -> Vec<usize> { (0..count).filter(|&chunk| held[chunk].is_some()).collect() };
-        let sets: Vec<Vec<usize>> = held.iter().map(present).collect();
+        let sets: Vec<Vec<usize>> = held
+            .iter()
+            .map(|held| -> Vec<usize> { (0..count).filter(|&chunk| held[chunk].is_some()).collect() })
+            .collect();
         let hosts: BTreeSet<&Vec<usize>> = sets.iter().collect();
-        let host_of = |set| hosts.iter().position(|&of| of == set).expect("it is in the set");
         let mut hosts = Self {
-            of_worker: sets.iter().map(host_of).collect(),
+            of_worker: sets
+                .iter()
+                .map(|set| hosts.iter().position(|&of| of == set).expect("it is in the set"))
+                .collect(),
             chunks: vec![None; count],
         };
         hosts.divide(held)?;
@@ -200,11 +199,13 @@ impl Hosts {
 
     /// The most partitions that each worker can serve in every step, so that each of them has a chunk.
     pub fn partitions_of_worker_max(&self) -> u32 {
-        let of_host = |host| {
-            let chunks = self.chunks.iter().flatten().filter(|(of, _)| *of == host);
-            chunks.count() / self.workers_of(host).count()
-        };
-        (0..self.count()).map(of_host).min().unwrap_or(0) as u32
+        (0..self.count())
+            .map(|host| {
+                let chunks = self.chunks.iter().flatten().filter(|(of, _)| *of == host);
+                chunks.count() / self.workers_of(host).count()
+            })
+            .min()
+            .unwrap_or(0) as u32
     }
 
     /// Assigns chunks to the partitions of a super-epoch, as generation `generation`. `concurrent` is the number of
@@ -245,8 +246,9 @@ impl Hosts {
         let shares: Vec<Share> = self.workers_of(host).map(|worker| self.share(worker)).collect();
         let all = (0..partitions).map(PartitionId);
         all.filter(|&partition| {
-            let serves = |share: &Share| share.serves(partition, partitions as usize, concurrent as usize);
-            shares.iter().any(serves)
+            shares
+                .iter()
+                .any(|share| share.serves(partition, partitions as usize, concurrent as usize))
         })
         .collect()
     }

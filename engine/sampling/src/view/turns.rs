@@ -233,13 +233,12 @@ impl Turns {
         }
         state.make_room(next);
         let turns = self.clone();
-        let load = move || {
+        let spawned = thread::Builder::new().name("view-loader".to_owned()).spawn(move || {
             // The thread that needs the views meets the error again.
             if let Err(error) = turns.load(next) {
                 tracing::debug!(%error, group = next, "could not load views ahead");
             }
-        };
-        let spawned = thread::Builder::new().name("view-loader".to_owned()).spawn(load);
+        });
         // Without a thread, the views are loaded when they are needed.
         if let Ok(thread) = spawned {
             state.groups.insert(next, Group::Loading);

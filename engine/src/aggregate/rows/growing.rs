@@ -55,8 +55,9 @@ impl GrowingRows {
 
     /// Waits until the rows before `end` are written.
     fn wait(&self, end: u64) -> Result<()> {
-        let is_missing = |written: &mut Written| written.end < end && !written.is_over;
-        let written = self.changed.wait_while(self.written(), is_missing);
+        let written = self
+            .changed
+            .wait_while(self.written(), |written| written.end < end && !written.is_over);
         match written.unwrap_or_else(PoisonError::into_inner).end >= end {
             true => Ok(()),
             false => Err(Error::Stopped),

@@ -302,8 +302,7 @@ impl<'a> RowScan<'a> {
 impl ScannedColumn<'_> {
     /// Where the rows of some nodes are.
     fn places(&self, nodes: &[u64]) -> Vec<u64> {
-        let position = |&node| self.of.position(NodeId(node));
-        nodes.iter().map(position).collect()
+        nodes.iter().map(|&node| self.of.position(NodeId(node))).collect()
     }
 }
 

@@ -127,11 +127,12 @@ pub fn make(
         };
         graph.run(&reduce, first, progress, sink).map_err(whole_budget())?;
         made.complete()?;
-        let open = |chunk| {
-            let (file, meta) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
-            Ok((file.close()?, meta.layout))
-        };
-        let files = (0..store.chunks().chunks()).map(open).collect::<Result<Vec<_>>>()?;
+        let files = (0..store.chunks().chunks())
+            .map(|chunk| {
+                let (file, meta) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
+                Ok((file.close()?, meta.layout))
+            })
+            .collect::<Result<Vec<_>>>()?;
         let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
         earlier.push(StoredRows::new(
             store,

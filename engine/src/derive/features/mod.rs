@@ -251,12 +251,11 @@ fn with_features(manifest: &Manifest, options: &AddFeatures, made: &[Finished]) 
         row_stride: layout.stride,
         source: FeatureSource::Stored,
     });
-    let entry = |(chunk, file): (u32, &Finished)| FileEntry {
+    next.files.extend((0..).zip(made).map(|(chunk, file)| FileEntry {
         path: files::of_chunk(ChunkId(chunk), "features"),
         bytes: file.bytes,
         digest: file.digest,
-    };
-    next.files.extend((0..).zip(made).map(entry));
+    }));
     next.files.sort_by(|a, b| a.path.cmp(&b.path));
     next.check().expect("features make a valid manifest no other");
     next

@@ -23,11 +23,13 @@ use crate::files;
 /// # Errors
 /// If no store has a file of that name.
 pub fn with_kinds(root: &Path, files: Vec<FileEntry>) -> Result<Vec<(FileEntry, FileKind)>> {
-    let with_kind = |file: FileEntry| {
-        let kind = files::expect_kind(root, &file)?;
-        Ok((file, kind))
-    };
-    files.into_iter().map(with_kind).collect()
+    files
+        .into_iter()
+        .map(|file| {
+            let kind = files::expect_kind(root, &file)?;
+            Ok((file, kind))
+        })
+        .collect()
 }
 
 /// Compares files below `root` with their entries and their checksums. Returns the paths of files that are missing, damaged or

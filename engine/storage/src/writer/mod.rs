@@ -49,8 +49,11 @@ pub const JOURNAL: &str = "journal";
 /// Fails unless a run that resumes the store in `folder` has the same options as the run that began it. Both maps have the
 /// name and value of each option that the store depends on, as on the command line. The value of a flag is empty.
 pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
-    let differs = |name: &&String| before.get(*name) != now.get(*name);
-    let Some(name) = before.keys().chain(now.keys()).find(differs) else {
+    let Some(name) = before
+        .keys()
+        .chain(now.keys())
+        .find(|name| before.get(*name) != now.get(*name))
+    else {
         return Ok(());
     };
     let shown = |options: &BTreeMap<String, String>| match options.get(name) {

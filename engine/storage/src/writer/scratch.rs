@@ -9,7 +9,7 @@
 //! folder. A run locks its scratch folder, so no folder of a living run is removed.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs,
     io::{self, Read},
     os::unix::{
@@ -96,15 +96,16 @@ fn remove_orphans(partial: &Path, tmp: &Path) -> Result<()> {
         return Ok(());
     };
     let owner = owner(partial)?;
-    let is_ours = |path: &PathBuf| {
-        let is_named = |name: &OsStr| name.as_bytes().starts_with(PREFIX.as_bytes());
+    for orphan in entries.flatten().map(|entry| entry.path()).filter(|path| {
         let is_owned = |path: &Path| {
             let found = regular::read_up_to(&path.join(OWNER_FILE), OWNER_BYTES_MAX);
             found.is_ok_and(|found| found == owner)
         };
-        path.file_name().is_some_and(is_named) && is_private(path) && is_owned(path)
-    };
-    for orphan in entries.flatten().map(|entry| entry.path()).filter(is_ours) {
+        path.file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
+            && is_private(path)
+            && is_owned(path)
+    }) {
         if let Ok(Some(_lock)) = FolderLock::of(&orphan, Patience::None) {
             tracing::info!("{}: removing scratch files that an earlier run left", orphan.display());
             // A folder that stays is no reason not to make the store.

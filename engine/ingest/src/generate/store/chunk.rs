@@ -1,9 +1,6 @@
 //! Generates the files of a chunk.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use grappa_formats::{
     ChunkId, ChunkSpan,
@@ -66,23 +63,29 @@ impl ChunkWriter<'_> {
                 with_features: false,
             }
             .encode();
-            let row = |label, values: &mut Vec<f32>, out: &mut Vec<u8>| {
-                values.resize(layout.dim as usize, 0.0);
-                features.row(label, values);
-                let start = out.len();
-                out.resize(start + layout.stride as usize, 0);
-                layout.encode_row(values, &mut out[start..]);
-            };
             let path = self.folder.chunk(chunk)?.join("features");
             let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len())?;
-            files.push(self.column(writer, meta, span, layout.stride, row)?);
+            files.push(self.column(
+                writer,
+                meta,
+                span,
+                layout.stride,
+                |label, values: &mut Vec<f32>, out| {
+                    values.resize(layout.dim as usize, 0.0);
+                    features.row(label, values);
+                    let start = out.len();
+                    out.resize(start + layout.stride as usize, 0);
+                    layout.encode_row(values, &mut out[start..]);
+                },
+            )?);
         }
         if let Some(spec) = self.labels {
             let meta = LabelsMeta { span, spec }.encode();
-            let row = |label, (): &mut (), out: &mut Vec<u8>| spec.encode_single(self.generator.class(label), out);
             let path = self.folder.chunk(chunk)?.join("labels");
             let writer = ContainerWriter::create(&path, FileKind::LABELS, meta.len())?;
-            files.push(self.column(writer, meta, span, spec.row_bytes(), row)?);
+            files.push(self.column(writer, meta, span, spec.row_bytes(), |label, (), out| {
+                spec.encode_single(self.generator.class(label), out)
+            })?);
         }
         Ok((done, files))
     }
@@ -93,27 +96,31 @@ impl ChunkWriter<'_> {
         let mut drawn = 0;
         let pool = Mutex::new(Vec::new());
         let mut labels = LabelBlocks::new(self.permutation, self.chunks.range(chunk));
-        let plan = || {
-            let mut piece: Piece = pool
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop()
-                .unwrap_or_default();
-            let cost = piece.plan(&mut labels, self.generator);
-            (!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost })
-        };
-        let make = |piece| Ok(self.make(piece));
-        in_order(self.teams.team_threads, self.teams.window, plan, make, |piece| {
-            for list in piece.lists.lists().iter() {
-                writer.push(list, &[], &[])?;
-            }
-            drawn += piece.drawn;
-            self.progress.advance(piece.drawn * 8, piece.drawn);
-            if !piece.is_large {
-                pool.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
-            }
-            Ok(())
-        })?;
+        in_order(
+            self.teams.team_threads,
+            self.teams.window,
+            || {
+                let mut piece: Piece = pool
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .pop()
+                    .unwrap_or_default();
+                let cost = piece.plan(&mut labels, self.generator);
+                (!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost })
+            },
+            |piece| Ok(self.make(piece)),
+            |piece| {
+                for list in piece.lists.lists().iter() {
+                    writer.push(list, &[], &[])?;
+                }
+                drawn += piece.drawn;
+                self.progress.advance(piece.drawn * 8, piece.drawn);
+                if !piece.is_large {
+                    pool.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+                }
+                Ok(())
+            },
+        )?;
         let (entry, files) = writer.finish()?;
         let done = ChunkDone {
             edges: entry.edges,
@@ -154,25 +161,29 @@ impl ChunkWriter<'_> {
         let end = span.first_node.0 + span.rows;
         let piece_rows = (COLUMN_PIECE_BYTES / u64::from(row_bytes)).max(1);
         let mut starts = (span.first_node.0..end).step_by(piece_rows as usize);
-        let plan = || {
-            let start = starts.next()?;
-            let piece = start..end.min(start + piece_rows);
-            let cost = (piece.end - piece.start) * u64::from(row_bytes);
-            Some(PlannedPiece { piece, cost })
-        };
-        let make = |nodes: Range<u64>| {
-            let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);
-            let mut state = S::default();
-            for label in LabelBlocks::new(self.permutation, nodes) {
-                row(label, &mut state, &mut bytes);
-            }
-            Ok(bytes)
-        };
         let window = COLUMN_WINDOW_BYTES * self.teams.team_threads as u64;
-        in_order(self.teams.team_threads, window, plan, make, |bytes: Vec<u8>| {
-            self.progress.advance(bytes.len() as u64, 0);
-            writer.write(&bytes)
-        })?;
+        in_order(
+            self.teams.team_threads,
+            window,
+            || {
+                let start = starts.next()?;
+                let piece = start..end.min(start + piece_rows);
+                let cost = (piece.end - piece.start) * u64::from(row_bytes);
+                Some(PlannedPiece { piece, cost })
+            },
+            |nodes| {
+                let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);
+                let mut state = S::default();
+                for label in LabelBlocks::new(self.permutation, nodes) {
+                    row(label, &mut state, &mut bytes);
+                }
+                Ok(bytes)
+            },
+            |bytes: Vec<u8>| {
+                self.progress.advance(bytes.len() as u64, 0);
+                writer.write(&bytes)
+            },
+        )?;
         writer.finish(meta)
     }
 }

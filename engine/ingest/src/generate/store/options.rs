@@ -69,8 +69,9 @@ impl StoreOptions {
 
     /// The features, if they are stored.
     pub(super) fn stored_features(&self) -> Option<&FeatureOptions> {
-        let is_stored = |features: &&FeatureOptions| features.source == FeatureSource::Stored;
-        self.features.as_ref().filter(is_stored)
+        self.features
+            .as_ref()
+            .filter(|features| features.source == FeatureSource::Stored)
     }
 
     pub(super) fn chunk_map(&self, generator: &Generator) -> Result<ChunkMap> {

@@ -47,24 +47,25 @@ impl<'a> PartWriters<'a> {
         let writer = |part| AdjacencyWriter::create_part(job.store, chunks, chunk, part, weighted, features);
         let held_out = match &job.options.splits.edges {
             None => None,
-            Some(split) => {
-                let part = |part| {
-                    Ok(PartWriter {
-                        part,
-                        writer: writer(part)?,
-                        sources: Vec::new(),
-                        weights: Vec::new(),
-                        features: Vec::new(),
+            Some(split) => Some(HeldOut {
+                split,
+                undirected: job.options.edge_options.undirected,
+                stride: features.map_or(0, |layout| layout.stride as usize),
+                parts: split
+                    .held_out()
+                    .into_iter()
+                    .map(|part| {
+                        Ok(PartWriter {
+                            part,
+                            writer: writer(part)?,
+                            sources: Vec::new(),
+                            weights: Vec::new(),
+                            features: Vec::new(),
+                        })
                     })
-                };
-                Some(HeldOut {
-                    split,
-                    undirected: job.options.edge_options.undirected,
-                    stride: features.map_or(0, |layout| layout.stride as usize),
-                    parts: split.held_out().into_iter().map(part).collect::<Result<_>>()?,
-                    has_dropped: false,
-                })
-            }
+                    .collect::<Result<_>>()?,
+                has_dropped: false,
+            }),
         };
         Ok(Self {
             graph: writer(EdgePart::Graph)?,

@@ -346,8 +346,10 @@ impl<'a> SortPass<'a> {
         };
         let dim = layout.dim as usize;
         if layout.unstorable(rows) > 0 {
-            let too_large = |value: &f32| layout.unstorable(&[*value]) > 0;
-            let at = rows.iter().position(too_large).expect("a value does not fit");
+            let at = rows
+                .iter()
+                .position(|value| layout.unstorable(&[*value]) > 0)
+                .expect("a value does not fit");
             let column = at % dim + usize::from(self.values.weighted);
             return Err(self.too_large(self.keys.node(sources[at / dim]), node, column, rows[at]));
         }

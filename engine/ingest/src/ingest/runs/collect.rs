@@ -253,8 +253,9 @@ impl<'a> StringCollector<'a> {
         let mut entries = std::mem::take(&mut self.entries);
         if let Some(&first) = entries.first() {
             let first = self.get(first);
-            let of_all = |common, &entry: &Entry| common_prefix(&first[..common], self.get(entry));
-            let common = entries.iter().fold(first.len(), of_all);
+            let common = entries.iter().fold(first.len(), |common, &entry| {
+                common_prefix(&first[..common], self.get(entry))
+            });
             for entry in &mut entries {
                 entry.prefix = prefix(&self.get(*entry)[common..]);
             }

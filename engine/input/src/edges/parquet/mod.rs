@@ -116,8 +116,9 @@ impl ParquetFile {
     /// The names of the columns of features.
     pub fn feature_names(&self) -> Vec<String> {
         let features = self.columns.values.iter().skip(usize::from(self.weighted()));
-        let name = |&column: &usize| self.table.schema().column(column).name().to_owned();
-        features.map(name).collect()
+        features
+            .map(|&column| self.table.schema().column(column).name().to_owned())
+            .collect()
     }
 
     /// The roles of columns, and their names.
@@ -207,16 +208,15 @@ impl ParquetFile {
         let column = self.columns.ids[which];
         let signed = self.columns.signed[which];
         match self.column(block, column)? {
-            ColumnReader::Int32ColumnReader(reader) => {
-                let extend = |value: i32| {
+            ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
+                into.extend(values.map(|value| {
                     if signed {
                         i64::from(value) as u64
                     } else {
                         u64::from(value as u32)
                     }
-                };
-                self.read(block, column, reader, faults, |values| into.extend(values.map(extend)))
-            }
+                }))
+            }),
             ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, faults, |values| {
                 into.extend(values.map(|value| value as u64))
             }),

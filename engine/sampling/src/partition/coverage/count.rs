@@ -90,10 +90,15 @@ pub(super) fn count(
                 .collect()
         })
         .collect();
-    let edges_bytes = |&chunk: &ChunkId| files::entry(store.manifest(), &files::of_chunk(chunk, "edges")).bytes;
     progress.stage(
         "counting halo nodes and coverage",
-        Some(chunks.iter().flatten().map(edges_bytes).sum()),
+        Some(
+            chunks
+                .iter()
+                .flatten()
+                .map(|&chunk| files::entry(store.manifest(), &files::of_chunk(chunk, "edges")).bytes)
+                .sum(),
+        ),
     );
     let mut found = vec![Coverage::default(); assignment.partitions() as usize];
     for (pass, chunks) in passes.iter().zip(&chunks) {

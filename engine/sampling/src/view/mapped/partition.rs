@@ -129,14 +129,16 @@ impl SplitLists {
                 // in earlier segments.
                 let mut segments = self.segments[place.segments.clone()].iter();
                 let (mut segment, mut before) = (0..0, 0);
-                let in_file = |&position: &u64| {
-                    while position - before >= segment.end - segment.start {
-                        before += segment.end - segment.start;
-                        segment = segments.next().expect("positions are below the in-degree").clone();
-                    }
-                    segment.start + position - before
-                };
-                positions.iter().map(in_file).for_each(each);
+                positions
+                    .iter()
+                    .map(|&position| {
+                        while position - before >= segment.end - segment.start {
+                            before += segment.end - segment.start;
+                            segment = segments.next().expect("positions are below the in-degree").clone();
+                        }
+                        segment.start + position - before
+                    })
+                    .for_each(each);
             }
         }
     }
